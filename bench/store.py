@@ -1,0 +1,111 @@
+"""How fast the stores write: operations per second and latencies by number of callers.
+
+Usage: python bench/store.py [seconds per row]
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from kedge.machinery.clock import SystemClock
+from kedge.storage.memory import MemoryStore
+from kedge.storage.sqlite import SqliteStore
+from kedge.storage.store import Store
+
+VALUE = os.urandom(3072)
+CALLERS = (1, 16, 128)
+KEYS_PER_CALLER = 50
+
+Deed = Callable[[Store, int, int], Coroutine[Any, Any, None]]
+
+
+async def create(store: Store, caller: int, turn: int) -> None:
+    await store.put(f"/registry/pods/ns-{caller}/pod-{turn}", VALUE, expect=0)
+
+
+class Update:
+    """Writes the same few keys again and again."""
+
+    def __init__(self) -> None:
+        self._revisions: dict[str, int] = {}
+
+    async def __call__(self, store: Store, caller: int, turn: int) -> None:
+        key = f"/registry/leases/ns-{caller}/lease-{turn % KEYS_PER_CALLER}"
+        entry = await store.put(key, VALUE, expect=self._revisions.get(key, 0))
+        self._revisions[key] = entry.revision
+
+
+async def get(store: Store, caller: int, turn: int) -> None:
+    found = await store.get(f"/registry/nodes/node-{turn % KEYS_PER_CALLER}")
+    assert found is not None
+
+
+async def caller_loop(
+    store: Store, deed: Deed, caller: int, until: float, taken: list[float]
+) -> None:
+    turn = 0
+    while (start := perf_counter()) < until:
+        await deed(store, caller, turn)
+        taken.append(perf_counter() - start)
+        turn += 1
+
+
+async def count_events(store: Store, seen: list[int]) -> None:
+    async with aclosing(store.watch("", since=store.revision)) as watch:
+        async for event in watch:
+            seen.append(event.entry.revision)
+
+
+async def measure(store: Store, deed: Deed, callers: int, seconds: float) -> str:
+    taken: list[float] = []
+    seen: list[int] = []
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(count_events(store, seen))
+        start = perf_counter()
+        async with asyncio.TaskGroup() as crowd:
+            for caller in range(callers):
+                crowd.create_task(caller_loop(store, deed, caller, start + seconds, taken))
+        elapsed = perf_counter() - start
+        watching.cancel()
+    taken.sort()
+    p50, p99 = (taken[int(len(taken) * part)] * 1000 for part in (0.5, 0.99))
+    return (
+        f"{len(taken) / elapsed:9,.0f} {p50:8.2f} {p99:8.2f} {taken[-1] * 1000:8.2f} {len(seen):9,}"
+    )
+
+
+async def run(seconds: float) -> None:
+    print(
+        f"{'store':7} {'deed':7} {'callers':>7} {'ops/s':>9} {'p50 ms':>8} {'p99 ms':>8}"
+        f" {'max ms':>8} {'watched':>9}"
+    )
+    for name in ("memory", "sqlite"):
+        for callers in CALLERS:
+            for deed_name, deed in (("create", create), ("update", Update()), ("get", get)):
+                with tempfile.TemporaryDirectory() as directory:
+                    store = await opened(name, Path(directory))
+                    await fill(store)
+                    line = await measure(store, deed, callers, seconds)
+                    await store.close()
+                print(f"{name:7} {deed_name:7} {callers:7} {line}", flush=True)
+
+
+async def fill(store: Store) -> None:
+    for turn in range(KEYS_PER_CALLER):
+        await store.put(f"/registry/nodes/node-{turn}", VALUE, expect=0)
+
+
+async def opened(name: str, directory: Path) -> Store:
+    if name == "memory":
+        return MemoryStore(SystemClock())
+    return await SqliteStore.open(directory / "state.db", SystemClock())
+
+
+if __name__ == "__main__":
+    asyncio.run(run(float(sys.argv[1]) if len(sys.argv) > 1 else 2.0))

@@ -1,0 +1,76 @@
+"""The command line: what each command does, bound to its name.
+
+Deeds import what they need themselves, so that `kedge --help` reads none of it.
+"""
+
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Final
+
+from kedge.cli import main as cli
+
+
+def up(flags: Namespace) -> int:
+    from kedge import config, up
+    from kedge.cli.up import report
+
+    wanted = config.up(config.Source(flags))
+    start = up.foreground if flags.foreground else up.background
+    if done := start(wanted, lambda text: print(text, flush=True)):
+        print(report(wanted, done))
+    return 0
+
+
+def down(flags: Namespace) -> int:
+    from kedge import config
+    from kedge.cli import down
+
+    return down.run(config.where(config.Source(flags)), purge=flags.purge, every=flags.all)
+
+
+def status(flags: Namespace) -> int:
+    from kedge import config
+    from kedge.cli import status
+
+    return status.run(config.where(config.Source(flags)), flags.output)
+
+
+def list_clusters(flags: Namespace) -> int:
+    from kedge import config
+    from kedge.cli import list
+
+    return list.run(config.Source(flags).root(), flags.output)
+
+
+def server(flags: Namespace) -> int:
+    from kedge import config
+    from kedge.cli import server
+
+    wanted = config.server(config.Source(flags))
+    told = server.say(wanted) if flags.ready_fd is None else server.tell(flags.ready_fd)
+    return server.run(wanted, told)
+
+
+def version(flags: Namespace) -> int:
+    from kedge.cli import version
+
+    return version.run(flags.output)
+
+
+DEEDS: Final[Mapping[str, cli.Deed]] = {
+    "up": up,
+    "down": down,
+    "status": status,
+    "list": list_clusters,
+    "server": server,
+    "version": version,
+}
+
+
+def main() -> int:
+    return cli.run(sys.argv[1:], DEEDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""CustomResourceDefinition: a kind that users add to the API."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kedge.api.apiextensions_v1 import formats
+from kedge.api.apiextensions_v1.definition import (
+    CustomResourceConversion,
+    CustomResourceDefinition,
+    CustomResourceDefinitionVersion,
+    CustomResourceValidation,
+    schema_of_version,
+    storage_version,
+)
+from kedge.api.apiextensions_v1.definition_rules import validate, validate_status, validate_update
+from kedge.api.apiextensions_v1.json_schema import every, normal
+from kedge.api.resource import STATUS, Resource
+
+
+def default(crd: CustomResourceDefinition) -> CustomResourceDefinition:
+    spec = crd.spec
+    names = msgspec.structs.replace(
+        spec.names,
+        singular=spec.names.singular or spec.names.kind.lower(),
+        listKind=spec.names.listKind or (f"{spec.names.kind}List" if spec.names.kind else ""),
+    )
+    spec = msgspec.structs.replace(
+        spec,
+        names=names,
+        conversion=spec.conversion or CustomResourceConversion(strategy="None"),
+        versions=[_normal_version(version) for version in spec.versions],
+    )
+    crd = msgspec.structs.replace(crd, spec=spec)
+    return crd if crd.status.storedVersions else remember_storage_version(crd)
+
+
+def _normal_version(version: CustomResourceDefinitionVersion) -> CustomResourceDefinitionVersion:
+    schema = schema_of_version(version)
+    if schema is None:
+        return version
+    try:
+        validation = CustomResourceValidation(openAPIV3Schema=normal(schema))
+    except msgspec.ValidationError:
+        return version  # left for `validate` to refuse
+    return msgspec.structs.replace(version, schema=validation)
+
+
+def remember_storage_version(crd: CustomResourceDefinition) -> CustomResourceDefinition:
+    """The definition with its storage version among those that objects may be stored in."""
+    name = storage_version(crd)
+    if not name or name in crd.status.storedVersions:
+        return crd
+    stored = (*crd.status.storedVersions, name)
+    status = msgspec.structs.replace(crd.status, storedVersions=stored)
+    return msgspec.structs.replace(crd, status=status)
+
+
+def carry(new: CustomResourceDefinition, old: CustomResourceDefinition) -> CustomResourceDefinition:
+    return remember_storage_version(new)
+
+
+def warn(crd: CustomResourceDefinition) -> Iterable[str]:
+    schemas = [schema_of_version(version) for version in crd.spec.versions]
+    parts = [part for schema in schemas if schema is not None for part in every(schema)]
+    for part in parts:
+        if part.format and not formats.recognized(part.format, part.type):
+            yield f'unrecognized format "{part.format}"'
+    if any(part.validations for part in parts):
+        yield "x-kubernetes-validations are stored but not evaluated by this server"
+
+
+RESOURCE = Resource(
+    type=CustomResourceDefinition,
+    group="apiextensions.k8s.io",
+    plural="customresourcedefinitions",
+    namespaced=False,
+    short_names=["crd", "crds"],
+    categories=["api-extensions"],
+    subresources=[STATUS],
+    default=default,
+    carry=carry,
+    validate=validate,
+    validate_update=validate_update,
+    validate_status=validate_status,
+    warn=warn,
+    unconditional_update=False,
+    registry="apiextensions.k8s.io/customresourcedefinitions",
+)

@@ -1,0 +1,179 @@
+"""Schemas of the built-in types, from the published table or, where kedge has a Struct, from that.
+
+`schemas.json` maps each type to its fields, one type per line; tools/derive_schemas.py writes it.
+Names leave out what all share: `core.v1.Pod` is io.k8s.api.core.v1.Pod. The type of a field is
+
+    string boolean int32 int64 double bytes quantity int-or-string time micro-time   a scalar
+    core.v1.Container                                                               a named type
+    [T]                                                                             a list of T
+    {T}                                                                             a map to T
+
+and may be followed by marks:
+
+    required           OpenAPI calls the field required
+    atomic, granular   server-side apply owns the value as a whole, or field by field
+    set                a list in which each value occurs once
+    keys=a,b           a list whose elements server-side apply tells apart by these fields
+    merge, merge=a     a list that strategic merge patches merge (by this field)
+    retain             strategic merge patches may carry $retainKeys
+    replace            strategic merge patches replace the value as a whole
+
+The field "" holds marks of the type itself: `atomic`, or `any` for a type that holds any JSON.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from msgspec import inspect as types
+
+from kedge.api import structs
+from kedge.machinery.schema import Schema
+
+_ROOTS = {
+    "meta": "io.k8s.apimachinery.pkg.apis.",
+    "runtime": "io.k8s.apimachinery.pkg.",
+    "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.",
+    "apiregistration": "io.k8s.kube-aggregator.pkg.apis.",
+}
+_SCALARS = {
+    "string": Schema(type="string"),
+    "boolean": Schema(type="boolean"),
+    "int32": Schema(type="integer", format="int32"),
+    "int64": Schema(type="integer", format="int64"),
+    "double": Schema(type="number", format="double"),
+    "bytes": Schema(type="bytes", format="byte"),
+    "quantity": Schema(type="quantity"),
+    "int-or-string": Schema(type="int-or-string"),
+    "time": Schema(type="time", format="date-time"),
+    "micro-time": Schema(type="micro-time", format="date-time"),
+}
+
+
+def schema(name: str) -> Schema:
+    """The schema of a built-in type, by its name in OpenAPI."""
+    return _served().schema(name)
+
+
+def known(name: str) -> Schema | None:
+    """The schema of a built-in type, or None if there is no such type."""
+    served = _served()
+    return served.schema(name) if name in served else None
+
+
+class Published:
+    """The table as a source of schemas, in which Structs take the place of what they describe."""
+
+    def __init__(self, described: Mapping[str, type[msgspec.Struct]]) -> None:
+        self._described = described
+        self._made: dict[str, Schema] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._described or name in table()
+
+    def schema(self, name: str) -> Schema:
+        """The schema of the type of this name; the same name always gives the same node."""
+        if name in self._described:
+            return structs.schema_of(self._described[name])
+        if name not in self._made:
+            self._make(name, table()[name])
+        return self._made[name]
+
+    def _make(self, name: str, fields: Mapping[str, str]) -> None:
+        own = fields.get("", "").split()
+        node = self._made[name] = Schema(
+            type="any" if "any" in own else "object",
+            name=name,
+            required=tuple(sorted(f for f, text in fields.items() if "required" in text.split())),
+            atomic="atomic" in own,
+            fields={},
+        )
+        for field, text in fields.items():
+            if field:
+                node.fields[field] = self._field(text)
+
+    def _field(self, text: str) -> Schema:
+        written, *marks = text.split()
+        extra: dict[str, Any] = {}
+        for mark in marks:
+            extra |= _mark(mark)
+        node = self._type(written)
+        return msgspec.structs.replace(node, **extra) if extra else node
+
+    def _type(self, written: str) -> Schema:
+        match written[0]:
+            case "[":
+                return Schema(type="list", items=self._type(written[1:-1]))
+            case "{":
+                return Schema(type="map", items=self._type(written[1:-1]))
+            case _:
+                return _SCALARS.get(written) or self.schema(full_name(written))
+
+
+def _mark(mark: str) -> dict[str, Any]:
+    word, _, value = mark.partition("=")
+    match word:
+        case "keys":
+            return {"list_type": "map", "list_keys": tuple(value.split(","))}
+        case "set":
+            return {"list_type": "set"}
+        case "merge":
+            return {"merge": True, "merge_key": value}
+        case "retain":
+            return {"retain_keys": True}
+        case "replace":
+            return {"keywords": {"x-kubernetes-patch-strategy": "replace"}}
+        case "atomic" | "granular":
+            return {"atomic": word == "atomic"}
+        case _:  # `required` is a matter of the type around the field
+            return {}
+
+
+@cache
+def table() -> dict[str, dict[str, str]]:
+    """What is published, by the full name of the type."""
+    text = files("kedge.api.builtin").joinpath("schemas.json").read_bytes()
+    short = msgspec.json.decode(text, type=dict[str, dict[str, str]])
+    return {full_name(name): fields for name, fields in short.items()}
+
+
+def full_name(short: str) -> str:
+    """`io.k8s.api.core.v1.Pod` for core.v1.Pod."""
+    return _ROOTS.get(short.partition(".")[0], "io.k8s.api.") + short
+
+
+@cache
+def _served() -> Published:
+    # The catalog lists the kinds of this package too, so it cannot be imported before them.
+    from kedge.api import catalog
+
+    return Published(described(resource.type for resource in catalog.HAND_WRITTEN))
+
+
+def described(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.Struct]]:
+    """The given Structs and all they are made of, by name in OpenAPI."""
+    found: dict[str, type[msgspec.Struct]] = {}
+    for kind in kinds:
+        _collect(types.type_info(kind), found)
+    return found
+
+
+def _collect(info: types.Type, found: dict[str, type[msgspec.Struct]]) -> None:
+    match info:
+        case types.StructType():
+            name = structs.component_name(info.cls)
+            if name not in found:
+                found[name] = info.cls
+                for field in info.fields:
+                    _collect(field.type, found)
+        case types.Metadata():
+            _collect(info.type, found)
+        case types.UnionType():
+            for member in info.types:
+                _collect(member, found)
+        case types.ListType() | types.CollectionType():
+            _collect(info.item_type, found)
+        case types.DictType():
+            _collect(info.value_type, found)

@@ -1,0 +1,160 @@
+"""What may be wrong with the webhooks that take part in admission."""
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from kedge.api import rules
+from kedge.api.builtin.content import listed, numbered, text
+from kedge.api.builtin.validation import Errors, Fields, named, selector
+from kedge.api.model import Document
+from kedge.machinery import names
+from kedge.machinery.errors import FieldError
+
+_REVIEW_VERSIONS = ("v1", "v1beta1")
+_SIDE_EFFECTS = ("None", "NoneOnDryRun")
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_URL_FORM = "; desired format: https://host[/path]"
+
+
+def validate(obj: Document) -> Errors:
+    seen: set[str] = set()
+    for path, hook in numbered(obj.content, "webhooks"):
+        yield from _webhook(hook, path)
+        yield from _review_versions(listed(hook, "admissionReviewVersions"), path)
+        if (name := text(hook, "name")) in seen:
+            yield FieldError.duplicate(f"{path}.name", name)
+        seen |= {name} - {""}
+
+
+def _webhook(hook: Fields, path: str) -> Errors:
+    yield from named(f"{path}.name", text(hook, "name"), names.fully_qualified_name)
+    for i, rule in enumerate(listed(hook, "rules")):
+        yield from _webhook_rule(rule, f"{path}.rules[{i}]")
+    for field, allowed in (
+        ("failurePolicy", ("Fail", "Ignore")),
+        ("matchPolicy", ("Equivalent", "Exact")),
+        ("reinvocationPolicy", ("IfNeeded", "Never")),
+    ):
+        yield from rules.none_or_one_of(f"{path}.{field}", hook.get(field), allowed)
+    if "sideEffects" not in hook:
+        why = f"must specify one of {', '.join(_SIDE_EFFECTS)}"
+        yield FieldError.required(f"{path}.sideEffects", why)
+    else:
+        yield from rules.one_of(f"{path}.sideEffects", hook["sideEffects"], _SIDE_EFFECTS)
+    seconds = hook.get("timeoutSeconds", 1)
+    if not 1 <= seconds <= 30:
+        why = "the timeout value must be between 1 and 30 seconds"
+        yield FieldError.invalid(f"{path}.timeoutSeconds", seconds, why)
+    yield from selector(hook, path, "namespaceSelector")
+    yield from selector(hook, path, "objectSelector")
+    yield from _client_config(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+
+
+def _webhook_rule(rule: Fields, path: str) -> Errors:
+    operations = listed(rule, "operations")
+    if not operations:
+        yield FieldError.required(f"{path}.operations")
+    yield from _alone(operations, f"{path}.operations", "operations")
+    for i, operation in enumerate(operations):
+        if operation not in _OPERATIONS:
+            yield FieldError.not_supported(f"{path}.operations[{i}]", operation, _OPERATIONS)
+    for field, words in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+        if not rule.get(field):
+            yield FieldError.required(f"{path}.{field}")
+        yield from _alone(listed(rule, field), f"{path}.{field}", words)
+    yield from _rule_resources(listed(rule, "resources"), f"{path}.resources")
+    scopes = ("*", "Cluster", "Namespaced")
+    yield from rules.none_or_one_of(f"{path}.scope", rule.get("scope"), scopes)
+
+
+def _alone(values: Sequence[str], path: str, words: str) -> Errors:
+    if len(values) > 1 and "*" in values:
+        why = f"if '*' is present, must not specify other {words}"
+        yield FieldError.invalid(path, values, why)
+
+
+def _rule_resources(resources: Sequence[str], path: str) -> Errors:
+    if not resources:
+        yield FieldError.required(path)
+    for i, resource in enumerate(resources):
+        if not resource:
+            yield FieldError.required(f"{path}[{i}]")
+        yield from _covered(resource, resources[:i], f"{path}[{i}]")
+    if len(resources) > 1 and "*/*" in resources:
+        why = "if '*/*' is present, must not specify other resources"
+        yield FieldError.invalid(path, resources, why)
+    if "*" in resources and any(each != "*" and "/" not in each for each in resources):
+        why = "if '*' is present, must not specify other resources without subresources"
+        yield FieldError.invalid(path, resources, why)
+
+
+def _covered(resource: str, before: Sequence[str], path: str) -> Errors:
+    """A subresource is listed though a wildcard before it covers it."""
+    kind, slash, part = resource.partition("/")
+    for wildcard in (f"{kind}/*", f"*/{part}"):
+        if slash and wildcard in before:
+            why = f"if '{wildcard}' is present, must not specify {resource}"
+            yield FieldError.invalid(path, resource, why)
+
+
+def _client_config(client: Fields, path: str) -> Errors:
+    if ("url" in client) == ("service" in client):
+        yield FieldError.required(path, "exactly one of url or service is required")
+    elif "url" in client:
+        yield from _webhook_url(client["url"], f"{path}.url")
+    else:
+        yield from _webhook_service(client["service"], f"{path}.service")
+
+
+def _webhook_url(url: str, path: str) -> Errors:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        yield FieldError.required(path, f"url must be a valid URL: {error}{_URL_FORM}")
+        return
+    if parts.scheme != "https":
+        why = f"'https' is the only allowed URL scheme{_URL_FORM}"
+        yield FieldError.invalid(path, parts.scheme, why)
+    user, at, host = parts.netloc.rpartition("@")
+    if not host:
+        yield FieldError.invalid(path, host, f"host must be specified{_URL_FORM}")
+    if at:
+        yield FieldError.invalid(path, user, "user information is not permitted in the URL")
+    if parts.fragment:
+        yield FieldError.invalid(path, parts.fragment, "fragments are not permitted in the URL")
+    if parts.query:
+        yield FieldError.invalid(path, parts.query, "query parameters are not permitted in the URL")
+
+
+def _webhook_service(service: Fields, path: str) -> Errors:
+    for field in ("name", "namespace"):
+        if not text(service, field):
+            yield FieldError.required(f"{path}.{field}")
+    port = service.get("port", 443)
+    if found := names.port_number(port):
+        yield FieldError.invalid(f"{path}.port", port, f"port is not valid: {', '.join(found)}")
+    where = text(service, "path")
+    if where in ("", "/"):
+        return
+    if not where.startswith("/"):
+        yield FieldError.invalid(f"{path}.path", where, "must start with a '/'")
+    for i, step in enumerate(where[1:].removesuffix("/").split("/")):
+        if not step:
+            yield FieldError.invalid(f"{path}.path", where, f"segment[{i}] may not be empty")
+            continue
+        for problem in names.dns_subdomain(step):
+            yield FieldError.invalid(f"{path}.path", where, f"segment[{i}]: {problem}")
+
+
+def _review_versions(versions: Sequence[str], hook: str) -> Errors:
+    path, wanted = f"{hook}.admissionReviewVersions", ", ".join(_REVIEW_VERSIONS)
+    if not versions:
+        yield FieldError.required(path, f"must specify one of {wanted}")
+        return
+    for i, version in enumerate(versions):
+        if version in versions[:i]:
+            yield FieldError.invalid(f"{path}[{i}]", version, "duplicate version")
+        else:
+            yield from rules.problems(f"{path}[{i}]", version, names.dns1035_label(version))
+    if not set(versions) & set(_REVIEW_VERSIONS):
+        yield FieldError.invalid(path, versions, f"must include at least one of {wanted}")

@@ -1,0 +1,80 @@
+"""Lease: who holds something, and until when; nodes show with one that they are alive."""
+
+from collections.abc import Iterator
+
+from msgspec import field
+
+from kedge.api import rules
+from kedge.api.model import Int32, MicroTime, Model, Object
+from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.machinery import names
+from kedge.machinery.errors import FieldError
+
+STRATEGIES = ("OldestEmulationVersion",)
+
+
+class LeaseSpec(Model):
+    """Who holds the lease, and for how long."""
+
+    acquireTime: MicroTime = ""
+    """When the holder got it."""
+    holderIdentity: str | None = None
+    """Who holds it; empty once it was given back."""
+    leaseDurationSeconds: Int32 | None = None
+    """How long after the last renewal others must wait."""
+    leaseTransitions: Int32 | None = None
+    """How often it went from one holder to another."""
+    preferredHolder: str | None = None
+    """Who should get it next, if there is a strategy."""
+    renewTime: MicroTime = ""
+    """When the holder last renewed it."""
+    strategy: str | None = None
+    """How the next holder is chosen, if it is chosen by others."""
+
+
+class Lease(Object):
+    """A claim to something that lapses unless renewed."""
+
+    spec: LeaseSpec = field(default_factory=LeaseSpec)
+    """Who holds it, and for how long."""
+
+
+def validate(obj: Lease) -> Iterator[FieldError]:
+    spec = obj.spec
+    if spec.leaseDurationSeconds is not None and spec.leaseDurationSeconds <= 0:
+        why = "must be greater than 0"
+        yield FieldError.invalid("spec.leaseDurationSeconds", spec.leaseDurationSeconds, why)
+    yield from rules.nonnegative("spec.leaseTransitions", spec.leaseTransitions)
+    if spec.strategy is not None:
+        yield from _strategy(spec.strategy)
+    if spec.preferredHolder and not spec.strategy:
+        why = "may only be specified if `strategy` is defined"
+        yield FieldError.forbidden("spec.preferredHolder", why)
+
+
+def _strategy(strategy: str) -> Iterator[FieldError]:
+    path = "spec.strategy.strategy"
+    if "/" in strategy:
+        yield from rules.problems(path, strategy, names.qualified_name(strategy))
+    elif strategy not in STRATEGIES:
+        yield FieldError.not_supported(path, strategy, STRATEGIES)
+
+
+RESOURCE = Resource(
+    type=Lease,
+    group="coordination.k8s.io",
+    plural="leases",
+    counts_generation=False,
+    create_on_update=True,
+    unconditional_update=False,
+    validate=validate,
+    columns=[
+        name_column(),
+        Column(
+            name="Holder",
+            cell=lambda obj: obj.spec.holderIdentity or "",
+            description="Who holds the lease.",
+        ),
+        age_column(),
+    ],
+)

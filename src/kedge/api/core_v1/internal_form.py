@@ -1,0 +1,26 @@
+"""A part of an object as upstream's messages quote it: by the names of its Go fields."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+_IRREGULAR = {"seLinuxOptions": "SELinuxOptions"}
+
+
+def internal_form(value: object) -> Any:
+    """`{"Type": "Localhost", "LocalhostProfile": null}` for a profile without a file."""
+    if isinstance(value, msgspec.Struct):
+        fields = value.__struct_fields__
+        return {_go_name(name): internal_form(getattr(value, name)) for name in fields}
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Sequence):
+        return [internal_form(item) for item in value] or None
+    if isinstance(value, Mapping):
+        return {key: internal_form(item) for key, item in value.items()} or None
+    return value
+
+
+def _go_name(name: str) -> str:
+    return _IRREGULAR.get(name) or name[0].upper() + name[1:]

@@ -1,0 +1,181 @@
+"""LimitRange: how little and how much the pods and claims of one namespace may ask for."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import field
+from msgspec.structs import replace
+
+from kedge.api import rules
+from kedge.api.core_v1 import resource_names
+from kedge.api.core_v1.resource_defaults import rounded
+from kedge.api.model import Model, Object
+from kedge.api.resource import Resource
+from kedge.machinery import names
+from kedge.machinery.errors import FieldError
+from kedge.machinery.quantity import Quantity
+
+CONTAINER = "Container"
+POD = "Pod"
+CLAIM = "PersistentVolumeClaim"
+
+_BOUNDS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_ONE = Quantity.from_value(1)
+
+
+class LimitRangeItem(Model):
+    """Bounds for every object of one type in the namespace."""
+
+    __required__ = ("type",)
+
+    default: Mapping[str, Quantity] = {}
+    """Limits of containers that name none. Default the maximum."""
+    defaultRequest: Mapping[str, Quantity] = {}
+    """Requests of containers that name none. Default the default limit, else the minimum."""
+    max: Mapping[str, Quantity] = {}
+    """Greatest amount accepted."""
+    maxLimitRequestRatio: Mapping[str, Quantity] = {}
+    """How many times its request a limit may be."""
+    min: Mapping[str, Quantity] = {}
+    """Least amount accepted."""
+    type: str = field(default_factory=str)
+    """What is bounded: Container, Pod or PersistentVolumeClaim."""
+
+
+class LimitRangeSpec(Model):
+    """The bounds of a namespace."""
+
+    __required__ = ("limits",)
+
+    limits: Sequence[LimitRangeItem] = ()
+    """Bounds, at most once for each type."""
+
+
+class LimitRange(Object):
+    """How little and how much the objects of one namespace may ask for."""
+
+    spec: LimitRangeSpec = field(default_factory=LimitRangeSpec)
+    """The bounds."""
+
+
+def default(obj: LimitRange) -> LimitRange:
+    if not obj.spec.limits:
+        return obj
+    limits = [_default_item(_rounded(item)) for item in obj.spec.limits]
+    return replace(obj, spec=replace(obj.spec, limits=limits))
+
+
+def _rounded(item: LimitRangeItem) -> LimitRangeItem:
+    return replace(item, **{bound: rounded(getattr(item, bound)) for bound in _BOUNDS})
+
+
+def _default_item(item: LimitRangeItem) -> LimitRangeItem:
+    if item.type != CONTAINER:
+        return item
+    limits = {**item.max, **item.default}
+    requests = {**item.min, **limits, **item.defaultRequest}
+    return replace(item, default=limits, defaultRequest=requests)
+
+
+def validate(obj: LimitRange) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, item in enumerate(obj.spec.limits):
+        path = f"spec.limits[{i}]"
+        yield from rules.problems(f"{path}.type", item.type, _type_problems(item.type))
+        if item.type in seen:
+            yield FieldError.duplicate(f"{path}.type", item.type)
+        seen.add(item.type)
+        yield from _names(item, path)
+        yield from _amounts(item, path)
+
+
+def _type_problems(type_: str) -> list[str]:
+    if found := names.qualified_name(type_):
+        return found
+    if "/" in type_ or type_ in (CONTAINER, POD, CLAIM):
+        return []
+    return ["must be a standard limit type or fully qualified"]
+
+
+def _names(item: LimitRangeItem, path: str) -> Iterator[FieldError]:
+    inside_pods = item.type in (POD, CONTAINER)
+    check = resource_names.container_name if inside_pods else resource_names.any_name
+    for bound in _BOUNDS:
+        amounts = getattr(item, bound)
+        if item.type == POD and bound in ("default", "defaultRequest"):
+            if amounts:
+                why = "may not be specified when `type` is 'Pod'"
+                yield FieldError.forbidden(f"{path}.{bound}", why)
+            continue
+        for name in amounts:
+            yield from rules.problems(f"{path}.{bound}[{name}]", name, check(name))
+    if item.type == CLAIM and "storage" not in {*item.min, *item.max}:
+        why = "either minimum or maximum storage value is required, but neither was provided"
+        yield FieldError.required(f"{path}.limits", why)
+
+
+def _amounts(item: LimitRangeItem, path: str) -> Iterator[FieldError]:
+    if item.type == POD:
+        item = replace(item, default={}, defaultRequest={})
+    every = (item.max, item.min, item.default, item.defaultRequest, item.maxLimitRequestRatio)
+    for name in sorted(set().union(*every)):
+        yield from _order(item, name, path)
+        yield from _ratio(item, name, path)
+        limit, request = item.default.get(name), item.defaultRequest.get(name)
+        if resource_names.may_overcommit(name) or limit is None or request is None:
+            continue
+        if limit != request:
+            why = f"default value {limit} must equal to defaultRequest value {request} in {name}"
+            yield FieldError.invalid(f"{path}.defaultRequest[{name}]", request, why)
+
+
+def _order(item: LimitRangeItem, name: str, path: str) -> Iterator[FieldError]:
+    """Minimum, default request, default limit and maximum must come in this order."""
+    least, most = item.min.get(name), item.max.get(name)
+    limit, request = item.default.get(name), item.defaultRequest.get(name)
+    if least is not None and most is not None and least > most:
+        why = f"min value {least} is greater than max value {most}"
+        yield FieldError.invalid(f"{path}.min[{name}]", least, why)
+    at = f"{path}.defaultRequest[{name}]"
+    if request is not None and least is not None and least > request:
+        why = f"min value {least} is greater than default request value {request}"
+        yield FieldError.invalid(at, request, why)
+    if request is not None and most is not None and request > most:
+        why = f"default request value {request} is greater than max value {most}"
+        yield FieldError.invalid(at, request, why)
+    if request is not None and limit is not None and request > limit:
+        why = f"default request value {request} is greater than default limit value {limit}"
+        yield FieldError.invalid(at, request, why)
+    at = f"{path}.default[{name}]"
+    if limit is not None and least is not None and least > limit:
+        why = f"min value {least} is greater than default value {limit}"
+        yield FieldError.invalid(at, least, why)
+    if limit is not None and most is not None and limit > most:
+        why = f"default value {limit} is greater than max value {most}"
+        yield FieldError.invalid(at, most, why)
+
+
+def _ratio(item: LimitRangeItem, name: str, path: str) -> Iterator[FieldError]:
+    ratio = item.maxLimitRequestRatio.get(name)
+    if ratio is None:
+        return
+    at = f"{path}.maxLimitRequestRatio[{name}]"
+    if ratio < _ONE:
+        yield FieldError.invalid(at, ratio, f"ratio {ratio} is less than 1")
+    least, most = item.min.get(name), item.max.get(name)
+    if not least or most is None:
+        return
+    # Multiplied out, so that no rounding decides.
+    if ratio.nanos * least.nanos > most.nanos * _ONE.nanos:
+        why = f"ratio {ratio} is greater than max/min = {most.nanos / least.nanos:f}"
+        yield FieldError.invalid(at, ratio, why)
+
+
+RESOURCE = Resource(
+    type=LimitRange,
+    plural="limitranges",
+    short_names=["limits"],
+    counts_generation=False,
+    create_on_update=True,
+    default=default,
+    validate=validate,
+)

@@ -1,0 +1,168 @@
+"""PodDisruptionBudget: how many pods of a set may be down at once on purpose."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+from msgspec import field
+
+from kedge.api import rules
+from kedge.api.label_selector import validate_label_selector
+from kedge.api.model import (
+    Condition,
+    Int32,
+    IntOrString,
+    LabelSelector,
+    Model,
+    Object,
+    Time,
+    keyed,
+)
+from kedge.api.resource import STATUS, Column, Resource, age_column, name_column
+from kedge.machinery import names
+from kedge.machinery.errors import FieldError
+
+EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+STATUSES = ("False", "True", "Unknown")
+REASON_LIMIT = 1024
+MESSAGE_LIMIT = 32 * 1024
+
+_REASON = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
+_is_reason = re.compile(_REASON).fullmatch
+_BAD_REASON = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of "
+    "alphanumeric characters or '_,:', and must end with an alphanumeric character or '_' "
+    "(e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', "
+    f"regex used for validation is '{_REASON}')"
+)
+
+
+class PodDisruptionBudgetSpec(Model):
+    """Which pods are protected, and how."""
+
+    maxUnavailable: IntOrString | None = None
+    """How many may be down, as a number or a percentage. Not together with minAvailable."""
+    minAvailable: IntOrString | None = None
+    """How many must stay, as a number or a percentage. Not together with maxUnavailable."""
+    selector: LabelSelector | None = None
+    """The pods; an empty selector means all of the namespace, none means none."""
+    unhealthyPodEvictionPolicy: str | None = None
+    """Whether running pods that are not ready may go in any case: AlwaysAllow, IfHealthyBudget."""
+
+
+class PodDisruptionBudgetStatus(Model):
+    """How many disruptions are left."""
+
+    conditions: Annotated[Sequence[Condition], keyed("type")] = ()
+    """Aspects of its state."""
+    currentHealthy: Int32 = field(default_factory=int)
+    """How many pods are healthy."""
+    desiredHealthy: Int32 = field(default_factory=int)
+    """How many must be healthy."""
+    disruptedPods: Mapping[str, Time] = {}
+    """Pods whose eviction was allowed but not seen yet, and when."""
+    disruptionsAllowed: Int32 = field(default_factory=int)
+    """How many more may go now."""
+    expectedPods: Int32 = field(default_factory=int)
+    """How many pods there are."""
+    observedGeneration: int = 0
+    """The generation that this status is about."""
+
+
+class PodDisruptionBudget(Object):
+    """How many pods of a set may be down at once on purpose."""
+
+    spec: PodDisruptionBudgetSpec = field(default_factory=PodDisruptionBudgetSpec)
+    """What is wanted."""
+    status: PodDisruptionBudgetStatus = field(default_factory=PodDisruptionBudgetStatus)
+    """What has been observed."""
+
+
+def validate(obj: PodDisruptionBudget) -> Iterator[FieldError]:
+    spec = obj.spec
+    if spec.minAvailable is not None and spec.maxUnavailable is not None:
+        why = "minAvailable and maxUnavailable cannot be both set"
+        yield FieldError.invalid("spec", spec, why)
+    for name in ("minAvailable", "maxUnavailable"):
+        if (value := getattr(spec, name)) is not None:
+            yield from _number_or_percent(value, f"spec.{name}")
+    yield from validate_label_selector(spec.selector, "spec.selector")
+    yield from rules.none_or_one_of(
+        "spec.unhealthyPodEvictionPolicy", spec.unhealthyPodEvictionPolicy, EVICTION_POLICIES
+    )
+
+
+def _number_or_percent(value: int | str, path: str) -> Iterator[FieldError]:
+    if isinstance(value, int):
+        yield from rules.nonnegative(path, value)
+    elif found := names.percent(value):
+        yield from rules.problems(path, value, found)
+    elif int(value[:-1]) > 100:
+        yield FieldError.invalid(path, value, "must not be greater than 100%")
+
+
+def validate_status(new: PodDisruptionBudget, old: PodDisruptionBudget) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, condition in enumerate(new.status.conditions):
+        path = f"status.conditions[{i}]"
+        if condition.type in seen:
+            yield FieldError.duplicate(f"{path}.type", condition.type)
+        seen.add(condition.type)
+        yield from _condition(condition, path)
+    for name in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
+        yield from rules.nonnegative(f"status.{name}", getattr(new.status, name))
+
+
+def _condition(condition: Condition, path: str) -> Iterator[FieldError]:
+    yield from rules.problems(f"{path}.type", condition.type, names.qualified_name(condition.type))
+    if condition.status not in STATUSES:
+        yield FieldError.not_supported(f"{path}.status", condition.status, STATUSES)
+    if condition.observedGeneration < 0:
+        why = "must be greater than or equal to zero"
+        yield FieldError.invalid(f"{path}.observedGeneration", condition.observedGeneration, why)
+    if not condition.lastTransitionTime:
+        yield FieldError.required(f"{path}.lastTransitionTime")
+    if not condition.reason:
+        yield FieldError.required(f"{path}.reason")
+    elif not _is_reason(condition.reason):
+        yield FieldError.invalid(f"{path}.reason", condition.reason, _BAD_REASON)
+    if len(condition.reason) > REASON_LIMIT:
+        yield FieldError.too_long(f"{path}.reason", REASON_LIMIT)
+    if len(condition.message.encode()) > MESSAGE_LIMIT:
+        yield FieldError.too_long(f"{path}.message", MESSAGE_LIMIT)
+
+
+def _or_not_applicable(value: int | str | None) -> str:
+    return "N/A" if value is None else str(value)
+
+
+RESOURCE = Resource(
+    type=PodDisruptionBudget,
+    group="policy",
+    plural="poddisruptionbudgets",
+    short_names=["pdb"],
+    subresources=[STATUS],
+    unconditional_update=False,
+    validate=validate,
+    validate_status=validate_status,
+    columns=[
+        name_column(),
+        Column(
+            name="Min Available",
+            cell=lambda obj: _or_not_applicable(obj.spec.minAvailable),
+            description="How many pods must stay.",
+        ),
+        Column(
+            name="Max Unavailable",
+            cell=lambda obj: _or_not_applicable(obj.spec.maxUnavailable),
+            description="How many pods may be down.",
+        ),
+        Column(
+            name="Allowed Disruptions",
+            type="integer",
+            cell=lambda obj: obj.status.disruptionsAllowed,
+            description="How many more may go now.",
+        ),
+        age_column(),
+    ],
+)

@@ -1,0 +1,297 @@
+"""Protobuf request bodies, decoded to the documents that the client would have sent as JSON.
+
+`builtin/protobuf.json` maps each message to its fields by number; tools/derive_protobuf.py writes
+it. A field is `name type`, perhaps followed by a mark. The type is as in builtin/schemas.json, with
+`int`, `bool` and `duration` besides, and `json` for bytes that hold JSON. Two names are special:
+
+    .    the fields of the message appear among those around it
+    *    the field is all there is to the message and stands for it; if several are, the last one
+
+Go always sends fields that are no pointers, so a zero tells nothing there and is dropped, unless
+
+    pointer    the field is sent only if it is set, and then zero means zero
+    kept       JSON would show the zero too
+"""
+
+import base64
+import math
+import struct
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import msgspec
+
+from kedge.machinery.durations import format_duration, format_micro_time, format_time
+
+MAGIC = b"k8s\x00"
+_DEEPEST = 100
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_WIRE_TYPES = {"int": _VARINT, "bool": _VARINT, "double": _FIXED64}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ABSENT = object()
+"""What a value is that JSON would not show."""
+
+
+def decode(body: bytes) -> dict[str, Any]:
+    """The document in a request body; ValueError if there is none."""
+    return _object(body, _DEEPEST)
+
+
+def _object(body: bytes, depth: int) -> dict[str, Any]:
+    if not body.startswith(MAGIC):
+        raise ValueError("provided data does not appear to be a protobuf message")
+    api_version, kind, raw = _envelope(body[len(MAGIC) :])
+    name = _message_name(api_version, kind)
+    document = _message(raw, name, depth) if name in _table() else None
+    if not isinstance(document, dict):
+        raise ValueError(f'no kind "{kind}" is registered for version "{api_version}"')
+    return {"apiVersion": api_version, "kind": kind, **document}
+
+
+def _envelope(data: bytes) -> tuple[str, str, bytes]:
+    """The type and the bytes of the object that a body wraps."""
+    api_version, kind, raw = "", "", b""
+    for number, wire, value in _fields(data):
+        if number == 1 and wire == _BYTES:
+            names = {n: v.decode() for n, w, v in _fields(value) if w == _BYTES}
+            api_version, kind = names.get(1, ""), names.get(2, "")
+        elif number == 2 and wire == _BYTES:
+            raw = value
+        elif number == 3 and value:
+            raise ValueError("encoded objects are not supported")
+    return api_version, kind, raw
+
+
+def _message_name(api_version: str, kind: str) -> str:
+    group, _, version = api_version.rpartition("/")
+    name = f"{group.partition('.')[0] or 'core'}.{version}.{kind}"
+    # Options and the like are known in every group.
+    return name if name in _table() else f"meta.v1.{kind}"
+
+
+class _Field(NamedTuple):
+    name: str
+    type: str
+    """Of a list or map: the type of the elements."""
+    many: str
+    """`list`, `map`, or nothing."""
+    pointer: bool
+    kept: bool
+
+
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    text = files("kedge.api.builtin").joinpath("protobuf.json").read_bytes()
+    return msgspec.json.decode(text, type=dict[str, dict[str, str]])
+
+
+@cache
+def _known(message: str) -> dict[int, _Field]:
+    return {int(number): _field(text) for number, text in _table()[message].items()}
+
+
+def _field(text: str) -> _Field:
+    name, type_, *marks = text.split()
+    many = {"[": "list", "{": "map"}.get(type_[0], "")
+    bare = type_[1:-1] if many else type_
+    return _Field(name, bare, many, "pointer" in marks, "kept" in marks)
+
+
+def _message(data: bytes, name: str, depth: int) -> Any:
+    if depth == 0:
+        raise ValueError("message is nested too deeply")
+    document: dict[str, Any] = {}
+    known = _known(name)
+    whole = _whole(known)
+    for number, wire, value in _fields(data):
+        field = known.get(number)
+        if field is None:
+            continue
+        if field.many == "list":
+            elements = document.setdefault(field.name, [])
+            elements += _elements(field, wire, value, depth)
+        elif field.many == "map":
+            key, element = _entry(field, _typed(_BYTES, wire, value), depth)
+            document.setdefault(field.name, {})[key] = element
+        else:
+            shown = _shown(field, _value(field.type, wire, value, depth))
+            if field.name == ".":
+                document |= shown
+            elif shown is not _ABSENT:
+                document[field.name] = shown
+    return document.get("*", whole) if whole is not None else document
+
+
+def _whole(known: dict[int, _Field]) -> Any:
+    """What a message is worth whose one field is absent; None if it is an ordinary message."""
+    first = known.get(1)
+    if first is None or first.name != "*":
+        return None
+    return [] if first.many else _ABSENT
+
+
+def _elements(field: _Field, wire: int, value: Any, depth: int) -> Iterator[Any]:
+    if wire == _BYTES and field.type in _WIRE_TYPES:
+        yield from _packed(field.type, value)
+    else:
+        element = _value(field.type, wire, value, depth)
+        yield None if element is _ABSENT else element
+
+
+def _packed(type_: str, data: bytes) -> Iterator[Any]:
+    at = 0
+    while at < len(data):
+        if type_ == "double":
+            value: Any = data[at : at + 8]
+            at += 8
+        else:
+            value, at = _varint(data, at)
+        yield _value(type_, _WIRE_TYPES[type_], value, 1)
+
+
+def _entry(field: _Field, data: bytes, depth: int) -> tuple[str, Any]:
+    """One key and value of a map."""
+    parts = {number: (wire, value) for number, wire, value in _fields(data)}
+    key = _value("string", *parts.get(1, (_BYTES, b"")), depth)
+    absent = (_VARINT, 0) if field.type in ("int", "bool") else (_BYTES, b"")
+    element = _value(field.type, *parts.get(2, absent), depth)
+    return key, None if element is _ABSENT else element
+
+
+def _shown(field: _Field, value: Any) -> Any:
+    """The value of a single field, or nothing if JSON would not show it."""
+    if field.pointer or field.kept or isinstance(value, dict | list):
+        return value
+    if field.name == "*":  # the choice between schema and bool: false is the answer, not its lack
+        return value
+    return value if value else _ABSENT
+
+
+def _value(type_: str, wire: int, value: Any, depth: int) -> Any:
+    value = _typed(_WIRE_TYPES.get(type_, _BYTES), wire, value)
+    match type_:
+        case "string":
+            return value.decode()
+        case "int":
+            return value - (1 << 64) if value >> 63 else value
+        case "bool":
+            return value != 0
+        case "double":
+            return _double(value)
+        case "bytes":
+            return base64.b64encode(value).decode()
+        case "json":
+            return _json(value, depth)
+        case "quantity":
+            return _parts(value, "string").get(1, "")
+        case "int-or-string":
+            return _int_or_string(value)
+        case "time" | "micro-time":
+            return _time(value, type_)
+        case "duration":
+            return format_duration(_parts(value, "int").get(1, 0))
+        case message:
+            return _message(value, message, depth - 1)
+
+
+def _typed(wanted: int, wire: int, value: Any) -> Any:
+    if wire != wanted:
+        raise ValueError(f"wrong wireType = {wire}")
+    return value
+
+
+def _double(data: bytes) -> float:
+    if len(data) != 8:
+        raise ValueError("unexpected EOF")
+    (value,) = struct.unpack("<d", data)
+    if not math.isfinite(value):
+        raise ValueError("unsupported value: not a finite number")
+    return float(value)
+
+
+def _json(data: bytes, depth: int) -> Any:
+    """JSON in the one field of its message."""
+    raw = next((value for n, wire, value in _fields(data) if (n, wire) == (1, _BYTES)), b"")
+    if not raw:
+        return _ABSENT
+    if raw.startswith(MAGIC):
+        return _object(raw, depth - 1)
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"invalid JSON: {error}") from None
+
+
+def _int_or_string(data: bytes) -> int | str:
+    numbers = _parts(data, "int")
+    if numbers.get(1, 0) == 1:
+        text: str = _parts(data, "string").get(3, "")
+        return text
+    number: int = numbers.get(2, 0)
+    return number
+
+
+def _time(data: bytes, type_: str) -> Any:
+    # The zero of Go's time has no bytes at all; 1970 has.
+    if not data:
+        return _ABSENT
+    parts = _parts(data, "int")
+    seconds, nanoseconds = parts.get(1, 0), parts.get(2, 0)
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
+    except OverflowError:
+        raise ValueError("time is out of range") from None
+    return format_time(moment) if type_ == "time" else format_micro_time(moment)
+
+
+def _parts(data: bytes, type_: str) -> dict[int, Any]:
+    """The fields of a small message that are of one type, by number."""
+    wanted = _WIRE_TYPES.get(type_, _BYTES)
+    return {n: _value(type_, wire, v, 1) for n, wire, v in _fields(data) if wire == wanted}
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
+    """The number, wire type and raw value of each field."""
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if number == 0:
+            raise ValueError("illegal tag 0")
+        if wire == _VARINT:
+            value, at = _varint(data, at)
+            yield number, wire, value
+            continue
+        size, at = _size(data, at, wire)
+        if at + size > end:
+            raise ValueError("unexpected EOF")
+        yield number, wire, data[at : at + size]
+        at += size
+
+
+def _size(data: bytes, at: int, wire: int) -> tuple[int, int]:
+    match wire:
+        case 1:
+            return 8, at
+        case 2:
+            return _varint(data, at)
+        case 5:
+            return 4, at
+        case _:
+            raise ValueError(f"illegal wireType {wire}")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    result = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            raise ValueError("unexpected EOF")
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result & 0xFFFF_FFFF_FFFF_FFFF, at
+    raise ValueError("integer overflow")

@@ -1,0 +1,1 @@
+"""The API server: requests in, stored objects and watch streams out."""

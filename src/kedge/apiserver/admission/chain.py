@@ -1,0 +1,53 @@
+"""The chain of admission plugins: an ordered list; each may change, then each may refuse."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from kedge.api.model import Object
+from kedge.apiserver.request import Request
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A write that wants to happen."""
+
+    request: Request
+    operation: Operation
+    object: Object | None
+    """The object as it would be stored; None when it is deleted."""
+    old: Object | None = None
+
+
+class Plugin(Protocol):
+    """One rule of the cluster."""
+
+    name: str
+
+    async def mutate(self, attempt: Attempt) -> Object | None:
+        """The object, changed or as it is."""
+        ...
+
+    async def validate(self, attempt: Attempt) -> None:
+        """Raise a StatusError to refuse."""
+        ...
+
+
+class Chain:
+    """The plugins that are on, in order."""
+
+    def __init__(self, plugins: Sequence[Plugin]) -> None:
+        self.plugins = tuple(plugins)
+
+    async def mutate(self, attempt: Attempt) -> Object | None:
+        for plugin in self.plugins:
+            changed = await plugin.mutate(attempt)
+            if changed is not attempt.object:
+                attempt = Attempt(attempt.request, attempt.operation, changed, attempt.old)
+        return attempt.object
+
+    async def validate(self, attempt: Attempt) -> None:
+        for plugin in self.plugins:
+            await plugin.validate(attempt)

@@ -1,0 +1,100 @@
+"""Api: what every verb works with, and how objects pass between their versions and the store."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from kedge.api.catalog import Catalog
+from kedge.api.resource import Resource
+from kedge.apiserver.admission.chain import Chain
+from kedge.apiserver.request import Request, stored
+from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
+from kedge.machinery.clock import Clock
+from kedge.machinery.durations import format_time
+from kedge.machinery.errors import StatusError, not_found
+from kedge.storage.store import Entry, Store
+
+
+class Api:
+    """The state of one server."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        cache: WatchCache,
+        catalog: Catalog,
+        admission: Chain,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.store = store
+        self.cache = cache
+        self.catalog = catalog
+        self.admission = admission
+        self.clock = clock
+        self.random = random
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def cache_of(self, resource: Resource[Any]) -> ResourceCache:
+        return self.cache.of(stored(resource))
+
+    def find(self, request: Request) -> Item | None:
+        return self.cache_of(request.resource).get(request.key)
+
+    def timestamp(self) -> str:
+        return format_time(self.clock.now())
+
+    @asynccontextmanager
+    async def locked(self, key: str) -> AsyncIterator[None]:
+        """One change at a time to one object: writers wait here instead of failing in the store."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        async with lock:
+            yield
+
+    async def put(self, resource: Resource[Any], document: dict[str, Any], *, expect: int) -> Item:
+        """Store a document of the resource's version; returns once every reader sees it."""
+        home = stored(resource)
+        meta = document["metadata"]
+        key = home.key(meta.get("namespace", ""), meta["name"])
+        value = to_stored_bytes(resource, document)
+        entry = await self.store.put(key, value, expect=expect, ttl=home.ttl)
+        return await self._seen(home, entry)
+
+    async def delete(self, resource: Resource[Any], item: Item) -> Item:
+        """Remove an object; returns its last state under the revision of the removal."""
+        entry = await self.store.delete(item.key, expect=item.revision)
+        return await self._seen(stored(resource), entry)
+
+    async def _seen(self, home: Resource[Any], entry: Entry) -> Item:
+        await self.cache.reached(entry.revision)
+        return self.cache.of(home).item(entry)
+
+
+def gone(request: Request) -> StatusError:
+    """The object that the request names does not exist."""
+    return not_found(request.resource.group, request.resource.plural, request.name)
+
+
+def live_document(resource: Resource[Any], item: Item) -> dict[str, Any]:
+    """A stored object in the resource's own version, resourceVersion included."""
+    document = item.document()
+    return resource.store_as.from_stored(document) if resource.store_as is not None else document
+
+
+def to_stored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:
+    """A document as the store keeps it: in the stored version, without a resourceVersion."""
+    if resource.store_as is not None:
+        document = resource.store_as.to_stored(document)
+    metadata = {k: v for k, v in document["metadata"].items() if k != "resourceVersion"}
+    rest = {k: v for k, v in document.items() if k not in ("kind", "apiVersion", "metadata")}
+    home = stored(resource)
+    head = {"kind": home.kind, "apiVersion": home.api_version, "metadata": metadata}
+    return msgspec.json.encode(head | rest)

@@ -1,0 +1,243 @@
+"""Request in, response out: the steps every request passes, in order."""
+
+import logging
+import platform
+from collections.abc import Awaitable
+from typing import Any
+
+import msgspec
+
+from kedge import __version__
+from kedge.apiserver import authz, reviews, route
+from kedge.apiserver.api import Api
+from kedge.apiserver.authn import Authenticator
+from kedge.apiserver.documents import Documents
+from kedge.apiserver.message import JSON, HttpRequest, Response, json_response, text_response
+from kedge.apiserver.request import Request, User
+from kedge.apiserver.subresources import binding
+from kedge.apiserver.subresources import table as subresources
+from kedge.apiserver.telemetry import Telemetry
+from kedge.apiserver.verbs import delete, read, watch, write
+from kedge.machinery.errors import (
+    StatusError,
+    internal,
+    method_not_allowed,
+    unknown_resource,
+)
+
+log = logging.getLogger(__name__)
+
+KUBERNETES = "1.36.4"
+"""The Kubernetes release whose behaviour is followed."""
+
+Answer = Response | Awaitable[Response]
+
+
+class App:
+    """The whole server, seen from its front door."""
+
+    def __init__(
+        self,
+        api: Api,
+        authenticator: Authenticator,
+        documents: Documents,
+        telemetry: Telemetry,
+    ) -> None:
+        self.api = api
+        self.authenticator = authenticator
+        self.documents = documents
+        self.telemetry = telemetry
+        self.ready = False
+
+    def handle(self, http: HttpRequest) -> Answer:
+        """Answer a request: at once if that needs no waiting."""
+        start = self.api.clock.monotonic()
+        labels = ("", "", "", "")
+        try:
+            user = self.authenticator.user(http)
+            target = route.parse(http.path)
+            if target is None or not self._serves(target):
+                answer: Answer = self._other(http, user)
+                labels = (http.method, "", "", "")
+            else:
+                request = self._request(http, user, target)
+                plural = request.resource.plural
+                verb = request.verb.upper()
+                labels = (verb, request.resource.group, plural, request.subresource)
+                authz.check(request)
+                route.check(request.resource, target, request.verb)
+                answer = self._dispatch(request)
+        except StatusError as error:
+            answer = failure(error)
+        except Exception:
+            answer = _bug(http)
+        if isinstance(answer, Response):
+            self.telemetry.count(*labels, answer.status, self.api.clock.monotonic() - start)
+            return _prettified(http, answer)
+        return self._finish(http, answer, labels, start)
+
+    async def _finish(
+        self,
+        http: HttpRequest,
+        pending: Awaitable[Response],
+        labels: tuple[str, str, str, str],
+        start: float,
+    ) -> Response:
+        try:
+            response = await pending
+        except StatusError as error:
+            response = failure(error)
+        except Exception:
+            response = _bug(http)
+        self.telemetry.count(*labels, response.status, self.api.clock.monotonic() - start)
+        return _prettified(http, response)
+
+    def _serves(self, target: route.Target) -> bool:
+        return self.api.catalog.has_version(target.group, target.version)
+
+    def _request(self, http: HttpRequest, user: User, target: route.Target) -> Request:
+        resource = self.api.catalog.find(target.group, target.version, target.plural)
+        if resource is None:
+            raise unknown_resource()
+        verb = route.verb(http.method, target, http.query)
+        name, namespace = target.name, target.namespace
+        return Request(http, user, resource, verb, namespace, name, target.subresource)
+
+    def _dispatch(self, request: Request) -> Answer:
+        api = self.api
+        if request.subresource:
+            return subresources.serve(api, request)
+        match request.verb:
+            case "get":
+                if request.http.query_string and request.query.get("resourceVersion"):
+                    return read.get_not_older(api, request)
+                return read.get(api, request)
+            case "list":
+                return self._list(request)
+            case "watch":
+                return watch.watch(api, request)
+            case "create":
+                return self._create(request)
+            case "update":
+                return write.update(api, request)
+            case "patch":
+                return write.patch(api, request)
+            case "delete":
+                return delete.delete(api, request)
+            case _:
+                return delete.delete_collection(api, request)
+
+    def _list(self, request: Request) -> Answer:
+        query = request.query
+        if "sendInitialEvents" in query:
+            raise watch.initial_events_on_list()
+        plain = query.get("resourceVersion") in ("", "0") and not query.get("limit")
+        if plain and not query.get("continue") and not query.get("resourceVersionMatch"):
+            return read.list_latest(self.api, request)
+        return read.list_(self.api, request)
+
+    def _create(self, request: Request) -> Answer:
+        if request.resource.kind in reviews.KINDS:
+            return reviews.serve(request, self.authenticator)
+        if request.resource.kind == "Binding":
+            return binding.serve_collection(self.api, request)
+        return write.create(self.api, request)
+
+    # Paths that name no resource.
+
+    def _other(self, http: HttpRequest, user: User) -> Response:
+        path = http.path
+        verb = http.method.lower() if http.method != "POST" else "post"
+        if not authz.may(user, verb, path.rstrip("/") or "/"):
+            raise authz.denied_path(user, verb, path)
+        if http.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        found = self._own_page(http) or self.documents.answer(http)
+        if found is None:
+            return text_response("404 page not found\n", 404)
+        return found
+
+    def _own_page(self, http: HttpRequest) -> Response | None:
+        match http.path.strip("/").split("/"):
+            case ["version"]:
+                return json_response(version_info())
+            case ["healthz" | "livez" | "readyz" as name, *below]:
+                return self._health(http, name, below)
+            case ["metrics"]:
+                text = self.telemetry.text().encode()
+                return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
+            case [""]:
+                return json_response({"paths": self._paths()})
+            case _:
+                return None
+
+    def _paths(self) -> list[str]:
+        versions = sorted({resource.api_version for resource in self.api.catalog})
+        paths = [
+            f"/apis/{version}" if "/" in version else f"/api/{version}" for version in versions
+        ]
+        fixed = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3"]
+        return sorted({*paths, *fixed, "/readyz", "/version"})
+
+    def _health(self, http: HttpRequest, name: str, below: list[str]) -> Response | None:
+        checks = {"ping": True, "store": True, "watch-cache": True}
+        if name == "readyz":
+            checks["startup"] = self.ready
+        if below:
+            good = checks.get(below[0])
+            if good is None:
+                return None
+            return text_response("ok" if good else "not ready", 200 if good else 500)
+        good = all(checks.values())
+        if good and "verbose" not in http.query:
+            return text_response("ok")
+        lines = [
+            f"[{'+' if fine else '-'}]{check} {'ok' if fine else 'failed'}"
+            for check, fine in checks.items()
+        ]
+        lines.append(f"{name} check {'passed' if good else 'failed'}")
+        return text_response("\n".join(lines) + "\n", 200 if good else 500)
+
+
+def failure(error: StatusError) -> Response:
+    """An error as its Status document."""
+    response = json_response(error.status(), error.code)
+    if error.retry_after:
+        response.headers.append(("Retry-After", str(error.retry_after)))
+    return response
+
+
+def version_info() -> dict[str, Any]:
+    major, minor, _ = KUBERNETES.split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
+        "gitVersion": f"v{KUBERNETES}+kedge",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"kedge{__version__}",
+        "compiler": f"python{platform.python_version()}",
+        "platform": f"linux/{_architecture()}",
+    }
+
+
+def _architecture() -> str:
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+
+def _bug(http: HttpRequest) -> Response:
+    log.exception("request failed method=%s path=%s", http.method, http.path)
+    return failure(internal("the server has a defect; its log has the details"))
+
+
+def _prettified(http: HttpRequest, response: Response) -> Response:
+    asked = "pretty" in http.query_string and http.query.flag("pretty")
+    if asked and isinstance(response.body, bytes) and response.content_type == JSON:
+        response.body = msgspec.json.format(response.body, indent=2) + b"\n"
+    return response

@@ -1,0 +1,96 @@
+"""What every cluster has from its first moment: namespaces, the API's own Service, priorities."""
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from kedge.apiserver.addresses import API_SERVICE_ADDRESS
+from kedge.apiserver.api import Api
+from kedge.apiserver.authn import ADMIN
+from kedge.apiserver.message import HttpRequest
+from kedge.apiserver.request import Request
+from kedge.apiserver.verbs import write
+from kedge.apiserver.verbs.patches import Wanted
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+PRIORITIES = {
+    "system-cluster-critical": (2_000_000_000, "For what must run for the cluster to be usable."),
+    "system-node-critical": (2_000_001_000, "For what must run for a node to be usable."),
+}
+
+
+async def ensure(api: Api, host: str, port: int) -> None:
+    """Make whatever is missing; what is there is left as it is."""
+    for document in _objects():
+        await _ensure(api, document)
+    # No pod elsewhere could reach a loopback address, and none may stand in an EndpointSlice.
+    if not ipaddress.ip_address(host).is_loopback:
+        await _publish(api, host, port)
+
+
+def _objects() -> Iterator[dict[str, Any]]:
+    for name in NAMESPACES:
+        yield _object("v1", "Namespace", name)
+    for name, (value, description) in PRIORITIES.items():
+        rest = {"value": value, "description": description}
+        yield _object("scheduling.k8s.io/v1", "PriorityClass", name) | rest
+    yield _object("v1", "Service", "kubernetes", "default", _API_LABELS) | {
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": API_SERVICE_ADDRESS,
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+        }
+    }
+
+
+_API_LABELS = {"component": "apiserver", "provider": "kubernetes"}
+
+
+def _object(
+    version: str, kind: str, name: str, namespace: str = "", labels: dict[str, str] | None = None
+) -> dict[str, Any]:
+    meta: dict[str, Any] = {"name": name}
+    if namespace:
+        meta["namespace"] = namespace
+    if labels:
+        meta["labels"] = labels
+    return {"apiVersion": version, "kind": kind, "metadata": meta}
+
+
+async def _publish(api: Api, host: str, port: int) -> None:
+    """Say in the Service's EndpointSlice where this server listens now."""
+    labels = {"kubernetes.io/service-name": "kubernetes"}
+    document = _object("discovery.k8s.io/v1", "EndpointSlice", "kubernetes", "default", labels) | {
+        "addressType": "IPv6" if ":" in host else "IPv4",
+        "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+    request = _request(api, document, "update")
+    item = api.find(request)
+    if item is None:
+        await _ensure(api, document)
+        return
+
+    def republished(live: dict[str, Any]) -> Wanted:
+        fresh = {key: document[key] for key in ("endpoints", "ports", "addressType")}
+        return Wanted(live | fresh)
+
+    await write.modify(api, request, republished, write.MAIN, "UpdateOptions")
+
+
+async def _ensure(api: Api, document: dict[str, Any]) -> None:
+    request = _request(api, document, "create")
+    if api.find(request) is None:
+        await write.create_object(
+            api, request, Wanted(msgspec.json.decode(msgspec.json.encode(document)))
+        )
+
+
+def _request(api: Api, document: dict[str, Any], verb: str) -> Request:
+    resource = api.catalog.of_kind(document["apiVersion"], document["kind"])
+    assert resource is not None
+    meta = document["metadata"]
+    http = HttpRequest("POST", "/", headers={"user-agent": "kedge-bootstrap"})
+    return Request(http, ADMIN, resource, verb, meta.get("namespace", ""), meta["name"])

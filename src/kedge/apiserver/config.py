@@ -1,0 +1,50 @@
+"""What an API server is told when it starts; `kedge.config` fills it in."""
+
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+StoreKind = Literal["sqlite", "memory"]
+
+ADMISSION_PLUGINS: Final = ("NamespaceLifecycle",)
+"""The admission plugins that can be asked for."""
+
+UPSTREAM_ADMISSION: Final = ("NamespaceLifecycle",)
+"""Those of them that kube-apiserver enforces without being asked."""
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one server needs to know; nothing in it changes while the server runs."""
+
+    state: Path
+    """The directory that holds all the server keeps."""
+    name: str = "default"
+    """The cluster's name among those on this machine."""
+    host: str = "127.0.0.1"
+    """The address to listen on."""
+    port: int = 6443
+    """The port to listen on; 0 means any free one."""
+    store: StoreKind = "sqlite"
+    """Where objects are kept."""
+    admission: tuple[str, ...] = ()
+    """The admission plugins to enforce."""
+    upstream_only: bool = False
+    """Refuse what Kubernetes itself would refuse, kedge's extensions included."""
+    hosts: tuple[str, ...] = ()
+    """Further names and addresses that the serving certificate is to carry."""
+
+    @property
+    def pki(self) -> Path:
+        """The directory of keys and certificates."""
+        return self.state / "pki"
+
+    @property
+    def token_file(self) -> Path:
+        """The file with the administrator's token."""
+        return self.state / "token"
+
+    @property
+    def database(self) -> Path:
+        """The file of the SQLite store."""
+        return self.state / "store.db"

@@ -1,0 +1,310 @@
+"""A CustomResourceDefinition -> the Resources that the server then serves."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, TypeGuard
+
+import msgspec
+
+from kedge.api.apiextensions_v1.definition import (
+    CustomResourceColumnDefinition,
+    CustomResourceDefinition,
+    CustomResourceDefinitionVersion,
+    schema_of_version,
+    storage_version,
+)
+from kedge.api.apiextensions_v1.json_schema import document as schema_document
+from kedge.api.apiextensions_v1.values import Checker
+from kedge.api.model import Document
+from kedge.api.resource import (
+    SCALE,
+    STATUS,
+    Age,
+    Column,
+    Resource,
+    ScalePaths,
+    StoredAs,
+    Subresource,
+    name_column,
+)
+from kedge.apiserver.crd.defaulting import apply_defaults
+from kedge.apiserver.crd.schema import from_openapi
+from kedge.apiserver.crd.validation import (
+    validate_embedded,
+    validate_lists,
+    validate_scale,
+    validate_scale_status,
+)
+from kedge.machinery import durations, names
+from kedge.machinery.errors import FieldError
+from kedge.machinery.jsonpath import JSONPath, parse_path
+from kedge.machinery.schema import Schema
+
+
+def resources_of(crd: CustomResourceDefinition) -> list[Resource[Document]]:
+    """One Resource per served version, the one that is stored first if it is served."""
+    stored_name = storage_version(crd)
+    stored = next((_resource(crd, v) for v in crd.spec.versions if v.name == stored_name), None)
+    served: list[Resource[Document]] = []
+    for version in crd.spec.versions:
+        if version.name == stored_name:
+            if version.served and stored is not None:
+                served.insert(0, stored)
+        elif version.served:
+            served.append(_resource(crd, version, stored))
+    return served
+
+
+def _resource(
+    crd: CustomResourceDefinition,
+    version: CustomResourceDefinitionVersion,
+    stored: Resource[Document] | None = None,
+) -> Resource[Document]:
+    words = crd.status.acceptedNames if crd.status.acceptedNames.plural else crd.spec.names
+    contents = _Contents(crd, version)
+    return Resource(
+        type=Document,
+        group=crd.spec.group,
+        version=version.name,
+        plural=words.plural,
+        kind=words.kind,
+        singular=words.singular,
+        list_kind=words.listKind,
+        short_names=tuple(words.shortNames),
+        categories=tuple(words.categories),
+        namespaced=crd.spec.scope == "Namespaced",
+        subresources=_subresources(version),
+        scale=contents.scale,
+        default=contents.default,
+        validate=contents.validate,
+        validate_status=contents.validate_status,
+        warn=lambda obj: _warnings(crd, version, obj),
+        columns=tuple(_columns(version.additionalPrinterColumns)),
+        fields=dict(_selectable(version)),
+        unconditional_update=False,
+        store_as=_view_of(stored, f"{crd.spec.group}/{version.name}") if stored else None,
+        schema_source=lambda: contents.schema,
+        custom=True,
+        registry=f"{crd.spec.group}/{words.plural}",
+    )
+
+
+class _Contents:
+    """The schema of one version and all that follows from it, each made when first needed."""
+
+    def __init__(
+        self, crd: CustomResourceDefinition, version: CustomResourceDefinitionVersion
+    ) -> None:
+        written = schema_of_version(version)
+        self._props: dict[str, Any] = {"type": "object"}
+        if written is not None:
+            self._props = schema_document(written)
+        self._name = _component(crd.spec.group, version.name, crd.spec.names.kind)
+        self.scale = _scale_paths(version)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return msgspec.structs.replace(from_openapi(self._props), name=self._name)
+
+    @cached_property
+    def checker(self) -> Checker:
+        return Checker(self._props)
+
+    @cached_property
+    def status_checker(self) -> Checker:
+        return Checker((self._props.get("properties") or {}).get("status") or {})
+
+    def default(self, obj: Document) -> Document:
+        content = apply_defaults(self.schema, obj.content)
+        return msgspec.structs.replace(obj, content=content)
+
+    def validate(self, obj: Document) -> Iterator[FieldError]:
+        whole = _whole(obj)
+        yield from self.checker.errors(whole)
+        if self.scale is not None:
+            yield from validate_scale(self.scale, whole)
+        yield from validate_embedded(self.schema, whole)
+        yield from validate_lists(self.schema, whole)
+
+    def validate_status(self, new: Document, old: Document) -> Iterator[FieldError]:
+        if "status" in new.content:
+            yield from self.status_checker.errors(new.content["status"], "status")
+        if self.scale is not None:
+            yield from validate_scale_status(self.scale, new.content)
+        yield from validate_lists(self.schema, new.content)
+
+
+def _component(group: str, version: str, kind: str) -> str:
+    """`com.example.stable.v1.CronTab`: the domain turned round, as OpenAPI lists it."""
+    return ".".join((*reversed(group.split(".")), version, kind))
+
+
+def _whole(obj: Document) -> dict[str, Any]:
+    head = {"apiVersion": obj.apiVersion, "kind": obj.kind}
+    return head | {"metadata": msgspec.to_builtins(obj.metadata)} | obj.content
+
+
+def _subresources(version: CustomResourceDefinitionVersion) -> tuple[Subresource, ...]:
+    parts = version.subresources
+    if parts is None:
+        return ()
+    status = (STATUS,) if parts.status is not None else ()
+    return (*status, SCALE) if parts.scale is not None else status
+
+
+def _scale_paths(version: CustomResourceDefinitionVersion) -> ScalePaths | None:
+    if version.subresources is None or version.subresources.scale is None:
+        return None
+    scale = version.subresources.scale
+    return ScalePaths(
+        replicas=scale.specReplicasPath,
+        observed=scale.statusReplicasPath,
+        selector=scale.labelSelectorPath or "",
+    )
+
+
+def _view_of(stored: Resource[Document], api_version: str) -> StoredAs:
+    """Strategy None: objects of all versions are the same but for their apiVersion."""
+    return StoredAs(
+        resource=stored,
+        to_stored=lambda document: document | {"apiVersion": stored.api_version},
+        from_stored=lambda document: document | {"apiVersion": api_version},
+    )
+
+
+def _columns(columns: Iterable[CustomResourceColumnDefinition]) -> Iterator[Column]:
+    yield name_column()
+    declared = [each for each in map(_column, columns) if each is not None]
+    yield from declared or (
+        Column(name="Age", type="date", cell=lambda obj: Age(obj.metadata.creationTimestamp)),
+    )
+
+
+def _column(column: CustomResourceColumnDefinition) -> Column | None:
+    try:
+        path = parse_path(column.jsonPath)
+    except ValueError:
+        return None  # upstream too serves such a kind, only without the column
+    show = _CELLS.get(column.type, _text_cell)
+    about = f"Custom resource definition column (in JSONPath format): {column.jsonPath}"
+    return Column(
+        name=column.name,
+        type=column.type,
+        format=column.format,
+        priority=column.priority,
+        description=column.description or about,
+        cell=lambda obj: show(_found(path, obj)),
+    )
+
+
+def _found(path: JSONPath, obj: Document) -> object:
+    """What the path leads to; of several things the first."""
+    content: Mapping[str, Any] = obj.content
+    if path.text.lstrip("{").startswith((".metadata", ".apiVersion", ".kind", "[")):
+        content = _whole(obj)
+    results = path.find(content)
+    return results[0] if results else None
+
+
+def _text_cell(value: object) -> object:
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case dict() | list():
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        case _:
+            return str(value)
+
+
+def _integer_cell(value: object) -> object:
+    return int(value) if _is_number(value) else None
+
+
+def _number_cell(value: object) -> object:
+    return float(value) if _is_number(value) else None
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _boolean_cell(value: object) -> object:
+    return value if isinstance(value, bool) else None
+
+
+def _date_cell(value: object) -> object:
+    if not isinstance(value, str):
+        return None
+    try:
+        durations.parse_time(value)
+    except ValueError:
+        return "<invalid>"
+    return Age(value)
+
+
+_CELLS: Mapping[str, Callable[[object], object]] = {
+    "string": _text_cell,
+    "integer": _integer_cell,
+    "number": _number_cell,
+    "boolean": _boolean_cell,
+    "date": _date_cell,
+}
+
+
+def _selectable(
+    version: CustomResourceDefinitionVersion,
+) -> Iterator[tuple[str, Callable[[Document], str]]]:
+    for field in version.selectableFields:
+        yield field.jsonPath.removeprefix("."), _selected(parse_path(field.jsonPath))
+
+
+def _selected(path: JSONPath) -> Callable[[Document], str]:
+    def text(obj: Document) -> str:
+        value = _found(path, obj)
+        return "" if value is None else str(_text_cell(value))
+
+    return text
+
+
+def _warnings(
+    crd: CustomResourceDefinition, version: CustomResourceDefinitionVersion, obj: Document
+) -> Iterator[str]:
+    if version.deprecated:
+        yield version.deprecationWarning or _deprecation(crd, version)
+    for name in obj.metadata.finalizers:
+        at = f'metadata.finalizers: "{name}":'
+        for problem in names.qualified_name(name):
+            yield f"{at} {problem}"
+        if names.core_finalizer(name):
+            path = " including a path (/)" if "." in name else ""
+            yield (
+                f"{at} prefer a domain-qualified finalizer name{path} "
+                "to avoid accidental conflicts with other finalizer writers"
+            )
+
+
+def _deprecation(crd: CustomResourceDefinition, version: CustomResourceDefinitionVersion) -> str:
+    kind, group = crd.spec.names.kind, crd.spec.group
+    newer = [
+        each.name
+        for each in crd.spec.versions
+        if each.served and not each.deprecated and _rank(each.name) > _rank(version.name)
+    ]
+    instead = f"; use {group}/{max(newer, key=_rank)} {kind}" if newer else ""
+    return f"{group}/{version.name} {kind} is deprecated{instead}"
+
+
+_VERSION = re.compile("v([0-9]+)(?:(alpha|beta)([0-9]+))?")
+
+
+def _rank(version: str) -> tuple[int, int, int]:
+    """Stable before beta before alpha, later before earlier."""
+    parsed = _VERSION.fullmatch(version)
+    if parsed is None:
+        return (0, 0, 0)
+    maturity = {"alpha": 1, "beta": 2, None: 3}[parsed[2]]
+    return maturity, int(parsed[1]), int(parsed[3] or 0)

@@ -1,0 +1,142 @@
+"""Discovery and OpenAPI as bytes with ETags, made anew only when the catalog has changed."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kedge.api import openapi
+from kedge.api.catalog import Catalog
+from kedge.apiserver import discovery
+from kedge.apiserver.media import DISCOVERY, wants_aggregated_discovery
+from kedge.apiserver.message import JSON, HttpRequest, Response
+
+Make = Callable[[], Any]
+
+
+class Page:
+    """One document, ready to be sent."""
+
+    __slots__ = ("body", "etag")
+
+    def __init__(self, document: Any) -> None:
+        self.body = msgspec.json.encode(document)
+        self.etag = hashlib.sha256(self.body).hexdigest()[:32].upper()
+
+
+class Documents:
+    """What the server says of itself."""
+
+    def __init__(self, catalog: Catalog, address: Callable[[], str]) -> None:
+        self._catalog = catalog
+        self._address = address
+        self._pages: dict[str, Page | None] = {}
+        self._made_at = -1
+
+    def answer(self, request: HttpRequest) -> Response | None:
+        """The answer to a discovery or OpenAPI path, None for any other."""
+        segments = request.path.strip("/").split("/")
+        match segments:
+            case ["api"]:
+                return self._root(request, discovery.aggregated_core, self._versions)
+            case ["apis"]:
+                return self._root(request, discovery.aggregated, discovery.group_list)
+            case ["api", version]:
+                return self._legacy(
+                    request, lambda all_: discovery.resource_list(all_, "", version)
+                )
+            case ["apis", group]:
+                return self._legacy(request, lambda all_: discovery.group(all_, group))
+            case ["apis", group, version]:
+                make = discovery.resource_list
+                return self._legacy(request, lambda all_: make(all_, group, version))
+            case ["openapi", "v2"]:
+                page = self._page("v2", openapi.v2_document)
+                return self._serve(request, page)
+            case ["openapi", "v3"]:
+                return self._serve(request, self._page("v3", self._openapi_index))
+            case ["openapi", "v3", *rest]:
+                return self._openapi(request, "/".join(rest))
+            case _:
+                return None
+
+    def _versions(self, resources: Any) -> Any:
+        return discovery.api_versions(self._address())
+
+    def _root(self, request: HttpRequest, aggregated: Any, legacy: Any) -> Response | None:
+        path = request.path.strip("/")
+        if wants_aggregated_discovery(request.headers.get("accept", "")):
+            page = self._page(f"{path}:aggregated", aggregated)
+            return self._serve(request, page, DISCOVERY)
+        return self._serve(request, self._page(path, legacy))
+
+    def _legacy(self, request: HttpRequest, make: Any) -> Response | None:
+        return self._serve(request, self._page(request.path.strip("/"), make), etag=False)
+
+    def _openapi_index(self, resources: Any) -> Any:
+        paths = openapi.v3_paths(resources)
+        return {
+            "paths": {
+                path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={self._hash(path)}"}
+                for path in paths
+            }
+        }
+
+    def _openapi(self, request: HttpRequest, path: str) -> Response | None:
+        page = self._document_of(path)
+        if page is None:
+            return None
+        asked = request.query.get("hash")
+        if asked and asked != page.etag:
+            location = f"/openapi/v3/{path}?hash={page.etag}"
+            return Response(301, b"", JSON, [("Location", location)])
+        response = self._serve(request, page)
+        if asked and response is not None:
+            caching = [("Cache-Control", "public, immutable")]
+            kept = [pair for pair in response.headers if pair[0] != "Cache-Control"]
+            response.headers = kept + caching
+        return response
+
+    def _hash(self, path: str) -> str:
+        page = self._document_of(path)
+        return page.etag if page is not None else ""
+
+    def _document_of(self, path: str) -> Page | None:
+        match path.split("/"):
+            case ["api", version]:
+                group = ""
+            case ["apis", group, version]:
+                pass
+            case _:
+                return None
+        if not self._catalog.has_version(group, version):
+            return None
+        return self._page(f"v3/{path}", lambda all_: openapi.v3_document(group, version, all_))
+
+    def _page(self, name: str, make: Callable[[Any], Any]) -> Page | None:
+        if self._made_at != self._catalog.changes:
+            self._pages.clear()
+            self._made_at = self._catalog.changes
+        if name not in self._pages:
+            document = make(list(self._catalog))
+            self._pages[name] = None if document is None else Page(document)
+        return self._pages[name]
+
+    def _serve(
+        self,
+        request: HttpRequest,
+        page: Page | None,
+        content_type: str = JSON,
+        *,
+        etag: bool = True,
+    ) -> Response | None:
+        if page is None:
+            return None
+        if not etag:
+            return Response(200, page.body, content_type)
+        tag = f'"{page.etag}"'
+        headers = [("ETag", tag), ("Vary", "Accept"), ("Cache-Control", "public")]
+        if tag in request.headers.get("if-none-match", ""):
+            return Response(304, b"", content_type, headers)
+        return Response(200, page.body, content_type, headers)

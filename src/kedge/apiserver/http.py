@@ -1,0 +1,395 @@
+"""The one door to HTTP: bytes from a socket to HttpRequest values, and Responses back."""
+
+import asyncio
+import logging
+import ssl
+import zlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, cast
+from wsgiref.handlers import format_date_time
+
+import httptools
+import msgspec
+
+from kedge.apiserver.message import HttpRequest, Response
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError, bad_request, too_large
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[HttpRequest], Response | Awaitable[Response]]
+"""Answers a request, at once where no waiting is needed."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a peer may do to us."""
+
+    head_bytes: int = 1 << 16
+    headers: int = 200
+    body_bytes: int = 3 << 20
+    head_seconds: float = 15
+    body_seconds: float = 60
+    idle_seconds: float = 180
+    pipelined: int = 8
+
+
+GZIP_FROM = 128 << 10
+"""Answers below this size are sent as they are."""
+_REASONS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
+
+
+class Server:
+    """Listens, and keeps the set of open connections."""
+
+    def __init__(self, handler: Handler, clock: Clock, limits: Limits | None = None) -> None:
+        self.handler = handler
+        self.clock = clock
+        self.limits = limits or Limits()
+        self.connections: set[Connection] = set()
+        self.date = ""
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
+        """Accept connections; returns the port, which matters when 0 was asked for."""
+        self._stamp()
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self), host, port, ssl=tls, backlog=1024
+        )
+        address = self._server.sockets[0].getsockname()
+        return int(address[1])
+
+    async def sweep(self) -> None:
+        """Once a second: renew the Date header and end connections that are out of time."""
+        while True:
+            await self.clock.sleep(1)
+            self._stamp()
+            now = self.clock.monotonic()
+            for connection in list(self.connections):
+                connection.expire(now)
+
+    async def close(self, grace: float = 5) -> None:
+        """Accept nothing more, let running requests finish, then cut what is left."""
+        if self._server is not None:
+            self._server.close()
+        deadline = self.clock.monotonic() + grace
+        for connection in list(self.connections):
+            connection.finish()
+        while self.connections and self.clock.monotonic() < deadline:
+            await self.clock.sleep(0.02)
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _stamp(self) -> None:
+        self.date = f"Date: {format_date_time(self.clock.now().timestamp())}\r\n"
+
+
+class Connection(asyncio.Protocol):
+    """One client connection: parses, answers one request at a time, applies back-pressure."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.paused = False
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]
+        self._certificate: dict[str, Any] | None = None
+        self._parser = httptools.HttpRequestParser(self)
+        self._waiting: deque[HttpRequest] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._streaming = False
+        self._drained: asyncio.Future[None] | None = None
+        self._closing = False
+        self._deadline = 0.0
+        self._reset()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's TLS transports behave like asyncio's but do not derive from them.
+        self._transport = cast(asyncio.Transport, transport)
+        self._certificate = transport.get_extra_info("peercert") or None
+        self.server.connections.add(self)
+        self._wait_for(self.server.limits.idle_seconds)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.server.connections.discard(self)
+        self._closing = True
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+        self.resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Nothing here is offered over another protocol yet: answer in plain HTTP, then close.
+            self._closing = True
+        except httptools.HttpParserError as error:
+            self._refuse(bad_request(f"malformed HTTP request: {error}"))
+
+    def eof_received(self) -> bool:
+        # A client that half-closes after its request still gets its answer.
+        if self._task is None and not self._waiting:
+            return False
+        self._closing = not self._streaming
+        return not self._streaming
+
+    # What httptools calls while it parses.
+
+    def on_url(self, url: bytes) -> None:
+        self._wait_for(self.server.limits.head_seconds)
+        self._url += url
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        key = name.lower().decode("latin-1")
+        text = value.decode("latin-1")
+        headers = self._headers
+        headers[key] = f"{headers[key]},{text}" if key in headers else text
+        if len(headers) > self.server.limits.headers:
+            self._refuse(StatusError(431, "BadRequest", "too many header fields"))
+
+    def on_headers_complete(self) -> None:
+        self._wait_for(self.server.limits.body_seconds)
+        length = self._headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > self.server.limits.body_bytes:
+            self._refuse(too_large(self.server.limits.body_bytes))
+        elif self._headers.get("expect", "").lower() == "100-continue":
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > self.server.limits.body_bytes:
+            self._refuse(too_large(self.server.limits.body_bytes))
+        elif not self._closing:
+            self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        if self._closing:
+            return
+        path, _, query = self._url.decode("latin-1").partition("?")
+        method = self._parser.get_method().decode("latin-1")
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        request = HttpRequest(method, path, query, self._headers, body, self._certificate)
+        keep_alive = self._parser.should_keep_alive()
+        self._reset()
+        if self._task is not None or self._waiting:
+            self._waiting.append(request)
+            if len(self._waiting) >= self.server.limits.pipelined:
+                self._transport.pause_reading()
+        else:
+            self._begin(request)
+        if not keep_alive:
+            self._closing = True
+            self._finish_if_idle()
+
+    # Answering.
+
+    def _begin(self, request: HttpRequest) -> None:
+        self._deadline = 0.0
+        try:
+            answer = self.server.handler(request)
+        except Exception:
+            log.exception("request failed method=%s path=%s", request.method, request.path)
+            answer = Response(500)
+        if isinstance(answer, Response) and _is_short(answer, request):
+            self._write_whole(answer)
+            self._wait_for(self.server.limits.idle_seconds)
+            return
+        loop = asyncio.get_running_loop()
+        # The connection owns this task: it is cancelled when the connection is lost.
+        self._task = loop.create_task(self._answer(request, answer))
+
+    async def _answer(self, request: HttpRequest, answer: Response | Awaitable[Response]) -> None:
+        try:
+            response = answer if isinstance(answer, Response) else await answer
+            await self._write(request, response)
+        except asyncio.CancelledError:
+            return
+        except ConnectionError:
+            self.abort()
+        except Exception:
+            log.exception("request failed method=%s path=%s", request.method, request.path)
+            self.abort()
+        finally:
+            self._task = None
+            self._streaming = False
+        self._next()
+
+    def _next(self) -> None:
+        if self._waiting and not self._transport.is_closing():
+            if len(self._waiting) == self.server.limits.pipelined:
+                self._transport.resume_reading()
+            self._begin(self._waiting.popleft())
+            if self._task is None:
+                asyncio.get_running_loop().call_soon(self._next)
+        else:
+            self._wait_for(self.server.limits.idle_seconds)
+            self._finish_if_idle()
+
+    async def _write(self, request: HttpRequest, response: Response) -> None:
+        body = response.body
+        if isinstance(body, bytes):
+            if len(body) >= GZIP_FROM and _takes_gzip(request):
+                await self._write_pieces(response, _sliced(body), gzip=True)
+            else:
+                self._write_whole(response)
+        elif callable(body):
+            self._streaming = True
+            self._write_head(response, None)
+            await body(_Chunks(self))
+            self._transport.write(b"0\r\n\r\n")
+        else:
+            await self._write_pieces(response, body, gzip=_takes_gzip(request))
+
+    async def _write_pieces(
+        self, response: Response, pieces: Iterable[bytes], *, gzip: bool
+    ) -> None:
+        if gzip:
+            response.headers.append(("Content-Encoding", "gzip"))
+            response.headers.append(("Vary", "Accept-Encoding"))
+        self._write_head(response, None)
+        chunks = _Chunks(self)
+        packer = zlib.compressobj(1, wbits=31) if gzip else None
+        loop = asyncio.get_running_loop()
+        for piece in pieces:
+            # Compressing lets go of the interpreter lock, so other requests go on meanwhile.
+            data = await loop.run_in_executor(None, packer.compress, piece) if packer else piece
+            if data:
+                chunks.write(data)
+            await chunks.drain()
+        if packer:
+            chunks.write(packer.flush())
+        self._transport.write(b"0\r\n\r\n")
+
+    def _write_whole(self, response: Response) -> None:
+        assert isinstance(response.body, bytes)
+        if self._transport.is_closing():
+            return
+        head = self._head(response, len(response.body))
+        self._transport.write(head + response.body)
+        self._finish_if_idle()
+
+    def _write_head(self, response: Response, length: int | None) -> None:
+        self._transport.write(self._head(response, length))
+
+    def _head(self, response: Response, length: int | None) -> bytes:
+        lines = _REASONS.get(response.status) or f"HTTP/1.1 {response.status} Status\r\n"
+        lines += f"Content-Type: {response.content_type}\r\n{self.server.date}"
+        for name, value in response.headers:
+            lines += f"{name}: {value}\r\n"
+        if self._closing:
+            lines += "Connection: close\r\n"
+        if length is None:
+            lines += "Transfer-Encoding: chunked\r\n\r\n"
+        else:
+            lines += f"Content-Length: {length}\r\n\r\n"
+        return lines.encode("latin-1", "replace")
+
+    def _refuse(self, error: StatusError) -> None:
+        """Answer at once and close: the rest of what the peer sends is not worth reading."""
+        if self._closing:
+            return
+        self._closing = True
+
+        self._write_whole(Response(error.code, msgspec.json.encode(error.status())))
+        self._transport.close()
+
+    # Flow control and life span.
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    async def drain(self) -> None:
+        if self.paused:
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+        if self._transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+
+    def send(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def expire(self, now: float) -> None:
+        if self._deadline and now > self._deadline:
+            self.abort()
+
+    def finish(self) -> None:
+        """Close when the request under way is done; at once if it is a stream."""
+        self._closing = True
+        if self._streaming and self._task is not None:
+            self._task.cancel()
+            self._transport.write(b"0\r\n\r\n")
+            self._transport.close()
+        else:
+            self._finish_if_idle()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _finish_if_idle(self) -> None:
+        if self._closing and self._task is None and not self._waiting:
+            self._transport.close()
+
+    def _wait_for(self, seconds: float) -> None:
+        if self._task is None:
+            self._deadline = self.server.clock.monotonic() + seconds
+
+    def _reset(self) -> None:
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+        self._head_size = 0
+
+    def _count(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > self.server.limits.head_bytes:
+            self._refuse(StatusError(431, "BadRequest", "request header fields too large"))
+
+
+class _Chunks:
+    """A chunked body, piece by piece."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def paused(self) -> bool:
+        return self._connection.paused
+
+    def write(self, data: bytes) -> None:
+        self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def drain(self) -> None:
+        await self._connection.drain()
+
+
+def _is_short(response: Response, request: HttpRequest) -> bool:
+    """Whether the body can be sent as it is, in one go."""
+    if not isinstance(response.body, bytes):
+        return False
+    return len(response.body) < GZIP_FROM or not _takes_gzip(request)
+
+
+def _sliced(body: bytes, size: int = 256 << 10) -> Iterable[bytes]:
+    view = memoryview(body)
+    return (bytes(view[at : at + size]) for at in range(0, len(body), size))
+
+
+def _takes_gzip(request: HttpRequest) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")

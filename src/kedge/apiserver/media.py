@@ -1,0 +1,96 @@
+"""Which form of an answer the client wants, and which form its body has."""
+
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+Form = Literal["json", "yaml", "table", "partial", "partial-list"]
+"""Plain objects, as JSON or YAML; rows for kubectl; or only the metadata of objects."""
+
+ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+PATCHES = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+class MediaType(NamedTuple):
+    """One element of an Accept header."""
+
+    name: str
+    parameters: dict[str, str]
+    quality: float = 1.0
+
+
+class Wanted(NamedTuple):
+    """A form and the meta.k8s.io version it is asked in."""
+
+    form: Form
+    version: str = "v1"
+
+
+@lru_cache(1024)
+def parse_accept(header: str) -> tuple[MediaType, ...]:
+    """The media types of an Accept header, best first."""
+    wanted = [_media_type(part) for part in header.split(",") if part.strip()]
+    return tuple(sorted(wanted, key=lambda media: -media.quality))
+
+
+def body_type(content_type: str) -> str:
+    """`application/json` from `application/json; charset=utf-8`."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+@lru_cache(1024)
+def negotiate(accept: str) -> tuple[Wanted, ...]:
+    """The forms the client would take, best first; empty if we have none of them."""
+    forms = [_form(media) for media in parse_accept(accept or "*/*")]
+    return tuple(form for form in forms if form is not None)
+
+
+def wants_aggregated_discovery(accept: str) -> bool:
+    for media in parse_accept(accept):
+        if media.parameters.get("as") == "APIGroupDiscoveryList":
+            if media.parameters.get("v") == "v2":
+                return True
+        elif media.name in ("application/json", "*/*", "application/*"):
+            return False
+    return False
+
+
+def _form(media: MediaType) -> Wanted | None:
+    if media.name not in ("application/json", "application/yaml", "*/*", "application/*"):
+        return None
+    match media.parameters.get("as"):
+        case None:
+            return Wanted("yaml" if media.name == "application/yaml" else "json")
+        case "Table":
+            return _meta_form("table", media)
+        case "PartialObjectMetadata":
+            return _meta_form("partial", media)
+        case "PartialObjectMetadataList":
+            return _meta_form("partial-list", media)
+        case _:
+            return None
+
+
+def _meta_form(form: Form, media: MediaType) -> Wanted | None:
+    version = media.parameters.get("v", "")
+    if media.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
+        return Wanted(form, version)
+    return None
+
+
+def _media_type(part: str) -> MediaType:
+    name, *pairs = part.split(";")
+    parameters = {}
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        parameters[key.strip().lower()] = value.strip().strip('"')
+    try:
+        quality = float(parameters.pop("q", "1"))
+    except ValueError:
+        quality = 0.0
+    return MediaType(name.strip().lower(), parameters, quality)

@@ -1,0 +1,101 @@
+"""What the server's rooms know of HTTP: a request, a response, and a sink for streams."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(slots=False)
+class HttpRequest:
+    """A request as it came off the wire."""
+
+    method: str
+    path: str
+    """Still percent-encoded."""
+    query_string: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Names in lower case; repeated ones joined by a comma."""
+    body: bytes = b""
+    peer_certificate: Mapping[str, Any] | None = None
+    """The verified client certificate, as the ssl module shows it."""
+
+    @cached_property
+    def query(self) -> "Query":
+        return Query(self.query_string)
+
+
+class Query:
+    """The parameters of a URL; asking for one gives its first value."""
+
+    def __init__(self, text: str) -> None:
+        self._values: dict[str, list[str]] = {}
+        if text:
+            for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=1000):
+                self._values.setdefault(name, []).append(value)
+
+    def get(self, name: str) -> str:
+        values = self._values.get(name)
+        return values[0] if values else ""
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def flag(self, name: str) -> bool:
+        """A parameter that is true when it says `true` or `1`, or stands there without a value."""
+        values = self._values.get(name)
+        return bool(values) and values[0] not in ("false", "0", "False", "F", "f")  # type: ignore[index]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+
+class Sink(Protocol):
+    """Where a streamed body goes."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether the peer reads more slowly than we write."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send at once; never waits, so look at `paused`."""
+        ...
+
+    async def drain(self) -> None:
+        """Return when the peer has caught up, or raise if it has gone."""
+        ...
+
+
+Stream = Callable[[Sink], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer: whole bytes, pieces that are pulled as the peer reads, or a stream."""
+
+    status: int = 200
+    body: bytes | Iterable[bytes] | Stream = b""
+    content_type: str = JSON
+    headers: list[tuple[str, str]] = field(default_factory=list)
+
+
+def json_response(document: Any, status: int = 200) -> Response:
+    return Response(status, msgspec.json.encode(document))
+
+
+def text_response(text: str, status: int = 200) -> Response:
+    return Response(status, text.encode(), TEXT)
+
+
+def warning(text: str) -> tuple[str, str]:
+    """The header with which kubectl is made to print `Warning: ...`."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    printable = "".join(c if c.isprintable() else " " for c in escaped)
+    return "Warning", f'299 - "{printable}"'

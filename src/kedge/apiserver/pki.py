@@ -1,0 +1,261 @@
+"""The cluster's own certificate authority, and the certificate with which its server answers.
+
+`cryptography` is imported only to issue: checking what is there takes `ssl` alone, and a start
+without new certificates spares the time and memory.
+"""
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kedge.machinery import atomic
+from kedge.machinery.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+SERVICE_IP: Final = "10.96.0.1"
+"""Where pods find the service `kubernetes`."""
+
+OWN_HOSTS: Final = (
+    "127.0.0.1",
+    "::1",
+    SERVICE_IP,
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
+_CA_LIFE: Final = timedelta(days=3650)
+_SERVING_LIFE: Final = timedelta(days=365)
+_RENEW_BEFORE: Final = timedelta(days=30)
+# A client whose clock is a little behind must not find the certificate to be of the future.
+_BACKDATED: Final = timedelta(minutes=5)
+_SYSTEM_CLOCK: Final = SystemClock()
+
+
+class Unusable(Exception):
+    """The cluster's authority is damaged; replacing it silently would lock its clients out."""
+
+    def __init__(self, directory: Path, why: str) -> None:
+        super().__init__(
+            f"the certificate authority in {directory} cannot be used: {why}. Put ca.crt and ca.key"
+            " back, or remove the directory: the next start makes new ones, and clients then need"
+            " the new ca.crt"
+        )
+
+
+class Identity(NamedTuple):
+    """Who the server is."""
+
+    ca_pem: bytes
+    """What clients need in order to trust the server."""
+    context: ssl.SSLContext
+    """Ready to serve with; client certificates of this cluster are checked if one is offered."""
+    directory: Path
+    """Where the keys are: ca.crt, ca.key, server.crt, server.key."""
+
+
+def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) -> Identity:
+    """The identity kept in the directory, made or renewed as needed to serve these hosts too."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)
+    if not (directory / "ca.crt").exists():
+        _make_authority(directory, clock.now())
+    machine = socket.gethostname()
+    wanted = [*OWN_HOSTS, *([machine] if machine.isascii() and machine else []), *hosts]
+    if not _serves(directory, wanted, clock.now()):
+        _issue(directory, wanted, clock.now())
+    ca_pem = (directory / "ca.crt").read_bytes()
+    return Identity(ca_pem, _server_context(directory), directory)
+
+
+def _server_context(directory: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(directory / "server.crt", directory / "server.key")
+    context.load_verify_locations(directory / "ca.crt")
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _serves(directory: Path, hosts: Iterable[str], now: datetime) -> bool:
+    """Whether the serving certificate is whole, ours, lasts a while and names all the hosts."""
+    try:
+        certificate = _as_seen_by_a_client(directory)
+    except (OSError, ssl.SSLError):
+        return False
+    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
+    names = {_canonical(value) for _, value in certificate["subjectAltName"]}
+    return now + _RENEW_BEFORE < ends and all(_canonical(host) in names for host in hosts)
+
+
+def _as_seen_by_a_client(directory: Path) -> dict[str, Any]:
+    """What a client that trusts only our authority learns from a handshake with us."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.load_verify_locations(directory / "ca.crt")
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(down, up)
+    server = _server_context(directory).wrap_bio(up, down, server_side=True)
+    for end in (client, server, client):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    return dict(client.getpeercert() or {})
+
+
+def _canonical(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.lower()
+
+
+def _make_authority(directory: Path, now: datetime) -> None:
+    """Make ca.crt, and ca.key unless it is there: clients go on trusting a key they know."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    kept = (directory / "ca.key").exists()
+    key = _authority_key(directory) if kept else ec.generate_private_key(ec.SECP256R1())
+    name = _common_name("kedge-ca")
+    builder = _certificate(name, name, key.public_key(), now - _BACKDATED, now + _CA_LIFE)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    certificate = (
+        builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=True), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    _save(directory, "ca", key, certificate)
+
+
+def _issue(directory: Path, hosts: Iterable[str], now: datetime) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    ca, ca_key = _authority(directory)
+    key = ec.generate_private_key(ec.SECP256R1())
+    ends = min(now + _SERVING_LIFE, ca.not_valid_after_utc)
+    builder = _certificate(
+        _common_name("kube-apiserver"), ca.subject, key.public_key(), now - _BACKDATED, ends
+    )
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+    certificate = (
+        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([x509.OID_SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(issuer, critical=False)
+        .add_extension(x509.SubjectAlternativeName(_general_names(hosts)), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    _save(directory, "server", key, certificate)
+
+
+def _authority(directory: Path) -> tuple["x509.Certificate", "ec.EllipticCurvePrivateKey"]:
+    from cryptography import x509
+
+    try:
+        certificate = x509.load_pem_x509_certificate((directory / "ca.crt").read_bytes())
+    except ValueError as error:
+        raise Unusable(directory, "ca.crt holds no certificate") from error
+    key = _authority_key(directory)
+    if key.public_key() != certificate.public_key():
+        raise Unusable(directory, "ca.key does not belong to ca.crt")
+    return certificate, key
+
+
+def _authority_key(directory: Path) -> "ec.EllipticCurvePrivateKey":
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key((directory / "ca.key").read_bytes(), password=None)
+    except FileNotFoundError as error:
+        raise Unusable(directory, "ca.key is missing") from error
+    except (ValueError, TypeError) as error:
+        raise Unusable(directory, "ca.key holds no private key") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise Unusable(directory, "ca.key is not an elliptic-curve key")
+    return key
+
+
+def _certificate(
+    subject: "x509.Name",
+    issuer: "x509.Name",
+    key: "ec.EllipticCurvePublicKey",
+    begins: datetime,
+    ends: datetime,
+) -> "x509.CertificateBuilder":
+    from cryptography import x509
+
+    return x509.CertificateBuilder(
+        subject_name=subject,
+        issuer_name=issuer,
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=begins,
+        not_valid_after=ends,
+    )
+
+
+def _common_name(name: str) -> "x509.Name":
+    from cryptography import x509
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def _key_usage(*, authority: bool) -> "x509.KeyUsage":
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=not authority,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_names(hosts: Iterable[str]) -> "list[x509.GeneralName]":
+    from cryptography import x509
+
+    names: list[x509.GeneralName] = []
+    for host in dict.fromkeys(map(_canonical, hosts)):
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+        except ValueError:
+            names.append(x509.DNSName(host))
+    return names
+
+
+def _save(
+    directory: Path, name: str, key: "ec.EllipticCurvePrivateKey", certificate: "x509.Certificate"
+) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    atomic.write(directory / f"{name}.key", pem, mode=0o600)
+    atomic.write(
+        directory / f"{name}.crt", certificate.public_bytes(serialization.Encoding.PEM), mode=0o644
+    )

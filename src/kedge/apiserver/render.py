@@ -1,0 +1,234 @@
+"""Objects as clients want them: the stored bytes, YAML, rows of a Table, or metadata only."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import yaml
+
+from kedge.api.model import ListMeta, Object
+from kedge.api.resource import Age, Resource
+from kedge.apiserver.media import ACCEPTED, Form, Wanted, negotiate
+from kedge.apiserver.message import JSON, Response, warning
+from kedge.apiserver.request import Request
+from kedge.apiserver.watchcache import Item
+from kedge.machinery.durations import human_age, parse_time
+from kedge.machinery.errors import bad_request, not_acceptable
+
+PIECE = 256 << 10
+"""Long bodies are written in pieces of about this size."""
+
+_INCLUDES = ("None", "Metadata", "Object")
+
+
+def wanted(request: Request, offered: Sequence[Form]) -> Wanted:
+    """The form the client prefers among those on offer; 406 if there is none."""
+    for choice in negotiate(request.http.headers.get("accept", "")):
+        if choice.form in offered:
+            return choice
+    raise not_acceptable(ACCEPTED)
+
+
+ONE: Sequence[Form] = ("json", "yaml", "table", "partial")
+MANY: Sequence[Form] = ("json", "yaml", "table", "partial-list")
+PLAIN: Sequence[Form] = ("json", "yaml")
+
+
+def own_version(resource: Resource[Any], body: bytes) -> bytes:
+    """Stored bytes in the version that was asked for."""
+    if resource.store_as is None:
+        return body
+    return msgspec.json.encode(resource.store_as.from_stored(msgspec.json.decode(body)))
+
+
+def one(request: Request, item: Item, now: datetime, status: int = 200) -> Response:
+    """A single object."""
+    choice = wanted(request, ONE)
+    headers = [warning(text) for text in request.warnings]
+    match choice.form:
+        case "json":
+            return Response(status, own_version(request.resource, item.body), JSON, headers)
+        case "yaml":
+            text = to_yaml(own_version(request.resource, item.body))
+            return Response(status, text, "application/yaml", headers)
+        case "partial":
+            return Response(status, partial(item, choice.version), JSON, headers)
+        case _:
+            meta = ListMeta(resourceVersion=str(item.revision))
+            table = b"".join(table_pieces(request, [item], meta, now, choice.version))
+            return Response(status, table, JSON, headers)
+
+
+def many(request: Request, items: Sequence[Item], meta: ListMeta, now: datetime) -> Response:
+    """A list of objects."""
+    choice = wanted(request, MANY)
+    resource = request.resource
+    match choice.form:
+        case "json":
+            return Response(200, list_pieces(resource, items, meta))
+        case "yaml":
+            return Response(
+                200, to_yaml(b"".join(list_pieces(resource, items, meta))), "application/yaml"
+            )
+        case "partial-list":
+            return Response(200, partial_pieces(items, meta, choice.version))
+        case _:
+            pieces = table_pieces(request, items, meta, now, choice.version)
+            return Response(200, pieces)
+
+
+def list_pieces(resource: Resource[Any], items: Iterable[Item], meta: ListMeta) -> Iterator[bytes]:
+    head = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (
+        msgspec.json.encode(resource.list_kind),
+        msgspec.json.encode(resource.api_version),
+        msgspec.json.encode(meta),
+    )
+    if resource.store_as is None:
+        bodies: Iterable[bytes] = (item.body for item in items)
+    else:
+        bodies = (own_version(resource, item.body) for item in items)
+    return joined(head, bodies, b"]}\n")
+
+
+def partial_pieces(items: Iterable[Item], meta: ListMeta, version: str) -> Iterator[bytes]:
+    head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%b",' % version.encode()
+    head += b'"metadata":%b,"items":[' % msgspec.json.encode(meta)
+    return joined(head, (partial(item, version) for item in items), b"]}\n")
+
+
+def partial(item: Item, version: str) -> bytes:
+    """Only the metadata of an object."""
+    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":%b}' % (
+        version.encode(),
+        item.metadata,
+    )
+
+
+def joined(head: bytes, elements: Iterable[bytes], tail: bytes) -> Iterator[bytes]:
+    """Head, elements separated by commas, tail: in pieces that are worth a system call each."""
+    piece: list[bytes] = []
+    size = 0
+    first = True
+    for element in elements:
+        piece.append(element)
+        size += len(element)
+        if size >= PIECE:
+            yield (head if first else b",") + b",".join(piece)
+            first, piece, size = False, [], 0
+    start = head if first else (b"," if piece else b"")
+    yield start + b",".join(piece) + tail
+
+
+def to_yaml(body: bytes) -> bytes:
+    document = msgspec.json.decode(body)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
+
+
+# Tables.
+
+
+def table_pieces(
+    request: Request, items: Iterable[Item], meta: ListMeta, now: datetime, version: str
+) -> Iterator[bytes]:
+    include = included(request)
+    seconds = int(now.timestamp())
+    head = table_head(request.resource, meta, version)
+    rows = (row(request.resource, item, include, seconds, version) for item in items)
+    return joined(head, rows, b"]}\n")
+
+
+def table_head(
+    resource: Resource[Any], meta: ListMeta, version: str, *, columns: bool = True
+) -> bytes:
+    definitions = msgspec.json.encode(column_definitions(resource)) if columns else b"null"
+    return (
+        b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":%b,"columnDefinitions":%b,"rows":['
+        % (version.encode(), msgspec.json.encode(meta), definitions)
+    )
+
+
+def included(request: Request) -> str:
+    """How much of each object a row carries."""
+    include = request.query.get("includeObject") or "Metadata"
+    if include not in _INCLUDES:
+        raise bad_request(f'unrecognized includeObject value: "{include}"')
+    return include
+
+
+def column_definitions(resource: Resource[Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in resource.columns
+    ]
+
+
+def row(resource: Resource[Any], item: Item, include: str, seconds: int, version: str) -> bytes:
+    """One row. All but the ages is made once for each state of an object."""
+    cached = item.row
+    if not isinstance(cached, _Row) or cached.resource is not resource:
+        cached = item.row = _Row(resource, item)
+    cells = cached.cells(seconds)
+    if include == "None":
+        return cells + b"}"
+    if include == "Object":
+        return b'%b,"object":%b}' % (cells, own_version(resource, item.body))
+    return b'%b,"object":%b}' % (cells, cached.metadata(item, version))
+
+
+class _Row:
+    """The cells of a row with gaps where ages go."""
+
+    __slots__ = ("_moments", "_partial", "_texts", "resource")
+
+    def __init__(self, resource: Resource[Any], item: Item) -> None:
+        self.resource = resource
+        self._partial: tuple[str, bytes] | None = None
+        obj = resource.decode(own_version(resource, item.body))
+        texts = [b'{"cells":[']
+        moments: list[int | None] = []
+        for i, column in enumerate(resource.columns):
+            cell = column.cell(obj)
+            if i:
+                texts[-1] += b","
+            if isinstance(cell, Age):
+                moments.append(_seconds(cell.timestamp))
+                texts.append(b"")
+            else:
+                texts[-1] += msgspec.json.encode(cell, enc_hook=str)
+        texts[-1] += b"]" + _row_conditions(resource, obj)
+        self._texts = texts
+        self._moments = moments
+
+    def cells(self, seconds: int) -> bytes:
+        texts = self._texts
+        if len(texts) == 1:
+            return texts[0]
+        parts = [texts[0]]
+        for moment, text in zip(self._moments, texts[1:], strict=True):
+            age = "<unknown>" if moment is None else human_age(seconds - moment)
+            parts.append(b'"%b"' % age.encode())
+            parts.append(text)
+        return b"".join(parts)
+
+    def metadata(self, item: Item, version: str) -> bytes:
+        if self._partial is None or self._partial[0] != version:
+            self._partial = (version, partial(item, version))
+        return self._partial[1]
+
+
+def _row_conditions(resource: Resource[Any], obj: Object) -> bytes:
+    if resource.row_conditions is None:
+        return b""
+    conditions = resource.row_conditions(obj)
+    return b',"conditions":' + msgspec.json.encode(list(conditions)) if conditions else b""
+
+
+def _seconds(timestamp: str) -> int | None:
+    return int(parse_time(timestamp).timestamp()) if timestamp else None

@@ -1,0 +1,106 @@
+"""Request: who wants what done to which object, read once from the HTTP request."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kedge.api.resource import Resource
+from kedge.apiserver.message import HttpRequest, Query
+from kedge.machinery.errors import FieldError, bad_request, invalid_options
+
+FIELD_VALIDATIONS = ("Ignore", "Warn", "Strict")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Whoever asks."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+@dataclass(slots=True)
+class Request:
+    """One operation on one resource."""
+
+    http: HttpRequest
+    user: User
+    resource: Resource[Any]
+    verb: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    warnings: list[str] = field(default_factory=list)
+    """What the client will be told in Warning headers, besides the answer."""
+
+    @property
+    def query(self) -> Query:
+        return self.http.query
+
+    @property
+    def header(self) -> dict[str, str]:
+        return self.http.headers  # type: ignore[return-value]
+
+    @property
+    def key(self) -> str:
+        """Where the store keeps the object that is asked for."""
+        return stored(self.resource).key(self.namespace, self.name)
+
+
+def stored(resource: Resource[Any]) -> Resource[Any]:
+    """The resource as which objects are kept."""
+    return resource.store_as.resource if resource.store_as is not None else resource
+
+
+def dry_run(request: Request, options: str) -> bool:
+    """Whether everything is to happen but the writing."""
+    return check_dry_run(request.query.all("dryRun"), options)
+
+
+def check_dry_run(values: list[str], options: str) -> bool:
+    if not values or values == [""]:
+        return False
+    if any(value != "All" for value in values):
+        error = FieldError.not_supported("dryRun", values, ["All"])
+        raise invalid_options(options, [error])
+    return True
+
+
+def field_validation(request: Request, options: str) -> str:
+    """How unknown and repeated fields are met: Ignore, Warn or Strict."""
+    value = request.query.get("fieldValidation")
+    if not value:
+        return "Warn"
+    if value not in FIELD_VALIDATIONS:
+        error = FieldError.not_supported("fieldValidation", value, sorted(FIELD_VALIDATIONS))
+        raise invalid_options(options, [error])
+    return value
+
+
+def field_manager(request: Request, options: str) -> str:
+    """Under which name the written fields are tracked."""
+    manager = request.query.get("fieldManager")
+    if not manager:
+        return request.http.headers.get("user-agent", "").partition("/")[0][:128] or "unknown"
+    if len(manager.encode()) > 128:
+        raise invalid_options(options, [FieldError.too_long("fieldManager", 128)])
+    if not manager.isprintable():
+        error = FieldError.invalid(
+            "fieldManager", manager, "should only contain printable characters"
+        )
+        raise invalid_options(options, [error])
+    return manager
+
+
+def integer(request: Request, name: str) -> int:
+    """A non-negative whole number from the query, 0 if it is not there."""
+    text = request.query.get(name)
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise bad_request(f'invalid value for query parameter {name}: "{text}"')
+    return int(text)

@@ -1,0 +1,102 @@
+"""Path and method -> what is asked for. The catalog is the routing table."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+from kedge.api.resource import Resource, Subresource
+from kedge.apiserver.message import Query
+from kedge.machinery.errors import bad_request, method_not_allowed, unknown_resource
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An API path, taken apart. Segments that the path does not have are empty."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str
+    name: str
+    subresource: str
+    rest: str
+    """What follows the subresource, for proxies."""
+    watch: bool
+    """Whether the path has the old /watch/ prefix."""
+
+
+@lru_cache(8192)
+def parse(path: str) -> Target | None:
+    """The resource path below /api/v1 or /apis/GROUP/VERSION, or None if it is no such path."""
+    segments = [unquote(segment) for segment in path.strip("/").split("/")]
+    match segments:
+        case ["api", version, *below]:
+            group = ""
+        case ["apis", group, version, *below]:
+            pass
+        case _:
+            return None
+    watch = bool(below) and below[0] == "watch"
+    if watch:
+        below = below[1:]
+    if not below or "" in below[:3]:
+        return None
+    namespace = ""
+    if below[0] == "namespaces" and len(below) > 2 and below[2] not in ("status", "finalize"):
+        namespace, below = below[1], below[2:]
+    plural, name, subresource, *rest = [*below, "", ""][: max(3, len(below))]
+    return Target(group, version, plural, namespace, name, subresource, "/".join(rest), watch)
+
+
+def verb(method: str, target: Target, query: Query) -> str:
+    """What the request wants done, in the words that permissions use."""
+    match method:
+        case "GET":
+            if target.watch or query.flag("watch"):
+                return "watch"
+            return "get" if target.name else "list"
+        case "POST":
+            return "create"
+        case "PUT":
+            return "update"
+        case "PATCH":
+            return "patch"
+        case "DELETE":
+            return "delete" if target.name else "deletecollection"
+        case _:
+            raise method_not_allowed()
+
+
+def check(resource: Resource[Any], target: Target, wanted: str) -> None:
+    """Refuse what the resource does not offer under this path."""
+    if target.namespace and not resource.namespaced:
+        raise unknown_resource()
+    if target.subresource:
+        _check_subresource(resource.subresource(target.subresource), target, wanted)
+        return
+    if resource.namespaced and not target.namespace:
+        if target.name:
+            raise unknown_resource()
+        if wanted not in ("list", "watch"):
+            raise method_not_allowed()
+    if wanted == "watch" and target.name and "get" in resource.verbs:
+        return
+    if wanted == "create" and target.name:
+        raise method_not_allowed()
+    if wanted in ("update", "patch") and not target.name:
+        raise method_not_allowed()
+    if wanted not in resource.verbs:
+        raise method_not_allowed()
+
+
+def _check_subresource(found: Subresource | None, target: Target, wanted: str) -> None:
+    if found is None:
+        raise unknown_resource()
+    if wanted not in found.verbs:
+        raise method_not_allowed()
+
+
+def check_name_in_path(name: str) -> None:
+    if name in (".", "..") or "/" in name or "%" in name:
+        raise bad_request(f"invalid name in path: {name!r}")

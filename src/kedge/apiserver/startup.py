@@ -1,0 +1,45 @@
+"""Why a server did not start, for the person who started it."""
+
+import errno
+
+from kedge.apiserver import pki
+from kedge.apiserver.config import ServerConfig
+from kedge.storage.store import StoreError
+
+
+def explain(error: BaseException, config: ServerConfig) -> str:
+    """What to tell the user; empty if the error is nothing that a user could have caused."""
+    error = innermost(error)
+    if isinstance(error, StoreError | pki.Unusable):
+        return str(error)
+    if isinstance(error, OSError):
+        return _explain_system(error, config)
+    return ""
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The error itself, if all that happened is that groups were put around it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _explain_system(error: OSError, config: ServerConfig) -> str:
+    where = f"{config.host} port {config.port}"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"{where} is in use by another program: stop that one, or choose another port"
+                " with --port (0 means any free one)"
+            )
+        case errno.EACCES if error.filename is None:
+            return f"this user may not listen on {where}: choose a port above 1023 with --port"
+        case errno.EADDRNOTAVAIL:
+            return f"{config.host} is not an address of this machine: choose another with --host"
+        case _ if error.filename is not None:
+            return (
+                f"{error.filename}: {error.strerror}. Make it accessible, or choose another"
+                " directory with --state"
+            )
+        case _:
+            return ""

@@ -1,0 +1,1 @@
+"""Parts of objects with endpoints of their own."""

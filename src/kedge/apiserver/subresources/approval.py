@@ -1,0 +1,36 @@
+"""certificatesigningrequests/approval: only the conditions may change."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from kedge.api.model import Document, Object
+from kedge.api.resource import Resource
+from kedge.apiserver.api import Api
+from kedge.apiserver.message import Response
+from kedge.apiserver.request import Request
+from kedge.apiserver.subresources import part
+from kedge.apiserver.verbs.write import Part, all_but_status
+from kedge.machinery.errors import FieldError
+
+
+def _take(resource: Resource[Any], new: Object, old: Object) -> Object:
+    assert isinstance(new, Document)
+    assert isinstance(old, Document)
+    status = dict(old.content.get("status") or {})
+    conditions = (new.content.get("status") or {}).get("conditions")
+    if conditions:
+        status["conditions"] = conditions
+    return replace(old, content=old.content | {"status": status})
+
+
+def _validate(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
+    return iter(resource.validate(new))
+
+
+APPROVAL = Part("approval", _take, _validate, all_but_status)
+
+
+async def serve(api: Api, request: Request) -> Response:
+    return await part.serve(api, request, APPROVAL)

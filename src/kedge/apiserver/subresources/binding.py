@@ -1,0 +1,96 @@
+"""pods/binding: the scheduler's word on which node a pod runs."""
+
+from typing import Any
+
+from kedge.apiserver.api import Api
+from kedge.apiserver.message import Response, json_response
+from kedge.apiserver.request import Request
+from kedge.apiserver.verbs import decode, write
+from kedge.apiserver.verbs.patches import Wanted
+from kedge.apiserver.verbs.write import Part
+from kedge.machinery.errors import FieldError, bad_request, conflict, invalid
+
+SUCCESS = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Success",
+    "code": 201,
+}
+
+
+async def serve(api: Api, request: Request) -> Response:
+    """POST to a pod's binding."""
+    return await bind(api, request, read_binding(api, request))
+
+
+async def serve_collection(api: Api, request: Request) -> Response:
+    """POST to /bindings: the older spelling, where the body names the pod."""
+    binding = decode.posted(request, "CreateOptions")
+    pods = api.catalog.find("", "v1", "pods")
+    assert pods is not None
+    name = (binding.get("metadata") or {}).get("name", "")
+    return await bind(
+        api, Request(request.http, request.user, pods, "create", request.namespace, name), binding
+    )
+
+
+def read_binding(api: Api, request: Request) -> dict[str, Any]:
+    kind = api.catalog.find("", "v1", "bindings")
+    assert kind is not None
+    posted = Request(request.http, request.user, kind, "create", request.namespace, request.name)
+    binding = decode.posted(posted, "CreateOptions")
+    name = (binding.get("metadata") or {}).get("name", "")
+    if name and name != request.name:
+        raise bad_request(f"name in URL does not match name in Binding object: {name}")
+    return binding
+
+
+async def bind(api: Api, request: Request, binding: dict[str, Any]) -> Response:
+    target = binding.get("target") or {}
+    errors = []
+    if target.get("kind") not in (None, "", "Node"):
+        errors.append(FieldError.not_supported("target.kind", target["kind"], ["Node", "<empty>"]))
+    if not target.get("name"):
+        errors.append(FieldError.required("target.name"))
+    if errors:
+        raise invalid("", "Binding", request.name, errors)
+
+    def assigned(live: dict[str, Any]) -> Wanted:
+        return Wanted(_assign(request, live, binding, api.timestamp()))
+
+    await write.modify(api, request, assigned, BOUND, "CreateOptions")
+    return json_response(SUCCESS, 201)
+
+
+def _assign(
+    request: Request, live: dict[str, Any], binding: dict[str, Any], now: str
+) -> dict[str, Any]:
+    node = binding["target"]["name"]
+    spec, meta = live["spec"], live["metadata"]
+    if meta.get("deletionTimestamp"):
+        why = f"pod {request.name} is being deleted, cannot be assigned to a host"
+        raise conflict("", "pods/binding", request.name, why)
+    if spec.get("nodeName"):
+        why = f'pod {request.name} is already assigned to node "{spec["nodeName"]}"'
+        raise conflict("", "pods/binding", request.name, why)
+    if spec.get("schedulingGates"):
+        why = f"pod {request.name} has non-empty .spec.schedulingGates"
+        raise conflict("", "pods/binding", request.name, why)
+    status = live.get("status") or {}
+    others = [c for c in status.get("conditions", ()) if c.get("type") != "PodScheduled"]
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
+    given = (binding.get("metadata") or {}).get("annotations") or {}
+    annotations = (meta.get("annotations") or {}) | given
+    bound = dict(live, spec=spec | {"nodeName": node})
+    bound["status"] = status | {"conditions": [*others, scheduled]}
+    bound["metadata"] = meta | ({"annotations": annotations} if annotations else {})
+    return bound
+
+
+BOUND = Part(
+    "binding",
+    lambda resource, new, old: new,
+    lambda resource, new, old: iter(()),
+    write.MAIN.ignored,
+)

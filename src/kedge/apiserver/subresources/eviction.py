@@ -1,0 +1,112 @@
+"""pods/eviction: a delete that respects disruption budgets."""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kedge.api.options import DeleteOptions
+from kedge.apiserver import body
+from kedge.apiserver.api import Api, gone
+from kedge.apiserver.message import Response, json_response
+from kedge.apiserver.request import Request
+from kedge.apiserver.subresources.binding import SUCCESS
+from kedge.apiserver.verbs import write
+from kedge.apiserver.verbs.delete import check_options, delete_object
+from kedge.apiserver.verbs.patches import Wanted
+from kedge.apiserver.watchcache import Item
+from kedge.machinery.errors import Cause, StatusError, bad_request, internal
+from kedge.machinery.selectors import labels_from_object
+
+UNPROTECTED = ("Succeeded", "Failed", "Pending")
+"""Pods in these phases serve nobody, so no budget speaks for them."""
+
+
+async def serve(api: Api, request: Request) -> Response:
+    eviction = _read(api, request)
+    options = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions, strict=False)
+    check_options(options)
+    options = replace(options, dryRun=[*options.dryRun, *request.query.all("dryRun")])
+    item = api.find(request)
+    if item is None:
+        raise gone(request)
+    await _spend_budget(api, request, item, dry=bool(options.dryRun))
+    await delete_object(api, request, options)
+    return json_response(SUCCESS, 201)
+
+
+def _read(api: Api, request: Request) -> dict[str, Any]:
+    document = body.read(request.http.headers.get("content-type", ""), request.http.body).document
+    if document.get("kind") not in (None, "Eviction"):
+        raise bad_request(f"the body must be an Eviction, not a {document['kind']}")
+    name = (document.get("metadata") or {}).get("name", "")
+    if name and name != request.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    return document
+
+
+async def _spend_budget(api: Api, request: Request, item: Item, *, dry: bool) -> None:
+    pod = item.document()
+    if pod.get("status", {}).get("phase") in UNPROTECTED or "deletionTimestamp" in pod["metadata"]:
+        return
+    budgets = [budget for budget in _budgets(api, request) if _covers(budget, item)]
+    if len(budgets) > 1:
+        raise internal(
+            "This pod has more than one PodDisruptionBudget, "
+            "which the eviction subresource does not support."
+        )
+    for budget in budgets:
+        await _spend(api, request, budget["metadata"]["name"], dry=dry)
+
+
+def _budgets(api: Api, request: Request) -> list[dict[str, Any]]:
+    kind = api.catalog.find("policy", "v1", "poddisruptionbudgets")
+    assert kind is not None
+    prefix = f"{kind.prefix}{request.namespace}/"
+    items = api.cache_of(kind).values()
+    return [item.document() for item in items if item.key.startswith(prefix)]
+
+
+def _covers(budget: dict[str, Any], pod: Item) -> bool:
+    selector = budget.get("spec", {}).get("selector")
+    return selector is not None and labels_from_object(selector).matches(pod.labels)
+
+
+async def _spend(api: Api, request: Request, name: str, *, dry: bool) -> None:
+    kind = api.catalog.find("policy", "v1", "poddisruptionbudgets")
+    assert kind is not None
+    update = Request(request.http, request.user, kind, "update", request.namespace, name, "status")
+
+    def spent(live: dict[str, Any]) -> Wanted:
+        return Wanted(_one_less(live, request.name, api.timestamp()))
+
+    if dry:
+        item = api.find(update)
+        if item is not None:
+            spent(item.document())
+        return
+    await write.modify(api, update, spent, write.STATUS, "UpdateOptions")
+
+
+def _one_less(budget: dict[str, Any], pod: str, now: str) -> dict[str, Any]:
+    name = budget["metadata"]["name"]
+    status = budget.get("status") or {}
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise _blocked(f"The disruption budget {name} is still being processed by the server.")
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed <= 0:
+        raise _blocked(
+            f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods "
+            f"and has {status.get('currentHealthy', 0)} currently"
+        )
+    disrupted = (status.get("disruptedPods") or {}) | {pod: now}
+    return budget | {
+        "status": status | {"disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
+    }
+
+
+def _blocked(why: str) -> StatusError:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return StatusError(
+        429, "TooManyRequests", message, details={}, causes=[Cause("DisruptionBudget", why)]
+    )

@@ -1,0 +1,20 @@
+"""Endpoints that read the whole object and write one part of it."""
+
+from kedge.apiserver import render
+from kedge.apiserver.api import Api
+from kedge.apiserver.message import Response
+from kedge.apiserver.request import Request
+from kedge.apiserver.verbs import decode, read, write
+from kedge.apiserver.verbs.write import Part
+
+
+async def serve(api: Api, request: Request, part: Part) -> Response:
+    """GET, PUT or PATCH of a part."""
+    if request.verb == "get":
+        return read.get(api, request)
+    if request.verb == "update":
+        document = decode.posted(request, "UpdateOptions")
+        item, _ = await write.update_document(api, request, document, part)
+    else:
+        item, _ = await write.patch_part(api, request, part)
+    return render.one(request, item, api.clock.now())

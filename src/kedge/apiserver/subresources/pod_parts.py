@@ -1,0 +1,54 @@
+"""pods/ephemeralcontainers and pods/resize: what may change in a pod that exists."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from kedge.api import metadata
+from kedge.api.core_v1.pod import Pod, validate_ephemeral, validate_resize
+from kedge.api.model import Object
+from kedge.api.resource import Resource
+from kedge.apiserver.api import Api
+from kedge.apiserver.message import Response
+from kedge.apiserver.request import Request
+from kedge.apiserver.subresources import part
+from kedge.apiserver.verbs.write import Part, only_status
+from kedge.machinery.errors import FieldError
+
+
+def _take_ephemeral(resource: Resource[Any], new: Object, old: Object) -> Object:
+    assert isinstance(new, Pod)
+    assert isinstance(old, Pod)
+    return replace(old, spec=replace(old.spec, ephemeralContainers=new.spec.ephemeralContainers))
+
+
+def _validate_ephemeral(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
+    assert isinstance(new, Pod)
+    assert isinstance(old, Pod)
+    yield from metadata.validate_update(new.metadata, old.metadata)
+    yield from validate_ephemeral(new, old)
+
+
+def _take_resized(resource: Resource[Any], new: Object, old: Object) -> Object:
+    assert isinstance(new, Pod)
+    assert isinstance(old, Pod)
+    return replace(old, spec=new.spec)
+
+
+def _validate_resize(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
+    assert isinstance(new, Pod)
+    assert isinstance(old, Pod)
+    yield from validate_resize(new, old)
+
+
+EPHEMERAL = Part("ephemeralcontainers", _take_ephemeral, _validate_ephemeral, only_status)
+RESIZE = Part("resize", _take_resized, _validate_resize, only_status)
+
+
+async def ephemeral_containers(api: Api, request: Request) -> Response:
+    return await part.serve(api, request, EPHEMERAL)
+
+
+async def resize(api: Api, request: Request) -> Response:
+    return await part.serve(api, request, RESIZE)

@@ -1,0 +1,120 @@
+"""scale: how many replicas a workload has and should have, the same for every kind of workload."""
+
+from typing import Any
+
+import msgspec
+
+from kedge.api.autoscaling_v1.scale import RESOURCE as SCALE
+from kedge.api.resource import Resource, ScalePaths
+from kedge.apiserver import render
+from kedge.apiserver.api import Api, gone, live_document
+from kedge.apiserver.message import Response
+from kedge.apiserver.request import Request
+from kedge.apiserver.verbs import decode, write
+from kedge.apiserver.verbs.patches import Wanted, read_patch
+from kedge.apiserver.verbs.write import Part
+from kedge.apiserver.watchcache import Item
+from kedge.machinery.errors import FieldError, invalid
+from kedge.machinery.jsonpath import parse_path
+from kedge.machinery.selectors import labels_from_map, labels_from_object
+
+
+async def serve(api: Api, request: Request) -> Response:
+    scaled = _view(request)
+    if request.verb == "get":
+        item = api.find(request)
+        if item is None:
+            raise gone(request)
+    elif request.verb == "update":
+        wanted = decode.posted(scaled, "UpdateOptions")
+        item = await _set(api, request, lambda scale: wanted)
+    else:
+        patch = read_patch(scaled)
+
+        def patched(scale: dict[str, Any]) -> dict[str, Any]:
+            produced = patch.produce(scale, "scale", write.MAIN.ignored, api.timestamp())
+            return produced.document
+
+        item = await _set(api, request, patched)
+    shown = scale_of(request.resource, live_document(request.resource, item))
+    answer = Item(item.key, item.revision, msgspec.json.encode(shown))
+    return render.one(scaled, answer, api.clock.now())
+
+
+def _view(request: Request) -> Request:
+    """The same request, about the Scale instead of the workload."""
+    return Request(
+        request.http,
+        request.user,
+        SCALE,
+        request.verb,
+        request.namespace,
+        request.name,
+        request.subresource,
+        request.warnings,
+    )
+
+
+async def _set(api: Api, request: Request, change: Any) -> Item:
+    def scaled(live: dict[str, Any]) -> Wanted:
+        scale = change(scale_of(request.resource, live))
+        return Wanted(_with_replicas(request, live, scale))
+
+    part = Part("scale", write.MAIN.take, write.MAIN.validate, write.MAIN.ignored)
+    return await write.modify(api, request, scaled, part, "UpdateOptions")
+
+
+def _with_replicas(request: Request, live: dict[str, Any], scale: dict[str, Any]) -> dict[str, Any]:
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if replicas < 0:
+        error = FieldError.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid("autoscaling", "Scale", request.name, [error])
+    meta = live["metadata"]
+    version = (scale.get("metadata") or {}).get("resourceVersion")
+    if version:
+        meta = meta | {"resourceVersion": version}
+    return _put(live | {"metadata": meta}, _paths(request.resource).replicas, replicas)
+
+
+def scale_of(resource: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:
+    """The Scale that stands for a workload."""
+    paths = _paths(resource)
+    meta = document["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: dict[str, Any] = {"replicas": _find(document, paths.observed) or 0}
+    if paths.selector and (selector := _selector(_find(document, paths.selector))):
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: meta[name] for name in kept if name in meta},
+        "spec": {"replicas": _find(document, paths.replicas) or 0},
+        "status": status,
+    }
+
+
+def _selector(found: Any) -> str:
+    if isinstance(found, str):
+        return found
+    if isinstance(found, dict):
+        if "matchLabels" in found or "matchExpressions" in found or not found:
+            return str(labels_from_object(found))
+        return str(labels_from_map(found))
+    return ""
+
+
+def _paths(resource: Resource[Any]) -> ScalePaths:
+    return resource.scale or ScalePaths()
+
+
+def _find(document: dict[str, Any], path: str) -> Any:
+    found = parse_path(path).find(document)
+    return found[0] if found else None
+
+
+def _put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of the document with one value set."""
+    head, _, rest = path.lstrip(".").partition(".")
+    if not rest:
+        return document | {head: value}
+    return document | {head: _put(document.get(head) or {}, rest, value)}

@@ -1,0 +1,11 @@
+"""status: what controllers report, kept apart from what users want."""
+
+from kedge.apiserver.api import Api
+from kedge.apiserver.message import Response
+from kedge.apiserver.request import Request
+from kedge.apiserver.subresources import part
+from kedge.apiserver.verbs.write import STATUS
+
+
+async def serve(api: Api, request: Request) -> Response:
+    return await part.serve(api, request, STATUS)

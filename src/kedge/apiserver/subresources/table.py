@@ -1,0 +1,49 @@
+"""Which function serves which subresource: the explicit list."""
+
+from collections.abc import Awaitable, Callable
+
+from kedge.apiserver.api import Api
+from kedge.apiserver.message import Response
+from kedge.apiserver.request import Request
+from kedge.apiserver.subresources import (
+    approval,
+    binding,
+    eviction,
+    finalize,
+    pod_parts,
+    running,
+    scale,
+    status,
+)
+from kedge.machinery.errors import unknown_resource
+
+Handler = Callable[[Api, Request], Awaitable[Response]]
+
+GENERAL: dict[str, Handler] = {"status": status.serve, "scale": scale.serve}
+"""Subresources that any kind may have."""
+
+SPECIAL: dict[tuple[str, str], Handler] = {
+    ("pods", "binding"): binding.serve,
+    ("pods", "eviction"): eviction.serve,
+    ("pods", "ephemeralcontainers"): pod_parts.ephemeral_containers,
+    ("pods", "resize"): pod_parts.resize,
+    ("pods", "attach"): running.refuse,
+    ("pods", "exec"): running.refuse,
+    ("pods", "log"): running.log,
+    ("pods", "portforward"): running.refuse,
+    ("pods", "proxy"): running.refuse,
+    ("services", "proxy"): running.refuse_service,
+    ("nodes", "proxy"): running.refuse_node,
+    ("namespaces", "finalize"): finalize.serve,
+    ("serviceaccounts", "token"): running.refuse_token,
+    ("certificatesigningrequests", "approval"): approval.serve,
+}
+
+
+async def serve(api: Api, request: Request) -> Response:
+    handler = GENERAL.get(request.subresource) or SPECIAL.get(
+        (request.resource.plural, request.subresource)
+    )
+    if handler is None:
+        raise unknown_resource()
+    return await handler(api, request)

@@ -1,0 +1,69 @@
+"""What the server counts about itself, as Prometheus text."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+
+Gauge = Callable[[], Iterator[tuple[str, float]]]
+"""Gives (labels, value) pairs when asked."""
+
+
+class Telemetry:
+    """Counters and latency histograms of requests, and gauges read when somebody looks."""
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[str, str, str, str, int], int] = {}
+        self._latencies: dict[tuple[str, str], list[float]] = {}
+        self._gauges: list[tuple[str, str, Gauge]] = []
+
+    def gauge(self, name: str, text: str, read: Gauge) -> None:
+        self._gauges.append((name, text, read))
+
+    def count(
+        self, verb: str, group: str, plural: str, subresource: str, code: int, seconds: float
+    ) -> None:
+        """Note one finished request."""
+        key = (verb, group, plural, subresource, code)
+        self._requests[key] = self._requests.get(key, 0) + 1
+        if verb == "WATCH":
+            return
+        latency = self._latencies.get((verb, plural))
+        if latency is None:
+            latency = self._latencies[verb, plural] = [0.0] * (len(BUCKETS) + 2)
+        latency[bisect_left(BUCKETS, seconds)] += 1
+        latency[-1] += seconds
+
+    def text(self) -> str:
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        yield from _header("apiserver_request_total", "counter", "Requests answered.")
+        for (verb, group, plural, sub, code), number in sorted(self._requests.items()):
+            labels = (
+                f'code="{code}",group="{group}",resource="{plural}",subresource="{sub}",'
+                f'verb="{verb}"'
+            )
+            yield f"apiserver_request_total{{{labels}}} {number}"
+        name = "apiserver_request_duration_seconds"
+        yield from _header(name, "histogram", "Time from request to answer, watches excepted.")
+        for (verb, plural), latency in sorted(self._latencies.items()):
+            yield from _histogram(name, f'resource="{plural}",verb="{verb}"', latency)
+        for name, text, read in self._gauges:
+            yield from _header(name, "gauge", text)
+            for labels, value in read():
+                yield f"{name}{{{labels}}} {value:g}" if labels else f"{name} {value:g}"
+
+
+def _header(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {name} {text}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _histogram(name: str, labels: str, latency: list[float]) -> Iterator[str]:
+    total = 0.0
+    for bound, number in zip((*BUCKETS, "+Inf"), latency[:-1], strict=True):
+        total += number
+        yield f'{name}_bucket{{{labels},le="{bound}"}} {total:g}'
+    yield f"{name}_sum{{{labels}}} {latency[-1]:.6f}"
+    yield f"{name}_count{{{labels}}} {total:g}"

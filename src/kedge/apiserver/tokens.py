@@ -1,0 +1,21 @@
+"""The administrator's token: a secret made once per cluster, which whoever holds it may use."""
+
+import secrets
+from pathlib import Path
+
+from kedge.machinery import atomic
+
+
+def ensure(path: Path) -> str:
+    """The token in the file, which is made if it is not there, and is for its owner's eyes only."""
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        token = ""
+    if not token:
+        token = secrets.token_urlsafe(32)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        atomic.write(path, f"{token}\n".encode(), mode=0o600)
+    elif path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+    return token

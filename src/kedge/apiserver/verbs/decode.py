@@ -1,0 +1,78 @@
+"""Bodies to objects: the right kind, only declared fields, the right types."""
+
+from typing import Any
+
+import msgspec
+
+from kedge.api.model import Object
+from kedge.api.resource import Resource
+from kedge.apiserver import body
+from kedge.apiserver.request import Request, field_validation
+from kedge.machinery.errors import StatusError, bad_request
+from kedge.machinery.shape import Misfit, fit
+
+
+def posted(request: Request, options: str) -> dict[str, Any]:
+    """The fitted document in the request's body."""
+    content = body.read(request.http.headers.get("content-type", ""), request.http.body)
+    return fitted(request, content.document, options, content.duplicates)
+
+
+def fitted(
+    request: Request, document: dict[str, Any], options: str, duplicates: list[str] | None = None
+) -> dict[str, Any]:
+    """The document reduced to what its schema declares; complains as fieldValidation asks."""
+    resource = request.resource
+    check_kind(resource, document)
+    unknown: list[str] = []
+    try:
+        shaped = fit(resource.schema, document, unknown)
+    except Misfit as misfit:
+        raise unreadable(resource, str(misfit)) from None
+    findings = [f'unknown field "{path}"' for path in unknown]
+    findings += [f'duplicate field "{path}"' for path in duplicates or ()]
+    _complain(request, findings, field_validation(request, options))
+    return shaped
+
+
+def to_object(resource: Resource[Any], document: dict[str, Any]) -> Object:
+    """A fitted document as an object."""
+    try:
+        obj: Object = resource.from_document(document)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise unreadable(resource, str(error)) from None
+    return obj
+
+
+def check_kind(resource: Resource[Any], document: dict[str, Any]) -> None:
+    """A body may leave out apiVersion and kind, but may not contradict the URL."""
+    kind = document.get("kind") or resource.kind
+    version = document.get("apiVersion") or resource.api_version
+    if kind == resource.kind and version == resource.api_version:
+        return
+    if not isinstance(kind, str) or not isinstance(version, str):
+        raise bad_request("kind and apiVersion must be strings")
+    if kind != resource.kind and version == resource.api_version:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): "
+            f"the kind in the data ({kind}) does not match the expected kind ({resource.kind})"
+        )
+    raise bad_request(
+        f"the API version in the data ({version}) does not match the expected API version "
+        f"({resource.api_version})"
+    )
+
+
+def unreadable(resource: Resource[Any], why: str) -> StatusError:
+    return bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a '
+        f"{resource.kind}: {why}"
+    )
+
+
+def _complain(request: Request, findings: list[str], validation: str) -> None:
+    if not findings or validation == "Ignore":
+        return
+    if validation == "Strict":
+        raise unreadable(request.resource, f"strict decoding error: {', '.join(findings)}")
+    request.warnings += findings

@@ -1,0 +1,223 @@
+"""Delete and deletecollection: at once, after a grace period, or with the last finalizer."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from kedge.api.model import ListMeta, Object
+from kedge.api.options import DeleteOptions, Preconditions
+from kedge.api.resource import Resource
+from kedge.apiserver import body, render
+from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.api import Api, gone, live_document
+from kedge.apiserver.message import Response, json_response, warning
+from kedge.apiserver.request import Request, check_dry_run
+from kedge.apiserver.verbs.selection import selected
+from kedge.apiserver.watchcache import Item
+from kedge.machinery.durations import format_time, parse_time
+from kedge.machinery.errors import FieldError, StatusError, bad_request, conflict, invalid_options
+from kedge.storage.store import Conflict
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+JOBS_ORPHAN = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
+    "to remove them or set propagationPolicy=Orphan to suppress this warning"
+)
+POLICIES = ("Background", "Foreground", "Orphan")
+
+
+async def delete(api: Api, request: Request) -> Response:
+    """DELETE of one object."""
+    options = read_options(request)
+    item, removed = await delete_object(api, request, options)
+    headers = [warning(text) for text in request.warnings]
+    if not removed or request.resource.answers_with_object:
+        return render.one(request, item, api.clock.now())
+    meta = item.document()["metadata"]
+    details = {
+        "name": meta["name"],
+        "group": request.resource.group,
+        "kind": request.resource.plural,
+        "uid": meta["uid"],
+    }
+    response = json_response(
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {key: value for key, value in details.items() if value},
+        }
+    )
+    response.headers += headers
+    return response
+
+
+async def delete_collection(api: Api, request: Request) -> Response:
+    """DELETE of everything selected; answers with what was deleted."""
+    options = read_options(request)
+    items = api.cache_of(request.resource).select(selected(request))
+    affected: list[Item] = []
+    for item in items:
+        one = _request_for(request, item)
+        try:
+            affected.append((await delete_object(api, one, options))[0])
+        except StatusError as error:
+            if error.code != 404:
+                raise
+    meta = ListMeta(resourceVersion=str(api.cache.revision))
+    return render.many(request, affected, meta, api.clock.now())
+
+
+def _request_for(request: Request, item: Item) -> Request:
+    name = item.key.rpartition("/")[2]
+    namespace = item.key.split("/")[-2] if request.resource.namespaced else ""
+    return Request(request.http, request.user, request.resource, "delete", namespace, name)
+
+
+async def delete_object(api: Api, request: Request, options: DeleteOptions) -> tuple[Item, bool]:
+    """Delete one object, or begin to; says its last state and whether it is gone."""
+    dry = check_dry_run([*options.dryRun, *request.query.all("dryRun")], "DeleteOptions")
+    async with api.locked(request.key):
+        while True:
+            item = api.find(request)
+            if item is None:
+                raise gone(request)
+            _check_preconditions(request, item, options.preconditions)
+            obj = request.resource.from_document(live_document(request.resource, item))
+            await api.admission.validate(Attempt(request, "DELETE", None, obj))
+            try:
+                return await _begin_or_finish(api, request, item, obj, options, dry)
+            except Conflict as race:
+                current = race.current
+                await api.cache.reached(current.revision if current else item.revision + 1)
+
+
+async def _begin_or_finish(
+    api: Api, request: Request, item: Item, obj: Object, options: DeleteOptions, dry: bool
+) -> tuple[Item, bool]:
+    resource = request.resource
+    grace = _grace(resource, obj, options)
+    finalizers = _finalizers(request, obj, options)
+    if grace == 0 and not finalizers and not resource.held(obj):
+        return (item if dry else await api.delete(resource, item)), True
+    document = _doomed(api, resource, obj, grace, finalizers)
+    live = live_document(resource, item)
+    if document == live:
+        return item, False
+    if dry:
+        return Item(item.key, item.revision, msgspec.json.encode(document)), False
+    return await api.put(resource, document, expect=item.revision), False
+
+
+def _doomed(
+    api: Api, resource: Resource[Any], obj: Object, grace: int, finalizers: list[str]
+) -> dict[str, Any]:
+    """The object with its end in sight. A second request may only bring the end nearer."""
+    document = resource.to_document(obj)
+    meta = document["metadata"]
+    if finalizers:
+        meta["finalizers"] = finalizers
+    else:
+        meta.pop("finalizers", None)
+    known = obj.metadata.deletionGracePeriodSeconds
+    if not obj.metadata.deletionTimestamp:
+        end = api.clock.now() + timedelta(seconds=grace)
+        meta["deletionTimestamp"] = format_time(end)
+        meta["deletionGracePeriodSeconds"] = grace
+        if resource.counts_generation:
+            meta["generation"] = obj.metadata.generation + 1
+    elif known is not None and grace < known:
+        nearer = parse_time(obj.metadata.deletionTimestamp) - timedelta(seconds=known - grace)
+        meta["deletionTimestamp"] = format_time(nearer)
+        meta["deletionGracePeriodSeconds"] = grace
+    return resource.to_document(resource.ending(resource.from_document(document)))
+
+
+def _grace(resource: Resource[Any], obj: Object, options: DeleteOptions) -> int:
+    asked = options.gracePeriodSeconds
+    if asked is not None and asked < 0:
+        asked = 1
+    grace = resource.grace(obj, asked)
+    known = obj.metadata.deletionGracePeriodSeconds
+    return min(grace, known) if obj.metadata.deletionTimestamp and known is not None else grace
+
+
+def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[str]:
+    """The finalizers, those included that stand for what becomes of the dependents."""
+    policy = options.propagationPolicy
+    if options.orphanDependents is not None:
+        policy = "Orphan" if options.orphanDependents else "Background"
+    own = list(obj.metadata.finalizers)
+    if policy is None:
+        if not request.resource.orphans_dependents or ORPHAN in own or FOREGROUND in own:
+            return own
+        policy = "Orphan"
+        if request.resource.plural == "jobs":
+            request.warnings.append(JOBS_ORPHAN)
+    kept = [name for name in own if name not in (ORPHAN, FOREGROUND)]
+    extra = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
+    return kept + extra
+
+
+def _check_preconditions(request: Request, item: Item, wanted: Preconditions | None) -> None:
+    if wanted is None:
+        return
+    meta = item.document()["metadata"]
+    resource = request.resource
+    for name, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        asked = getattr(wanted, name)
+        if asked is not None and asked != meta[name]:
+            why = (
+                f"Precondition failed: {word} in precondition: {asked}, "
+                f"{word} in object meta: {meta[name]}"
+            )
+            raise conflict(resource.group, resource.plural, request.name, why)
+
+
+def read_options(request: Request) -> DeleteOptions:
+    """DeleteOptions from the body, else from the query."""
+    data = request.http.body
+    if data:
+        document = body.read(request.http.headers.get("content-type", ""), data).document
+        kind = document.pop("kind", "") or "DeleteOptions"
+        document.pop("apiVersion", None)
+        if kind != "DeleteOptions":
+            raise bad_request(f"the body of a DELETE must be DeleteOptions, not {kind}")
+    else:
+        document = _from_query(request)
+    try:
+        stripped = {key: value for key, value in document.items() if value is not None}
+        options = msgspec.convert(stripped, DeleteOptions)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"cannot read DeleteOptions: {error}") from None
+    check_options(options)
+    return options
+
+
+def _from_query(request: Request) -> dict[str, Any]:
+    query = request.query
+    document: dict[str, Any] = {}
+    if seconds := query.get("gracePeriodSeconds"):
+        if not seconds.removeprefix("-").isdecimal():
+            raise bad_request(f'invalid value for query parameter gracePeriodSeconds: "{seconds}"')
+        document["gracePeriodSeconds"] = int(seconds)
+    if policy := query.get("propagationPolicy"):
+        document["propagationPolicy"] = policy
+    if "orphanDependents" in query:
+        document["orphanDependents"] = query.flag("orphanDependents")
+    return document
+
+
+def check_options(options: DeleteOptions) -> None:
+    errors = []
+    policy = options.propagationPolicy
+    if policy is not None and policy not in (*POLICIES, ""):
+        errors.append(FieldError.not_supported("propagationPolicy", policy, [*POLICIES, "nil"]))
+    if policy and options.orphanDependents is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(FieldError.invalid("propagationPolicy", policy, why))
+    if errors:
+        raise invalid_options("DeleteOptions", errors)

@@ -1,0 +1,156 @@
+"""The four patch types: each turns the live document into the wanted one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kedge.api.resource import Resource
+from kedge.apiserver import body, managed
+from kedge.apiserver.media import PATCHES, body_type
+from kedge.apiserver.request import Request, field_manager
+from kedge.apiserver.verbs import decode
+from kedge.machinery import patch, strategic
+from kedge.machinery.errors import (
+    Cause,
+    FieldError,
+    StatusError,
+    bad_request,
+    internal,
+    invalid_options,
+    unsupported_media_type,
+)
+
+Ignored = Callable[[Resource[Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A document to be stored."""
+
+    document: dict[str, Any]
+    applied: bool = False
+    """Whether its managedFields are settled already, as after a server-side apply."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A change that the client described."""
+
+    produce: Callable[[dict[str, Any] | None, str, Ignored, str], Wanted]
+    """(live, subresource, ignored fields, time): the wanted document."""
+    may_create: bool = False
+    """Whether the object may be missing."""
+
+
+def read_patch(request: Request) -> Patch:
+    """The patch in the request's body; 415 for a type that the resource does not take."""
+    content_type = body_type(request.http.headers.get("content-type", ""))
+    sort = PATCHES.get(content_type)
+    offered = [name for name, kind in PATCHES.items() if _takes(request.resource, kind)]
+    if sort is None or not _takes(request.resource, sort):
+        raise unsupported_media_type(content_type, offered)
+    if sort != "apply" and "force" in request.query and request.query.get("force"):
+        error = FieldError.forbidden("force", "may not be specified for non-apply patch")
+        raise invalid_options("PatchOptions", [error])
+    return _READERS[sort](request)
+
+
+def _takes(resource: Resource[Any], sort: str) -> bool:
+    return not (resource.custom and sort == "strategic")
+
+
+def _json(request: Request) -> Patch:
+    operations = body.decode_json(request.http.body)
+    if not isinstance(operations, list):
+        raise bad_request("a JSON patch is a list of operations")
+    return _on_live(request, lambda live: patch.apply_json(live, operations))
+
+
+def _merge(request: Request) -> Patch:
+    change = body.read_json(request.http.body).document
+    return _on_live(request, lambda live: patch.apply_merge(live, change))
+
+
+def _strategic(request: Request) -> Patch:
+    change = body.read_json(request.http.body).document
+    schema = request.resource.schema
+    return _on_live(request, lambda live: strategic.apply(schema, live, change))
+
+
+def _on_live(request: Request, change: Callable[[dict[str, Any]], Any]) -> Patch:
+    def produce(
+        live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
+    ) -> Wanted:
+        assert live is not None
+        changed = _attempt(lambda: change(live))
+        if not isinstance(changed, dict):
+            raise bad_request("the patch does not leave an object")
+        return Wanted(decode.fitted(request, changed, "PatchOptions"))
+
+    return Patch(produce)
+
+
+def _attempt(change: Callable[[], Any]) -> Any:
+    try:
+        return change()
+    except patch.PatchMalformed as error:
+        raise bad_request(str(error)) from None
+    except patch.PatchTooLong as error:
+        raise StatusError(413, "RequestEntityTooLarge", str(error)) from None
+    except patch.PatchFailed as error:
+        why = "the server rejected our request due to an error in our request"
+        raise StatusError(422, "Invalid", why, causes=[Cause(message=str(error))]) from None
+    except patch.PatchError as error:
+        raise internal(str(error)) from None
+
+
+def _apply(request: Request) -> Patch:
+    manager = request.query.get("fieldManager")
+    if not manager:
+        error = FieldError.required("fieldManager", "is required for apply patch")
+        raise invalid_options("PatchOptions", [error])
+    field_manager(request, "PatchOptions")
+    config = _read_config(request)
+
+    def produce(
+        live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
+    ) -> Wanted:
+        merged = managed.apply(
+            request.resource.schema,
+            live,
+            config,
+            manager=manager,
+            force=request.query.flag("force"),
+            api_version=request.resource.api_version,
+            subresource=subresource,
+            now=now,
+            ignore=ignored(request.resource),
+        )
+        return Wanted(decode.fitted(request, merged, "PatchOptions"), applied=True)
+
+    return Patch(produce, may_create=True)
+
+
+def _read_config(request: Request) -> dict[str, Any]:
+    data = request.http.body
+    read = body.read_json if data.lstrip()[:1] == b"{" else body.read_yaml
+    config = read(data).document
+    resource = request.resource
+    if not config.get("apiVersion") or not config.get("kind"):
+        raise bad_request("apiVersion and kind are required in an apply patch")
+    decode.check_kind(resource, config)
+    meta = config.setdefault("metadata", {})
+    if not isinstance(meta, dict):
+        raise bad_request("metadata must be an object")
+    if meta.get("managedFields"):
+        raise bad_request("metadata.managedFields must be nil")
+    meta.pop("managedFields", None)
+    if meta.setdefault("name", request.name) != request.name:
+        raise bad_request(
+            f"the name of the object ({meta['name']}) does not match the name on the URL "
+            f"({request.name})"
+        )
+    return config
+
+
+_READERS = {"json": _json, "merge": _merge, "strategic": _strategic, "apply": _apply}

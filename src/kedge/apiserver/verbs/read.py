@@ -1,0 +1,219 @@
+"""Get and list: from the cache, or from the store's history when a past state is asked for."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from kedge.api.model import ListMeta
+from kedge.apiserver import render
+from kedge.apiserver.api import Api, gone
+from kedge.apiserver.message import Response
+from kedge.apiserver.request import Request, integer
+from kedge.apiserver.verbs.selection import selected
+from kedge.apiserver.watchcache import Item, ResourceCache, Selection
+from kedge.machinery.errors import (
+    Cause,
+    FieldError,
+    StatusError,
+    bad_request,
+    expired,
+    invalid_options,
+    timeout,
+)
+from kedge.storage.store import Compacted
+
+WAIT_FOR_REVISION = 3.0
+"""Seconds that a read waits for a state that the server has not reached yet."""
+
+
+def get(api: Api, request: Request) -> Response:
+    """The object as it is now: every acknowledged write is in the cache already."""
+    item = api.find(request)
+    if item is None:
+        raise gone(request)
+    return render.one(request, item, api.clock.now())
+
+
+def get_not_older(api: Api, request: Request) -> Response:
+    """Get with a resourceVersion; the cache is always new enough, unless it lies in the future."""
+    revision = parse_revision(request.query.get("resourceVersion"))
+    if revision > api.cache.revision:
+        raise too_new(revision, api.cache.revision)
+    return get(api, request)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Which state of the store a list shows."""
+
+    exact: int = 0
+    """That very revision; 0 means the latest."""
+    after: str = ""
+    """Keys up to this one were sent in earlier pages."""
+
+
+class Token(msgspec.Struct):
+    """What a continue token holds."""
+
+    rv: int
+    start: str
+    v: str = "meta.k8s.io/v1"
+
+
+async def list_(api: Api, request: Request) -> Response:
+    """All objects of a selection, at one moment, in pages if asked."""
+    selection = selected(request)
+    cache = api.cache_of(request.resource)
+    limit = integer(request, "limit")
+    snapshot = await _snapshot(api, request, selection, limit)
+    if snapshot.exact and snapshot.exact < cache.changed:
+        return await _past(api, request, selection, snapshot, limit)
+    revision = snapshot.exact or api.cache.revision
+    items = cache.select(selection)
+    if snapshot.after:
+        items = [item for item in items if item.key > snapshot.after]
+    return _page(api, request, selection, items, limit, revision)
+
+
+def list_latest(api: Api, request: Request) -> Response:
+    """The plain case: everything there is, from the cache."""
+    selection = selected(request)
+    items = api.cache_of(request.resource).select(selection)
+    return render.many(
+        request, items, ListMeta(resourceVersion=str(api.cache.revision)), api.clock.now()
+    )
+
+
+def _page(
+    api: Api,
+    request: Request,
+    selection: Selection,
+    items: Sequence[Item],
+    limit: int,
+    revision: int,
+) -> Response:
+    if not limit or len(items) <= limit:
+        meta = ListMeta(resourceVersion=str(revision))
+        return render.many(request, items, meta, api.clock.now())
+    meta = ListMeta(
+        resourceVersion=str(revision),
+        continue_=token(revision, items[limit - 1].key, selection),
+        remainingItemCount=len(items) - limit if selection.everything else None,
+    )
+    return render.many(request, items[:limit], meta, api.clock.now())
+
+
+async def _past(
+    api: Api, request: Request, selection: Selection, snapshot: Snapshot, limit: int
+) -> Response:
+    """A list as it was: the store keeps the history."""
+    try:
+        page = await api.store.list(selection.prefix, at=snapshot.exact, after=snapshot.after)
+    except Compacted:
+        raise _expired(api, snapshot, selection) from None
+    cache: ResourceCache = api.cache_of(request.resource)
+    items = [cache.item(entry) for entry in page.entries]
+    kept = [item for item in items if selection.matches(item)]
+    return _page(api, request, selection, kept, limit, snapshot.exact)
+
+
+async def _snapshot(api: Api, request: Request, selection: Selection, limit: int) -> Snapshot:
+    """The state that resourceVersion, resourceVersionMatch, limit and continue ask for."""
+    query = request.query
+    version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
+    check_match(version, match, query.get("continue"))
+    if query.get("continue"):
+        return _continued(query.get("continue"), version, selection)
+    revision = parse_revision(version)
+    if revision > api.cache.revision:
+        await wait_for(api, revision)
+    exact = match == "Exact" or (not match and limit > 0 and revision > 0)
+    return Snapshot(exact=revision if exact else 0)
+
+
+def check_match(version: str, match: str, continue_: str) -> None:
+    """Refuse combinations of parameters that contradict each other."""
+    path = "resourceVersionMatch"
+    error: FieldError | None = None
+    if match and continue_:
+        error = FieldError.forbidden(path, "resourceVersionMatch is forbidden when continue is set")
+    elif match and not version:
+        error = FieldError.forbidden(
+            path, "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        )
+    elif match not in ("", "Exact", "NotOlderThan"):
+        error = FieldError.not_supported(path, match, ["Exact", "NotOlderThan"])
+    elif match == "Exact" and version == "0":
+        error = FieldError.forbidden(
+            path, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        )
+    if error is not None:
+        raise invalid_options("ListOptions", [error])
+
+
+def parse_revision(text: str) -> int:
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdecimal() or len(text) > 19:
+        error = FieldError.invalid("resourceVersion", text, "must be an unsigned integer")
+        raise bad_request(f"invalid resource version: {error}")
+    return int(text)
+
+
+async def wait_for(api: Api, revision: int) -> None:
+    """Give the server a moment to reach a revision that it has not heard of."""
+    step = 0.05
+    waited = 0.0
+    while api.cache.revision < revision and waited < WAIT_FOR_REVISION:
+        await api.clock.sleep(step)
+        waited += step
+    if api.cache.revision < revision:
+        raise too_new(revision, api.cache.revision)
+
+
+def too_new(revision: int, current: int) -> StatusError:
+    message = f"Too large resource version: {revision}, current: {current}"
+    cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+    return timeout(message, causes=[cause], retry_after=1)
+
+
+# Continue tokens.
+
+
+def token(revision: int, last_key: str, selection: Selection) -> str:
+    start = last_key.removeprefix(selection.prefix)
+    return _encode_token(Token(rv=revision, start=start))
+
+
+def _encode_token(value: Token) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
+
+
+def _continued(text: str, version: str, selection: Selection) -> Snapshot:
+    if version and version != "0":
+        raise bad_request("specifying resource version is not allowed when using continue")
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        value = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=Token)
+    except (ValueError, msgspec.MsgspecError):
+        raise bad_request("continue key is not valid: encoded continue key is malformed") from None
+    if value.rv < -1 or not value.start or ".." in value.start:
+        raise bad_request("continue key is not valid: it does not name a position")
+    # -1 stands for "wherever we are now": the token that an expired one is exchanged for.
+    return Snapshot(exact=max(value.rv, 0), after=selection.prefix + value.start)
+
+
+def _expired(api: Api, snapshot: Snapshot, selection: Selection) -> StatusError:
+    if not snapshot.after:
+        return expired(f"The resourceVersion for the provided list is too old. ({snapshot.exact})")
+    fresh = _encode_token(Token(rv=-1, start=snapshot.after.removeprefix(selection.prefix)))
+    return expired(
+        "The provided continue parameter is too old to display a consistent list result. You can "
+        "start a new list without the continue parameter, or use the continue token in this "
+        "response to retrieve the remainder of the results. Continuing with the provided token "
+        "results in an inconsistent list - objects that were created, modified, or deleted between "
+        "the time the first chunk was returned and now may show up in the list.",
+        fresh,
+    )

@@ -1,0 +1,51 @@
+"""Which objects a list, watch or deletecollection is about."""
+
+from typing import Any
+
+from kedge.api.resource import Resource
+from kedge.apiserver.request import Request, stored
+from kedge.apiserver.watchcache import Selection
+from kedge.machinery.errors import bad_request
+from kedge.machinery.selectors import FieldSelector, Term, parse_fields, parse_labels
+
+
+def selected(request: Request) -> Selection:
+    """The selection that path and query describe; 400 if it makes no sense."""
+    query = request.query
+    try:
+        labels = parse_labels(query.get("labelSelector"))
+        fields = parse_fields(query.get("fieldSelector"))
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+    _check(request.resource, fields)
+    if request.name:
+        fields = FieldSelector([*fields.terms, Term("metadata.name", "=", request.name)])
+    return Selection(
+        stored(request.resource), request.namespace, labels, _stored_names(request, fields)
+    )
+
+
+def _check(resource: Resource[Any], fields: FieldSelector) -> None:
+    for term in fields.terms:
+        if term.field in ("metadata.name", "metadata.namespace") or term.field in resource.fields:
+            continue
+        if resource.fields:
+            raise bad_request(
+                f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match '
+                f'label selector "", field selector "{fields}": '
+                f"field label not supported: {term.field}"
+            )
+        raise bad_request(
+            f'"{term.field}" is not a known field selector: '
+            'only "metadata.name", "metadata.namespace"'
+        )
+
+
+def _stored_names(request: Request, fields: FieldSelector) -> FieldSelector:
+    """Field selectors of a second view, in the words of the resource that is stored."""
+    if request.resource.store_as is None:
+        return fields
+    names = request.resource.store_as.field_names
+    return FieldSelector(
+        [Term(names.get(term.field, term.field), *term[1:]) for term in fields.terms]
+    )

@@ -1,0 +1,296 @@
+"""Watch: changes pushed to those who keep up, and read from the log by those who lag."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kedge.api.model import ListMeta
+from kedge.apiserver import render
+from kedge.apiserver.api import Api
+from kedge.apiserver.media import Wanted
+from kedge.apiserver.message import Response, Sink
+from kedge.apiserver.request import Request, integer
+from kedge.apiserver.verbs.read import check_match, parse_revision
+from kedge.apiserver.verbs.selection import selected
+from kedge.apiserver.watchcache import (
+    Change,
+    Item,
+    ResourceCache,
+    Selection,
+    event_line,
+    history,
+)
+from kedge.machinery.errors import FieldError, StatusError, expired, invalid_options
+from kedge.storage.store import Compacted
+
+BOOKMARK_SECONDS = 60.0
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+Show = Callable[[str, Item], bytes]
+"""(event type, object): the line that this watcher gets."""
+
+
+def watch(api: Api, request: Request) -> Response:
+    """Follow a selection from a revision on."""
+    query = request.query
+    version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
+    initial = query.get("sendInitialEvents")
+    _check(version, match, initial)
+    revision = parse_revision(version)
+    seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
+    choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
+    follower = Follower(
+        api,
+        api.cache_of(request.resource),
+        selected(request),
+        Lines(api, request, choice),
+        bookmarks=query.flag("allowWatchBookmarks"),
+        deadline=api.clock.monotonic() + seconds,
+    )
+    if initial in ("true", "1"):
+        start = follower.from_now(announce=query.flag("allowWatchBookmarks"), not_older=revision)
+    elif revision == 0 and initial not in ("false", "0"):
+        start = follower.from_now(announce=False, not_older=0)
+    else:
+        start = follower.from_revision(revision or api.cache.revision)
+
+    async def stream(sink: Sink) -> None:
+        await start(sink)
+
+    return Response(200, stream)
+
+
+def _check(version: str, match: str, initial: str) -> None:
+    if initial:
+        if match != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            raise invalid_options(
+                "ListOptions", [FieldError.forbidden("resourceVersionMatch", why)]
+            )
+    elif match:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        raise invalid_options("ListOptions", [FieldError.forbidden("resourceVersionMatch", why)])
+    if match and version:
+        check_match(version, match, "")
+
+
+def initial_events_on_list() -> StatusError:
+    why = "sendInitialEvents is forbidden for list"
+    return invalid_options("ListOptions", [FieldError.forbidden("sendInitialEvents", why)])
+
+
+class Lines:
+    """Events in the form that one watcher asked for."""
+
+    def __init__(self, api: Api, request: Request, choice: Wanted) -> None:
+        self._api = api
+        self._request = request
+        self._choice = choice
+        self._include = render.included(request)
+        self._columns_sent = False
+        self.plain = choice.form == "json" and request.resource.store_as is None
+
+    def of(self, type_: str, item: Item) -> bytes:
+        return event_line(type_, self._body(item))
+
+    def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
+        """A point in the stream from which a later watch may start."""
+        resource = self._request.resource
+        meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if annotations:
+            meta["annotations"] = annotations
+        if self._choice.form == "table":
+            return event_line("BOOKMARK", self._bookmark_table(meta))
+        if self._choice.form == "json":
+            kind, version = resource.kind, resource.api_version
+        else:
+            kind, version = "PartialObjectMetadata", f"meta.k8s.io/{self._choice.version}"
+        document = {"kind": kind, "apiVersion": version, "metadata": meta}
+        return event_line("BOOKMARK", msgspec.json.encode(document))
+
+    def _body(self, item: Item) -> bytes:
+        match self._choice.form:
+            case "json":
+                return render.own_version(self._request.resource, item.body)
+            case "table":
+                return self._table(item)
+            case _:
+                return render.partial(item, self._choice.version)
+
+    def _table(self, item: Item) -> bytes:
+        resource, version = self._request.resource, self._choice.version
+        meta = ListMeta(resourceVersion=str(item.revision))
+        head = render.table_head(resource, meta, version, columns=not self._columns_sent)
+        self._columns_sent = True
+        seconds = int(self._api.clock.now().timestamp())
+        return head + render.row(resource, item, self._include, seconds, version) + b"]}"
+
+    def _bookmark_table(self, meta: dict[str, Any]) -> bytes:
+        resource = self._request.resource
+        head = render.table_head(
+            resource,
+            ListMeta(resourceVersion=meta["resourceVersion"]),
+            self._choice.version,
+            columns=not self._columns_sent,
+        )
+        self._columns_sent = True
+        marker = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+        return head + b'{"cells":[],"object":%b}]}' % msgspec.json.encode(marker)
+
+
+class Follower:
+    """One watch. It owns no buffer: who lags reads the shared log, who lags too far is cut off."""
+
+    def __init__(
+        self,
+        api: Api,
+        cache: ResourceCache,
+        selection: Selection,
+        lines: Lines,
+        *,
+        bookmarks: bool,
+        deadline: float,
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._selection = selection
+        self._lines = lines
+        self._bookmarks = bookmarks
+        self._deadline = deadline
+        self._position = 0
+        self._sink: Sink
+        self._lagging: asyncio.Future[None] | None = None
+
+    def from_now(self, *, announce: bool, not_older: int) -> Callable[[Sink], Any]:
+        """First everything there is, then what happens."""
+
+        async def run(sink: Sink) -> None:
+            self._sink = sink
+            if not_older > self._api.cache.revision:
+                await self._api.cache.reached(not_older)
+            self._position = self._api.cache.revision
+            for item in self._cache.select(self._selection):
+                sink.write(self._lines.of("ADDED", item))
+                if sink.paused:
+                    await sink.drain()
+            if announce:
+                sink.write(self._lines.bookmark(self._position, {INITIAL_EVENTS_END: "true"}))
+            await self._follow()
+
+        return run
+
+    def from_revision(self, revision: int) -> Callable[[Sink], Any]:
+        """Everything that happened after a revision."""
+
+        async def run(sink: Sink) -> None:
+            self._sink = sink
+            self._position = revision
+            if revision < self._cache.log_start:
+                try:
+                    await self._replay()
+                except Compacted as lost:
+                    sink.write(_error_line(_too_old(revision, lost.oldest)))
+                    return
+            await self._follow()
+
+        return run
+
+    async def _replay(self) -> None:
+        """Catch up from the store what the log does not reach back to."""
+        until = self._cache.log_start
+        for change in await history(self._api.store, self._cache, self._position, until):
+            self._send(change)
+            if self._sink.paused:
+                await self._sink.drain()
+        self._position = max(self._position, until)
+
+    async def _follow(self) -> None:
+        clock = self._api.clock
+        next_bookmark = clock.monotonic() + BOOKMARK_SECONDS
+        while clock.monotonic() < self._deadline and not self._cache.ended:
+            if not await self._catch_up():
+                return
+            await self._listen(min(self._deadline, next_bookmark) - clock.monotonic())
+            if clock.monotonic() >= next_bookmark:
+                next_bookmark += BOOKMARK_SECONDS
+                self._mark()
+        self._mark()
+
+    async def _catch_up(self) -> bool:
+        """Send what the log has; False if this watcher has fallen off its end."""
+        while True:
+            if self._position < self._cache.log_start:
+                self._sink.write(_error_line(_too_old(self._position, self._cache.log_start)))
+                return False
+            fresh = self._cache.changes_after(self._position)
+            if not fresh:
+                return True
+            for change in fresh:
+                self._send(change)
+                if self._sink.paused:
+                    await self._sink.drain()
+                    break
+
+    async def _listen(self, seconds: float) -> None:
+        """Be pushed every change as it happens, until the time is up or the peer lags."""
+        lagging = self._lagging = asyncio.get_running_loop().create_future()
+        self._cache.listeners.add(self._push)
+        try:
+            async with asyncio.TaskGroup() as group:
+                timer = group.create_task(self._api.clock.sleep(max(seconds, 0)))
+                timer.add_done_callback(lambda _: _resolve(lagging))
+                await lagging
+                timer.cancel()
+        finally:
+            self._cache.listeners.discard(self._push)
+            self._lagging = None
+
+    def _push(self, change: Change | None) -> None:
+        if change is not None:
+            self._send(change)
+        if (
+            (change is None or self._sink.paused)
+            and self._lagging is not None
+            and not self._lagging.done()
+        ):
+            self._cache.listeners.discard(self._push)
+            self._lagging.set_result(None)
+
+    def _send(self, change: Change) -> None:
+        self._position = change.revision
+        seen = self._selection.sees(change)
+        if seen is None:
+            return
+        if self._lines.plain and seen == change.type:
+            self._sink.write(change.line)
+        elif seen == "DELETED" and change.type != "DELETED":
+            self._sink.write(self._lines.of("DELETED", self._departed(change)))
+        else:
+            self._sink.write(self._lines.of(seen, change.item))
+
+    def _departed(self, change: Change) -> Item:
+        """An object that left the selection: its last matching state, under the new revision."""
+        assert change.previous is not None
+        document = change.previous.document()
+        document["metadata"]["resourceVersion"] = str(change.revision)
+        return Item(change.previous.key, change.revision, msgspec.json.encode(document))
+
+    def _mark(self) -> None:
+        if self._bookmarks:
+            self._position = max(self._position, self._api.cache.revision)
+            self._sink.write(self._lines.bookmark(self._position))
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _too_old(revision: int, oldest: int) -> StatusError:
+    return expired(f"too old resource version: {revision} ({oldest})")
+
+
+def _error_line(error: StatusError) -> bytes:
+    return event_line("ERROR", msgspec.json.encode(error.status()))

@@ -1,0 +1,350 @@
+"""Create, update and the four patches: one road from a document to the store."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kedge.api import metadata
+from kedge.api.model import Object
+from kedge.api.resource import Resource
+from kedge.apiserver import managed, prepare, render
+from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.api import Api, gone, live_document
+from kedge.apiserver.message import Response
+from kedge.apiserver.request import Request, dry_run, field_manager, stored
+from kedge.apiserver.verbs import decode
+from kedge.apiserver.verbs.patches import Patch, Wanted, read_patch
+from kedge.apiserver.watchcache import Item
+from kedge.machinery.errors import (
+    FieldError,
+    StatusError,
+    already_exists,
+    conflict,
+    invalid,
+)
+from kedge.storage.store import Conflict
+
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+NAME_TRIES = 8
+
+Change = Callable[[dict[str, Any]], Wanted]
+"""Makes the wanted document from the live one."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of an object that an endpoint may change."""
+
+    subresource: str
+    take: Callable[[Resource[Any], Object, Object], Object]
+    """(resource, new, old): the old object with the new one's part."""
+    validate: Callable[[Resource[Any], Object, Object], Iterator[FieldError]]
+    ignored: Callable[[Resource[Any]], dict[str, Any]]
+    """The fields whose ownership this endpoint does not track."""
+
+
+def _take_main(resource: Resource[Any], new: Object, old: Object) -> Object:
+    taken: Object = resource.carry(prepare.with_status_of(resource, new, old), old)
+    return taken
+
+
+def _validate_main(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
+    yield from metadata.validate_update(new.metadata, old.metadata)
+    yield from resource.validate(new)
+    yield from resource.validate_update(new, old)
+
+
+def _take_status(resource: Resource[Any], new: Object, old: Object) -> Object:
+    meta = old.metadata
+    if not resource.group and resource.plural in ("pods", "nodes"):
+        kept = {"labels": new.metadata.labels, "annotations": new.metadata.annotations}
+        meta = replace(meta, **kept)
+    meta = replace(meta, managedFields=new.metadata.managedFields)
+    return replace(prepare.with_status_of(resource, old, new), metadata=meta)
+
+
+def _validate_status(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
+    yield from metadata.validate_update(new.metadata, old.metadata)
+    yield from resource.validate_status(new, old)
+
+
+def all_but_status(resource: Resource[Any]) -> dict[str, Any]:
+    """Field ownership that a write to the status leaves alone."""
+    return {f"f:{name}": {} for name in resource.schema.fields if name not in _STATUS_WRITES}
+
+
+def only_status(resource: Resource[Any]) -> dict[str, Any]:
+    """Field ownership that a write to the main resource leaves alone."""
+    return {"f:status": {}} if resource.has_status else {}
+
+
+_STATUS_WRITES = ("status", "metadata")
+
+MAIN = Part("", _take_main, _validate_main, only_status)
+STATUS = Part("status", _take_status, _validate_status, all_but_status)
+
+
+# Create.
+
+
+async def create(api: Api, request: Request) -> Response:
+    """POST: an object that was not there before."""
+    document = decode.posted(request, "CreateOptions")
+    item = await create_object(api, request, Wanted(document))
+    return render.one(request, item, api.clock.now(), 201)
+
+
+async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
+    """Store a fitted document as a new object."""
+    document = wanted.document
+    dry = dry_run(request, "CreateOptions")
+    manager = field_manager(request, "CreateOptions")
+    generated = not (document.get("metadata") or {}).get("name") and not request.name
+    for left in range(NAME_TRIES, 0, -1):
+        obj = await _admitted(api, request, document)
+        try:
+            new = _owned_from_birth(request.resource, obj, manager, wanted.applied)
+            return await _store_new(api, request, new, dry)
+        except StatusError as error:
+            if not (generated and left > 1 and error.reason == "AlreadyExists"):
+                raise
+    raise AssertionError("unreachable")
+
+
+async def _admitted(api: Api, request: Request, document: dict[str, Any]) -> Object:
+    """A posted document as the object that would be stored."""
+    resource = request.resource
+    obj = prepare.new(request, decode.to_object(resource, document), api.clock.now(), api.random)
+    obj = resource.begin(resource.default(obj))
+    request.name = request.name or obj.metadata.name
+    changed = await api.admission.mutate(Attempt(request, "CREATE", obj))
+    assert changed is not None
+    obj = changed
+    errors = [
+        *metadata.validate(
+            obj.metadata, namespaced=resource.namespaced, check_name=resource.check_name
+        ),
+        *resource.validate(obj),
+    ]
+    if errors:
+        raise invalid(resource.group, resource.kind, obj.metadata.name, errors)
+    await api.admission.validate(Attempt(request, "CREATE", obj))
+    request.warnings += resource.warn(obj)
+    return obj
+
+
+def _owned_from_birth(
+    resource: Resource[Any], obj: Object, manager: str, applied: bool
+) -> dict[str, Any]:
+    """The new object's document, with managedFields."""
+    document = resource.to_document(obj)
+    if not applied:
+        document["metadata"]["managedFields"] = managed.after_update(
+            resource.schema,
+            None,
+            document,
+            manager=manager,
+            api_version=resource.api_version,
+            subresource="",
+            now=obj.metadata.creationTimestamp,
+            ignore=MAIN.ignored(resource),
+        )
+    return document
+
+
+async def _store_new(api: Api, request: Request, document: dict[str, Any], dry: bool) -> Item:
+    resource = request.resource
+    name = document["metadata"]["name"]
+    key = stored(resource).key(request.namespace, name)
+    present = api.cache_of(resource).get(key)
+    if present is not None:
+        raise _exists(resource, name, present)
+    if dry:
+        return Item(key, 0, msgspec.json.encode(document))
+    try:
+        return await api.put(resource, document, expect=0)
+    except Conflict:
+        raise already_exists(resource.group, resource.plural, name) from None
+
+
+def _exists(resource: Resource[Any], name: str, present: Item) -> StatusError:
+    deleting = "deletionTimestamp" in present.document()["metadata"]
+    return already_exists(
+        resource.group, resource.plural, name, "object is being deleted" if deleting else ""
+    )
+
+
+# Update.
+
+
+async def update(api: Api, request: Request) -> Response:
+    """PUT: the whole object as the client wants it."""
+    document = decode.posted(request, "UpdateOptions")
+    item, created = await update_document(api, request, document, MAIN)
+    return render.one(request, item, api.clock.now(), 201 if created else 200)
+
+
+async def update_document(
+    api: Api, request: Request, document: dict[str, Any], part: Part
+) -> tuple[Item, bool]:
+    """Replace an object (or the part of it that an endpoint may change) by a fitted document."""
+    resource = request.resource
+    meta = document.setdefault("metadata", {})
+    if not meta.get("name"):
+        meta["name"] = request.name
+    if api.find(request) is None and resource.create_on_update and part is MAIN:
+        return await create_object(api, request, Wanted(document)), True
+    version = meta.get("resourceVersion", "")
+    if not version and not resource.unconditional_update and part is MAIN:
+        error = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid(resource.group, resource.kind, request.name, [error])
+    item = await modify(api, request, lambda live: Wanted(document), part, "UpdateOptions")
+    return item, False
+
+
+async def modify(api: Api, request: Request, change: Change, part: Part, options: str) -> Item:
+    """Change the live object; a race that is lost is run again on what the winner left."""
+    dry = dry_run(request, options)
+    manager = field_manager(request, options)
+    async with api.locked(request.key):
+        while True:
+            item = api.find(request)
+            if item is None:
+                raise gone(request)
+            live = live_document(request.resource, item)
+            new = await _changed(api, request, live, change(live), part, manager)
+            if new == live:
+                return item
+            if dry:
+                return Item(item.key, item.revision, msgspec.json.encode(new))
+            try:
+                return await _store_changed(api, request, item, new)
+            except Conflict as race:
+                await api.cache.reached(
+                    race.current.revision if race.current else item.revision + 1
+                )
+
+
+async def _changed(
+    api: Api,
+    request: Request,
+    live: dict[str, Any],
+    wanted: Wanted,
+    part: Part,
+    manager: str,
+) -> dict[str, Any]:
+    """The document to store, after defaulting, admission and validation."""
+    resource = request.resource
+    _check_version(request, wanted.document, live)
+    old = decode.to_object(resource, live)
+    new = prepare.updated(request, decode.to_object(resource, wanted.document), old)
+    new = part.take(resource, resource.default(new), old)
+    admitted = await api.admission.mutate(Attempt(request, "UPDATE", new, old))
+    assert admitted is not None
+    new = admitted
+    errors = list(part.validate(resource, new, old))
+    if errors:
+        raise invalid(resource.group, resource.kind, request.name, errors)
+    await api.admission.validate(Attempt(request, "UPDATE", new, old))
+    request.warnings += resource.warn(new)
+    document = resource.to_document(new)
+    meta = document["metadata"]
+    if not wanted.applied:
+        meta["managedFields"] = managed.after_update(
+            resource.schema,
+            live,
+            document,
+            manager=manager,
+            api_version=resource.api_version,
+            subresource=part.subresource,
+            now=api.timestamp(),
+            ignore=part.ignored(resource),
+        )
+    if not meta.get("managedFields"):
+        meta.pop("managedFields", None)
+    generation = prepare.next_generation(resource, document, live)
+    if generation:
+        meta["generation"] = generation
+    return document
+
+
+async def _store_changed(api: Api, request: Request, item: Item, document: dict[str, Any]) -> Item:
+    """Write the change; an object that only waited for its finalizers goes instead."""
+    resource = request.resource
+    if may_go(resource, document):
+        await api.delete(resource, item)
+        return Item(item.key, item.revision, msgspec.json.encode(document))
+    return await api.put(resource, document, expect=item.revision)
+
+
+def may_go(resource: Resource[Any], document: dict[str, Any]) -> bool:
+    """Whether deletion was asked for and nothing holds the object any more."""
+    meta = document["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers"):
+        return False
+    if meta.get("deletionGracePeriodSeconds"):
+        return False
+    return not resource.held(resource.from_document(document))
+
+
+def _check_version(request: Request, wanted: dict[str, Any], live: dict[str, Any]) -> None:
+    version = wanted.get("metadata", {}).get("resourceVersion", "")
+    if version and version != live["metadata"]["resourceVersion"]:
+        if not version.isdecimal():
+            error = FieldError.invalid(
+                "metadata.resourceVersion", version, "must be an unsigned integer"
+            )
+            raise invalid(request.resource.group, request.resource.kind, request.name, [error])
+        raise conflict(request.resource.group, request.resource.plural, request.name, MODIFIED)
+
+
+# Patch.
+
+
+async def patch(api: Api, request: Request) -> Response:
+    """PATCH: a description of a change."""
+    item, created = await patch_part(api, request, MAIN)
+    return render.one(request, item, api.clock.now(), 201 if created else 200)
+
+
+async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool]:
+    """Apply the patch in the body to the part of an object that an endpoint may change."""
+    change = read_patch(request)
+    while True:
+        if api.find(request) is None and change.may_create and part is MAIN:
+            created = await _create_by_apply(api, request, change, part)
+            if created is not None:
+                return created, True
+
+        def produce(live: dict[str, Any]) -> Wanted:
+            return change.produce(live, part.subresource, part.ignored, api.timestamp())
+
+        try:
+            return await modify(api, request, produce, part, "PatchOptions"), False
+        except StatusError as error:
+            if not (error.code == 404 and change.may_create and part is MAIN):
+                raise
+
+
+async def _create_by_apply(api: Api, request: Request, change: Patch, part: Part) -> Item | None:
+    """Apply an object that does not exist; None if somebody else made it meanwhile."""
+    resource = request.resource
+    wanted = change.produce(None, part.subresource, part.ignored, api.timestamp())
+    uid = wanted.document["metadata"].get("uid")
+    if uid:
+        why = (
+            f"uid mismatch: the provided object specified uid {uid}, "
+            "and no existing object was found"
+        )
+        raise conflict(resource.group, resource.plural, request.name, why)
+    try:
+        return await create_object(api, request, wanted)
+    except StatusError as error:
+        if error.reason == "AlreadyExists":
+            return None
+        raise

@@ -1,0 +1,384 @@
+"""Storage events as bytes for readers: the newest objects, and a log of changes for watchers."""
+
+import asyncio
+import heapq
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from typing import Any, Literal
+
+import msgspec
+
+from kedge.api.resource import Resource
+from kedge.machinery.selectors import FieldSelector, LabelSelector
+from kedge.storage.store import Entry, Event, Store
+
+LOG_LENGTH = 4096
+"""Changes kept in memory for each resource; watches that start further back read the store."""
+
+
+class _Labels(msgspec.Struct, frozen=True):
+    labels: dict[str, str] = {}
+
+
+class _Labelled(msgspec.Struct):
+    metadata: _Labels = _Labels()
+
+
+class _Metadata(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_labels = msgspec.json.Decoder(_Labelled)
+_metadata = msgspec.json.Decoder(_Metadata)
+
+
+class Item:
+    """One state of one object: the bytes that clients get, and what was once derived from them."""
+
+    __slots__ = ("_fields", "_labels", "body", "key", "revision", "row")
+
+    def __init__(self, key: str, revision: int, body: bytes) -> None:
+        self.key = key
+        self.revision = revision
+        self.body = body
+        self.row: object = None
+        """What the table renderer keeps here."""
+        self._labels: Mapping[str, str] | None = None
+        self._fields: Mapping[str, str] | None = None
+
+    def derived_anew(self) -> None:
+        """Forget what was derived by rules that no longer hold."""
+        self.row = self._fields = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        if self._labels is None:
+            self._labels = _labels.decode(self.body).metadata.labels
+        return self._labels
+
+    @property
+    def metadata(self) -> msgspec.Raw:
+        """The object's metadata, still encoded."""
+        return _metadata.decode(self.body).metadata
+
+    def document(self) -> dict[str, Any]:
+        """A fresh plain document that the caller may change."""
+        document: dict[str, Any] = msgspec.json.decode(self.body)
+        return document
+
+    def fields(self, resource: Resource[Any]) -> Mapping[str, str]:
+        """The values of the resource's selectable fields."""
+        if self._fields is None:
+            obj = resource.decode(self.body)
+            self._fields = {name: read(obj) for name, read in resource.fields.items()}
+        return self._fields
+
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class Change:
+    """One event of the log. A deletion's item is the last state under the deletion's revision."""
+
+    __slots__ = ("_line", "item", "previous", "type")
+
+    def __init__(self, type_: ChangeType, item: Item, previous: Item | None) -> None:
+        self.type = type_
+        self.item = item
+        self.previous = previous
+        self._line: bytes | None = None
+
+    @property
+    def revision(self) -> int:
+        return self.item.revision
+
+    @property
+    def line(self) -> bytes:
+        """The event as a watcher without any wishes gets it; made once for all of them."""
+        if self._line is None:
+            self._line = event_line(self.type, self.item.body)
+        return self._line
+
+
+def event_line(type_: str, body: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (type_.encode(), body)
+
+
+class Selection:
+    """Which objects of a resource a list or watch is about."""
+
+    __slots__ = ("everything", "fields", "labels", "name", "namespace", "resource")
+
+    def __init__(
+        self,
+        resource: Resource[Any],
+        namespace: str,
+        labels: LabelSelector,
+        fields: FieldSelector,
+    ) -> None:
+        self.resource = resource
+        self.namespace = namespace
+        self.labels = labels
+        self.fields = fields
+        self.name = fields.exact("metadata.name")
+        self.everything = labels.empty and fields.empty
+        """Whether the namespace alone decides."""
+
+    @property
+    def prefix(self) -> str:
+        return self.resource.prefix + (f"{self.namespace}/" if self.namespace else "")
+
+    def matches(self, item: Item) -> bool:
+        if not item.key.startswith(self.prefix):
+            return False
+        if not self.labels.empty and not self.labels.matches(item.labels):
+            return False
+        return self.fields.empty or self.fields.matches(lambda name: self._field(item, name))
+
+    def _field(self, item: Item, name: str) -> str:
+        if name == "metadata.name":
+            return item.key.rpartition("/")[2]
+        if name == "metadata.namespace":
+            return item.key.split("/")[-2] if self.resource.namespaced else ""
+        return item.fields(self.resource).get(name, "")
+
+    def sees(self, change: Change) -> ChangeType | None:
+        """What the change is to somebody who sees only this selection."""
+        if self.everything:
+            return change.type if change.item.key.startswith(self.prefix) else None
+        was = change.previous is not None and self.matches(change.previous)
+        if change.type == "DELETED":
+            return "DELETED" if was else None
+        if self.matches(change.item):
+            return "MODIFIED" if was else "ADDED"
+        return "DELETED" if was else None
+
+
+class ResourceCache:
+    """The objects of one resource as they are now, and their latest changes."""
+
+    def __init__(self, resource: Resource[Any], loaded: int) -> None:
+        self.resource = resource
+        self.loaded = loaded
+        """The store revision that this cache began with."""
+        self.changed = loaded
+        """The revision of the latest change."""
+        self.log: deque[Change] = deque()
+        self.log_start = loaded
+        """Changes after this revision are all in the log."""
+        self.listeners: set[Callable[[Change | None], None]] = set()
+        """Told of every change; None tells that the resource is no longer served."""
+        self.ended = False
+        self._head = splice_head(resource)
+        self._items: dict[str, Item] = {}
+        self._keys: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def adopt(self, resource: Resource[Any]) -> None:
+        """Go on under a changed definition of the same resource."""
+        changed = resource.api_version != self.resource.api_version
+        self.resource = resource
+        self._head = splice_head(resource)
+        for item in self._items.values():
+            item.derived_anew()
+            if changed:
+                item.body = self.stamped(item.body, item.revision)
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        self._items = {entry.key: self.item(entry) for entry in entries}
+        self._keys = sorted(self._items)
+
+    def item(self, entry: Entry) -> Item:
+        return Item(entry.key, entry.revision, self.stamped(entry.value, entry.revision))
+
+    def stamped(self, value: bytes, revision: int) -> bytes:
+        """The stored value as clients see it: with its resourceVersion."""
+        head = self._head
+        if value.startswith(head):
+            return b'%b"resourceVersion":"%d",%b' % (head, revision, value[len(head) :])
+        # Written in another version of the kind: slower, but just as good.
+        document = msgspec.json.decode(value)
+        document["kind"] = self.resource.kind
+        document["apiVersion"] = self.resource.api_version
+        document["metadata"]["resourceVersion"] = str(revision)
+        return msgspec.json.encode(document)
+
+    def get(self, key: str) -> Item | None:
+        return self._items.get(key)
+
+    def select(self, selection: Selection) -> list[Item]:
+        """Everything selected, in the order of the keys."""
+        items = self._items
+        if selection.name and (selection.namespace or not self.resource.namespaced):
+            item = items.get(self.resource.key(selection.namespace, selection.name))
+            return [item] if item is not None and selection.matches(item) else []
+        keys = self._range(selection.prefix)
+        if selection.everything:
+            return [items[key] for key in keys]
+        return [item for key in keys if selection.matches(item := items[key])]
+
+    def values(self) -> Iterable[Item]:
+        return self._items.values()
+
+    def _range(self, prefix: str) -> list[str]:
+        if prefix == self.resource.prefix:
+            return self._keys
+        keys = self._keys
+        # "0" follows "/" in every ordering that the store uses.
+        return keys[bisect_left(keys, prefix) : bisect_left(keys, prefix[:-1] + "0")]
+
+    def change(self, event: Event) -> Change:
+        """A write from the store's history."""
+        previous = None if event.previous is None else self.item(event.previous)
+        if event.kind == "delete":
+            return Change("DELETED", self.item(event.entry), previous)
+        return Change("MODIFIED" if previous else "ADDED", self.item(event.entry), previous)
+
+    def feed(self, event: Event) -> None:
+        """Take in the next write to this resource and tell the listeners."""
+        entry = event.entry
+        if entry.revision <= self.loaded:
+            return
+        previous = self._items.get(entry.key)
+        item = self.item(entry)
+        if event.kind == "delete":
+            change = Change("DELETED", item, previous or item)
+            if previous is not None:
+                del self._items[entry.key]
+                del self._keys[bisect_left(self._keys, entry.key)]
+        else:
+            change = Change("ADDED" if previous is None else "MODIFIED", item, previous)
+            self._items[entry.key] = item
+            if previous is None:
+                insort(self._keys, entry.key)
+        self._record(change)
+
+    def _record(self, change: Change) -> None:
+        self.changed = change.revision
+        self.log.append(change)
+        if len(self.log) > LOG_LENGTH:
+            self.log_start = self.log.popleft().revision
+        for listener in tuple(self.listeners):
+            listener(change)
+
+    def changes_after(self, revision: int) -> list[Change]:
+        """The newer part of the log; complete unless `revision` lies before log_start."""
+        fresh: list[Change] = []
+        for change in reversed(self.log):
+            if change.revision <= revision:
+                break
+            fresh.append(change)
+        fresh.reverse()
+        return fresh
+
+    def forget(self, oldest: int) -> None:
+        """Drop what is older than the store's own history."""
+        while self.log and self.log[0].revision <= oldest:
+            self.log_start = self.log.popleft().revision
+
+
+class WatchCache:
+    """All resource caches, fed by one watch of the whole store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.revision = store.revision
+        """Everything up to here is in the caches."""
+        self._caches: dict[str, ResourceCache] = {}
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._order = count()
+
+    async def add(self, resource: Resource[Any]) -> ResourceCache:
+        """Begin to serve a resource from what the store holds of it."""
+        cache = self._caches.get(resource.registry)
+        if cache is None:
+            page = await self.store.list(resource.prefix)
+            cache = ResourceCache(resource, page.revision)
+            cache.load(page.entries)
+            self._caches[resource.registry] = cache
+        return cache
+
+    async def load(self, resources: Iterable[Resource[Any]]) -> None:
+        """Begin to serve many resources with a single read of the store."""
+        page = await self.store.list("/registry/")
+        self.revision = page.revision
+        shares: dict[str, list[Entry]] = {}
+        for resource in resources:
+            self._caches[resource.registry] = ResourceCache(resource, page.revision)
+            shares[resource.registry] = []
+        for entry in page.entries:
+            cache = self._cache_of(entry.key)
+            if cache is not None:
+                shares[cache.resource.registry].append(entry)
+        for registry, entries in shares.items():
+            self._caches[registry].load(entries)
+
+    def remove(self, resource: Resource[Any]) -> None:
+        """Serve a resource no longer; whoever watches it is told."""
+        cache = self._caches.pop(resource.registry, None)
+        if cache is not None:
+            cache.ended = True
+            for listener in tuple(cache.listeners):
+                listener(None)
+
+    def of(self, resource: Resource[Any]) -> ResourceCache:
+        return self._caches[resource.registry]
+
+    def all(self) -> Iterable[ResourceCache]:
+        return self._caches.values()
+
+    async def run(self) -> None:
+        """Follow the store, for ever."""
+        async for event in self.store.watch("/registry/", since=self.revision):
+            cache = self._cache_of(event.entry.key)
+            if cache is not None:
+                cache.feed(event)
+            self.revision = event.entry.revision
+            if self._waiters:
+                self._wake()
+
+    async def reached(self, revision: int) -> None:
+        """Return once the caches hold that revision."""
+        if revision > self.revision:
+            future = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiters, (revision, next(self._order), future))
+            await future
+
+    def _wake(self) -> None:
+        while self._waiters and self._waiters[0][0] <= self.revision:
+            future = heapq.heappop(self._waiters)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def _cache_of(self, key: str) -> ResourceCache | None:
+        _, _, first, rest = key.split("/", 3)
+        found = self._caches.get(first)
+        if found is not None:
+            return found
+        return self._caches.get(f"{first}/{rest.partition('/')[0]}")
+
+
+def splice_head(resource: Resource[Any]) -> bytes:
+    """How the stored bytes of a resource begin; its version is spliced in right after."""
+    head = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}}
+    return msgspec.json.encode(head)[:-2]
+
+
+async def history(store: Store, cache: ResourceCache, since: int, until: int) -> list[Change]:
+    """The changes in (since, until] of a resource, from the store; raises Compacted."""
+    changes: list[Change] = []
+    # The whole store is followed, not the resource alone: a write of exactly `until` must come by.
+    events = store.watch("/registry/", since=since)
+    try:
+        async for event in events:
+            if event.entry.key.startswith(cache.resource.prefix):
+                changes.append(cache.change(event))
+            if event.entry.revision >= until:
+                return changes
+    finally:
+        await events.aclose()
+    return changes

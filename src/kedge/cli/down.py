@@ -1,0 +1,118 @@
+"""`kedge down`: stop a cluster and leave nothing behind."""
+
+import shutil
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kedge.cli import flags
+from kedge.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from kedge.cli import state
+    from kedge.cli.registry import Found, Where
+
+NAME: Final = "down"
+HELP: Final = "Stop a cluster and take it out of the kubeconfig"
+DESCRIPTION: Final = """\
+Stop a cluster and take its context out of the kubeconfig; the context that was current before is
+current again. What is in the cluster is kept for the next 'kedge up', unless --purge is given.
+If the cluster is not running, that is no error."""
+EXAMPLES: Final = """\
+  # Stop the cluster "default"
+  kedge down
+
+  # Stop another one and delete all it held
+  kedge down --name other --purge
+
+  # Stop all clusters of this user
+  kedge down --all"""
+
+_GRACE: Final = 10.0
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    flags.add_which(parser)
+    parser.add_argument("--purge", action="store_true", help="delete all that the cluster held")
+    parser.add_argument("--all", action="store_true", help="all clusters of this user")
+
+
+def run(where: "Where", *, purge: bool, every: bool) -> int:
+    from kedge.cli import registry
+
+    one = registry.find(where)
+    found = list(registry.every(where.root)) if every else [one] if one else []
+    if not found:
+        print(f"There is no cluster{'' if every else f' {where}'} here: nothing to stop.")
+    for one in found:
+        print(take_down(one, where.root, purge=purge))
+    return 0
+
+
+def take_down(found: "Found", root: Path, *, purge: bool) -> str:
+    """Stop the cluster and undo what `kedge up` did outside its directory; says what was done."""
+    from kedge.cli import process, registry, state
+
+    name = found.cluster.name
+    with state.changing(found.directory):
+        running = process.running(found.directory)
+        killed = process.stop(running, _GRACE) if running else False
+        (found.directory / "server.json").unlink(missing_ok=True)
+        withdraw_context(found.directory, root)
+        if purge:
+            _delete(found.directory)
+            registry.forget(root, name, found.directory)
+    how = "killed, since it did not end by itself" if killed else "stopped"
+    said = f'Cluster "{name}" was {how}' if running else f'Cluster "{name}" was not running'
+    rest = f"{found.directory} is deleted" if purge else f"its state is kept in {found.directory}"
+    return f"{said}; {rest}."
+
+
+def withdraw_context(directory: Path, root: Path) -> None:
+    """Take the cluster's context out of the kubeconfig that it was put into, if any."""
+    import msgspec
+
+    from kedge.cli import state
+    from kedge.cli.up import context
+    from kedge.client import kubeconfig
+
+    cluster = state.read(directory)
+    if cluster is None or not cluster.kubeconfig:
+        return
+    before = kubeconfig.Before(cluster.previous_context, cluster.kubeconfig_existed)
+    try:
+        kubeconfig.remove(Path(cluster.kubeconfig), context(cluster.name), before)
+    except kubeconfig.Unusable as error:
+        raise Failure(
+            f'cluster "{cluster.name}" is down, but its context is still in the kubeconfig: {error}'
+        ) from error
+    _bequeath(cluster, root)
+    forgotten = msgspec.structs.replace(
+        cluster, kubeconfig="", previous_context="", kubeconfig_existed=True
+    )
+    state.write(directory, forgotten)
+
+
+def _bequeath(gone: "state.Cluster", root: Path) -> None:
+    """Tell clusters that would restore this one's context what to restore instead."""
+    import msgspec
+
+    from kedge.cli import registry, state
+    from kedge.cli.up import context
+
+    for other in registry.every(root):
+        same_file = other.cluster.kubeconfig == gone.kubeconfig
+        if same_file and other.cluster.previous_context == context(gone.name):
+            heir = msgspec.structs.replace(
+                other.cluster,
+                previous_context=gone.previous_context,
+                kubeconfig_existed=gone.kubeconfig_existed,
+            )
+            state.write(other.directory, heir)
+
+
+def _delete(directory: Path) -> None:
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        raise Failure(f"cannot delete {error.filename}: {error.strerror}") from error

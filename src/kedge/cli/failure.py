@@ -1,0 +1,5 @@
+"""How a command fails: in one paragraph that says what happened and what to do about it."""
+
+
+class Failure(Exception):
+    """The command cannot do what it was asked; the message is all that the user gets to see."""

@@ -1,0 +1,144 @@
+"""Flags that several commands share, and how their values are read.
+
+No flag has a default here: what was not given is looked for in the environment by `kedge.config`.
+"""
+
+import argparse
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kedge.apiserver.config import StoreKind
+
+STORES: Final[tuple["StoreKind", ...]] = ("sqlite", "memory")
+OUTPUTS: Final = ("json", "yaml")
+
+
+def add_which(parser: ArgumentParser) -> None:
+    """Which cluster the command is about."""
+    parser.add_argument(
+        "--name",
+        type=cluster_name,
+        metavar="NAME",
+        help="name of the cluster; its context is kedge-NAME (default: $KEDGE_NAME, else default)",
+    )
+    parser.add_argument(
+        "--state",
+        type=directory,
+        metavar="DIR",
+        help="directory of the cluster (default: $KEDGE_STATE, else NAME under"
+        " $XDG_STATE_HOME/kedge, for root under /var/lib/kedge)",
+    )
+
+
+def add_server(parser: ArgumentParser, *, port: str, admission: str) -> None:
+    """What a server is told; `port` and `admission` say what holds if they are not."""
+    parser.add_argument(
+        "--host",
+        metavar="ADDRESS",
+        help="address to listen on (default: $KEDGE_HOST, else 127.0.0.1)",
+    )
+    parser.add_argument(
+        "--port",
+        type=port_number,
+        metavar="PORT",
+        help=f"port to listen on, 0 for any free one (default: $KEDGE_PORT, else {port})",
+    )
+    parser.add_argument(
+        "--cert-hosts",
+        type=items,
+        metavar="LIST",
+        help="further host names and addresses for the serving certificate, comma-separated"
+        " (default: $KEDGE_CERT_HOSTS)",
+    )
+    parser.add_argument(
+        "--store",
+        choices=STORES,
+        help="where objects are kept: in a SQLite file, or in memory and lost with the server"
+        " (default: $KEDGE_STORE, else sqlite)",
+    )
+    parser.add_argument(
+        "--admission-control",
+        "-admission_control",
+        "--admission_control",
+        "--enable-admission-plugins",
+        dest="admission_control",
+        type=items,
+        metavar="LIST",
+        help="admission plugins to enforce, comma-separated"
+        f" (default: $KEDGE_ADMISSION_CONTROL, else {admission})",
+    )
+    parser.add_argument(
+        "--upstream-only",
+        action=argparse.BooleanOptionalAction,
+        help="refuse kedge's extensions as Kubernetes would (default: $KEDGE_UPSTREAM_ONLY,"
+        " else accept them with a warning)",
+    )
+
+
+def add_kubeconfig(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="kubeconfig file to put the context into (default: the file that kubectl would"
+        " change: $KUBECONFIG, else ~/.kube/config)",
+    )
+
+
+def add_output(parser: ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=OUTPUTS, help="print JSON or YAML, for programs")
+
+
+def cluster_name(value: str) -> str:
+    """A name that can be a directory, a context and a DNS label; ValueError if it cannot."""
+    # Imported here because reading names.py takes longer than printing the help.
+    from kedge.machinery.names import dns_label
+
+    if problems := dns_label(value):
+        raise argparse.ArgumentTypeError(f'"{value}" is no name for a cluster: {problems[0]}')
+    return value
+
+
+def port_number(value: str) -> int:
+    if not value.isascii() or not value.isdigit() or int(value) > 65535:
+        raise argparse.ArgumentTypeError(f'"{value}" is not a port: give a number from 0 to 65535')
+    return int(value)
+
+
+def directory(value: str) -> Path:
+    if not value:
+        raise argparse.ArgumentTypeError("the name of the directory is empty")
+    return Path(os.path.abspath(os.path.expanduser(value)))
+
+
+def items(value: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in value.split(",") if item.strip())
+
+
+def seconds(value: str) -> float:
+    """A positive duration such as `30s` or `1m`; a bare number counts seconds."""
+    from kedge.machinery.durations import SECOND, parse_duration
+
+    try:
+        amount = parse_duration(f"{value}s" if value.replace(".", "", 1).isdigit() else value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if amount <= 0:
+        raise argparse.ArgumentTypeError(f'"{value}" is not a positive duration')
+    return amount / SECOND
+
+
+def store(value: str) -> "StoreKind":
+    for known in STORES:
+        if value == known:
+            return known
+    raise argparse.ArgumentTypeError(f'"{value}" is not a store: choose {" or ".join(STORES)}')
+
+
+def truth(value: str) -> bool:
+    if value.lower() not in ("true", "1", "yes", "false", "0", "no", ""):
+        raise argparse.ArgumentTypeError(f'"{value}" is neither true nor false')
+    return value.lower() in ("true", "1", "yes")

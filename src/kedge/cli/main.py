@@ -1,0 +1,88 @@
+"""The command line as a whole: which commands there are, how they are read, how they fail."""
+
+import argparse
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NoReturn, Protocol
+
+from kedge import __version__
+from kedge.cli import down, list, server, status, up, version
+from kedge.cli.failure import Failure
+
+
+class Command(Protocol):
+    """What each command's module says about it."""
+
+    NAME: str
+    HELP: str
+    DESCRIPTION: str
+    EXAMPLES: str
+
+    def add_flags(self, parser: ArgumentParser) -> None:
+        """Declare the command's flags."""
+        ...
+
+
+COMMANDS: Final[tuple[Command, ...]] = (up, down, status, list, server, version)
+
+DESCRIPTION: Final = """\
+kedge runs a Kubernetes-compatible cluster on this machine.
+
+'kedge up' starts one and points kubectl at it; 'kedge down' stops it."""
+
+EPILOG: Final = """\
+Use "kedge COMMAND --help" for the flags of a command and for examples."""
+
+Deed = Callable[[Namespace], int]
+
+
+class Parser(ArgumentParser):
+    """Complains in the manner of kubectl."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"error: {message}\nSee '{self.prog} --help' for usage.", file=sys.stderr)
+        sys.exit(1)
+
+
+def run(arguments: Sequence[str], deeds: Mapping[str, Deed]) -> int:
+    """Read the arguments, do the deed of the command they name; returns the exit code."""
+    flags = parser().parse_args(arguments)
+    if flags.command is None:
+        parser().print_help()
+        return 0
+    try:
+        return deeds[flags.command](flags)
+    except Failure as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, has seen enough.
+        sys.stderr.close()
+        return 141
+
+
+def parser() -> ArgumentParser:
+    """The parser of all commands."""
+    top = Parser(
+        prog="kedge",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"kedge {__version__}")
+    below = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for command in COMMANDS:
+        part = below.add_parser(
+            command.NAME,
+            help=command.HELP,
+            description=command.DESCRIPTION,
+            epilog=f"examples:\n{command.EXAMPLES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_flags(part)
+    return top

@@ -1,0 +1,131 @@
+"""`kedge server`: one API server in the foreground."""
+
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kedge.cli import flags
+
+if TYPE_CHECKING:
+    from kedge.apiserver.config import ServerConfig
+    from kedge.cli import state
+    from kedge.cli.announcement import Announcement
+
+NAME: Final = "server"
+HELP: Final = "Run an API server in the foreground"
+DESCRIPTION: Final = """\
+Run the API server of one cluster in the foreground, until SIGTERM or SIGINT.
+
+It enforces the admission plugins that are named and no others, and leaves your kubeconfig alone:
+how to reach it is written to the file "kubeconfig" in its directory."""
+EXAMPLES: Final = """\
+  # A server on port 6443 of this machine
+  kedge server
+
+  # One that other machines can reach as box.example.com
+  kedge server --host 0.0.0.0 --cert-hosts box.example.com
+
+  # One that forgets everything when it ends
+  kedge server --name scratch --port 0 --store memory"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    flags.add_which(parser)
+    flags.add_server(parser, port="6443", admission="none")
+    parser.add_argument(
+        "--ready-fd",
+        type=int,
+        metavar="N",
+        help="when ready, write one line of JSON (url, caPem, token) to this file descriptor"
+        " instead of saying so",
+    )
+
+
+def arguments(config: "ServerConfig") -> list[str]:
+    """The flags that make `kedge server` run with this very configuration."""
+    return [
+        f"--name={config.name}",
+        f"--state={config.state}",
+        f"--host={config.host}",
+        f"--port={config.port}",
+        f"--cert-hosts={','.join(config.hosts)}",
+        f"--store={config.store}",
+        f"--admission-control={','.join(config.admission)}",
+        "--upstream-only" if config.upstream_only else "--no-upstream-only",
+    ]
+
+
+def run(config: "ServerConfig", announce: Callable[["Announcement"], None]) -> int:
+    """Run the server till it is told to end; `announce` is called once it answers."""
+    from kedge.apiserver import server
+    from kedge.apiserver.startup import explain, innermost
+    from kedge.cli import process, state
+    from kedge.cli.announcement import Announcement
+    from kedge.cli.failure import Failure
+
+    state.prepare(config.state, config.name)
+    process.claim(config.state)
+    # A server lives long: it must not keep the file system busy that it was started from.
+    os.chdir(config.state)
+
+    def on_ready(ready: server.Ready) -> None:
+        state.write_server(config.state, _record(config, ready.url))
+        announce(Announcement(ready.url, ready.ca_pem, ready.token))
+
+    try:
+        server.run(config, on_ready)
+    except Exception as error:
+        cause = innermost(error)
+        if explanation := explain(cause, config):
+            raise Failure(explanation) from error
+        raise cause from None
+    return 0
+
+
+def _record(config: "ServerConfig", url: str) -> "state.Server":
+    from kedge import __version__
+    from kedge.cli import state
+    from kedge.machinery.clock import SystemClock
+
+    return state.Server(
+        pid=os.getpid(),
+        url=url,
+        version=__version__,
+        started=SystemClock().now(),
+        store=config.store,
+        admission=config.admission,
+        upstream_only=config.upstream_only,
+    )
+
+
+def tell(descriptor: int) -> Callable[["Announcement"], None]:
+    """Announce to a program that waits at the other end of a pipe."""
+
+    def announce(ready: "Announcement") -> None:
+        from kedge.cli.announcement import encode
+
+        os.write(descriptor, encode(ready))
+        os.close(descriptor)
+
+    return announce
+
+
+def say(config: "ServerConfig") -> Callable[["Announcement"], None]:
+    """Announce to the person in front of the terminal, with a kubeconfig for them."""
+
+    def announce(ready: "Announcement") -> None:
+        from kedge.client import kubeconfig
+
+        path = config.state / "kubeconfig"
+        access = kubeconfig.Access(config.name, ready.url, ready.ca_pem, ready.token)
+        kubeconfig.merge(path, access)
+        print(
+            f'The API server of cluster "{config.name}" is ready at {ready.url}.\n'
+            f"Reach it with: kubectl --kubeconfig {path} get namespaces",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    return announce

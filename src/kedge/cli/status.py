@@ -1,0 +1,64 @@
+"""`kedge status`: what runs, where, since when, and what it holds."""
+
+from argparse import ArgumentParser
+from typing import TYPE_CHECKING, Final
+
+from kedge.cli import flags
+from kedge.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from kedge.cli.observed import Status
+    from kedge.cli.registry import Where
+
+NAME: Final = "status"
+HELP: Final = "Show whether a cluster runs, and where"
+DESCRIPTION: Final = """\
+Show whether a cluster runs, where it listens, since when, and how much it holds.
+The exit code is 0 if the cluster is ready, else 1."""
+EXAMPLES: Final = """\
+  kedge status
+  kedge status --name other -o json
+
+  # Start the cluster unless it runs
+  kedge status || kedge up"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    flags.add_which(parser)
+    flags.add_output(parser)
+
+
+def run(where: "Where", output: str | None) -> int:
+    import msgspec
+
+    from kedge.cli import printers, registry
+    from kedge.cli.observed import answers, look
+    from kedge.machinery.clock import SystemClock
+
+    found = registry.find(where)
+    if found is None:
+        raise Failure(f"there is no cluster {where} here: 'kedge list' shows those that are")
+    status = look(found, SystemClock().now())
+    if status.status == "Running":
+        word = "Ready" if answers(found.directory, status.address) else "NotReady"
+        status = msgspec.structs.replace(status, status=word)
+    print(printers.document(status, output) if output else describe(status))
+    return 0 if status.status == "Ready" else 1
+
+
+def describe(status: "Status") -> str:
+    from kedge.cli.printers import facts, size
+
+    pairs = [("Name", status.name), ("Status", status.status), ("State", status.state)]
+    if status.pid:
+        pairs += [
+            ("Address", status.address or "<none>"),
+            ("Context", status.context),
+            ("Process", f"{status.pid}, up {status.uptime}" if status.uptime else str(status.pid)),
+            ("Version", status.version or "<unknown>"),
+            ("Admission", ", ".join(status.admission) or "<none>"),
+            ("Extensions", "refused" if status.upstream_only else "accepted"),
+        ]
+    kind = f"{status.store}, " if status.store else ""
+    pairs.append(("Store", f"{kind}{size(status.store_bytes)}"))
+    return facts(pairs)

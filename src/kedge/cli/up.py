@@ -1,0 +1,103 @@
+"""`kedge up`: what it can be told, and what it tells."""
+
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kedge.cli import flags
+
+if TYPE_CHECKING:
+    from kedge.apiserver.config import ServerConfig
+
+NAME: Final = "up"
+HELP: Final = "Start a cluster and point kubectl at it"
+DESCRIPTION: Final = """\
+Start a cluster in the background and return when it is ready.
+
+The context kedge-NAME is put into your kubeconfig and made the current one; 'kedge down' takes it
+out again. What is in the cluster outlives 'kedge down' and a restart of the machine: the next
+'kedge up' finds it as it was, on the same port. If the cluster is running, nothing happens."""
+EXAMPLES: Final = """\
+  # Start a cluster, use it, stop it
+  kedge up
+  kubectl get namespaces
+  kedge down
+
+  # A second one beside it
+  kedge up --name other
+  kubectl --context kedge-other get namespaces
+
+  # One to throw away, in a test
+  kedge up --name test --store memory --kubeconfig ./kubeconfig
+  kedge down --name test --purge
+
+  # In the foreground, until Ctrl-C
+  kedge up --foreground"""
+
+
+class UpConfig(NamedTuple):
+    """What `kedge up` is to do."""
+
+    server: "ServerConfig"
+    """The server to start; its port counts only if `port_given`."""
+    port_given: bool
+    root: Path
+    """Where clusters are listed."""
+    kubeconfig: Path
+    wait: float
+    """Seconds until a server that is not ready is given up."""
+
+
+class Up(NamedTuple):
+    """What `kedge up` has done."""
+
+    url: str
+    kubeconfig: str
+    previous_context: str
+    was_running: bool
+
+
+Say = Callable[[str], None]
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    flags.add_which(parser)
+    flags.add_server(
+        parser, port="the one it had before, else any free one", admission="those of Kubernetes"
+    )
+    flags.add_kubeconfig(parser)
+    parser.add_argument(
+        "--wait",
+        type=flags.seconds,
+        default=30.0,
+        metavar="DURATION",
+        help="how long to wait until the cluster is ready, such as 10s or 1m (default: 30s)",
+    )
+    parser.add_argument(
+        "--foreground",
+        action="store_true",
+        help="stay in the foreground; on Ctrl-C stop the cluster as 'kedge down' does",
+    )
+
+
+def context(name: str) -> str:
+    """What the cluster is called in a kubeconfig."""
+    return f"kedge-{name}"
+
+
+def report(config: UpConfig, done: Up) -> str:
+    """What happened, and what to do next."""
+    name = config.server.name
+    named = "" if name == "default" else f" --name {name}"
+    if done.was_running:
+        return (
+            f'Cluster "{name}" is already running at {done.url}.\n'
+            f"Use it with:  kubectl --context {context(name)} get namespaces"
+        )
+    before = f' (it was "{done.previous_context}")' if done.previous_context else ""
+    return (
+        f'Context "{context(name)}" is now the current one in {done.kubeconfig}{before}.\n\n'
+        "Use it with:   kubectl get namespaces\n"
+        f"Stop it with:  kedge down{named}"
+    )

@@ -1,0 +1,271 @@
+"""Kubeconfig files: one cluster put in or taken out, and all else left as it was written.
+
+The file is edited as YAML nodes, not as values, so that every other scalar keeps its spelling.
+"""
+
+import base64
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import yaml
+
+from kedge.machinery import atomic
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_LISTS: Final = ("clusters", "users", "contexts")
+LOCK_ATTEMPTS = 1000
+"""How often a locked file is tried, a few milliseconds apart; changing a file takes no longer."""
+_LOCK_PAUSE: Final = 0.005
+_EMPTY: Final = "apiVersion: v1\nkind: Config\n"
+
+
+class Unusable(Exception):
+    """The kubeconfig file cannot be read or changed; it was left as it is."""
+
+
+class Access(NamedTuple):
+    """How to reach one cluster; its name is that of the cluster, the user and the context."""
+
+    name: str
+    server: str
+    ca_pem: bytes
+    token: str
+
+
+class Before(NamedTuple):
+    """What `remove` needs to know about the time before `merge`."""
+
+    context: str
+    """The current context, unless it was the merged one already."""
+    existed: bool
+    """Whether there was a file at all."""
+
+
+def path_to_change(listed: str, home: Path) -> Path:
+    """The file kubectl would change, `listed` being the value of $KUBECONFIG.
+
+    Of several files that is the first that exists, else the last.
+    """
+    files = [Path(name) for name in listed.split(os.pathsep) if name]
+    existing = (file for file in files if file.exists())
+    return next(existing, files[-1] if files else home / ".kube" / "config")
+
+
+def check(path: Path) -> None:
+    """Raise Unusable if the file is there and `merge` could make nothing of it."""
+    _read(path)
+
+
+def merge(path: Path, access: Access) -> Before:
+    """Put the cluster into the file and make it the current one."""
+    with _locked(path):
+        existed = path.exists()
+        config = _read(path)
+        previous = _scalar(config, "current-context")
+        _put(config, "clusters", _cluster(access))
+        _put(config, "users", _user(access))
+        _put(config, "contexts", _context(access, _find(config, "contexts", access.name)))
+        _set(config, "current-context", _text(access.name))
+        _write(path, config)
+    return Before("" if previous == access.name else previous, existed)
+
+
+def remove(path: Path, name: str, before: Before) -> str:
+    """Take the cluster out again; returns the context that is then the current one.
+
+    If it was the current one, the one before is current again, if that still exists. A file that
+    `merge` made and that holds nothing else is removed.
+    """
+    if not path.exists():
+        return ""
+    with _locked(path):
+        config = _read(path)
+        for key in _LISTS:
+            _drop(config, key, name)
+        current = _scalar(config, "current-context")
+        if current == name:
+            current = before.context if _find(config, "contexts", before.context) else ""
+            _set(config, "current-context", _text(current))
+        if not before.existed and _holds_nothing(config):
+            Path(os.path.realpath(path)).unlink()
+        else:
+            _write(path, config)
+    return current
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock file that kubectl and its kin honour: whoever creates it has it."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _create_soon(lock)
+    except FileExistsError:
+        raise Unusable(
+            f"{path} is being changed by another program: try again, or remove {lock} if it was"
+            " left behind by a program that crashed"
+        ) from None
+    except OSError as error:
+        raise Unusable(f"cannot change {path}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+
+
+def _create_soon(lock: Path) -> None:
+    """Create the file as soon as it is not there; FileExistsError if that takes too long."""
+    for attempts_left in reversed(range(LOCK_ATTEMPTS)):
+        try:
+            os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
+            return
+        except FileExistsError:
+            if not attempts_left:
+                raise
+            time.sleep(_LOCK_PAUSE)
+
+
+def _read(path: Path) -> yaml.MappingNode:
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        root = yaml.compose(text, Loader=_LOADER) or yaml.compose(_EMPTY, Loader=_LOADER)
+    except OSError as error:
+        raise Unusable(f"cannot read {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _malformed(path, str(error).replace("\n", " ")) from error
+    if not isinstance(root, yaml.MappingNode):
+        raise _malformed(path, "it is not a mapping")
+    for key in _LISTS:
+        _check_list(path, root, key)
+    return root
+
+
+def _check_list(path: Path, root: yaml.MappingNode, key: str) -> None:
+    node = _get(root, key)
+    if node is None or _is_null(node):
+        return
+    if not isinstance(node, yaml.SequenceNode):
+        raise _malformed(path, f"{key} is not a list")
+    if not all(isinstance(item, yaml.MappingNode) for item in node.value):
+        raise _malformed(path, f"{key} has an item that is not a mapping")
+
+
+def _malformed(path: Path, why: str) -> Unusable:
+    return Unusable(
+        f"{path} is not a kubeconfig file: {why}. Nothing was changed; put the file right, or"
+        " choose another with --kubeconfig"
+    )
+
+
+def _write(path: Path, config: yaml.MappingNode) -> None:
+    text = yaml.serialize(config, Dumper=_DUMPER, width=2**30, allow_unicode=True)
+    # A link stays a link: what it points to is replaced.
+    target = Path(os.path.realpath(path))
+    try:
+        owner = target.stat() if target.exists() else None
+        if owner and not os.access(target, os.W_OK):
+            raise Unusable(f"cannot change {path}: it is read-only")
+        atomic.write(target, text.encode(), mode=0o600)
+        if owner and os.geteuid() == 0:
+            os.chown(target, owner.st_uid, owner.st_gid)
+    except OSError as error:
+        raise Unusable(f"cannot change {path}: {error.strerror}") from error
+
+
+def _cluster(access: Access) -> yaml.MappingNode:
+    certificate = base64.b64encode(access.ca_pem).decode()
+    body = {"certificate-authority-data": certificate, "server": access.server}
+    return _item(access.name, "cluster", body)
+
+
+def _user(access: Access) -> yaml.MappingNode:
+    return _item(access.name, "user", {"token": access.token})
+
+
+def _context(access: Access, known: yaml.MappingNode | None) -> yaml.MappingNode:
+    """The context; the namespace that the user may have chosen in it is kept."""
+    body = _get(known, "context") if known else None
+    namespace = _scalar(body, "namespace") if isinstance(body, yaml.MappingNode) else ""
+    chosen = {"namespace": namespace} if namespace else {}
+    return _item(access.name, "context", {"cluster": access.name, **chosen, "user": access.name})
+
+
+def _item(name: str, key: str, body: dict[str, str]) -> yaml.MappingNode:
+    inner = _mapping([(_text(key), _text(value)) for key, value in body.items()])
+    return _mapping([(_text(key), inner), (_text("name"), _text(name))])
+
+
+def _mapping(pairs: list[tuple[yaml.Node, yaml.Node]]) -> yaml.MappingNode:
+    return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=False)
+
+
+def _text(value: str) -> yaml.ScalarNode:
+    return yaml.ScalarNode("tag:yaml.org,2002:str", value)
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return node.tag == "tag:yaml.org,2002:null"
+
+
+def _get(mapping: yaml.MappingNode, key: str) -> yaml.Node | None:
+    return next((value for name, value in mapping.value if name.value == key), None)
+
+
+def _set(mapping: yaml.MappingNode, key: str, value: yaml.Node) -> None:
+    for i, (name, _) in enumerate(mapping.value):
+        if name.value == key:
+            mapping.value[i] = (name, value)
+            return
+    mapping.value.append((_text(key), value))
+
+
+def _scalar(mapping: yaml.MappingNode, key: str) -> str:
+    node = _get(mapping, key)
+    return node.value if isinstance(node, yaml.ScalarNode) and not _is_null(node) else ""
+
+
+def _items(config: yaml.MappingNode, key: str) -> list[yaml.MappingNode]:
+    node = _get(config, key)
+    return node.value if isinstance(node, yaml.SequenceNode) else []
+
+
+def _find(config: yaml.MappingNode, key: str, name: str) -> yaml.MappingNode | None:
+    return next((item for item in _items(config, key) if _scalar(item, "name") == name), None)
+
+
+def _put(config: yaml.MappingNode, key: str, item: yaml.MappingNode) -> None:
+    """Put the item in the place of its namesake, else at the end."""
+    items = _items(config, key)
+    name = _scalar(item, "name")
+    if name in [_scalar(known, "name") for known in items]:
+        changed = [item if _scalar(known, "name") == name else known for known in items]
+    else:
+        changed = [*items, item]
+    _replace_list(config, key, changed)
+
+
+def _drop(config: yaml.MappingNode, key: str, name: str) -> None:
+    items = _items(config, key)
+    kept = [item for item in items if _scalar(item, "name") != name]
+    if kept != items:
+        _replace_list(config, key, kept)
+
+
+def _replace_list(config: yaml.MappingNode, key: str, items: list[yaml.MappingNode]) -> None:
+    known = _get(config, key)
+    # An empty list can only be written in flow style, which is no way to write ours.
+    flow = bool(known.flow_style) if isinstance(known, yaml.SequenceNode) and known.value else False
+    _set(config, key, yaml.SequenceNode("tag:yaml.org,2002:seq", items, flow_style=flow))
+
+
+def _holds_nothing(config: yaml.MappingNode) -> bool:
+    return not any(
+        value.value
+        for name, value in config.value
+        if name.value not in ("apiVersion", "kind") and not _is_null(value)
+    )

@@ -1,0 +1,1 @@
+"""The ground floor: pure values and algorithms that know no Kubernetes kind."""

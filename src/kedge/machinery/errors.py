@@ -1,0 +1,263 @@
+"""How anything fails: StatusError for a whole request, FieldError for one field of an object."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import msgspec
+
+from kedge.machinery.quantity import Quantity
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """One thing wrong with one field, worded as Kubernetes words it."""
+
+    reason: str
+    field: str
+    body: str
+    """The message without the field's path."""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+    def under(self, path: str) -> "FieldError":
+        """The same error, seen from further out."""
+        joint = "" if self.field.startswith("[") or not self.field else "."
+        return FieldError(self.reason, f"{path}{joint}{self.field}", self.body)
+
+    @classmethod
+    def required(cls, field: str, detail: str = "") -> Self:
+        return cls("FieldValueRequired", field, _with_detail("Required value", detail))
+
+    @classmethod
+    def invalid(cls, field: str, value: object, detail: str) -> Self:
+        body = _with_detail(f"Invalid value: {shown(value)}", detail)
+        return cls("FieldValueInvalid", field, body)
+
+    @classmethod
+    def mistyped(cls, field: str, value: object, detail: str) -> Self:
+        body = _with_detail(f"Invalid value: {shown(value)}", detail)
+        return cls("FieldValueTypeInvalid", field, body)
+
+    @classmethod
+    def not_supported(cls, field: str, value: object, supported: Iterable[str]) -> Self:
+        names = ", ".join(json.dumps(name) for name in supported)
+        detail = f"supported values: {names}" if names else ""
+        body = _with_detail(f"Unsupported value: {shown(value)}", detail)
+        return cls("FieldValueNotSupported", field, body)
+
+    @classmethod
+    def not_found(cls, field: str, value: object) -> Self:
+        return cls("FieldValueNotFound", field, f"Not found: {shown(value)}")
+
+    @classmethod
+    def forbidden(cls, field: str, detail: str) -> Self:
+        return cls("FieldValueForbidden", field, _with_detail("Forbidden", detail))
+
+    @classmethod
+    def duplicate(cls, field: str, value: object) -> Self:
+        return cls("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
+
+    @classmethod
+    def too_long(cls, field: str, limit: int, unit: str = "byte") -> Self:
+        plural = unit if limit == 1 else unit + "s"
+        return cls("FieldValueTooLong", field, f"Too long: may not be more than {limit} {plural}")
+
+    @classmethod
+    def too_many(cls, field: str, count: int, limit: int) -> Self:
+        items = "item" if limit == 1 else "items"
+        body = f"Too many: {count}: must have at most {limit} {items}"
+        return cls("FieldValueTooMany", field, body)
+
+
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One reason among several why a request failed."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusError(Exception):
+    """A request that cannot be fulfilled, as the client will be told."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: dict[str, Any] | None = None,
+        causes: Sequence[Cause] = (),
+        retry_after: int = 0,
+        continue_token: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.causes = tuple(causes)
+        self.retry_after = retry_after
+        self.continue_token = continue_token
+
+    def status(self) -> dict[str, Any]:
+        """The Status document that says this."""
+        details = dict(self.details or {})
+        if self.causes:
+            details["causes"] = [msgspec.to_builtins(cause) for cause in self.causes]
+        if self.retry_after:
+            details["retryAfterSeconds"] = self.retry_after
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if details or self.details is not None:
+            status["details"] = details
+        status["code"] = self.code
+        return status
+
+
+def not_found(group: str, plural: str, name: str) -> StatusError:
+    message = f"{qualified(group, plural)} {_q(name)} not found"
+    return _about(404, "NotFound", group, plural, name, message)
+
+
+def unknown_resource() -> StatusError:
+    """The path names no resource that the server has."""
+    message = "the server could not find the requested resource"
+    return StatusError(404, "NotFound", message, details={})
+
+
+def already_exists(group: str, plural: str, name: str, why: str = "") -> StatusError:
+    message = f"{qualified(group, plural)} {_q(name)} already exists"
+    if why:
+        message = f"{why}: {message}"
+    return _about(409, "AlreadyExists", group, plural, name, message)
+
+
+def conflict(
+    group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()
+) -> StatusError:
+    message = f"Operation cannot be fulfilled on {qualified(group, plural)} {_q(name)}: {why}"
+    return _about(409, "Conflict", group, plural, name, message, causes)
+
+
+def forbidden(
+    group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()
+) -> StatusError:
+    what = qualified(group, plural) + (f" {_q(name)}" if name else "")
+    message = f"{what} is forbidden: {why}"
+    return _about(403, "Forbidden", group, plural, name, message, causes)
+
+
+def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """The object is well formed but breaks rules: every broken one is listed."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    causes = [Cause(error.reason, error.body, error.field) for error in errors]
+    message = f"{qualified(group, kind)} {_q(name)} is invalid: {summary}"
+    return _about(422, "Invalid", group, kind, name, message, causes)
+
+
+def invalid_options(kind: str, errors: Sequence[FieldError]) -> StatusError:
+    """A query parameter or options body breaks rules."""
+    return invalid("meta.k8s.io", kind, "", errors)
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def method_not_allowed(verb: str = "") -> StatusError:
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, details={})
+
+
+def not_acceptable(accepted: Iterable[str]) -> StatusError:
+    message = f"only the following media types are accepted: {', '.join(accepted)}"
+    return StatusError(406, "NotAcceptable", message)
+
+
+def unsupported_media_type(given: str, accepted: Iterable[str]) -> StatusError:
+    kinds = ", ".join(accepted)
+    message = (
+        f"the body of the request was in an unknown format - accepted media types include: {kinds}"
+    )
+    return StatusError(415, "UnsupportedMediaType", message)
+
+
+def expired(message: str, continue_token: str = "") -> StatusError:
+    return StatusError(410, "Expired", message, continue_token=continue_token)
+
+
+def too_large(limit: int) -> StatusError:
+    message = f"Request entity too large: limit is {limit}"
+    return StatusError(413, "RequestEntityTooLarge", message)
+
+
+def internal(why: str) -> StatusError:
+    message = f"Internal error occurred: {why}"
+    return StatusError(500, "InternalError", message, causes=[Cause(message=why)])
+
+
+def timeout(message: str, *, causes: Sequence[Cause] = (), retry_after: int = 0) -> StatusError:
+    return StatusError(504, "Timeout", message, causes=causes, retry_after=retry_after)
+
+
+def from_status(status: dict[str, Any]) -> StatusError:
+    """The error that a Status document from a server stands for."""
+    details = dict(status.get("details") or {})
+    causes = [msgspec.convert(cause, Cause) for cause in details.pop("causes", None) or ()]
+    return StatusError(
+        status.get("code") or 500,
+        status.get("reason") or "Unknown",
+        status.get("message") or "",
+        causes=causes,
+        retry_after=details.pop("retryAfterSeconds", 0),
+        details=details,
+        continue_token=(status.get("metadata") or {}).get("continue") or "",
+    )
+
+
+def qualified(group: str, name: str) -> str:
+    """`deployments.apps`, or `pods` for the core group."""
+    return f"{name}.{group}" if group else name
+
+
+def shown(value: object) -> str:
+    """A rejected value as an error message quotes it."""
+    if isinstance(value, Quantity):
+        return json.dumps(str(value))
+    plain = msgspec.to_builtins(value, enc_hook=str)
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _about(
+    code: int,
+    reason: str,
+    group: str,
+    kind: str,
+    name: str,
+    message: str,
+    causes: Sequence[Cause] = (),
+) -> StatusError:
+    details = {"name": name, "group": group, "kind": kind}
+    known = {key: value for key, value in details.items() if value}
+    return StatusError(code, reason, message, details=known, causes=causes)
+
+
+def _with_detail(text: str, detail: str) -> str:
+    return f"{text}: {detail}" if detail else text
+
+
+def _q(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)

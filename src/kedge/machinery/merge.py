@@ -1,0 +1,144 @@
+"""One document merged into another by their schema, as server-side apply does it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from kedge.machinery import fields
+from kedge.machinery.patch import printed
+from kedge.machinery.schema import ANY, Schema
+
+
+def merge(schema: Schema, live: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    """The live document with every field that the config sets. Neither is changed."""
+    result = dict(live)
+    for name, value in config.items():
+        child = schema.field(name) or ANY
+        merged = _merged(child, result.get(name), value)
+        if merged is None and not child.nullable:
+            result.pop(name, None)
+        else:
+            result[name] = merged
+    return result
+
+
+def faults(schema: Schema, config: Any) -> list[str]:
+    """Why a document cannot be applied: undeclared fields, wrong types, items without a key."""
+    return [fault.removeprefix(": ") for fault in _faults(schema, config)]
+
+
+def _merged(schema: Schema, live: Any, config: Any) -> Any:
+    if schema.atomic:
+        return config
+    # A null for a map or list says nothing of what the live one holds.
+    either = live if config is None else config
+    if isinstance(either, dict):
+        return merge(schema, live if isinstance(live, dict) else {}, config or {})
+    if isinstance(either, list) and schema.list_type != "atomic":
+        return _merged_items(schema, live if isinstance(live, list) else [], config or [])
+    return config
+
+
+def _merged_items(schema: Schema, live: list[Any], config: list[Any]) -> list[Any]:
+    """The config's items in its order; between them what only the live list has, where it was."""
+    names = [fields.element_of(schema, item) for item in live]
+    wanted = {fields.element_of(schema, item): item for item in config}
+    # What occurs twice cannot be merged with: the config's item takes its place.
+    once = {name for name, count in Counter(names).items() if count == 1}
+    present = {name: item for name, item in zip(names, live, strict=True) if name in once}
+    child = schema.items or ANY
+    ahead = iter(wanted)
+    shared = iter(list(filter(set(names).__contains__, wanted)))
+    expected = next(shared, None)
+    result: list[Any] = []
+
+    def take(name: str) -> None:
+        result.append(_merged(child, present.get(name), wanted[name]))
+
+    for name, item in zip(names, live, strict=True):
+        if name not in wanted:
+            result.append(item)
+        elif name == expected:
+            for coming in ahead:
+                take(coming)
+                if coming == name:
+                    break
+            expected = next(shared, None)
+    for coming in ahead:
+        take(coming)
+    return result
+
+
+def _faults(schema: Schema, config: Any) -> Sequence[str]:
+    """The same, each fault opening with a path or a colon."""
+    kind = schema.type
+    fitting = _FITTING.get(kind)
+    if config is None or kind == "any" or (fitting and type(config) in fitting):
+        return ()
+    match kind:
+        case "object" | "map" if isinstance(config, dict):
+            return _faults_of_members(schema, config)
+        case "object" | "map":
+            return [f": expected map, got &{{{printed(config)}}}"]
+        case "list" if isinstance(config, list):
+            return _faults_of_items(schema, config)
+        case "list":
+            return [f": expected list, got &{{{printed(config)}}}"]
+        case _:
+            return [f": {_scalar_fault(kind, config)}"]
+
+
+def _faults_of_members(schema: Schema, config: dict[str, Any]) -> list[str]:
+    found: list[str] = []
+    for name, value in config.items():
+        child = schema.field(name)
+        if child is None:
+            # Upstream stops looking at an object's fields here.
+            return [*found, f".{name}: field not declared in schema"]
+        found += [f".{name}{fault}" for fault in _faults(child, value)]
+    return found
+
+
+def _faults_of_items(schema: Schema, config: list[Any]) -> list[str]:
+    found: list[str] = []
+    seen = set()
+    child = schema.items or ANY
+    for index, item in enumerate(config):
+        element = f"i:{index}"
+        if schema.list_type != "atomic":
+            try:
+                element = fields.element_of(schema, item)
+            except ValueError as e:
+                return [*found, f": element {index}: {e}"]
+        if element in seen:
+            found.append(f": duplicate entries for key {fields.shown(element)}")
+        seen.add(element)
+        found += [fields.shown(element) + fault for fault in _faults(child, item)]
+    return found
+
+
+_FITTING: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "bytes": (str,),
+    "integer": (int, float),
+    "number": (int, float),
+    "boolean": (bool,),
+    **dict.fromkeys(("quantity", "int-or-string", "time", "micro-time"), (str, int, float, bool)),
+}
+
+
+def _scalar_fault(kind: str, value: Any) -> str:
+    match kind:
+        case "integer" | "number":
+            return f"expected numeric (int or float), got {_go_type(value)}"
+        case "boolean":
+            return f"expected boolean, got &{{{printed(value)}}}"
+        case "string" | "bytes":
+            return f"expected string, got &value.valueUnstructured{{Value:{printed(value)}}}"
+        case _:
+            return f"expected any scalar, got &{{{printed(value)}}}"
+
+
+def _go_type(value: Any) -> str:
+    names = {dict: "map[string]interface {}", list: "[]interface {}", bool: "bool", str: "string"}
+    return names[type(value)]

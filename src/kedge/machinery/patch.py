@@ -1,0 +1,325 @@
+"""JSON patches (RFC 6902) and merge patches (RFC 7396) that leave the given document as it is."""
+
+import copy
+import re
+from typing import Any
+
+MAX_OPERATIONS = 10_000
+
+
+class PatchError(Exception):
+    """A patch that could not be applied. `code` is the status with which a server answers."""
+
+    code = 500
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class PatchMalformed(PatchError):
+    """The patch is not a patch."""
+
+    code = 400
+
+
+class PatchTooLong(PatchError):
+    """The patch has too many operations."""
+
+    code = 413
+
+
+class PatchFailed(PatchError):
+    """The patch does not fit the document, or one of its tests failed."""
+
+    code = 422
+
+
+def apply_json(document: Any, operations: Any) -> Any:
+    """The document after all operations. As in Kubernetes, `replace` may name a missing map key."""
+    _check_form(operations)
+    draft = _Draft(document)
+    for operation in operations:
+        kind = operation.get("op")
+        deed = _DEEDS.get(kind) if isinstance(kind, str) else None
+        if deed is None:
+            raise PatchFailed(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
+        deed(draft, operation)
+    return draft.root
+
+
+def apply_merge(document: Any, patch: Any) -> Any:
+    """The document with the merge patch laid over it; null removes a member."""
+    if not isinstance(patch, dict):
+        raise PatchMalformed("Invalid JSON Patch")
+    return _merged(document, patch)
+
+
+def diff_merge(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """The merge patch that leads from `a` to `b`, as far as b holds no nulls."""
+    patch: dict[str, Any] = {name: None for name in a if name not in b}
+    for name, value in b.items():
+        if name not in a:
+            patch[name] = value
+        elif isinstance(value, dict) and isinstance(a[name], dict):
+            if inner := diff_merge(a[name], value):
+                patch[name] = inner
+        elif not same(a[name], value):
+            patch[name] = value
+    return patch
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equality as JSON has it: true is not 1, and 1 is not 1.0."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(value, b[name]) for name, value in a.items())
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+def printed(value: Any) -> str:
+    """A JSON value as Go's %v prints it, for messages that quote one."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return f"map[{' '.join(f'{name}:{printed(value[name])}' for name in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(printed, value))}]"
+        case float():
+            return f"{value:g}" if value.is_integer() else repr(value)
+        case _:
+            return str(value)
+
+
+def _check_form(operations: Any) -> None:
+    if not isinstance(operations, list):
+        raise PatchMalformed("a JSON patch must be a list of operations")
+    if len(operations) > MAX_OPERATIONS:
+        raise PatchTooLong(
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, "
+            f"got {len(operations)}"
+        )
+    if not all(isinstance(operation, dict) for operation in operations):
+        raise PatchMalformed("every operation of a JSON patch must be an object")
+
+
+def _merged(document: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(document) if isinstance(document, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merged(result.get(name), value)
+    return result
+
+
+class _Draft:
+    """A document that is copied as far as it is written to."""
+
+    def __init__(self, document: Any) -> None:
+        self.root = document
+        # Held by identity; keeping the copies alive keeps their identities from being reused.
+        self._copies: dict[int, Any] = {}
+
+    def parent(self, pointer: str) -> tuple[Any, str]:
+        """What holds the place that the pointer names, for reading, and the last token."""
+        *tokens, last = _tokens(pointer)
+        node = self.root
+        for token in tokens:
+            node = _member(node, token)
+        return _container(node), last
+
+    def writable(self, pointer: str) -> tuple[Any, str]:
+        """The same, for writing."""
+        *tokens, last = _tokens(pointer)
+        node = self.root = self._own(self.root)
+        for token in tokens:
+            child = self._own(_member(node, token))
+            node[token if isinstance(node, dict) else _index(token, len(node))] = child
+            node = child
+        return node, last
+
+    def _own(self, container: Any) -> Any:
+        if id(container) in self._copies:
+            return container
+        fresh = copy.copy(_container(container))
+        self._copies[id(fresh)] = fresh
+        return fresh
+
+
+def _add(draft: _Draft, operation: dict[str, Any]) -> None:
+    path = _text(operation, "path", "add")
+    try:
+        _insert(*draft.writable(path), operation.get("value"))
+    except _NoContainer:
+        raise _missing("add", f'path: "{path}"') from None
+    except _NoPlace as e:
+        raise PatchFailed(f"error in add for path: '{path}': {e}") from None
+
+
+def _remove(draft: _Draft, operation: dict[str, Any]) -> None:
+    path = _text(operation, "path", "remove")
+    try:
+        _cut(*draft.writable(path))
+    except _NoContainer:
+        raise _missing("remove", f'path: "{path}"') from None
+    except _NoPlace as e:
+        raise PatchFailed(f"error in remove for path: '{path}': {e}") from None
+
+
+def _replace(draft: _Draft, operation: dict[str, Any]) -> None:
+    path = _text(operation, "path", "replace")
+    value = operation.get("value")
+    if path == "":
+        if not isinstance(value, dict | list):
+            raise PatchFailed("replace operation value must be object or array")
+        draft.root = value
+        return
+    try:
+        container, token = draft.writable(path)
+        container[token if isinstance(container, dict) else _index(token, len(container))] = value
+    except _NoContainer:
+        raise _missing("replace", f"path: {path}") from None
+    except _NoPlace:
+        raise _missing("replace", f"key: {path}") from None
+
+
+def _move(draft: _Draft, operation: dict[str, Any]) -> None:
+    origin = _text(operation, "from", "move")
+    path = _text(operation, "path", "move")
+    try:
+        value = _cut(*draft.writable(origin))
+    except _NoContainer:
+        raise _missing("move", f"from path: {origin}") from None
+    except _NoPlace as e:
+        raise PatchFailed(f"error in move for path: '{origin}': {e}") from None
+    _put(draft, "move", path, value)
+
+
+def _copy(draft: _Draft, operation: dict[str, Any]) -> None:
+    origin = _text(operation, "from", "copy")
+    path = _text(operation, "path", "copy")
+    try:
+        value = _read(*draft.parent(origin))
+    except _NoContainer:
+        raise _missing("copy", f"from path: {origin}") from None
+    except _NoPlace as e:
+        raise PatchFailed(f"error in copy for from: '{origin}': {e}") from None
+    _put(draft, "copy", path, copy.deepcopy(value))
+
+
+def _test(draft: _Draft, operation: dict[str, Any]) -> None:
+    path = _text(operation, "path", "test")
+    try:
+        value = draft.root if path == "" else _read(*draft.parent(path))
+    except _NoContainer:
+        raise PatchFailed(
+            f"test operation does not apply: is missing path: {path}: missing value"
+        ) from None
+    except _NoPlace as e:
+        raise PatchFailed(f"error in test for path: '{path}': {e}") from None
+    if not same(value, operation.get("value")):
+        raise PatchFailed(f"testing value {path} failed: test failed")
+
+
+_DEEDS = {
+    "add": _add,
+    "remove": _remove,
+    "replace": _replace,
+    "move": _move,
+    "copy": _copy,
+    "test": _test,
+}
+
+
+class _NoContainer(Exception):
+    """The path leads through something that holds nothing."""
+
+
+class _NoPlace(Exception):
+    """The container has no such place."""
+
+
+def _put(draft: _Draft, deed: str, path: str, value: Any) -> None:
+    try:
+        _insert(*draft.writable(path), value)
+    except _NoContainer:
+        raise _missing(deed, f"destination path: {path}") from None
+    except _NoPlace as e:
+        raise PatchFailed(f"error in {deed} for path: '{path}': {e}") from None
+
+
+def _missing(deed: str, what: str) -> PatchFailed:
+    return PatchFailed(f"{deed} operation does not apply: doc is missing {what}: missing value")
+
+
+def _text(operation: dict[str, Any], field: str, deed: str) -> str:
+    text = operation.get(field)
+    if not isinstance(text, str):
+        raise PatchFailed(f"{deed} operation failed to decode {field}: missing value")
+    return text
+
+
+def _tokens(pointer: str) -> list[str]:
+    if "/" not in pointer:
+        raise _NoContainer
+    tokens = pointer.split("/")[1:]
+    return [token.replace("~1", "/").replace("~0", "~") for token in tokens]
+
+
+def _container(node: Any) -> Any:
+    if not isinstance(node, dict | list):
+        raise _NoContainer
+    return node
+
+
+def _member(node: Any, token: str) -> Any:
+    try:
+        return _read(_container(node), token)
+    except _NoPlace:
+        raise _NoContainer from None
+
+
+def _read(container: Any, token: str) -> Any:
+    if isinstance(container, dict):
+        return container.get(token)
+    return container[_index(token, len(container))]
+
+
+def _insert(container: Any, token: str, value: Any) -> None:
+    if isinstance(container, dict):
+        container[token] = value
+    elif token == "-":
+        container.append(value)
+    else:
+        container.insert(_index(token, len(container) + 1), value)
+
+
+def _cut(container: Any, token: str) -> Any:
+    if isinstance(container, list):
+        return container.pop(_index(token, len(container)))
+    if token not in container:
+        raise _NoPlace(f"Unable to remove nonexistent key: {token}: missing value")
+    return container.pop(token)
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+def _index(token: str, length: int) -> int:
+    if not _INTEGER.fullmatch(token):
+        raise _NoPlace(f'strconv.Atoi: parsing "{token}": invalid syntax')
+    index = int(token)
+    # Counting from the end is no part of the RFC, but Kubernetes accepts it.
+    place = index + length if index < 0 else index
+    if not 0 <= place < length:
+        raise _NoPlace(f"Unable to access invalid index: {index}: invalid index referenced")
+    return place

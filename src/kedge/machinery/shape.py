@@ -1,0 +1,252 @@
+"""Fitting a document to its Schema: only declared fields, right types, canonical scalars."""
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from kedge.machinery import durations
+from kedge.machinery.quantity import Quantity
+from kedge.machinery.schema import Schema
+
+Path = tuple["Path", str] | None
+"""A path as linked pairs: cheap to extend, spelled out only when there is something to say."""
+
+MAX_DEPTH = 100
+
+
+class Misfit(Exception):
+    """A value whose type is not the one the schema asks for."""
+
+    def __init__(self, path: Path, value: object, schema: Schema, why: str = "") -> None:
+        field = spell(path)
+        owner = schema.name.rpartition(".")[2] or field.rpartition(".")[2]
+        text = f"json: cannot unmarshal {_json_type(value)} into Go struct field {owner}.{field} "
+        super().__init__(why or f"{text}of type {_go_type(schema)}")
+        self.field = field
+        self.value = value
+
+
+def fit(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[str, Any]:
+    """The part of the document that the schema declares; paths of all else are added to `unknown`.
+
+    Nulls mean "not set" and go, as do empty lists and maps of built-in kinds, which Kubernetes
+    leaves off the wire. Raises Misfit at the first value of a wrong type.
+    """
+    fitted: dict[str, Any] = _fit(schema, document, None, unknown, MAX_DEPTH)
+    return fitted
+
+
+def spell(path: Path) -> str:
+    """`spec.containers[0].image`, as Kubernetes writes field paths."""
+    parts: list[str] = []
+    while path is not None:
+        path, part = path
+        parts.append(part)
+    text = ""
+    for part in reversed(parts):
+        text += part if part.startswith("[") or not text else f".{part}"
+    return text
+
+
+def _fit(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> Any:
+    kind = schema.type
+    if kind == "string":
+        if type(value) is str:
+            return value
+        raise Misfit(path, value, schema)
+    if kind == "object":
+        return _fit_object(schema, value, path, unknown, depth - 1)
+    if kind == "list":
+        return _fit_list(schema, value, path, unknown, depth - 1)
+    if kind == "map":
+        return _fit_map(schema, value, path, unknown, depth - 1)
+    if kind == "any":
+        return value
+    return _SCALARS[kind](schema, value, path)
+
+
+def _fit_object(
+    schema: Schema, value: Any, path: Path, unknown: list[str], depth: int
+) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise Misfit(path, value, schema)
+    _check_depth(depth, path, value, schema)
+    fields = schema.fields
+    fitted: dict[str, Any] = {}
+    for name, inner in value.items():
+        field = fields.get(name)
+        if field is None:
+            if schema.open:
+                fitted[name] = inner
+            elif not (schema.embedded and name in ("apiVersion", "kind", "metadata")):
+                unknown.append(spell((path, name)))
+            else:
+                fitted[name] = inner
+        elif inner is not None:
+            member = _fit(field, inner, (path, name), unknown, depth)
+            if member or field.keep_empty or not (field.type == "list" or field.type == "map"):
+                fitted[name] = member
+        elif field.nullable:
+            fitted[name] = None
+    return fitted
+
+
+def _fit_list(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> list[Any]:
+    if type(value) is not list:
+        raise Misfit(path, value, schema)
+    _check_depth(depth, path, value, schema)
+    items = schema.items
+    assert items is not None
+    if items.type == "string":
+        for i, element in enumerate(value):
+            if type(element) is not str:
+                raise Misfit((path, f"[{i}]"), element, items)
+        return value
+    return [
+        _fit(items, element, (path, f"[{i}]"), unknown, depth) for i, element in enumerate(value)
+    ]
+
+
+def _fit_map(
+    schema: Schema, value: Any, path: Path, unknown: list[str], depth: int
+) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise Misfit(path, value, schema)
+    _check_depth(depth, path, value, schema)
+    items = schema.items
+    assert items is not None
+    return {
+        name: _fit(items, element, (path, name), unknown, depth)
+        for name, element in value.items()
+        if element is not None or items.nullable
+    }
+
+
+def _check_depth(depth: int, path: Path, value: Any, schema: Schema) -> None:
+    if depth <= 0:
+        raise Misfit(path, value, schema, f"exceeded max depth of {MAX_DEPTH}")
+
+
+def _fit_integer(schema: Schema, value: Any, path: Path) -> int:
+    if type(value) is int and _LOWEST.get(schema.format, -(2**63)) <= value:
+        if value <= _HIGHEST.get(schema.format, 2**63 - 1):
+            return value
+    elif type(value) is float and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    raise Misfit(path, value, schema)
+
+
+def _fit_number(schema: Schema, value: Any, path: Path) -> int | float:
+    if type(value) is int or type(value) is float:
+        return value
+    raise Misfit(path, value, schema)
+
+
+def _fit_boolean(schema: Schema, value: Any, path: Path) -> bool:
+    if type(value) is bool:
+        return value
+    raise Misfit(path, value, schema)
+
+
+def _fit_quantity(schema: Schema, value: Any, path: Path) -> str:
+    if type(value) in (str, int, float):
+        try:
+            return str(Quantity.of(value))
+        except ValueError as error:
+            raise Misfit(path, value, schema, str(error)) from None
+    raise Misfit(path, value, schema)
+
+
+def _fit_int_or_string(schema: Schema, value: Any, path: Path) -> int | str:
+    if type(value) is int or type(value) is str:
+        return value
+    raise Misfit(path, value, schema)
+
+
+def _fit_time(schema: Schema, value: Any, path: Path) -> str:
+    if type(value) is not str:
+        raise Misfit(path, value, schema)
+    if not value:
+        return value
+    try:
+        moment = durations.parse_time(value)
+    except ValueError:
+        why = f'parsing time {json.dumps(value)} as "2006-01-02T15:04:05Z07:00": cannot parse'
+        raise Misfit(path, value, schema, why) from None
+    return (durations.format_micro_time if schema.type == "micro-time" else durations.format_time)(
+        moment
+    )
+
+
+def _fit_bytes(schema: Schema, value: Any, path: Path) -> str:
+    if type(value) is not str:
+        raise Misfit(path, value, schema)
+    try:
+        # Go's decoder skips line breaks, and so must we.
+        plain = value.replace("\n", "").replace("\r", "") if "\n" in value else value
+        base64.b64decode(plain, validate=True)
+    except (binascii.Error, ValueError):
+        raise Misfit(path, value, schema, "illegal base64 data at input byte 0") from None
+    return plain
+
+
+_SCALARS = {
+    "integer": _fit_integer,
+    "number": _fit_number,
+    "boolean": _fit_boolean,
+    "quantity": _fit_quantity,
+    "int-or-string": _fit_int_or_string,
+    "time": _fit_time,
+    "micro-time": _fit_time,
+    "bytes": _fit_bytes,
+}
+_LOWEST = {"int32": -(2**31)}
+_HIGHEST = {"int32": 2**31 - 1}
+
+
+def _json_type(value: object) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int() | float():
+            return "number" if isinstance(value, int) else f"number {value}"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            return "null"
+
+
+def _go_type(schema: Schema) -> str:
+    match schema.type:
+        case "integer":
+            return schema.format or "int64"
+        case "number":
+            return "float64"
+        case "boolean":
+            return "bool"
+        case "list":
+            assert schema.items is not None
+            return f"[]{_go_type(schema.items)}"
+        case "map":
+            assert schema.items is not None
+            return f"map[string]{_go_type(schema.items)}"
+        case "object":
+            version, _, name = schema.name.rpartition(".")
+            return f"{version.rpartition('.')[2]}.{name}" if name else "object"
+        case "quantity":
+            return "resource.Quantity"
+        case "time":
+            return "v1.Time"
+        case "micro-time":
+            return "v1.MicroTime"
+        case "bytes":
+            return "[]uint8"
+        case "int-or-string":
+            return "intstr.IntOrString"
+        case _:
+            return "string"

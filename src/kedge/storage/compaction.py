@@ -1,0 +1,38 @@
+"""Compaction by age: history is kept for some minutes, then forgotten."""
+
+import logging
+from collections import deque
+
+from kedge.machinery.clock import Clock
+from kedge.storage.store import Store, StoreError
+
+STEPS = 10
+"""How many notes are taken per age; history lives between one age and one step more."""
+
+log = logging.getLogger(__name__)
+
+
+async def keep_history(store: Store, clock: Clock, age: float = 300) -> None:
+    """Compact for ever, so that what is older than `age` seconds goes and the rest stays."""
+    notes: deque[tuple[float, int]] = deque()
+    while True:
+        if not notes or notes[-1][1] != store.revision:
+            notes.append((clock.monotonic(), store.revision))
+        await clock.sleep(age / STEPS)
+        if outlived := take_outlived(notes, clock.monotonic() - age):
+            await _compact(store, outlived)
+
+
+def take_outlived(notes: deque[tuple[float, int]], moment: float) -> int:
+    """Remove the notes taken up to the moment; returns the newest revision among them, or 0."""
+    newest = 0
+    while notes and notes[0][0] <= moment:
+        newest = notes.popleft()[1]
+    return newest
+
+
+async def _compact(store: Store, revision: int) -> None:
+    try:
+        await store.compact(revision)
+    except StoreError as error:
+        log.error("compaction failed revision=%d error=%s", revision, error)

@@ -1,0 +1,99 @@
+"""Feeds: hand each commit's events to the watchers in one wake-up, without ever losing one."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from kedge.storage.store import Closed, Event, FutureRevision
+
+BACKLOG = 10_000
+"""Events a feed keeps for a slow consumer before it has to read them from history instead."""
+
+
+Replay = Callable[[str, int, int], Awaitable[Sequence[Event]]]
+"""Reads history: the first events under (prefix, since, until], none if there are none left."""
+
+
+class Feed:
+    """What one watcher has not yet seen of the live events."""
+
+    def __init__(self, prefix: str, since: int) -> None:
+        self.prefix = prefix
+        self.since = since
+        self.overrun = False
+        self._waiting: list[Event] = []
+        self._wakeup = asyncio.Event()
+
+    def offer(self, events: Sequence[Event]) -> None:
+        wanted = [event for event in events if event.entry.key.startswith(self.prefix)]
+        if not wanted or self.overrun:
+            return
+        if len(self._waiting) + len(wanted) > BACKLOG:
+            self.overrun = True
+            self._waiting = []
+        else:
+            self._waiting += wanted
+        self._wakeup.set()
+
+    def end(self) -> None:
+        self._wakeup.set()
+
+    async def take(self) -> Sequence[Event]:
+        await self._wakeup.wait()
+        self._wakeup.clear()
+        taken, self._waiting = self._waiting, []
+        return taken
+
+
+class Feeds:
+    """All feeds of one store, and the revision up to which they have been served."""
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self._open: set[Feed] = set()
+        self._closed = False
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Pass on the events of one commit, which are in the order of their revisions."""
+        if not events:
+            return
+        self.revision = events[-1].entry.revision
+        for feed in self._open:
+            feed.offer(events)
+
+    def close(self) -> None:
+        self._closed = True
+        for feed in self._open:
+            feed.end()
+
+    async def watch(self, prefix: str, since: int, replay: Replay) -> AsyncGenerator[Event, None]:
+        """The stream of `Store.watch`, given a way to read history."""
+        if since > self.revision:
+            raise FutureRevision(since, self.revision)
+        while True:
+            with self._listen(prefix) as feed:
+                # Subscribed before reading, so what is committed meanwhile waits in the feed.
+                while since < feed.since and (past := await replay(prefix, since, feed.since)):
+                    for event in past:
+                        since = event.entry.revision
+                        yield event
+                since = feed.since
+                while not feed.overrun:
+                    for event in await self._live(feed):
+                        since = event.entry.revision
+                        yield event
+
+    async def _live(self, feed: Feed) -> Sequence[Event]:
+        events = () if self._closed else await feed.take()
+        if self._closed and not events:
+            raise Closed
+        return events
+
+    @contextmanager
+    def _listen(self, prefix: str) -> Iterator[Feed]:
+        feed = Feed(prefix, self.revision)
+        self._open.add(feed)
+        try:
+            yield feed
+        finally:
+            self._open.discard(feed)

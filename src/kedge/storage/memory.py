@@ -1,0 +1,138 @@
+"""MemoryStore: the whole store in dictionaries, gone when the process is."""
+
+import builtins
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import AsyncGenerator, Sequence
+
+from kedge.machinery.clock import Clock
+from kedge.storage.expiry import Expiry
+from kedge.storage.feed import Feeds
+from kedge.storage.store import (
+    FIRST_REVISION,
+    Closed,
+    Compacted,
+    Entry,
+    Event,
+    FutureRevision,
+    Page,
+    check_key,
+    delete_event,
+    prefix_end,
+    put_event,
+)
+
+
+class MemoryStore:
+    """Fulfils the Store protocol; history is the list of events since the last compaction."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._keys: list[str] = []
+        """The keys of `_entries`, sorted."""
+        self._deadlines: dict[str, int] = {}
+        self._history: list[Event] = []
+        self._compacted = 0
+        self._feeds = Feeds(FIRST_REVISION)
+        self._expiry = Expiry(clock, self._sweep)
+        self._closed = False
+
+    @property
+    def revision(self) -> int:
+        return self._feeds.revision
+
+    async def get(self, key: str) -> Entry | None:
+        self._check_open()
+        return self._entries.get(key)
+
+    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> Page:
+        self._check_open()
+        entries, keys = self._state(at or self.revision)
+        end = prefix_end(prefix)
+        first = max(bisect_left(keys, prefix), bisect_right(keys, after))
+        last = bisect_left(keys, end) if end else len(keys)
+        stop = min(last, first + limit) if limit > 0 else last
+        remaining = max(0, last - stop)
+        found = [entries[key] for key in keys[first:stop]]
+        return Page(found, at or self.revision, remaining > 0, remaining)
+
+    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> Entry:
+        self._check_open()
+        check_key(key)
+        event = put_event(self._entries.get(key), key, value, expect, self.revision + 1)
+        if event.previous is None:
+            insort(self._keys, key)
+        self._entries[key] = event.entry
+        self._deadlines.pop(key, None)
+        self._record(event)
+        if deadline := self._expiry.deadline(ttl):
+            self._deadlines[key] = deadline
+            self._expiry.expect(deadline)
+        return event.entry
+
+    async def delete(self, key: str, *, expect: int) -> Entry:
+        self._check_open()
+        return self._delete(key, expect)
+
+    async def compact(self, revision: int) -> None:
+        self._check_open()
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+        if revision > self._compacted:
+            del self._history[: self._position(revision)]
+            self._compacted = revision
+
+    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[Event, None]:
+        return self._feeds.watch(prefix, since, self._replay)
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._expiry.close()
+        self._feeds.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed
+
+    def _state(self, at: int) -> tuple[dict[str, Entry], builtins.list[str]]:
+        """The entries at a revision, with their sorted keys: today's, with later events undone."""
+        if at > self.revision:
+            raise FutureRevision(at, self.revision)
+        if at < self._compacted:
+            raise Compacted(at, self._compacted)
+        if at == self.revision:
+            return self._entries, self._keys
+        entries = dict(self._entries)
+        for event in reversed(self._history[self._position(at) :]):
+            if event.previous:
+                entries[event.entry.key] = event.previous
+            else:
+                del entries[event.entry.key]
+        return entries, sorted(entries)
+
+    def _position(self, revision: int) -> int:
+        """How many events of the history lie at or below the revision."""
+        return bisect_right(self._history, revision, key=lambda event: event.entry.revision)
+
+    async def _replay(self, prefix: str, since: int, until: int) -> Sequence[Event]:
+        if since < self._compacted:
+            raise Compacted(since, self._compacted)
+        between = self._history[self._position(since) : self._position(until)]
+        return [event for event in between if event.entry.key.startswith(prefix)]
+
+    def _delete(self, key: str, expect: int) -> Entry:
+        event = delete_event(self._entries.get(key), key, expect, self.revision + 1)
+        del self._entries[key]
+        del self._keys[bisect_left(self._keys, key)]
+        self._deadlines.pop(key, None)
+        self._record(event)
+        return event.entry
+
+    def _record(self, event: Event) -> None:
+        self._history.append(event)
+        self._feeds.publish([event])
+
+    async def _sweep(self, now: int) -> int | None:
+        due = sorted((moment, key) for key, moment in self._deadlines.items() if moment <= now)
+        for _, key in due:
+            self._delete(key, self._entries[key].revision)
+        return min(self._deadlines.values(), default=None)

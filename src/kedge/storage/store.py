@@ -1,0 +1,161 @@
+"""The Store protocol: keys, bytes and revisions; nothing here knows what an object is."""
+
+from collections.abc import AsyncGenerator
+from typing import Literal, Protocol
+
+import msgspec
+
+FIRST_REVISION = 1
+"""Where an empty store stands: clients read a meaning into 0, so it is never handed out."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One key as it stood after one write."""
+
+    key: str
+    value: bytes
+    revision: int
+    """The write that gave the key this value."""
+    created: int
+    """The write that brought the key into being."""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One write. A deletion's entry carries the last value and the revision of the deletion."""
+
+    kind: Literal["put", "delete"]
+    entry: Entry
+    previous: Entry | None
+    """What the write replaced; a put that replaced nothing is a creation."""
+
+
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """Some entries in the order of their keys, all as they stood at one revision."""
+
+    entries: list[Entry]
+    revision: int
+    more: bool
+    remaining: int
+    """How many entries follow this page."""
+
+
+class StoreError(Exception):
+    """The store could not do what it was asked; a write that raises this was not acknowledged."""
+
+
+class Conflict(StoreError):
+    """The key is not at the revision the writer expected."""
+
+    def __init__(self, key: str, current: Entry | None) -> None:
+        found = f"at revision {current.revision}" if current else "absent"
+        super().__init__(f"{key} is {found}")
+        self.key = key
+        self.current = current
+
+
+class Compacted(StoreError):
+    """The history that was asked for is gone."""
+
+    def __init__(self, revision: int, oldest: int) -> None:
+        super().__init__(f"revision {revision} is compacted, the oldest left is {oldest}")
+        self.revision = revision
+        self.oldest = oldest
+
+
+class FutureRevision(StoreError):
+    """The store has not got that far."""
+
+    def __init__(self, revision: int, newest: int) -> None:
+        super().__init__(f"revision {revision} is still to come, the newest is {newest}")
+        self.revision = revision
+        self.newest = newest
+
+
+class Closed(StoreError):
+    """The store was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the store is closed")
+
+
+class Store(Protocol):
+    """Compare-and-swap on keys, one strictly increasing revision across them all, and watches."""
+
+    @property
+    def revision(self) -> int:
+        """The newest revision whose event watchers have been given. Costs nothing to ask."""
+        ...
+
+    async def get(self, key: str) -> Entry | None:
+        """The key as it stands now."""
+        ...
+
+    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> Page:
+        """Entries under the prefix whose key is greater than `after`, at most `limit` if positive.
+
+        With `at`, as they stood at that revision; raises Compacted or FutureRevision.
+        """
+        ...
+
+    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> Entry:
+        """Write the key if its revision is `expect`, 0 meaning that it must not exist.
+
+        Returns once the write would survive a crash; raises Conflict. With `ttl`, the store deletes
+        the key after that many seconds, unless it is written again before.
+        """
+        ...
+
+    async def delete(self, key: str, *, expect: int) -> Entry:
+        """Remove the key if its revision is `expect`; returns it at the revision of the removal."""
+        ...
+
+    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[Event, None]:
+        """Every write under the prefix with a revision above `since`, in order, each exactly once.
+
+        History first, then what happens from now on; never ends by itself. Raises Compacted if
+        `since` lies before the history that is kept, also when the consumer falls that far behind.
+        """
+        ...
+
+    async def compact(self, revision: int) -> None:
+        """Forget what was superseded or deleted by that revision, which itself stays readable."""
+        ...
+
+    async def close(self) -> None:
+        """Finish the writes under way and let go; watches end with Closed."""
+        ...
+
+
+def check_key(key: str) -> None:
+    """Raise ValueError for a key that not every implementation can hold."""
+    if not key or "\0" in key:
+        raise ValueError(f"a key is neither empty nor holds NUL: {key!r}")
+    key.encode()
+
+
+def put_event(current: Entry | None, key: str, value: bytes, expect: int, revision: int) -> Event:
+    """The event of a put that becomes `revision`; raises Conflict."""
+    if current is None:
+        if expect != 0:
+            raise Conflict(key, None)
+        return Event("put", Entry(key, value, revision, revision), None)
+    if current.revision != expect:
+        raise Conflict(key, current)
+    return Event("put", Entry(key, value, revision, current.created), current)
+
+
+def delete_event(current: Entry | None, key: str, expect: int, revision: int) -> Event:
+    """The event of a deletion that becomes `revision`; raises Conflict."""
+    if current is None or current.revision != expect:
+        raise Conflict(key, current)
+    return Event("delete", Entry(key, current.value, revision, current.created), current)
+
+
+def prefix_end(prefix: str) -> str:
+    """The least string greater than every key with this prefix, or "" if there is none."""
+    kept = prefix.rstrip(chr(0x10FFFF))
+    if not kept:
+        return ""
+    following = ord(kept[-1]) + 1
+    # Surrogates have no UTF-8 form; between them and their neighbours there is no valid key.
+    return kept[:-1] + chr(0xE000 if following == 0xD800 else following)

@@ -1,0 +1,56 @@
+"""FakeClock: time that stands still until a test moves it."""
+
+import asyncio
+import types
+from collections.abc import Generator
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from itertools import count
+
+SETTLING = 20
+"""Turns of the event loop given to whoever was woken, to act and perhaps to sleep again."""
+
+
+class FakeClock:
+    """A Clock for tests: `await clock.advance(60)` wakes each sleeper at its own moment."""
+
+    def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
+        self._start = start
+        self._elapsed = 0.0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = count()
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._elapsed)
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        wakeup: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._sleepers, (self._elapsed + seconds, next(self._order), wakeup))
+        await wakeup
+
+    async def advance(self, seconds: float) -> None:
+        """Let that much time pass, and let those who wake meanwhile have their turn."""
+        target = self._elapsed + seconds
+        await _settle()
+        while self._sleepers and self._sleepers[0][0] <= target:
+            moment, _, wakeup = heappop(self._sleepers)
+            self._elapsed = max(self._elapsed, moment)
+            if not wakeup.done():
+                wakeup.set_result(None)
+                await _settle()
+        self._elapsed = target
+        await _settle()
+
+
+async def _settle() -> None:
+    for _ in range(SETTLING):
+        await _turn()
+
+
+@types.coroutine
+def _turn() -> Generator[None, None, None]:
+    """Give everybody else on the event loop one turn."""
+    yield

@@ -1,0 +1,114 @@
+"""What the server fills in."""
+
+from typing import Any
+
+from kedge.api.builtin import defaults
+from kedge.api.model import Document
+
+
+def of(**content: Any) -> Document:
+    return Document(content=content)
+
+
+def test_storage_class_gets_policy_and_mode() -> None:
+    filled = defaults.storage_class(of(provisioner="p", reclaimPolicy="Retain")).content
+    assert filled == {
+        "provisioner": "p",
+        "reclaimPolicy": "Retain",
+        "volumeBindingMode": "Immediate",
+    }
+
+
+def test_network_policy_covers_egress_only_if_it_says_so() -> None:
+    assert defaults.network_policy(of()).content["spec"] == {
+        "podSelector": {},
+        "policyTypes": ["Ingress"],
+    }
+    egress = [{"ports": [{"port": 53, "protocol": "UDP"}, {"port": 80}]}, {}]
+    spec = defaults.network_policy(of(spec={"egress": egress})).content["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert [port["protocol"] for port in spec["egress"][0]["ports"]] == ["UDP", "TCP"]
+    assert spec["egress"][1] == {}
+
+
+def test_volume_is_retained_and_pending() -> None:
+    spec = {"hostPath": {"path": "/x"}, "persistentVolumeReclaimPolicy": "Delete"}
+    filled = defaults.persistent_volume(of(spec=spec)).content["spec"]
+    assert filled == {
+        "hostPath": {"path": "/x", "type": ""},
+        "persistentVolumeReclaimPolicy": "Delete",
+        "volumeMode": "Filesystem",
+    }
+    assert defaults.pending_volume(of()).content["status"] == {"phase": "Pending"}
+
+
+def test_webhooks_get_upstreams_caution() -> None:
+    hook = {
+        "name": "a.b.c",
+        "rules": [{"operations": ["*"]}],
+        "clientConfig": {"service": {"name": "s"}},
+    }
+    (filled,) = defaults.mutating_webhooks(of(webhooks=[hook])).content["webhooks"]
+    assert filled == {
+        "name": "a.b.c",
+        "rules": [{"operations": ["*"], "scope": "*"}],
+        "clientConfig": {"service": {"name": "s", "port": 443}},
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "timeoutSeconds": 10,
+        "reinvocationPolicy": "Never",
+    }
+    assert defaults.validating_webhooks(of()).content == {}
+
+
+def test_what_was_given_is_not_changed_in_place() -> None:
+    given: dict[str, Any] = {
+        "limited": {"limitResponse": {"queuing": {"queues": 1, "handSize": 0}}}
+    }
+    filled = defaults.priority_level(of(spec=given)).content["spec"]
+    assert given == {"limited": {"limitResponse": {"queuing": {"queues": 1, "handSize": 0}}}}
+    assert filled["limited"] == {
+        "lendablePercent": 0,
+        "nominalConcurrencyShares": 30,
+        "limitResponse": {"queuing": {"queues": 1, "handSize": 8, "queueLengthLimit": 50}},
+    }
+
+
+def test_device_requests_ask_for_one_device() -> None:
+    requests = [{"name": "a", "exactly": {}}, {"name": "b", "exactly": {"allocationMode": "All"}}]
+    spec = defaults.resource_claim(of(spec={"devices": {"requests": requests}})).content["spec"]
+    assert [each["exactly"] for each in spec["devices"]["requests"]] == [
+        {"allocationMode": "ExactCount", "count": 1},
+        {"allocationMode": "All"},
+    ]
+
+
+def test_who_signs_is_not_for_the_writer_to_say() -> None:
+    spec = {"username": "root", "groups": ["system:masters"], "signerName": "example.com/s"}
+    begun = defaults.signing_request(of(spec=spec))
+    assert begun.content["spec"] == {"signerName": "example.com/s"}
+    changed = defaults.kept_signing_request(of(spec={"signerName": "other.com/s"}), begun)
+    assert changed.content == begun.content
+
+
+def test_policies_match_equivalent_requests() -> None:
+    rules = [{"operations": ["CREATE"]}]
+    spec = {"matchConstraints": {"resourceRules": rules}}
+    filled = defaults.admission_policy(of(spec=spec)).content["spec"]
+    assert filled == {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {},
+            "objectSelector": {},
+            "resourceRules": [{"operations": ["CREATE"], "scope": "*"}],
+        },
+    }
+
+
+def test_cluster_is_the_scope_of_class_parameters() -> None:
+    spec = {"controller": "a.io/b", "parameters": {"kind": "K", "name": "n"}}
+    filled = defaults.ingress_class(of(spec=spec)).content["spec"]
+    assert filled["parameters"] == {"kind": "K", "name": "n", "scope": "Cluster"}

@@ -1,0 +1,31 @@
+from kedge.api.coordination_v1.lease import RESOURCE, Lease, LeaseSpec
+
+
+def errors(**spec: object) -> list[str]:
+    lease = RESOURCE.from_document({"spec": spec})
+    return [str(error) for error in RESOURCE.validate(lease)]
+
+
+def test_a_lease_lasts_some_time_and_counts_up() -> None:
+    assert errors(leaseDurationSeconds=40, leaseTransitions=0) == []
+    assert errors(leaseDurationSeconds=0, leaseTransitions=-1) == [
+        "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+        "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
+    ]
+
+
+def test_a_preferred_holder_needs_a_strategy() -> None:
+    assert errors(preferredHolder="a", strategy="OldestEmulationVersion") == []
+    assert errors(preferredHolder="a") == [
+        "spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined"
+    ]
+
+
+def test_a_lease_given_back_says_so_on_the_wire() -> None:
+    document = RESOURCE.to_document(Lease(spec=LeaseSpec(holderIdentity="", leaseTransitions=0)))
+    assert document["spec"] == {"holderIdentity": "", "leaseTransitions": 0}
+
+
+def test_a_put_makes_a_lease_but_never_overwrites_one_blindly() -> None:
+    assert RESOURCE.create_on_update
+    assert not RESOURCE.unconditional_update

@@ -1,0 +1,111 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.api.core_v1.limit_range import RESOURCE, LimitRange, LimitRangeItem, LimitRangeSpec
+from kedge.machinery.quantity import Quantity
+
+
+def amounts(**given_: str) -> dict[str, Quantity]:
+    return {name.replace("_", "/"): Quantity.parse(text) for name, text in given_.items()}
+
+
+def of(*items: LimitRangeItem) -> LimitRange:
+    return LimitRange(spec=LimitRangeSpec(limits=list(items)))
+
+
+def errors(obj: LimitRange) -> list[str]:
+    return [str(error) for error in RESOURCE.validate(obj)]
+
+
+def test_container_defaults_fall_from_maximum_to_limit_to_request() -> None:
+    obj = of(
+        LimitRangeItem(
+            type="Container",
+            max=amounts(cpu="2", memory="1Gi"),
+            min=amounts(cpu="100m", storage="1"),
+            default=amounts(memory="512Mi"),
+        ),
+        LimitRangeItem(type="Pod", max=amounts(cpu="4")),
+    )
+    container, pod = RESOURCE.default(obj).spec.limits
+    assert container.default == amounts(cpu="2", memory="512Mi")
+    assert container.defaultRequest == amounts(cpu="2", memory="512Mi", storage="1")
+    assert pod.default == {}
+
+
+def test_bounds_must_not_contradict_each_other() -> None:
+    item = LimitRangeItem(
+        type="Container",
+        min=amounts(cpu="2"),
+        max=amounts(cpu="1"),
+        default=amounts(cpu="500m"),
+        defaultRequest=amounts(cpu="600m"),
+    )
+    assert errors(of(item)) == [
+        'spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1',
+        'spec.limits[0].defaultRequest[cpu]: Invalid value: "600m": '
+        "min value 2 is greater than default request value 600m",
+        'spec.limits[0].defaultRequest[cpu]: Invalid value: "600m": '
+        "default request value 600m is greater than default limit value 500m",
+        'spec.limits[0].default[cpu]: Invalid value: "2": '
+        "min value 2 is greater than default value 500m",
+    ]
+
+
+def test_a_ratio_is_at_least_one_and_must_be_reachable() -> None:
+    item = LimitRangeItem(
+        type="Pod",
+        min=amounts(cpu="1"),
+        max=amounts(cpu="3"),
+        maxLimitRequestRatio=amounts(cpu="4", memory="500m"),
+    )
+    assert errors(of(item)) == [
+        'spec.limits[0].maxLimitRequestRatio[cpu]: Invalid value: "4": '
+        "ratio 4 is greater than max/min = 3.000000",
+        'spec.limits[0].maxLimitRequestRatio[memory]: Invalid value: "500m": '
+        "ratio 500m is less than 1",
+    ]
+
+
+def test_pods_as_a_whole_have_no_defaults() -> None:
+    item = LimitRangeItem(type="Pod", default=amounts(cpu="1"))
+    assert errors(of(item)) == [
+        "spec.limits[0].default: Forbidden: may not be specified when `type` is 'Pod'"
+    ]
+
+
+def test_claims_are_bounded_in_storage_and_each_type_once() -> None:
+    item = LimitRangeItem(type="PersistentVolumeClaim", max=amounts(storage="1Gi"))
+    assert errors(of(item)) == []
+    assert errors(of(item, LimitRangeItem(type="PersistentVolumeClaim"))) == [
+        'spec.limits[1].type: Duplicate value: "PersistentVolumeClaim"',
+        "spec.limits[1].limits: Required value: "
+        "either minimum or maximum storage value is required, but neither was provided",
+    ]
+
+
+def test_devices_cannot_be_overcommitted() -> None:
+    item = LimitRangeItem(
+        type="Container",
+        default={"example.com/gpu": Quantity.parse("2")},
+        defaultRequest={"example.com/gpu": Quantity.parse("1")},
+    )
+    (error,) = errors(of(item))
+    assert error.endswith("default value 2 must equal to defaultRequest value 1 in example.com/gpu")
+
+
+CPU = st.integers(0, 8).map(lambda n: {"cpu": Quantity.from_value(n)} if n else {})
+
+
+@given(CPU, CPU, CPU, CPU)
+def test_defaulting_again_changes_nothing(
+    least: dict[str, Quantity],
+    most: dict[str, Quantity],
+    limit: dict[str, Quantity],
+    request: dict[str, Quantity],
+) -> None:
+    item = LimitRangeItem(
+        type="Container", min=least, max=most, default=limit, defaultRequest=request
+    )
+    once = RESOURCE.default(of(item))
+    assert RESOURCE.default(once) == once

@@ -1,0 +1,146 @@
+"""What a client sees of the cluster's certificates, and what a restart keeps of them."""
+
+import contextlib
+import socket
+import ssl
+import stat
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from kedge.apiserver import pki
+
+
+class StoppedClock:
+    """A clock that shows one moment."""
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+TODAY = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251
+
+
+def certificate(directory: Path, name: str) -> x509.Certificate:
+    return x509.load_pem_x509_certificate((directory / name).read_bytes())
+
+
+def connect(identity: pki.Identity, hostname: str) -> ssl.SSLSocket:
+    """A client that trusts the cluster's authority alone, shaking hands as strictly as it can."""
+    trusting = ssl.create_default_context(cadata=identity.ca_pem.decode())
+    trusting.verify_flags |= ssl.VERIFY_X509_STRICT
+    ours, theirs = socket.socketpair()
+    answering = threading.Thread(target=shake_hands, args=(identity.context, theirs))
+    answering.start()
+    try:
+        return trusting.wrap_socket(ours, server_hostname=hostname)
+    finally:
+        answering.join()
+
+
+def shake_hands(context: ssl.SSLContext, connection: socket.socket) -> None:
+    # A client that does not like what it sees hangs up; that is for the client to report.
+    with connection, contextlib.suppress(OSError):
+        context.wrap_socket(connection, server_side=True).close()
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "::1", "localhost", "kubernetes.default.svc", "10.96.0.1", "box.example.com"],
+)
+def test_a_strict_client_accepts_every_name_of_the_server(tmp_path: Path, host: str) -> None:
+    identity = pki.ensure(tmp_path / "pki", ["box.example.com"])
+    with connect(identity, host) as client:
+        assert client.version() == "TLSv1.3"
+
+
+def test_a_name_that_was_not_asked_for_is_not_served(tmp_path: Path) -> None:
+    identity = pki.ensure(tmp_path / "pki", [])
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        connect(identity, "box.example.com")
+
+
+def test_keys_are_for_their_owner_only(tmp_path: Path) -> None:
+    pki.ensure(tmp_path / "pki", [])
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "pki").iterdir()}
+    assert modes == {"ca.crt": 0o644, "ca.key": 0o600, "server.crt": 0o644, "server.key": 0o600}
+    assert stat.S_IMODE((tmp_path / "pki").stat().st_mode) == 0o700
+
+
+def test_the_extensions_are_those_strict_verifiers_demand(tmp_path: Path) -> None:
+    pki.ensure(tmp_path, [])
+    ca, leaf = certificate(tmp_path, "ca.crt"), certificate(tmp_path, "server.crt")
+    basic = ca.extensions.get_extension_for_class(x509.BasicConstraints)
+    usage = ca.extensions.get_extension_for_class(x509.KeyUsage)
+    assert (basic.critical, basic.value.ca) == (True, True)
+    assert (usage.critical, usage.value.key_cert_sign) == (True, True)
+    subject = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    issuer = leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    assert issuer.key_identifier == subject.digest
+    served = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(served) == [x509.OID_SERVER_AUTH]
+
+
+def test_a_restart_changes_nothing(tmp_path: Path) -> None:
+    pki.ensure(tmp_path, ["box"])
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    pki.ensure(tmp_path, ["BOX"])
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_new_name_renews_the_serving_certificate_but_not_the_authority(tmp_path: Path) -> None:
+    first = pki.ensure(tmp_path, [])
+    second = pki.ensure(tmp_path, ["fd00::7"])
+    assert second.ca_pem == first.ca_pem
+    connect(second, "fd00::7").close()
+
+
+@pytest.mark.parametrize(("days_left", "renewed"), [(29, True), (31, False)])
+def test_a_certificate_near_its_end_is_renewed(
+    tmp_path: Path, days_left: int, renewed: bool
+) -> None:
+    pki.ensure(tmp_path, [], StoppedClock(TODAY))
+    before = certificate(tmp_path, "server.crt")
+    later = before.not_valid_after_utc - timedelta(days=days_left)
+    pki.ensure(tmp_path, [], StoppedClock(later))
+    assert (certificate(tmp_path, "server.crt") != before) is renewed
+
+
+def test_a_damaged_serving_certificate_is_made_anew(tmp_path: Path) -> None:
+    pki.ensure(tmp_path, [])
+    (tmp_path / "server.crt").write_bytes(b"rubbish")
+    connect(pki.ensure(tmp_path, []), "localhost").close()
+
+
+def test_a_lost_authority_certificate_comes_back_with_the_key_clients_know(tmp_path: Path) -> None:
+    first = pki.ensure(tmp_path, [])
+    (tmp_path / "ca.crt").unlink()
+    again = pki.ensure(tmp_path, ["box"])
+    connect(again._replace(ca_pem=first.ca_pem), "box").close()
+
+
+def test_an_authority_without_its_key_is_reported_not_replaced(tmp_path: Path) -> None:
+    pki.ensure(tmp_path, [])
+    (tmp_path / "ca.key").unlink()
+    pki.ensure(tmp_path, [])
+    with pytest.raises(pki.Unusable, match=r"ca\.key is missing"):
+        pki.ensure(tmp_path, ["new.example.com"])
+
+
+def test_a_client_certificate_of_the_cluster_is_seen(tmp_path: Path) -> None:
+    identity = pki.ensure(tmp_path, [])
+    assert identity.context.verify_mode is ssl.CERT_OPTIONAL
+    assert identity.context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert len(identity.context.get_ca_certs()) == 1

@@ -1,0 +1,98 @@
+"""What `kedge down` undoes."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from kedge.cli import down, registry, state
+from kedge.cli.failure import Failure
+from kedge.cli.registry import Found, Where
+from kedge.client import kubeconfig
+from kedge.client.kubeconfig import Access
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "config"
+
+
+def raised(root: Path, name: str, config: Path) -> Found:
+    """A cluster as `kedge up` leaves it, but for a server."""
+    cluster = state.prepare(root / name, name)
+    before = kubeconfig.merge(config, Access(f"kedge-{name}", "https://x", b"pem", "token"))
+    cluster = msgspec.structs.replace(
+        cluster,
+        kubeconfig=str(config),
+        previous_context=before.context,
+        kubeconfig_existed=before.existed,
+    )
+    state.write(root / name, cluster)
+    return Found(cluster, root / name)
+
+
+def current(config: Path) -> str:
+    return str(yaml.safe_load(config.read_text())["current-context"])
+
+
+def test_a_cluster_that_does_not_run_is_no_error(root: Path, config: Path) -> None:
+    said = down.take_down(raised(root, "blue", config), root, purge=False)
+    assert said == f'Cluster "blue" was not running; its state is kept in {root / "blue"}.'
+    assert not config.exists()
+
+
+def test_a_cluster_that_is_not_there_is_no_error(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert down.run(Where(root, "blue", None), purge=True, every=False) == 0
+    assert capsys.readouterr().out == 'There is no cluster "blue" here: nothing to stop.\n'
+
+
+def test_purging_deletes_the_directory_and_the_entry(root: Path, config: Path) -> None:
+    down.take_down(raised(root, "blue", config), root, purge=True)
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("order", [("blue", "green"), ("green", "blue")])
+def test_in_whatever_order_clusters_go_the_users_context_comes_back(
+    root: Path, config: Path, order: tuple[str, str]
+) -> None:
+    config.write_text("contexts:\n- context: {}\n  name: prod\ncurrent-context: prod\n")
+    before = config.read_text()
+    raised(root, "blue", config)
+    raised(root, "green", config)
+    for name in order:
+        found = registry.find(Where(root, name, None))
+        assert found is not None
+        down.take_down(found, root, purge=False)
+    assert current(config) == "prod"
+    assert yaml.safe_load(config.read_text())["contexts"] == yaml.safe_load(before)["contexts"]
+
+
+@pytest.mark.parametrize("order", [("blue", "green"), ("green", "blue")])
+def test_in_whatever_order_clusters_go_a_file_they_made_goes_with_them(
+    root: Path, config: Path, order: tuple[str, str]
+) -> None:
+    raised(root, "blue", config)
+    raised(root, "green", config)
+    for name in order:
+        found = registry.find(Where(root, name, None))
+        assert found is not None
+        down.take_down(found, root, purge=False)
+    assert not config.exists()
+
+
+def test_a_kubeconfig_that_broke_meanwhile_is_reported_and_left_alone(
+    root: Path, config: Path
+) -> None:
+    found = raised(root, "blue", config)
+    config.write_text("clusters: {")
+    with pytest.raises(Failure, match='"blue" is down, but its context is still in'):
+        down.take_down(found, root, purge=False)
+    assert config.read_text() == "clusters: {"

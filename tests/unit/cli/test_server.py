@@ -1,0 +1,40 @@
+"""`kedge server` as `kedge up` calls it."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge import config
+from kedge.apiserver.config import ADMISSION_PLUGINS, ServerConfig
+from kedge.cli.main import parser
+from kedge.cli.server import arguments
+
+HOSTS = st.sampled_from(["box", "fd00::7", "192.0.2.7", "a.example.com"])
+
+CONFIGS = st.builds(
+    ServerConfig,
+    state=st.sampled_from([Path("/s/t"), Path("/with space/and=sign"), Path("/-dash")]),
+    name=st.from_regex("[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True),
+    host=st.sampled_from(["127.0.0.1", "::1", "0.0.0.0"]),
+    port=st.integers(0, 65535),
+    store=st.sampled_from(["sqlite", "memory"]),
+    admission=st.lists(st.sampled_from(ADMISSION_PLUGINS), unique=True).map(tuple),
+    upstream_only=st.booleans(),
+    hosts=st.lists(HOSTS).map(tuple),
+)
+
+
+@given(CONFIGS)
+def test_a_configuration_survives_the_command_line_whatever_the_environment_says(
+    wanted: ServerConfig,
+) -> None:
+    environment = {
+        "KEDGE_NAME": "other",
+        "KEDGE_PORT": "1",
+        "KEDGE_UPSTREAM_ONLY": "true",
+        "KEDGE_ADMISSION_CONTROL": "NamespaceLifecycle",
+        "KEDGE_CERT_HOSTS": "elsewhere",
+    }
+    flags = parser().parse_args(["server", *arguments(wanted)])
+    assert config.server(config.Source(flags, environment)) == wanted

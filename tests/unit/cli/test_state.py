@@ -1,0 +1,58 @@
+"""The directory of a cluster."""
+
+import json
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kedge.cli import state
+from kedge.cli.failure import Failure
+
+
+def test_a_new_directory_is_for_its_owner_only(tmp_path: Path) -> None:
+    state.prepare(tmp_path / "a" / "b", "blue")
+    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o700
+
+
+def test_what_is_remembered_survives(tmp_path: Path) -> None:
+    cluster = msgspec.structs.replace(state.prepare(tmp_path, "blue"), port=7001)
+    state.write(tmp_path, cluster)
+    assert state.prepare(tmp_path, "blue") == cluster
+
+
+def test_a_directory_of_other_things_is_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(Failure, match=r"not empty \(it holds thesis.tex\)"):
+        state.prepare(tmp_path, "blue")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_the_directory_of_another_cluster_is_not_taken_over(tmp_path: Path) -> None:
+    state.prepare(tmp_path, "blue")
+    with pytest.raises(Failure, match='holds the cluster "blue", not "green": use --name blue'):
+        state.prepare(tmp_path, "green")
+
+
+def test_a_place_that_cannot_be_a_directory_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Failure, match=r"Not a directory.* choose another with --state"):
+        state.prepare(tmp_path / "file" / "state", "blue")
+
+
+@pytest.mark.parametrize(
+    "content", ['{"layout": 7, "name": "blue"}', '{"name": "blue"}', "{", "[]"]
+)
+def test_another_layout_is_reported_and_left_alone(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cluster.json").write_text(content)
+    with pytest.raises(Failure, match="arranged by another version of kedge"):
+        state.prepare(tmp_path, "blue")
+    assert (tmp_path / "cluster.json").read_text() == content
+
+
+def test_fields_of_a_newer_kedge_with_the_same_layout_are_no_trouble(tmp_path: Path) -> None:
+    state.prepare(tmp_path, "blue")
+    known = json.loads((tmp_path / "cluster.json").read_text())
+    (tmp_path / "cluster.json").write_text(json.dumps(known | {"colour": "blue"}))
+    assert state.prepare(tmp_path, "blue").name == "blue"

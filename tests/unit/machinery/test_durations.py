@@ -1,0 +1,157 @@
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.machinery.durations import (
+    SECOND,
+    format_duration,
+    format_micro_time,
+    format_time,
+    human_age,
+    parse_duration,
+    parse_time,
+)
+
+MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("15s", 15 * SECOND),
+        ("7m21s", 441 * SECOND),
+        ("1h30m", 5400 * SECOND),
+        ("1.5h", 5400 * SECOND),
+        (".5s", SECOND // 2),
+        ("-1.s", -SECOND),
+        ("+100ms", SECOND // 10),
+        ("2us3µs4μs5ns", 9005),
+        ("0", 0),
+        ("0.3333333333333333333333h", 1199999999999),
+    ],
+)
+def test_go_durations_are_read_exactly(text: str, nanoseconds: int) -> None:
+    assert parse_duration(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", 'time: invalid duration ""'),
+        ("-", 'time: invalid duration "-"'),
+        (".s", 'time: invalid duration ".s"'),
+        ("s", 'time: invalid duration "s"'),
+        ("30", 'time: missing unit in duration "30"'),
+        ("1d", 'time: unknown unit "d" in duration "1d"'),
+        ("1h 5m", 'time: unknown unit "h " in duration "1h 5m"'),
+        ("3000000h", 'time: invalid duration "3000000h"'),
+    ],
+)
+def test_other_durations_are_refused_in_gos_words(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [
+        (0, "0s"),
+        (5400 * SECOND, "1h30m0s"),
+        (441 * SECOND, "7m21s"),
+        (3 * SECOND // 2, "1.5s"),
+        (SECOND // 10, "100ms"),
+        (2500, "2.5µs"),
+        (1, "1ns"),
+        (-60 * SECOND, "-1m0s"),
+        (SECOND + 1, "1.000000001s"),
+    ],
+)
+def test_durations_are_printed_as_go_does(nanoseconds: int, text: str) -> None:
+    assert format_duration(nanoseconds) == text
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_a_printed_duration_reads_back(nanoseconds: int) -> None:
+    assert parse_duration(format_duration(nanoseconds)) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"),
+    [
+        (-2, "<invalid>"),
+        (-1, "0s"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (150, "2m30s"),
+        (10 * MINUTE - 1, "9m59s"),
+        (10 * MINUTE + 5, "10m"),
+        (3 * HOUR - 1, "179m"),
+        (3 * HOUR, "3h"),
+        (3 * HOUR + 5 * MINUTE, "3h5m"),
+        (8 * HOUR + 5 * MINUTE, "8h"),
+        (48 * HOUR - 1, "47h"),
+        (2 * DAY, "2d"),
+        (2 * DAY + 3 * HOUR, "2d3h"),
+        (8 * DAY + 3 * HOUR, "8d"),
+        (2 * YEAR - 1, "729d"),
+        (2 * YEAR, "2y"),
+        (2 * YEAR + 5 * DAY, "2y5d"),
+        (8 * YEAR + 5 * DAY, "8y"),
+    ],
+)
+def test_ages_are_as_compact_as_kubectls(seconds: int, age: str) -> None:
+    assert human_age(seconds) == age
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-07-30T12:30:45Z", datetime(2026, 7, 30, 12, 30, 45, tzinfo=UTC)),
+        ("2026-07-30T12:30:45.5Z", datetime(2026, 7, 30, 12, 30, 45, 500000, tzinfo=UTC)),
+        ("2026-07-30T12:30:45.123456789Z", datetime(2026, 7, 30, 12, 30, 45, 123456, tzinfo=UTC)),
+        ("2026-07-30T12:30:45.123456+00:00", datetime(2026, 7, 30, 12, 30, 45, 123456, tzinfo=UTC)),
+        ("2026-07-30T01:30:45+02:00", datetime(2026, 7, 29, 23, 30, 45, tzinfo=UTC)),
+    ],
+)
+def test_times_with_fractions_and_offsets_are_read(text: str, moment: datetime) -> None:
+    assert parse_time(text) == moment
+    assert parse_time(text).tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", 'as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006"'),
+        ("2026-07-30", 'as "2006-01-02T15:04:05Z07:00": cannot parse "" as "T"'),
+        (
+            "2026-07-30 12:30:45Z",
+            'as "2006-01-02T15:04:05Z07:00": cannot parse " 12:30:45Z" as "T"',
+        ),
+        ("2026-07-30T12:30:45", 'as "2006-01-02T15:04:05Z07:00": cannot parse "" as "Z07:00"'),
+        ("2026-07-30T12:30:45Zulu", 'extra text: "ulu"'),
+        ("2026-13-30T12:30:45Z", "month out of range"),
+        ("2026-02-30T12:30:45Z", "day out of range"),
+        ("2026-07-30T24:30:45Z", "hour out of range"),
+    ],
+)
+def test_other_times_are_refused_in_gos_words(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=r"^parsing time ") as refusal:
+        parse_time(text)
+    assert str(refusal.value).endswith(complaint)
+
+
+def test_times_are_printed_in_utc_and_cut_not_rounded() -> None:
+    moment = datetime(2026, 7, 30, 1, 0, 59, 999999, tzinfo=timezone(timedelta(hours=2)))
+    assert format_time(moment) == "2026-07-29T23:00:59Z"
+    assert format_micro_time(moment) == "2026-07-29T23:00:59.999999Z"
+    assert format_micro_time(moment.replace(microsecond=0)) == "2026-07-29T23:00:59.000000Z"
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_a_printed_time_reads_back(moment: datetime) -> None:
+    assert parse_time(format_micro_time(moment)) == moment
+    assert parse_time(format_time(moment)) == moment.replace(microsecond=0)

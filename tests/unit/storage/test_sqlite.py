@@ -1,0 +1,166 @@
+import asyncio
+import resource
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kedge.storage import sqlite
+from kedge.storage.lockfile import InUse
+from kedge.storage.sqlite import SqliteStore, UnknownLayout
+from kedge.storage.store import StoreError
+from kedge.testing.clock import FakeClock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "kedge.db"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+async def test_entries_history_and_revision_survive_a_restart(path: Path, clock: FakeClock) -> None:
+    store = await SqliteStore.open(path, clock)
+    old = await store.put("/a", b"1", expect=0)
+    new = await store.put("/a", b"2", expect=old.revision)
+    await store.close()
+    store = await SqliteStore.open(path, clock)
+    assert store.revision == new.revision
+    assert (await store.list("", at=old.revision)).entries == [old]
+    assert await store.get("/a") == new
+    await store.close()
+
+
+async def test_a_revision_is_not_handed_out_again_after_compaction_and_restart(
+    path: Path, clock: FakeClock
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    entry = await store.put("/a", b"", expect=0)
+    gone = await store.delete("/a", expect=entry.revision)
+    await store.compact(gone.revision)
+    await store.close()
+    store = await SqliteStore.open(path, clock)
+    assert store.revision == gone.revision
+    assert (await store.put("/a", b"", expect=0)).revision == gone.revision + 1
+    await store.close()
+
+
+async def test_what_fell_due_while_the_store_was_closed_expires_at_once(
+    path: Path, clock: FakeClock
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    entry = await store.put("/event", b"", expect=0, ttl=60)
+    await store.close()
+    await clock.advance(61)
+    store = await SqliteStore.open(path, clock)
+    event = await anext(store.watch("", since=entry.revision))
+    assert (event.kind, event.previous) == ("delete", entry)
+    await store.close()
+
+
+async def test_only_the_owner_may_read_the_files(path: Path, clock: FakeClock) -> None:
+    store = await SqliteStore.open(path, clock)
+    await store.put("/secret", b"", expect=0)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    await store.close()
+    assert set(modes.values()) == {0o600}
+    assert {"kedge.db", "kedge.db-wal", "kedge.db.lock"} <= modes.keys()
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_a_second_opening_is_refused_until_the_first_is_closed(
+    path: Path, clock: FakeClock
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    with pytest.raises(InUse, match=r"kedge\.db is in use by process \d+: stop that one first"):
+        await SqliteStore.open(path, clock)
+    await store.close()
+    await (await SqliteStore.open(path, clock)).close()
+
+
+def bytes_of(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def make_file(path: Path, content: str) -> bytes:
+    path.parent.mkdir(exist_ok=True)
+    if content == "text":
+        path.write_text("dear diary, " * 100)
+    else:
+        connection = sqlite3.connect(path)
+        connection.execute(content)
+        connection.commit()
+        connection.close()
+    return bytes_of(path)
+
+
+async def test_a_file_of_another_layout_is_refused_untouched(path: Path, clock: FakeClock) -> None:
+    await (await SqliteStore.open(path, clock)).close()
+    before = make_file(path, "PRAGMA user_version = 7")
+    with pytest.raises(UnknownLayout, match=r"layout 7.*only layout 1.*move the file") as refusal:
+        await SqliteStore.open(path, clock)
+    assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, 7, 1)
+    assert bytes_of(path) == before
+
+
+@pytest.mark.parametrize("content", ["text", "CREATE TABLE diary (day)"])
+async def test_a_file_that_is_no_store_is_refused_untouched(
+    path: Path, clock: FakeClock, content: str
+) -> None:
+    before = make_file(path, content)
+    with pytest.raises(UnknownLayout, match="is not a kedge store"):
+        await SqliteStore.open(path, clock)
+    assert bytes_of(path) == before
+
+
+@contextmanager
+def no_file_may_exceed(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_full_disk_fails_the_writes_it_hits_and_no_others(
+    path: Path, clock: FakeClock
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    kept = [await store.put(f"/kept/{i}", b"x" * 4000, expect=0) for i in range(5)]
+    with no_file_may_exceed(200_000):
+        outcomes = await asyncio.gather(
+            *(store.put(f"/lost/{i}", b"x" * 4000, expect=0) for i in range(200)),
+            return_exceptions=True,
+        )
+        page = await store.list("")
+    refused = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
+    acknowledged = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+    assert len(refused) + len(acknowledged) == 200
+    assert refused
+    assert page.entries == sorted([*kept, *acknowledged], key=lambda entry: entry.key)
+    after = await store.put("/after", b"x" * 4000, expect=0)
+    assert after.revision == page.revision + 1
+    await store.close()
+    store = await SqliteStore.open(path, clock)
+    assert (await store.list("")).entries == [after, *page.entries]
+    await store.close()
+
+
+async def test_the_log_does_not_grow_for_ever(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "COPY_BYTES", 200_000)
+    monkeypatch.setattr(sqlite, "RESTART_BYTES", 800_000)
+    store = await SqliteStore.open(path, clock)
+    for turn in range(60):
+        await asyncio.gather(*(store.put(f"/{turn}/{i}", b"x" * 3000, expect=0) for i in range(20)))
+    size = path.with_name("kedge.db-wal").stat().st_size
+    await store.close()
+    assert size < 5_000_000

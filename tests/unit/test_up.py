@@ -1,0 +1,186 @@
+"""Starting a cluster, with a small program in the place of its server."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kedge import up
+from kedge.apiserver.config import ServerConfig
+from kedge.cli import process, state
+from kedge.cli.failure import Failure
+from kedge.cli.up import UpConfig, report
+
+STAND_IN = """
+import os, signal, sys
+from pathlib import Path
+from kedge.cli import process, state
+from kedge.cli.announcement import Announcement
+from kedge.cli.main import parser
+from kedge.cli.server import tell
+from kedge import config
+flags = parser().parse_args(["server", *sys.argv[1:]])
+wanted = config.server(config.Source(flags, {}))
+process.claim(wanted.state)
+MANNER
+tell(flags.ready_fd)(Announcement(f"https://{wanted.host}:{wanted.port or 7001}", b"pem", "secret"))
+signal.pause()
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> UpConfig:
+    return UpConfig(
+        server=ServerConfig(state=tmp_path / "root" / "blue", name="blue", port=0),
+        port_given=False,
+        root=tmp_path / "root",
+        kubeconfig=tmp_path / "config",
+        wait=20.0,
+    )
+
+
+@pytest.fixture
+def manner(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """How the stand-in behaves before it says that it is ready."""
+    lines: list[str] = []
+
+    def program() -> list[str]:
+        return [sys.executable, "-c", STAND_IN.replace("MANNER", "\n".join(lines))]
+
+    monkeypatch.setattr(up, "_program", program)
+    return lines
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running(config: UpConfig) -> Iterator[None]:
+    yield
+    if left := process.running(config.server.state):
+        os.kill(left.pid, signal.SIGKILL)
+        os.waitpid(left.pid, 0)
+
+
+def start(config: UpConfig) -> tuple[up.Up, list[str]]:
+    said: list[str] = []
+    return up.background(config, said.append), said
+
+
+def test_a_cluster_that_is_up_is_in_the_kubeconfig(config: UpConfig, manner: list[str]) -> None:
+    done, said = start(config)
+    assert done.url == "https://127.0.0.1:7001"
+    assert said[0].startswith('Starting cluster "blue" in ')
+    assert "ready at https://127.0.0.1:7001" in said[1]
+    assert yaml.safe_load(config.kubeconfig.read_text())["current-context"] == "kedge-blue"
+    assert "Stop it with:  kedge down --name blue" in report(config, done)
+
+
+def test_a_second_up_changes_nothing_and_says_so(config: UpConfig, manner: list[str]) -> None:
+    start(config)
+    before = process.running(config.server.state), config.kubeconfig.read_bytes()
+    done, said = start(config)
+    assert done.was_running
+    assert said == []
+    assert report(config, done).startswith('Cluster "blue" is already running')
+    assert (process.running(config.server.state), config.kubeconfig.read_bytes()) == before
+
+
+def test_the_servers_own_explanation_is_passed_on(config: UpConfig, manner: list[str]) -> None:
+    manner.append('sys.exit("error: the store is from another age")')
+    with pytest.raises(Failure, match="^the store is from another age$"):
+        start(config)
+    assert not config.kubeconfig.exists()
+
+
+def test_the_last_words_of_a_server_that_crashed_are_shown(
+    config: UpConfig, manner: list[str]
+) -> None:
+    manner.append('raise ZeroDivisionError("nobody expected this")')
+    with pytest.raises(Failure, match=r"(?s)exit code 1 .*nobody expected this"):
+        start(config)
+
+
+def test_a_server_that_was_killed_while_starting_is_reported(
+    config: UpConfig, manner: list[str]
+) -> None:
+    manner.append("os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(Failure, match=r"by signal 9"):
+        start(config)
+
+
+def test_a_server_that_is_never_ready_is_given_up_and_ended(
+    config: UpConfig, manner: list[str]
+) -> None:
+    manner.append("signal.pause()")
+    with pytest.raises(Failure, match=r"not ready within 0\.01 s"):
+        start(config._replace(wait=0.01))
+    assert process.running(config.server.state) is None
+
+
+def test_a_malformed_kubeconfig_stops_the_start_before_anything_happens(
+    config: UpConfig, manner: list[str]
+) -> None:
+    config.kubeconfig.write_text("- not\n- a kubeconfig\n")
+    with pytest.raises(Failure, match="is not a kubeconfig file"):
+        start(config)
+    assert not config.server.state.exists()
+
+
+def test_a_restart_keeps_the_port(config: UpConfig, manner: list[str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cluster = up.prepare(config, print)
+    state.write(config.server.state, state.Cluster(name="blue", port=port))
+    done, _ = start(config)
+    assert cluster.port == 0
+    assert done.url == f"https://127.0.0.1:{port}"
+
+
+def test_a_port_that_others_took_meanwhile_is_given_up(config: UpConfig, manner: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        up.prepare(config, print)
+        state.write(config.server.state, state.Cluster(name="blue", port=port))
+        done, said = start(config)
+    assert done.url == "https://127.0.0.1:7001"
+    assert said[0] == f"Port {port}, which the cluster had before, is in use: taking another one."
+
+
+def test_after_a_crash_the_context_from_before_it_is_still_remembered(
+    config: UpConfig, manner: list[str]
+) -> None:
+    config.kubeconfig.write_text("contexts:\n- {context: {}, name: prod}\ncurrent-context: prod\n")
+    for _ in range(2):
+        start(config)
+        crashed = process.running(config.server.state)
+        assert crashed is not None
+        os.kill(crashed.pid, signal.SIGKILL)
+        os.waitpid(crashed.pid, 0)
+    remembered = state.read(config.server.state)
+    assert remembered is not None
+    assert remembered.previous_context == "prod"
+
+
+def test_a_context_left_in_another_file_by_a_crash_is_withdrawn(
+    config: UpConfig, manner: list[str], tmp_path: Path
+) -> None:
+    start(config)
+    crashed = process.running(config.server.state)
+    assert crashed is not None
+    os.kill(crashed.pid, signal.SIGKILL)
+    os.waitpid(crashed.pid, 0)
+    start(config._replace(kubeconfig=tmp_path / "other"))
+    assert not config.kubeconfig.exists()
+    assert (tmp_path / "other").exists()
+
+
+def test_a_list_that_cannot_be_written_is_a_warning(config: UpConfig, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    said: list[str] = []
+    up.prepare(config._replace(root=tmp_path / "file" / "root"), said.append)
+    assert "warning: 'kedge list' will not show this cluster" in said[0]
+    assert f"kedge down --state {config.server.state}" in said[0]
