@@ -14,7 +14,7 @@ from kedge import up
 from kedge.apiserver.config import ServerConfig
 from kedge.cli import process, state
 from kedge.cli.failure import Failure
-from kedge.cli.up import UpConfig, report
+from kedge.cli.up import Up, UpConfig, report
 
 STAND_IN = """
 import os, signal, sys
@@ -45,7 +45,7 @@ def config(tmp_path: Path) -> UpConfig:
 
 
 @pytest.fixture
-def manner(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def manner(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How the stand-in behaves before it says that it is ready."""
     lines: list[str] = []
 
@@ -64,7 +64,7 @@ def nothing_left_running(config: UpConfig) -> Iterator[None]:
         os.waitpid(left.pid, 0)
 
 
-def start(config: UpConfig) -> tuple[up.Up, list[str]]:
+def start(config: UpConfig) -> tuple[Up, list[str]]:
     said: list[str] = []
     return up.background(config, said.append), said
 
@@ -90,7 +90,7 @@ def test_a_second_up_changes_nothing_and_says_so(config: UpConfig, manner: list[
 
 def test_the_servers_own_explanation_is_passed_on(config: UpConfig, manner: list[str]) -> None:
     manner.append('sys.exit("error: the store is from another age")')
-    with pytest.raises(Failure, match="^the store is from another age$"):
+    with pytest.raises(Failure, match=r"^the store is from another age$"):
         start(config)
     assert not config.kubeconfig.exists()
 

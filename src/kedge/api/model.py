@@ -51,6 +51,15 @@ RETAIN_KEYS = msgspec.Meta(extra={"retain_keys": True})
 """A union: a strategic merge patch says with $retainKeys which member stays."""
 
 
+def defaults_to(value: object) -> msgspec.Meta:
+    """A field whose default matters to how list items are told apart; it is published too."""
+    return msgspec.Meta(extra={"keywords": {"default": value}})
+
+
+KEEP_EMPTY = msgspec.Meta(extra={"keep_empty": True})
+"""A list for which empty means something else than absent."""
+
+
 def _scalar(type_: str, format_: str = "") -> msgspec.Meta:
     return msgspec.Meta(extra={"type": type_, "format": format_})
 
@@ -62,7 +71,7 @@ Bytes = Annotated[str, _scalar("bytes", "byte")]
 Int32 = Annotated[int, _scalar("integer", "int32")]
 Int64 = int
 IntOrString = Annotated[int | str, _scalar("int-or-string")]
-Json = Annotated[Any, _scalar("any")]
+Json = Annotated[Any, msgspec.Meta(extra={"type": "any", "atomic": True})]
 """Any JSON value, kept as it is."""
 ResourceList = Mapping[str, Quantity]
 
@@ -137,7 +146,7 @@ class ObjectMeta(Model):
     """The objects this one depends on."""
     finalizers: Annotated[Sequence[str], MERGED_SET] = ()
     """Names of those who must act before the object may go."""
-    managedFields: Sequence[ManagedFieldsEntry] = ()
+    managedFields: Annotated[Sequence[ManagedFieldsEntry], KEEP_EMPTY] = ()
     """Which manager owns which field."""
 
 

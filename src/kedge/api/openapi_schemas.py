@@ -119,12 +119,16 @@ class Components:
             written["required"] = list(node.required)
         if node.atomic:
             written["x-kubernetes-map-type"] = "atomic"
-        return written | node.keywords
+        return written | self._keywords(node)
+
+    def _keywords(self, node: Schema) -> Json:
+        # Version 2 tells no defaults of built-in types.
+        return {k: v for k, v in node.keywords.items() if not (self.v2 and k == "default")}
 
     def _field(self, node: Schema) -> Json:
         """What the type around it says of a field."""
         extra = {"description": node.description} if node.description else {}
-        extra |= _patch_words(node) | node.keywords
+        extra |= _patch_words(node) | self._keywords(node)
         name = _SCALARS.get(node.type, node.name)
         if name:
             whole = schemas.known(name)

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -84,7 +84,7 @@ class _Field(NamedTuple):
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    text = files("kedge.api.builtin").joinpath("protobuf.json").read_bytes()
+    text = Path(__file__).with_name("builtin").joinpath("protobuf.json").read_bytes()
     return msgspec.json.decode(text, type=dict[str, dict[str, str]])
 
 

@@ -141,6 +141,8 @@ class Resource(Generic[T]):
     """(new, old): everything wrong with a write to the status subresource."""
     warn: Callable[[T], Iterable[str]] = no_warnings
     """Sentences for the writer of an object that is legal but unwise."""
+    keeps_posted_status: bool = False
+    """Whether a new object may come with a status, as a node that registers itself does."""
     held: Callable[[T], bool] = never
     """Whether something besides finalizers keeps a doomed object."""
     ending: Callable[[T], T] = unchanged

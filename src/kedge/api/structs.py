@@ -38,7 +38,11 @@ def schema_of(struct: type[msgspec.Struct]) -> Schema:
     assert isinstance(info, types.StructType)
     docs = field_docs(struct)
     for field in info.fields:
-        node.fields[field.encode_name] = _described(_node(field.type), docs.get(field.name, ""))
+        member = _described(_node(field.type), docs.get(field.name, ""))
+        if isinstance(field.type, types.StructType):
+            # Never absent, so OpenAPI publishes that it defaults to nothing inside.
+            member = msgspec.structs.replace(member, keywords={"default": {}} | member.keywords)
+        node.fields[field.encode_name] = member
     return node
 
 

@@ -34,7 +34,10 @@ def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
         deletionGracePeriodSeconds=None,
         selfLink="",
     )
-    return without_status(request.resource, replace(obj, metadata=begun))
+    new_ = replace(obj, metadata=begun)
+    if request.resource.keeps_posted_status:
+        return new_
+    return without_status(request.resource, new_)
 
 
 def place(request: Request, meta: ObjectMeta) -> ObjectMeta:

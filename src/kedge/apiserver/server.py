@@ -1,7 +1,7 @@
 """The running API server: store, cache, application and listener, started in this order."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import SystemRandom
 
@@ -129,6 +129,3 @@ def telemetry(api: Api) -> Telemetry:
         "kedge_store_revision", "The newest revision.", lambda: iter([("", api.store.revision)])
     )
     return counts
-
-
-Ready = Callable[[Running], None]

@@ -59,7 +59,8 @@ def arguments(config: "ServerConfig") -> list[str]:
 
 def run(config: "ServerConfig", announce: Callable[["Announcement"], None]) -> int:
     """Run the server till it is told to end; `announce` is called once it answers."""
-    from kedge.apiserver import server
+    from kedge import control_plane
+    from kedge.apiserver.server import Running
     from kedge.apiserver.startup import explain, innermost
     from kedge.cli import process, state
     from kedge.cli.announcement import Announcement
@@ -70,12 +71,12 @@ def run(config: "ServerConfig", announce: Callable[["Announcement"], None]) -> i
     # A server lives long: it must not keep the file system busy that it was started from.
     os.chdir(config.state)
 
-    def on_ready(ready: server.Ready) -> None:
+    def on_ready(ready: Running) -> None:
         state.write_server(config.state, _record(config, ready.url))
         announce(Announcement(ready.url, ready.ca_pem, ready.token))
 
     try:
-        server.run(config, on_ready)
+        control_plane.run(config, on_ready)
     except Exception as error:
         cause = innermost(error)
         if explanation := explain(cause, config):

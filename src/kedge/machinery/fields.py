@@ -373,6 +373,14 @@ def _grouped(schema: Schema, items: list[Any]) -> dict[str, list[Any]]:
     return groups
 
 
+_BUILT_IN = (
+    "io.k8s.api.",
+    "io.k8s.apimachinery.",
+    "io.k8s.apiextensions-apiserver.",
+    "io.k8s.kube-aggregator.",
+)
+
+
 @lru_cache(maxsize=4096)
 def _lasting(schema: Schema) -> frozenset[str]:
     """The fields that a real server's objects always hold, so that filling one does not add it.
@@ -380,7 +388,7 @@ def _lasting(schema: Schema) -> frozenset[str]:
     Those are the structs that are no pointers (OpenAPI gives them the default {}) and the required
     lists and maps of built-in types; objects of a CRD hold only what they were given.
     """
-    if not schema.name.startswith("io.k8s."):
+    if not schema.name.startswith(_BUILT_IN):
         return frozenset()
     meta = schema.fields.get("metadata")
     parts = ("metadata", "spec", "status") if meta and meta.name.endswith(".ObjectMeta") else ()

@@ -1,5 +1,7 @@
 """Discovery in both dialects."""
 
+from typing import Any
+
 import pytest
 
 from kedge.api.builtin.resources import RESOURCES
@@ -8,15 +10,10 @@ from kedge.api.resource import SCALE, STATUS, Resource, StoredAs, Subresource
 from kedge.apiserver import discovery
 
 
-def kind(name: str, plural: str, group: str = "", version: str = "v1", **more: object) -> Resource:  # type: ignore[type-arg]
-    return Resource(  # type: ignore[misc]
-        type=Document,
-        kind=name,
-        plural=plural,
-        group=group,
-        version=version,
-        **more,  # type: ignore[arg-type]
-    )
+def kind(
+    name: str, plural: str, group: str = "", version: str = "v1", **more: Any
+) -> Resource[Document]:
+    return Resource(type=Document, kind=name, plural=plural, group=group, version=version, **more)
 
 
 PODS = kind(

@@ -17,7 +17,7 @@ TEXT = Schema(type="string")
 TEXTS = Schema(type="map", items=TEXT)
 META = Schema(
     type="object",
-    name="io.k8s.test.ObjectMeta",
+    name="io.k8s.api.test.ObjectMeta",
     fields={
         "name": TEXT,
         "namespace": TEXT,
@@ -49,7 +49,7 @@ SPEC = Schema(
 )
 THING = Schema(
     type="object",
-    name="io.k8s.test.Thing",
+    name="io.k8s.api.test.Thing",
     fields={
         "apiVersion": TEXT,
         "kind": TEXT,

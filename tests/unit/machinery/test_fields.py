@@ -17,7 +17,7 @@ PROTOCOL = Schema(type="string", keywords={"default": "TCP"})
 
 
 def record(kind: str = "", /, **members: Schema) -> Schema:
-    return Schema(type="object", name=kind and f"io.k8s.test.{kind}", fields=members)
+    return Schema(type="object", name=kind and f"io.k8s.api.test.{kind}", fields=members)
 
 
 def keyed(items: Schema, *keys: str) -> Schema:
@@ -34,7 +34,7 @@ CONTAINER = record(
 OWNER = Schema(type="object", atomic=True, fields={"uid": TEXT, "name": TEXT})
 META = Schema(
     type="object",
-    name="io.k8s.test.ObjectMeta",
+    name="io.k8s.api.test.ObjectMeta",
     fields={
         "name": TEXT,
         "labels": TEXTS,
@@ -44,7 +44,7 @@ META = Schema(
 )
 SPEC = Schema(
     type="object",
-    name="io.k8s.test.PodSpec",
+    name="io.k8s.api.test.PodSpec",
     required=("containers",),
     fields={
         "containers": keyed(CONTAINER, "name"),

@@ -18,12 +18,13 @@ and may be followed by marks:
     retain             strategic merge patches may carry $retainKeys
     replace            strategic merge patches replace the value as a whole
 
-The field "" holds marks of the type itself: `atomic`, or `any` for a type that holds any JSON.
+The field "" holds marks of the type itself: `atomic`, or `any` for a type that holds any JSON, as
+one value.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -83,11 +84,12 @@ class Published:
 
     def _make(self, name: str, fields: Mapping[str, str]) -> None:
         own = fields.get("", "").split()
+        anything = "any" in own
         node = self._made[name] = Schema(
-            type="any" if "any" in own else "object",
+            type="any" if anything else "object",
             name=name,
             required=tuple(sorted(f for f, text in fields.items() if "required" in text.split())),
-            atomic="atomic" in own,
+            atomic=anything or "atomic" in own,
             fields={},
         )
         for field, text in fields.items():
@@ -134,7 +136,7 @@ def _mark(mark: str) -> dict[str, Any]:
 @cache
 def table() -> dict[str, dict[str, str]]:
     """What is published, by the full name of the type."""
-    text = files("kedge.api.builtin").joinpath("schemas.json").read_bytes()
+    text = Path(__file__).with_name("schemas.json").read_bytes()
     short = msgspec.json.decode(text, type=dict[str, dict[str, str]])
     return {full_name(name): fields for name, fields in short.items()}
 

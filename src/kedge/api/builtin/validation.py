@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from cryptography import x509
 
 from kedge.api import rules
 from kedge.api.builtin.content import listed, numbered, reach, text
@@ -489,6 +488,9 @@ def signing_request(obj: Document) -> Errors:
 
 def _request_problem(request: str) -> str:
     """Why this base64 text is no certificate request that its own key has signed."""
+    # Too slow to import for those who never see such a request.
+    from cryptography import x509
+
     try:
         pem = base64.b64decode(request, validate=True)
         parsed = x509.load_pem_x509_csr(pem)

@@ -14,7 +14,7 @@ from kedge.api.core_v1.references import (
     SecretKeySelector,
 )
 from kedge.api.core_v1.security import SecurityContext
-from kedge.api.model import SET, Int32, Model, keyed, listed_by
+from kedge.api.model import SET, Int32, Model, defaults_to, keyed, listed_by
 from kedge.machinery.quantity import Quantity
 
 
@@ -29,7 +29,7 @@ class ContainerPort(Model):
     """The port of the node through which it is reached as well."""
     containerPort: Int32 = 0
     """The port itself."""
-    protocol: str = ""
+    protocol: Annotated[str, defaults_to("TCP")] = ""
     """TCP, UDP or SCTP. Default TCP."""
     hostIP: str = ""
     """The address of the node to bind the host port to."""

@@ -160,6 +160,7 @@ def _places(subset: EndpointSubset) -> Iterator[str]:
 RESOURCE = Resource(
     type=Endpoints,
     plural="endpoints",
+    registry="services/endpoints",
     singular="endpoints",
     short_names=["ep"],
     counts_generation=False,

@@ -102,6 +102,11 @@ def validate_status(new: Namespace, old: Namespace) -> Iterator[FieldError]:
         yield FieldError.invalid("status.Phase", new.status.phase, why)
 
 
+def ending(obj: Namespace) -> Namespace:
+    """A namespace whose deletion was asked for is emptied first."""
+    return replace(obj, status=replace(obj.status, phase="Terminating"))
+
+
 RESOURCE = Resource(
     type=Namespace,
     plural="namespaces",
@@ -116,6 +121,8 @@ RESOURCE = Resource(
     carry=carry,
     validate=validate,
     validate_status=validate_status,
+    held=lambda obj: bool(obj.spec.finalizers),
+    ending=ending,
     fields={"status.phase": lambda obj: obj.status.phase},
     columns=[
         name_column(),

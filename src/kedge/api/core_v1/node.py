@@ -209,6 +209,8 @@ RESOURCE = Resource(
         STATUS,
     ],
     counts_generation=False,
+    registry="minions",
+    keeps_posted_status=True,
     default=default,
     begin=begin,
     carry=carry,

@@ -21,7 +21,7 @@ from kedge.api.core_v1.container_defaults import (
 )
 from kedge.api.core_v1.pod_resources import pod_level, qos_class, total
 from kedge.api.core_v1.pod_spec import PodSpec, PodTemplateSpec
-from kedge.api.core_v1.pod_status import HostIP, PodCondition, PodIP, PodStatus
+from kedge.api.core_v1.pod_status import PodCondition, PodIP, PodStatus
 from kedge.api.core_v1.resource_defaults import rounded
 from kedge.api.core_v1.security import PodSecurityContext
 from kedge.api.core_v1.volume_defaults import default_volume
@@ -47,6 +47,8 @@ def default(pod: "Pod") -> "Pod":
         changes["initContainers"] = [requesting_limits(c) for c in spec.initContainers]
     if spec.enableServiceLinks is None:
         changes["enableServiceLinks"] = True
+    if (spec.terminationGracePeriodSeconds or 0) < 0:
+        changes["terminationGracePeriodSeconds"] = 1
     spec = replace(spec, **changes)
     if spec.resources is not None:
         spec = _with_pod_amounts(spec)
@@ -128,14 +130,12 @@ def carry_status(new: "Pod", old: "Pod") -> "Pod":
 
 
 def _with_addresses(status: PodStatus) -> PodStatus:
-    """The single address and the list of addresses say the same, the single one being believed."""
+    """The pod's address and its list of addresses say the same, the single one being believed."""
     changes: dict[str, Any] = {}
     if status.podIP and (not status.podIPs or status.podIPs[0].ip != status.podIP):
         changes["podIPs"] = [PodIP(ip=status.podIP)]
     elif status.podIPs and not status.podIP:
         changes["podIP"] = status.podIPs[0].ip
-    if status.hostIP and (not status.hostIPs or status.hostIPs[0].ip != status.hostIP):
-        changes["hostIPs"] = [HostIP(ip=status.hostIP)]
     return replace(status, **changes) if changes else status
 
 

@@ -252,7 +252,7 @@ def _addresses(field: str, new: Sequence[str], old: Sequence[str]) -> Iterator[F
     families = [":" in address for address in new]
     if len(families) != len(set(families)):
         why = "may specify no more than one IP for each IP family"
-        yield FieldError.invalid(f"status.{field}", [{"ip": address} for address in new], why)
+        yield FieldError.invalid(f"status.{field}", [{"IP": address} for address in new], why)
 
 
 def only_ephemeral(new: "Pod", old: "Pod") -> "Pod":

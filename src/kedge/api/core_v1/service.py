@@ -216,6 +216,7 @@ def ports_cell(ports: Sequence[ServicePort]) -> str:
 RESOURCE = Resource(
     type=Service,
     plural="services",
+    registry="services/specs",
     short_names=["svc"],
     categories=["all"],
     subresources=[

@@ -5,7 +5,16 @@ from typing import Annotated
 
 from msgspec import field
 
-from kedge.api.model import ATOMIC, Condition, Int32, IntOrString, Model, Object, keyed
+from kedge.api.model import (
+    ATOMIC,
+    Condition,
+    Int32,
+    IntOrString,
+    Model,
+    Object,
+    defaults_to,
+    keyed,
+)
 
 
 class ServicePort(Model):
@@ -21,7 +30,7 @@ class ServicePort(Model):
     """The port on every node, for services of type NodePort and LoadBalancer."""
     port: Int32 = 0
     """The port at the service's own address."""
-    protocol: str = ""
+    protocol: Annotated[str, defaults_to("TCP")] = ""
     """TCP, UDP or SCTP. Default TCP."""
     targetPort: IntOrString = 0
     """Number or name of the port in the pods. Default the same as port."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from kedge.api.autoscaling_v1.scale import RESOURCE as SCALE
+from kedge.api.autoscaling_v1.scale import COLUMNS, Scale
 from kedge.api.resource import Resource, ScalePaths
 from kedge.apiserver import render
 from kedge.apiserver.api import Api, gone, live_document
@@ -17,6 +17,15 @@ from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import FieldError, invalid
 from kedge.machinery.jsonpath import parse_path
 from kedge.machinery.selectors import labels_from_map, labels_from_object
+
+
+SCALE = Resource(
+    type=Scale,
+    group="autoscaling",
+    plural="scales",
+    columns=COLUMNS,
+)
+"""How the view of a workload is read and shown; it is never stored."""
 
 
 async def serve(api: Api, request: Request) -> Response:

@@ -19,6 +19,7 @@ from kedge.machinery.errors import (
     invalid_options,
     unsupported_media_type,
 )
+from kedge.machinery.shape import Misfit, fit
 
 Ignored = Callable[[Resource[Any]], dict[str, Any]]
 
@@ -110,7 +111,7 @@ def _apply(request: Request) -> Patch:
         error = FieldError.required("fieldManager", "is required for apply patch")
         raise invalid_options("PatchOptions", [error])
     field_manager(request, "PatchOptions")
-    config = _read_config(request)
+    config = _canonical(request.resource, _read_config(request))
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
@@ -151,6 +152,17 @@ def _read_config(request: Request) -> dict[str, Any]:
             f"({request.name})"
         )
     return config
+
+
+def _canonical(resource: Resource[Any], config: dict[str, Any]) -> dict[str, Any]:
+    """Quantities and times spelled as the live object spells them, or they would seem changed."""
+    unknown: list[str] = []
+    try:
+        shaped = fit(resource.schema, config, unknown)
+    except Misfit as misfit:
+        raise decode.unreadable(resource, str(misfit)) from None
+    # Undeclared fields are left in: apply itself refuses them, naming each.
+    return config if unknown else shaped
 
 
 _READERS = {"json": _json, "merge": _merge, "strategic": _strategic, "apply": _apply}

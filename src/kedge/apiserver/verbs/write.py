@@ -101,41 +101,55 @@ async def create(api: Api, request: Request) -> Response:
 
 async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
     """Store a fitted document as a new object."""
-    document = wanted.document
     dry = dry_run(request, "CreateOptions")
     manager = field_manager(request, "CreateOptions")
-    generated = not (document.get("metadata") or {}).get("name") and not request.name
+    generated = not (wanted.document.get("metadata") or {}).get("name") and not request.name
     for left in range(NAME_TRIES, 0, -1):
-        obj = await _admitted(api, request, document)
+        document = await _admitted(api, request, wanted, manager)
         try:
-            new = _owned_from_birth(request.resource, obj, manager, wanted.applied)
-            return await _store_new(api, request, new, dry)
+            return await _store_new(api, request, document, dry)
         except StatusError as error:
             if not (generated and left > 1 and error.reason == "AlreadyExists"):
                 raise
+            request.name = ""
     raise AssertionError("unreachable")
 
 
-async def _admitted(api: Api, request: Request, document: dict[str, Any]) -> Object:
-    """A posted document as the object that would be stored."""
+async def _admitted(
+    api: Api, request: Request, wanted: Wanted, manager: str
+) -> dict[str, Any]:
+    """A posted document as the one that would be stored."""
     resource = request.resource
-    obj = prepare.new(request, decode.to_object(resource, document), api.clock.now(), api.random)
-    obj = resource.begin(resource.default(obj))
-    request.name = request.name or obj.metadata.name
-    changed = await api.admission.mutate(Attempt(request, "CREATE", obj))
-    assert changed is not None
-    obj = changed
+    posted = decode.to_object(resource, wanted.document)
+    obj = resource.begin(resource.default(prepare.new(request, posted, api.clock.now(), api.random)))
+    request.name = obj.metadata.name
+    # Before admission: what plugins add belongs to nobody, so that nobody's apply conflicts with it.
+    document = _owned_from_birth(resource, obj, manager, wanted.applied)
+    admitted = await api.admission.mutate(Attempt(request, "CREATE", obj))
+    assert admitted is not None
     errors = [
         *metadata.validate(
-            obj.metadata, namespaced=resource.namespaced, check_name=resource.check_name
+            admitted.metadata, namespaced=resource.namespaced, check_name=resource.check_name
         ),
-        *resource.validate(obj),
+        *resource.validate(admitted),
     ]
     if errors:
         raise invalid(resource.group, resource.kind, obj.metadata.name, errors)
-    await api.admission.validate(Attempt(request, "CREATE", obj))
-    request.warnings += resource.warn(obj)
-    return obj
+    await api.admission.validate(Attempt(request, "CREATE", admitted))
+    request.warnings += resource.warn(admitted)
+    return document if admitted is obj else _admitted_document(resource, admitted, document)
+
+
+def _admitted_document(
+    resource: Resource[Any], admitted: Object, owned: dict[str, Any]
+) -> dict[str, Any]:
+    """The document of an object that admission changed, owned as before."""
+    document = resource.to_document(admitted)
+    if "managedFields" in owned["metadata"]:
+        document["metadata"]["managedFields"] = owned["metadata"]["managedFields"]
+    else:
+        document["metadata"].pop("managedFields", None)
+    return document
 
 
 def _owned_from_birth(
@@ -244,17 +258,34 @@ async def _changed(
     old = decode.to_object(resource, live)
     new = prepare.updated(request, decode.to_object(resource, wanted.document), old)
     new = part.take(resource, resource.default(new), old)
+    document = _owned_after(api, resource, new, live, part, None if wanted.applied else manager)
     admitted = await api.admission.mutate(Attempt(request, "UPDATE", new, old))
     assert admitted is not None
-    new = admitted
-    errors = list(part.validate(resource, new, old))
+    errors = list(part.validate(resource, admitted, old))
     if errors:
         raise invalid(resource.group, resource.kind, request.name, errors)
-    await api.admission.validate(Attempt(request, "UPDATE", new, old))
-    request.warnings += resource.warn(new)
+    await api.admission.validate(Attempt(request, "UPDATE", admitted, old))
+    request.warnings += resource.warn(admitted)
+    if admitted is not new:
+        document = _admitted_document(resource, admitted, document)
+    generation = prepare.next_generation(resource, document, live)
+    if generation:
+        document["metadata"]["generation"] = generation
+    return document
+
+
+def _owned_after(
+    api: Api,
+    resource: Resource[Any],
+    new: Object,
+    live: dict[str, Any],
+    part: Part,
+    manager: str | None,
+) -> dict[str, Any]:
+    """The changed object's document, with managedFields; settled already without a manager."""
     document = resource.to_document(new)
     meta = document["metadata"]
-    if not wanted.applied:
+    if manager is not None:
         meta["managedFields"] = managed.after_update(
             resource.schema,
             live,
@@ -267,9 +298,6 @@ async def _changed(
         )
     if not meta.get("managedFields"):
         meta.pop("managedFields", None)
-    generation = prepare.next_generation(resource, document, live)
-    if generation:
-        meta["generation"] = generation
     return document
 
 

@@ -1,9 +1,11 @@
 """The list of kinds that are served from the table."""
 
+from typing import Any
+
 from kedge.api.builtin.resources import RESOURCES, REVIEWS
 from kedge.api.resource import Resource
 
-KINDS: dict[str, Resource] = {resource.kind: resource for resource in (*RESOURCES, *REVIEWS)}  # type: ignore[type-arg]
+KINDS: dict[str, Resource[Any]] = {each.kind: each for each in (*RESOURCES, *REVIEWS)}
 
 
 def test_kinds_are_listed_once() -> None:

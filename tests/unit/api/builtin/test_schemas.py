@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-import msgspec
 import pytest
 
 from kedge.api.builtin import schemas
@@ -119,10 +118,3 @@ def test_every_kind_of_the_list_is_in_the_table(published: Published) -> None:
     for resource in (*RESOURCES, *REVIEWS):
         assert "metadata" in resource.schema.fields, resource.kind
         assert resource.schema.name in published
-
-
-def test_reading_the_table_is_quick() -> None:
-    text = schemas.files("kedge.api.builtin").joinpath("schemas.json").read_bytes()
-    decoded = msgspec.json.decode(text, type=dict[str, dict[str, str]])
-    assert len(text) < 128 * 1024
-    assert len(decoded) > 500

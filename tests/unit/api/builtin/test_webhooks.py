@@ -66,7 +66,8 @@ def test_an_empty_webhook_lacks_everything() -> None:
         ),
         (
             {"admissionReviewVersions": ["v2"]},
-            'admissionReviewVersions: Invalid value: ["v2"]: must include at least one of v1, v1beta1',
+            'admissionReviewVersions: Invalid value: ["v2"]: '
+            "must include at least one of v1, v1beta1",
         ),
     ],
 )

@@ -1,0 +1,52 @@
+# `make up` and `make test` need nothing but Python 3.11: they set the rest up themselves.
+
+SHELL := /bin/bash
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -q
+
+.PHONY: help up down setup check test e2e bench docs lock clean
+
+help: ## say what there is to make
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
+
+up: .venv/.run ## start a cluster on this machine
+	@$(BIN)/kedge up
+	@command -v kedge >/dev/null || echo "(kedge is $(CURDIR)/$(BIN)/kedge; 'make down' calls it for you)"
+
+down: .venv/.run ## stop it
+	@$(BIN)/kedge down
+
+setup: .venv/.dev ## make the virtual environment with all that developing takes
+
+check: .venv/.dev ## format, lint, types, floors, unit and contract tests
+	$(BIN)/ruff format --check src tests tools
+	$(BIN)/ruff check src tests tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(PYTEST) tests/unit tests/contract
+
+e2e: .venv/.dev ## a real kubectl against a real cluster
+	@tools/setup kubectl
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) tests/e2e
+
+test: check docs e2e ## everything
+
+bench: .venv/.dev ## how fast it is
+	@for bench in bench/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+
+docs: .venv/.dev ## check that the documentation leads somewhere
+	$(BIN)/python tools/check_links.py
+
+lock: .venv/.dev ## pin the versions that are installed now
+	$(BIN)/pip freeze --exclude-editable > constraints.txt
+
+clean: ## remove all that was made here, but no cluster
+	rm -rf .venv build site .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf src/*.egg-info
+
+.venv/.run: pyproject.toml constraints.txt tools/setup
+	@tools/setup run
+
+.venv/.dev: pyproject.toml constraints.txt tools/setup
+	@tools/setup dev

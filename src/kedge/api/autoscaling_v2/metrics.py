@@ -1,0 +1,393 @@
+"""What a HorizontalPodAutoscaler looks at: metrics, their targets and their present values."""
+
+from collections.abc import Iterator
+
+from msgspec import field
+
+from kedge.api import rules
+from kedge.api.core_v1.resource_names import container_name
+from kedge.api.model import Int32, LabelSelector, Model
+from kedge.machinery import names
+from kedge.machinery.errors import FieldError
+from kedge.machinery.quantity import Quantity
+
+SOURCES = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
+"""The field that holds a metric of each type."""
+_ORDER = ("object", "external", "pods", "resource", "containerResource")
+
+
+class CrossVersionObjectReference(Model):
+    """An object of any kind in the same namespace."""
+
+    __required__ = ("kind", "name")
+
+    kind: str = ""
+    """Its kind."""
+    name: str = ""
+    """Its name."""
+    apiVersion: str = ""
+    """Its API version."""
+
+
+class MetricIdentifier(Model):
+    """Which metric."""
+
+    __required__ = ("name",)
+
+    name: str = ""
+    """Its name."""
+    selector: LabelSelector | None = None
+    """Labels that narrow it down."""
+
+
+class MetricTarget(Model):
+    """The value that is aimed at."""
+
+    __required__ = ("type",)
+
+    type: str = ""
+    """How it is told: Utilization, Value or AverageValue."""
+    value: Quantity | None = None
+    """The value."""
+    averageValue: Quantity | None = None
+    """The value per pod."""
+    averageUtilization: Int32 | None = None
+    """The value per pod, in percent of what the pod requests."""
+
+
+class MetricValueStatus(Model):
+    """The value that was measured."""
+
+    value: Quantity | None = None
+    """The value."""
+    averageValue: Quantity | None = None
+    """The value per pod."""
+    averageUtilization: Int32 | None = None
+    """The value per pod, in percent of what the pod requests."""
+
+
+class ObjectMetricSource(Model):
+    """A metric that tells of one object."""
+
+    __required__ = ("describedObject", "target", "metric")
+
+    describedObject: CrossVersionObjectReference = field(
+        default_factory=CrossVersionObjectReference
+    )
+    """The object."""
+    target: MetricTarget = field(default_factory=MetricTarget)
+    """The value that is aimed at."""
+    metric: MetricIdentifier = field(default_factory=MetricIdentifier)
+    """Which metric."""
+
+
+class PodsMetricSource(Model):
+    """A metric that each pod has."""
+
+    __required__ = ("metric", "target")
+
+    metric: MetricIdentifier = field(default_factory=MetricIdentifier)
+    """Which metric."""
+    target: MetricTarget = field(default_factory=MetricTarget)
+    """The average that is aimed at."""
+
+
+class ResourceMetricSource(Model):
+    """What the pods use of a resource."""
+
+    __required__ = ("name", "target")
+
+    name: str = field(default_factory=str)
+    """The resource: cpu or memory."""
+    target: MetricTarget = field(default_factory=MetricTarget)
+    """The use that is aimed at."""
+
+
+class ContainerResourceMetricSource(Model):
+    """What one container of each pod uses of a resource."""
+
+    __required__ = ("name", "target", "container")
+
+    name: str = field(default_factory=str)
+    """The resource: cpu or memory."""
+    target: MetricTarget = field(default_factory=MetricTarget)
+    """The use that is aimed at."""
+    container: str = field(default_factory=str)
+    """The container."""
+
+
+class ExternalMetricSource(Model):
+    """A metric that tells of something outside the cluster."""
+
+    __required__ = ("metric", "target")
+
+    metric: MetricIdentifier = field(default_factory=MetricIdentifier)
+    """Which metric."""
+    target: MetricTarget = field(default_factory=MetricTarget)
+    """The value that is aimed at."""
+
+
+class MetricSpec(Model):
+    """One metric to look at; exactly one source is set."""
+
+    __required__ = ("type",)
+
+    type: str = ""
+    """ContainerResource, External, Object, Pods or Resource."""
+    object: ObjectMetricSource | None = None
+    """A metric that tells of one object."""
+    pods: PodsMetricSource | None = None
+    """A metric that each pod has."""
+    resource: ResourceMetricSource | None = None
+    """What the pods use of a resource."""
+    containerResource: ContainerResourceMetricSource | None = None
+    """What one container of each pod uses of a resource."""
+    external: ExternalMetricSource | None = None
+    """A metric that tells of something outside the cluster."""
+
+
+class ObjectMetricStatus(Model):
+    """The present value of a metric that tells of one object."""
+
+    __required__ = ("metric", "current", "describedObject")
+
+    metric: MetricIdentifier = field(default_factory=MetricIdentifier)
+    """Which metric."""
+    current: MetricValueStatus = field(default_factory=MetricValueStatus)
+    """The value that was measured."""
+    describedObject: CrossVersionObjectReference = field(
+        default_factory=CrossVersionObjectReference
+    )
+    """The object."""
+
+
+class PodsMetricStatus(Model):
+    """The present value of a metric that each pod has."""
+
+    __required__ = ("metric", "current")
+
+    metric: MetricIdentifier = field(default_factory=MetricIdentifier)
+    """Which metric."""
+    current: MetricValueStatus = field(default_factory=MetricValueStatus)
+    """The value that was measured."""
+
+
+class ResourceMetricStatus(Model):
+    """What the pods use of a resource at present."""
+
+    __required__ = ("name", "current")
+
+    name: str = field(default_factory=str)
+    """The resource."""
+    current: MetricValueStatus = field(default_factory=MetricValueStatus)
+    """The use that was measured."""
+
+
+class ContainerResourceMetricStatus(Model):
+    """What one container of each pod uses of a resource at present."""
+
+    __required__ = ("name", "current", "container")
+
+    name: str = field(default_factory=str)
+    """The resource."""
+    current: MetricValueStatus = field(default_factory=MetricValueStatus)
+    """The use that was measured."""
+    container: str = field(default_factory=str)
+    """The container."""
+
+
+class ExternalMetricStatus(Model):
+    """The present value of a metric that tells of something outside the cluster."""
+
+    __required__ = ("metric", "current")
+
+    metric: MetricIdentifier = field(default_factory=MetricIdentifier)
+    """Which metric."""
+    current: MetricValueStatus = field(default_factory=MetricValueStatus)
+    """The value that was measured."""
+
+
+class MetricStatus(Model):
+    """The present value of one metric."""
+
+    __required__ = ("type",)
+
+    type: str = ""
+    """ContainerResource, External, Object, Pods or Resource."""
+    object: ObjectMetricStatus | None = None
+    """Of a metric that tells of one object."""
+    pods: PodsMetricStatus | None = None
+    """Of a metric that each pod has."""
+    resource: ResourceMetricStatus | None = None
+    """Of what the pods use of a resource."""
+    containerResource: ContainerResourceMetricStatus | None = None
+    """Of what one container of each pod uses of a resource."""
+    external: ExternalMetricStatus | None = None
+    """Of something outside the cluster."""
+
+
+def validate_metric(metric: MetricSpec, path: str) -> Iterator[FieldError]:
+    """Everything wrong with one metric and its target."""
+    if not metric.type:
+        yield FieldError.required(f"{path}.type", "must specify a metric source type")
+    if metric.type not in SOURCES:
+        yield FieldError.not_supported(f"{path}.type", metric.type, SOURCES)
+    present = [word for word in _ORDER if getattr(metric, word) is not None]
+    if present:
+        yield from _source(metric, present[0], f"{path}.{present[0]}")
+    expected = SOURCES.get(metric.type)
+    if expected is not None and expected not in present:
+        why = "must populate information for the given metric source"
+        yield FieldError.required(f"{path}.{expected}", why)
+    if len(present) > 1:
+        for word in present:
+            if word != expected:
+                why = "must populate the given metric source only"
+                yield FieldError.forbidden(f"{path}.{word}", why)
+
+
+def _source(metric: MetricSpec, word: str, path: str) -> Iterator[FieldError]:
+    match getattr(metric, word):
+        case ObjectMetricSource() as source:
+            yield from validate_reference(
+                source.describedObject, f"{path}.describedObject", group=False
+            )
+            yield from _identifier(source.metric, f"{path}.metric")
+            yield from _target(source.target, f"{path}.target")
+            if source.target.value is None and source.target.averageValue is None:
+                why = "must set either a target value or averageValue"
+                yield FieldError.required(f"{path}.target.averageValue", why)
+        case ExternalMetricSource() as source:
+            yield from _identifier(source.metric, f"{path}.metric")
+            yield from _target(source.target, f"{path}.target")
+            yield from _external_target(source.target, f"{path}.target")
+        case PodsMetricSource() as source:
+            yield from _identifier(source.metric, f"{path}.metric")
+            yield from _target(source.target, f"{path}.target")
+            if source.target.averageValue is None:
+                why = "must specify a positive target averageValue"
+                yield FieldError.required(f"{path}.target.averageValue", why)
+        case ResourceMetricSource() as source:
+            if not source.name:
+                yield FieldError.required(f"{path}.name", "must specify a resource name")
+            yield from _resource_target(source.target, f"{path}.target")
+        case ContainerResourceMetricSource() as source:
+            yield from _container_resource(source, path)
+            yield from _resource_target(source.target, f"{path}.target")
+
+
+def _container_resource(source: ContainerResourceMetricSource, path: str) -> Iterator[FieldError]:
+    if not source.name:
+        yield FieldError.required(f"{path}.name", "must specify a resource name")
+    else:
+        yield from rules.problems(f"{path}.name", source.name, container_name(source.name))
+    if not source.container:
+        yield FieldError.required(f"{path}.container", "must specify a container")
+    else:
+        found = names.dns_label(source.container)
+        yield from rules.problems(f"{path}.container", source.container, found)
+
+
+def _external_target(target: MetricTarget, path: str) -> Iterator[FieldError]:
+    if target.value is None and target.averageValue is None:
+        why = "must set either a target value for metric or a per-pod target"
+        yield FieldError.required(f"{path}.averageValue", why)
+    if target.value is not None and target.averageValue is not None:
+        why = "may not set both a target value for metric and a per-pod target"
+        yield FieldError.forbidden(f"{path}.value", why)
+
+
+def _resource_target(target: MetricTarget, path: str) -> Iterator[FieldError]:
+    yield from _target(target, path)
+    if target.averageUtilization is None and target.averageValue is None:
+        why = "must set either a target raw value or a target utilization"
+        yield FieldError.required(f"{path}.averageUtilization", why)
+    if target.averageUtilization is not None and target.averageValue is not None:
+        why = "may not set both a target raw value and a target utilization"
+        yield FieldError.forbidden(f"{path}.averageValue", why)
+
+
+def _target(target: MetricTarget, path: str) -> Iterator[FieldError]:
+    if not target.type:
+        yield FieldError.required(f"{path}.type", "must specify a metric target type")
+    if target.type not in ("Utilization", "Value", "AverageValue"):
+        why = "must be either Utilization, Value, or AverageValue"
+        yield FieldError.invalid(f"{path}.type", target.type, why)
+    for word in ("value", "averageValue"):
+        amount: Quantity | None = getattr(target, word)
+        if amount is not None and amount.nanos <= 0:
+            yield FieldError.invalid(f"{path}.{word}", amount, "must be positive")
+    if target.averageUtilization is not None and target.averageUtilization < 1:
+        why = "must be greater than 0"
+        yield FieldError.invalid(f"{path}.averageUtilization", target.averageUtilization, why)
+
+
+def _identifier(metric: MetricIdentifier, path: str) -> Iterator[FieldError]:
+    if not metric.name:
+        yield FieldError.required(f"{path}.name", "must specify a metric name")
+    else:
+        yield from rules.problems(f"{path}.name", metric.name, names.path_segment(metric.name))
+
+
+def validate_reference(
+    ref: CrossVersionObjectReference, path: str, *, group: bool
+) -> Iterator[FieldError]:
+    """Everything wrong with a reference; `group`: whether its apiVersion must name one."""
+    for word in ("kind", "name"):
+        value: str = getattr(ref, word)
+        if not value:
+            yield FieldError.required(f"{path}.{word}")
+        else:
+            yield from rules.problems(f"{path}.{word}", value, names.path_segment(value))
+    at = f"{path}.apiVersion"
+    if ref.apiVersion.count("/") > 1:
+        why = f"unexpected GroupVersion string: {ref.apiVersion}"
+        yield FieldError.invalid(at, ref.apiVersion, why)
+    elif group and not ref.apiVersion.rpartition("/")[0]:
+        yield FieldError.invalid(at, ref.apiVersion, "apiVersion must specify API group")
+
+
+def targets_cell(specs: list[MetricSpec], statuses: list[MetricStatus]) -> str:
+    """`cpu: 30%/80%, 10/20 + 1 more...`: present values and targets."""
+    if not specs:
+        return "<none>"
+    shown = [
+        _cell(spec, statuses[i] if i < len(statuses) else None) for i, spec in enumerate(specs[:2])
+    ]
+    more = len(specs) - len(shown)
+    return ", ".join(shown) + (f" + {more} more..." if more else "")
+
+
+def _cell(spec: MetricSpec, status: MetricStatus | None) -> str:
+    word = SOURCES.get(spec.type, "")
+    source = getattr(spec, word, None)
+    if source is None:
+        return "<unknown type>"
+    measured = getattr(status, word, None)
+    current: MetricValueStatus = measured.current if measured else MetricValueStatus()
+    target: MetricTarget = source.target
+    if word in ("resource", "containerResource"):
+        return f"{source.name}: {_resource_cell(target, current)}"
+    if word != "pods" and target.averageValue is None:
+        return f"{_known(current.value)}/{_known(target.value)}"
+    average = "" if word == "pods" else " (avg)"
+    return f"{_known(current.averageValue)}/{_known(target.averageValue)}{average}"
+
+
+def _resource_cell(target: MetricTarget, current: MetricValueStatus) -> str:
+    if target.averageValue is not None:
+        return f"{_known(current.averageValue)}/{target.averageValue}"
+    percent = current.averageUtilization
+    present = "<unknown>" if percent is None else f"{percent}%"
+    wanted = target.averageUtilization
+    return f"{present}/{'<auto>' if wanted is None else f'{wanted}%'}"
+
+
+def _known(amount: Quantity | None) -> str:
+    return "<unknown>" if amount is None else str(amount)

@@ -1,0 +1,371 @@
+"""Client: get, list, watch, create, update, patch, delete, for every Resource alike."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Generic
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from kedge.api.model import ListMeta
+from kedge.api.resource import Resource, T
+from kedge.client.transport import Call, Reply, Stream, Transport
+from kedge.client.view import JSON, V, View, objects
+from kedge.machinery.errors import StatusError, from_status
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+
+class Preconditions(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What must be true of an object for it to be deleted."""
+
+    uid: str = ""
+    resource_version: str = ""
+
+
+class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """How something is to be deleted."""
+
+    propagation_policy: str = ""
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions = Preconditions()
+    dry_run: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[V]):
+    """Objects at one moment."""
+
+    items: list[V]
+    version: str
+    """A watch from here on misses nothing."""
+    continue_: str = ""
+    """A token for the next page."""
+
+
+class _Listed(msgspec.Struct):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] = []
+
+
+class _Happened(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Version = _Version()
+
+
+_listed = msgspec.json.Decoder(_Listed)
+_happened = msgspec.json.Decoder(_Happened)
+_versioned = msgspec.json.Decoder(_Versioned)
+
+
+class Event(Generic[V]):
+    """One change: ADDED, MODIFIED, DELETED, or BOOKMARK, which has no object but a version."""
+
+    __slots__ = ("_raw", "_view", "type")
+
+    def __init__(self, type_: str, raw: bytes, view: View[V]) -> None:
+        self.type = type_
+        self._raw = raw
+        self._view = view
+
+    @property
+    def object(self) -> V:
+        return self._view.decode(self._raw)
+
+    @property
+    def version(self) -> str:
+        """From where a later watch goes on after this event."""
+        return _versioned.decode(self._raw).metadata.resource_version
+
+
+class Client:
+    """Speaks to one server."""
+
+    def __init__(self, transport: Transport, *, user_agent: str = "kedge") -> None:
+        self._transport = transport
+        self._agent = {"user-agent": user_agent}
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    # Reading.
+
+    async def get(
+        self, resource: Resource[T], name: str, namespace: str = "", *, subresource: str = ""
+    ) -> T:
+        return await self.get_as(objects(resource), name, namespace, subresource=subresource)
+
+    async def get_as(
+        self, view: View[V], name: str, namespace: str = "", *, subresource: str = ""
+    ) -> V:
+        """One object, in the form of a view."""
+        path = path_of(view.resource, namespace, name, subresource)
+        return view.decode(await self._ask("GET", path, accept=view.accept))
+
+    async def list(
+        self,
+        resource: Resource[T],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        version: str = "",
+    ) -> Listing[T]:
+        view = objects(resource)
+        return await self.list_as(
+            view,
+            namespace,
+            labels=labels,
+            fields=fields,
+            limit=limit,
+            continue_=continue_,
+            version=version,
+        )
+
+    async def list_as(
+        self,
+        view: View[V],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        version: str = "",
+    ) -> Listing[V]:
+        """Objects of one namespace or of all, in the form of a view."""
+        query = _query(
+            labelSelector=labels,
+            fieldSelector=fields,
+            limit=str(limit or ""),
+            resourceVersion=version,
+            **{"continue": continue_},
+        )
+        path = path_of(view.resource, namespace)
+        found = _listed.decode(await self._ask("GET", path, query, accept=view.accept_list))
+        items = [view.decode(raw) for raw in found.items]
+        return Listing(items, found.metadata.resourceVersion, found.metadata.continue_)
+
+    def watch(
+        self,
+        resource: Resource[T],
+        namespace: str = "",
+        *,
+        version: str,
+        labels: str = "",
+        fields: str = "",
+    ) -> AbstractAsyncContextManager["AsyncIterator[Event[T]]"]:
+        return self.watch_as(
+            objects(resource), namespace, version=version, labels=labels, fields=fields
+        )
+
+    @asynccontextmanager
+    async def watch_as(
+        self,
+        view: View[V],
+        namespace: str = "",
+        *,
+        version: str,
+        labels: str = "",
+        fields: str = "",
+    ) -> AsyncIterator["AsyncIterator[Event[V]]"]:
+        """What happens after a version; the iterator ends when the server ends the watch."""
+        query = _query(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=version,
+            labelSelector=labels,
+            fieldSelector=fields,
+        )
+        headers = {**self._agent, "accept": view.accept}
+        call = Call("GET", path_of(view.resource, namespace), query, headers)
+        async with self._transport.stream(call) as stream:
+            if stream.status >= 300:
+                raise error_of(stream.status, await stream.whole())
+            yield _Events(view, stream)
+
+    # Writing.
+
+    async def create(
+        self, resource: Resource[T], obj: T, *, field_manager: str = "", dry_run: bool = False
+    ) -> T:
+        path = path_of(resource, obj.metadata.namespace)
+        query = _query(fieldManager=field_manager, dryRun="All" if dry_run else "")
+        return await self._write("POST", resource, path, query, obj)
+
+    async def update(
+        self,
+        resource: Resource[T],
+        obj: T,
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        dry_run: bool = False,
+    ) -> T:
+        """Replace an object, or the part of it that a subresource stands for."""
+        path = path_of(resource, obj.metadata.namespace, obj.metadata.name, subresource)
+        query = _query(fieldManager=field_manager, dryRun="All" if dry_run else "")
+        return await self._write("PUT", resource, path, query, obj)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: object,
+        namespace: str = "",
+        *,
+        form: str = MERGE_PATCH,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> T:
+        """Change an object by a description of the change, in one of the four forms."""
+        path = path_of(resource, namespace, name, subresource)
+        query = _query(fieldManager=field_manager, force="true" if force else "")
+        body = msgspec.json.encode(patch)
+        return resource.decode(await self._ask("PATCH", path, query, body=body, content=form))
+
+    async def delete(
+        self,
+        resource: Resource[Any],
+        name: str,
+        namespace: str = "",
+        *,
+        options: DeleteOptions | None = None,
+    ) -> None:
+        """Delete an object; it may outlive the call, for its finalizers or its grace period."""
+        path = path_of(resource, namespace, name)
+        await self._ask("DELETE", path, body=_encoded(options))
+
+    async def delete_collection(
+        self,
+        resource: Resource[Any],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        options: DeleteOptions | None = None,
+    ) -> None:
+        """Delete everything selected."""
+        query = _query(labelSelector=labels, fieldSelector=fields)
+        path = path_of(resource, namespace)
+        await self._ask("DELETE", path, query, body=_encoded(options))
+
+    async def exchange(
+        self,
+        method: str,
+        resource: Resource[Any],
+        name: str,
+        subresource: str,
+        document: Mapping[str, Any] | None = None,
+        *,
+        namespace: str = "",
+    ) -> dict[str, Any]:
+        """Speak with a subresource that has a kind of its own: scale, eviction, binding, token."""
+        path = path_of(resource, namespace, name, subresource)
+        body = b"" if document is None else msgspec.json.encode(document)
+        answer: dict[str, Any] = msgspec.json.decode(await self._ask(method, path, body=body))
+        return answer
+
+    async def fetch(self, path: str, headers: Mapping[str, str]) -> Reply:
+        """A page that is no resource; the caller looks at the status."""
+        return await self._transport.send(Call("GET", path, "", {**self._agent, **headers}))
+
+    async def _write(self, method: str, resource: Resource[T], path: str, query: str, obj: T) -> T:
+        body = msgspec.json.encode(resource.to_document(obj))
+        return resource.decode(await self._ask(method, path, query, body=body))
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        query: str = "",
+        *,
+        accept: str = JSON,
+        body: bytes = b"",
+        content: str = JSON,
+    ) -> bytes:
+        headers = {**self._agent, "accept": accept}
+        if body:
+            headers["content-type"] = content
+        reply = await self._transport.send(Call(method, path, query, headers, body))
+        if reply.status >= 300:
+            raise error_of(reply.status, reply.body)
+        return reply.body
+
+
+class _Events(Generic[V]):
+    """The lines of a watch, as events."""
+
+    def __init__(self, view: View[V], stream: Stream) -> None:
+        self._view = view
+        self._pieces = stream.pieces
+        self._rest = b""
+        self._lines: list[bytes] = []
+        """Those not yet given out, the next one last."""
+
+    def __aiter__(self) -> "_Events[V]":
+        return self
+
+    async def __anext__(self) -> Event[V]:
+        while not self._lines:
+            piece = await anext(self._pieces)
+            *lines, self._rest = (self._rest + piece).split(b"\n")
+            self._lines = lines[::-1]
+        happened = _happened.decode(self._lines.pop())
+        if happened.type == "ERROR":
+            raise from_status(msgspec.json.decode(happened.object))
+        return Event(happened.type, happened.object, self._view)
+
+
+def path_of(
+    resource: Resource[Any], namespace: str = "", name: str = "", subresource: str = ""
+) -> str:
+    """Where a resource, an object or a subresource is found."""
+    root = f"/apis/{resource.group}" if resource.group else "/api"
+    parts = [root, resource.version]
+    if namespace and resource.namespaced:
+        parts += ["namespaces", quote(namespace, safe="")]
+    parts.append(resource.plural)
+    if name:
+        parts.append(quote(name, safe=""))
+    if subresource:
+        parts.append(subresource)
+    return "/".join(parts)
+
+
+def error_of(status: int, body: bytes) -> StatusError:
+    """The error behind an answer that is none of success."""
+    try:
+        document = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        document = None
+    if isinstance(document, dict) and document.get("kind") == "Status":
+        return from_status(document)
+    return StatusError(status, "Unknown", body.decode(errors="replace").strip())
+
+
+def _query(**parameters: str) -> str:
+    given = {name: value for name, value in parameters.items() if value}
+    return urlencode(given)
+
+
+def _encoded(options: DeleteOptions | None) -> bytes:
+    if options is None:
+        return b""
+    head = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    return msgspec.json.encode(head | msgspec.to_builtins(options))

@@ -1,0 +1,120 @@
+"""Discovery: which resources a server has, custom ones included, as Resources of Documents."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from kedge.api.model import Document
+from kedge.api.resource import Resource
+from kedge.client.client import Client, error_of
+
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+ROOTS: Final = ("/api", "/apis")
+
+
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+class _Resource(msgspec.Struct, rename="camel"):
+    resource: str
+    response_kind: _Kind = _Kind()
+    scope: str = "Namespaced"
+    verbs: list[str] = []
+
+
+class _Version(msgspec.Struct):
+    version: str
+    resources: list[_Resource] = []
+
+
+class _Name(msgspec.Struct):
+    name: str = ""
+
+
+class _Group(msgspec.Struct):
+    metadata: _Name = _Name()
+    versions: list[_Version] = []
+
+
+class _Groups(msgspec.Struct):
+    items: list[_Group] = []
+
+
+_groups = msgspec.json.Decoder(_Groups)
+
+
+class Served:
+    """What a server serves; of each group, the preferred version comes first."""
+
+    def __init__(self, resources: Iterable[Resource[Document]]) -> None:
+        self.resources = list(resources)
+        self._by_kind = {(each.api_version, each.kind): each for each in self.resources}
+
+    def preferred(self, *verbs: str) -> list[Resource[Document]]:
+        """Every resource that has these verbs, in one version each."""
+        chosen: dict[tuple[str, str], Resource[Document]] = {}
+        for resource in self.resources:
+            if set(verbs) <= set(resource.verbs):
+                chosen.setdefault((resource.group, resource.plural), resource)
+        return list(chosen.values())
+
+    def of_kind(self, api_version: str, kind: str) -> Resource[Document] | None:
+        return self._by_kind.get((api_version, kind))
+
+
+@dataclass
+class _Page:
+    etag: str
+    resources: Sequence[Resource[Document]]
+
+
+class Discovery:
+    """Asks a server what it serves; an answer that has not changed is not sent again."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._pages: dict[str, _Page] = {}
+        self._served = Served(())
+
+    async def served(self) -> Served:
+        changed = [await self._refresh(root) for root in ROOTS]
+        if any(changed):
+            pages = [self._pages[root].resources for root in ROOTS]
+            self._served = Served(each for page in pages for each in page)
+        return self._served
+
+    async def _refresh(self, root: str) -> bool:
+        known = self._pages.get(root)
+        headers = {"accept": AGGREGATED} | ({"if-none-match": known.etag} if known else {})
+        reply = await self._client.fetch(root, headers)
+        if reply.status == 304:
+            return False
+        if reply.status != 200:
+            raise error_of(reply.status, reply.body)
+        self._pages[root] = _Page(reply.headers.get("etag", ""), parse(reply.body))
+        return True
+
+
+def parse(page: bytes) -> Sequence[Resource[Document]]:
+    """The resources of an aggregated discovery document."""
+    return [
+        _resource(group.metadata.name, version.version, listed)
+        for group in _groups.decode(page).items
+        for version in group.versions
+        for listed in version.resources
+    ]
+
+
+def _resource(group: str, version: str, listed: _Resource) -> Resource[Any]:
+    return Resource(
+        type=Document,
+        group=group,
+        version=version,
+        plural=listed.resource,
+        kind=listed.response_kind.kind,
+        namespaced=listed.scope == "Namespaced",
+        verbs=tuple(listed.verbs),
+    )

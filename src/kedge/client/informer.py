@@ -1,0 +1,188 @@
+"""Informer: keeps a receiver in step with a resource, by one list and a watch that is resumed."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from kedge.client.client import Client, Event
+from kedge.client.view import V, View
+from kedge.client.workqueue import Backoff
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError, qualified
+
+log = logging.getLogger(__name__)
+
+BRIEF = 1.0
+"""A watch that ends sooner than this, in seconds, without having told anything has failed."""
+
+
+class Key(NamedTuple):
+    """Which object of a resource."""
+
+    namespace: str
+    name: str
+
+
+class Named(Protocol):
+    """The part of metadata that tells an object from the others of its kind."""
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class Identified(Protocol):
+    """Anything that has metadata."""
+
+    @property
+    def metadata(self) -> Named: ...
+
+
+V_contra = TypeVar("V_contra", contravariant=True)
+I = TypeVar("I", bound=Identified)  # noqa: E741
+
+
+class Receiver(Protocol[V_contra]):
+    """What is told of the objects; never waits."""
+
+    def replace(self, objects: Iterable[V_contra]) -> None:
+        """These are all objects there are: whatever else was known is gone."""
+        ...
+
+    def put(self, obj: V_contra) -> None:
+        """An object is new or has changed."""
+        ...
+
+    def remove(self, obj: V_contra) -> None:
+        """An object is gone; this was its last state."""
+        ...
+
+
+class Cache(Generic[I]):
+    """A Receiver that keeps the objects and wakes whoever listens."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Key, I] = {}
+        self._listeners: list[Callable[[Key], None]] = []
+
+    def listen(self, listener: Callable[[Key], None]) -> None:
+        """Be told which object is new, has changed or is gone."""
+        self._listeners.append(listener)
+
+    def get(self, name: str, namespace: str = "") -> I | None:
+        return self._objects.get(Key(namespace, name))
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[I]:
+        return iter(self._objects.values())
+
+    def replace(self, objects: Iterable[I]) -> None:
+        fresh = {_key(obj): obj for obj in objects}
+        gone = self._objects.keys() - fresh.keys()
+        self._objects = fresh
+        for key in (*fresh, *gone):
+            self._tell(key)
+
+    def put(self, obj: I) -> None:
+        key = _key(obj)
+        self._objects[key] = obj
+        self._tell(key)
+
+    def remove(self, obj: I) -> None:
+        key = _key(obj)
+        self._objects.pop(key, None)
+        self._tell(key)
+
+    def _tell(self, key: Key) -> None:
+        for listener in self._listeners:
+            listener(key)
+
+
+def _key(obj: Identified) -> Key:
+    return Key(obj.metadata.namespace, obj.metadata.name)
+
+
+class Informer(Generic[V]):
+    """Lists once, then watches for ever; lists again only if the server has forgotten too much."""
+
+    def __init__(
+        self,
+        client: Client,
+        view: View[V],
+        receiver: Receiver[V],
+        clock: Clock,
+        *,
+        fields: str = "",
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.synced = asyncio.Event()
+        """Set once the receiver has been given every object."""
+        self._client = client
+        self._view = view
+        self._receiver = receiver
+        self._clock = clock
+        self._fields = fields
+        self._backoff = backoff or Backoff(first=0.02, most=30.0)
+        self._version = ""
+        self._failures = 0
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except (StatusError, OSError) as error:
+                await self._recover(error)
+
+    async def _list(self) -> None:
+        # Version 0 asks for whatever the server has at hand; its cache is at least as new as any
+        # event that led here.
+        listing = await self._client.list_as(self._view, fields=self._fields, version="0")
+        self._receiver.replace(listing.items)
+        self._version = listing.version
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        begun = self._clock.monotonic()
+        last: Event[V] | None = None
+        try:
+            async with self._client.watch_as(
+                self._view, version=self._version, fields=self._fields
+            ) as events:
+                async for event in events:
+                    self._receive(event)
+                    last = event
+                    self._failures = 0
+        finally:
+            # Which version was the last is only of interest now: reading it costs something.
+            if last is not None:
+                self._version = last.version
+        if last is None and self._clock.monotonic() - begun < BRIEF:
+            raise ConnectionResetError("the server ended a watch at once")
+
+    def _receive(self, event: Event[V]) -> None:
+        match event.type:
+            case "ADDED" | "MODIFIED":
+                self._receiver.put(event.object)
+            case "DELETED":
+                self._receiver.remove(event.object)
+
+    async def _recover(self, error: StatusError | OSError) -> None:
+        """Wait a little longer after each failure in a row, and say so after the first."""
+        if isinstance(error, StatusError) and error.code == 410:
+            self._version = ""
+            if not self._failures:
+                self._failures = 1
+                return
+        self._failures += 1
+        if self._failures == 3:
+            resource = self._view.resource
+            name = qualified(resource.group, resource.plural)
+            log.warning("cannot follow resource=%s error=%r; trying on", name, str(error))
+        await self._clock.sleep(self._backoff.delay(self._failures))

@@ -1,0 +1,240 @@
+"""Transport: how requests reach a server; LocalTransport calls one in the same process."""
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+BUFFER = 1 << 20
+"""Bytes of a stream that may wait to be read before its source is asked to pause."""
+
+
+class Unreachable(ConnectionError):
+    """The server could not be reached, or went away before it had answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request."""
+
+    method: str
+    path: str
+    """Percent-encoded."""
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Names in lower case."""
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case; repeated ones joined by a comma."""
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer whose body is read while it is being written."""
+
+    status: int
+    headers: Mapping[str, str]
+    pieces: AsyncIterator[bytes]
+
+    async def whole(self) -> bytes:
+        """All that is left of the body."""
+        return b"".join([piece async for piece in self.pieces])
+
+
+class Transport(Protocol):
+    """Carries requests to one server, under one identity."""
+
+    async def send(self, call: Call) -> Reply:
+        """The answer to a request; raises Unreachable if there is none, never for a status."""
+        ...
+
+    def stream(self, call: Call) -> AbstractAsyncContextManager[Stream]:
+        """The answer as a stream, which ends with the context at the latest."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        ...
+
+
+class Inflow:
+    """A stream between a writer that never waits and one reader: to servers it is a sink."""
+
+    def __init__(self, resumed: Callable[[], None] | None = None) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._error: Exception | None = None
+        self._arrival: asyncio.Future[None] | None = None
+        self._space: asyncio.Future[None] | None = None
+        self._resumed = resumed
+        """Called when the reader has caught up after a pause."""
+
+    @property
+    def paused(self) -> bool:
+        return self._size > BUFFER
+
+    def write(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        _resolve(self._arrival)
+
+    async def drain(self) -> None:
+        if self._ended:
+            raise ConnectionResetError("the reader has gone")
+        if self.paused:
+            if self._space is None:
+                self._space = asyncio.get_running_loop().create_future()
+            await self._space
+
+    def end(self, error: Exception | None = None) -> None:
+        """Nothing follows, or nothing but an error."""
+        if not self._ended:
+            self._ended = True
+            self._error = error
+            _resolve(self._arrival)
+
+    def __aiter__(self) -> "Inflow":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._pieces:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise StopAsyncIteration
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+        was_paused = self.paused
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        if was_paused:
+            _resolve(self._space)
+            self._space = None
+            if self._resumed is not None:
+                self._resumed()
+        return data
+
+
+def _resolve(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
+
+
+class Sink(Protocol):
+    """Where a server in the same process writes a stream."""
+
+    @property
+    def paused(self) -> bool: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
+Pour = Callable[[Sink], Awaitable[None]]
+Body = bytes | Iterable[bytes] | Pour
+
+
+class Answer(Protocol):
+    """What a server in the same process answers with."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def body(self) -> Body:
+        """Whole, in pieces, or as a function that writes it to a sink for as long as it likes."""
+        ...
+
+    @property
+    def content_type(self) -> str: ...
+
+    @property
+    def headers(self) -> Sequence[tuple[str, str]]: ...
+
+
+Handler = Callable[[Call], Answer | Awaitable[Answer]]
+"""A server in the same process; it knows who its callers are."""
+
+
+class LocalTransport:
+    """Fulfils Transport without a network: calls the server as a function."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+
+    async def send(self, call: Call) -> Reply:
+        answer = await self._answer(call)
+        body = answer.body
+        if isinstance(body, bytes):
+            return Reply(answer.status, _headers(answer), body)
+        if not callable(body):
+            return Reply(answer.status, _headers(answer), b"".join(body))
+        inflow = Inflow()
+        await _pour(body, inflow)
+        return Reply(answer.status, _headers(answer), b"".join([piece async for piece in inflow]))
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[Stream]:
+        answer = await self._answer(call)
+        body = answer.body
+        if not callable(body):
+            pieces = [body] if isinstance(body, bytes) else body
+            yield Stream(answer.status, _headers(answer), _each(pieces))
+            return
+        inflow = Inflow()
+        # This context owns the task. A TaskGroup would wrap whatever the caller raises in a group.
+        task = asyncio.get_running_loop().create_task(_pour(body, inflow))
+        try:
+            yield Stream(answer.status, _headers(answer), inflow)
+        finally:
+            inflow.end()
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def close(self) -> None:
+        pass
+
+    async def _answer(self, call: Call) -> Answer:
+        answer = self._handler(call)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def _pour(body: Pour, inflow: Inflow) -> None:
+    try:
+        await body(inflow)
+    except Exception as error:
+        inflow.end(error)
+    finally:
+        inflow.end()
+
+
+async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+def _headers(answer: Answer) -> Mapping[str, str]:
+    headers = {"content-type": answer.content_type}
+    for name, value in answer.headers:
+        key = name.lower()
+        headers[key] = f"{headers[key]},{value}" if key in headers else value
+    return headers

@@ -1,0 +1,65 @@
+"""View: the form in which a client reads the objects of a resource, whole or in outline."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kedge.api.model import OwnerReference
+from kedge.api.resource import Resource, T
+
+V = TypeVar("V")
+W = TypeVar("W")
+
+JSON = "application/json"
+PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+@dataclass(frozen=True, eq=False)
+class View(Generic[V]):
+    """What is asked for, and what is made of each object that comes."""
+
+    resource: Resource[Any]
+    decode: Callable[[bytes], V]
+    accept: str = JSON
+    """The media type of one object."""
+    accept_list: str = JSON
+    """The media type of a list."""
+
+
+class OutlineMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The part of an object's metadata that tells who it is and whether it may stay."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str = ""
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Outline(msgspec.Struct, frozen=True, gc=False):
+    """An object of any kind, reduced to what controllers need of every kind."""
+
+    metadata: OutlineMeta = OutlineMeta()
+
+
+def objects(resource: Resource[T]) -> View[T]:
+    """Whole objects."""
+    return View(resource, resource.decode)
+
+
+def outlines(resource: Resource[Any]) -> View[Outline]:
+    """Metadata only: the server does not even send the rest."""
+    return View(resource, _outline.decode, PARTIAL, PARTIAL_LIST)
+
+
+def sketches(resource: Resource[Any], type_: type[W]) -> View[W]:
+    """Only those fields of each object that a Struct declares."""
+    return View(resource, msgspec.json.Decoder(type_).decode)
+
+
+_outline = msgspec.json.Decoder(Outline)

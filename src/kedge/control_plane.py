@@ -1,0 +1,34 @@
+"""The control plane in one process: API server and controllers, from a configuration to the end."""
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Callable
+
+import uvloop
+
+from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.server import Running, serve
+from kedge.machinery.clock import SystemClock
+
+OnReady = Callable[[Running], None]
+
+
+def run(config: ServerConfig, on_ready: OnReady) -> None:
+    """Run until SIGTERM or SIGINT; `on_ready` is called once everything answers."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # Few objects of a server form cycles, and looking for them costs more than it finds.
+    gc.set_threshold(20_000, 20, 50)
+    uvloop.run(_run(config, on_ready))
+
+
+async def _run(config: ServerConfig, on_ready: OnReady) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with serve(config, SystemClock()) as server:
+        gc.freeze()
+        on_ready(server)
+        await stop.wait()

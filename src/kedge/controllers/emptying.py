@@ -1,0 +1,127 @@
+"""What is found while a namespace is emptied, and the conditions that tell people about it."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from kedge.api.core_v1.namespace import NamespaceCondition
+from kedge.api.resource import Resource
+from kedge.client.view import Outline
+
+DISCOVERY = "NamespaceDeletionDiscoveryFailure"
+PARSING = "NamespaceDeletionGroupVersionParsingFailure"
+DELETION = "NamespaceDeletionContentFailure"
+CONTENT = "NamespaceContentRemaining"
+FINALIZERS = "NamespaceFinalizersRemaining"
+
+FINE = {
+    DISCOVERY: ("ResourcesDiscovered", "All resources successfully discovered"),
+    PARSING: ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    DELETION: (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    CONTENT: ("ContentRemoved", "All content successfully removed"),
+    FINALIZERS: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
+"""What each condition says while it is False."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Objects of one resource that were told to go and are still there."""
+
+    resource: Resource[Any]
+    objects: Sequence[Outline]
+    version: str
+    """The moment at which they were seen."""
+
+
+@dataclass
+class Findings:
+    """The outcome of one attempt to empty a namespace."""
+
+    leftovers: list[Leftover] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    undiscovered: str = ""
+    """Why the server would not say what it serves."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.leftovers or self.failures or self.undiscovered)
+
+
+def unexpected(namespace: str, leftover: Leftover) -> str:
+    """The complaint about objects that nothing holds but that stay nonetheless; "" if all is well."""
+    if all(_held(obj) for obj in leftover.objects):
+        return ""
+    resource = leftover.resource
+    kind = f"{resource.group}/{resource.version}, Resource={resource.plural}"
+    return f"unexpected items still remain in namespace: {namespace} for gvr: {kind}"
+
+
+def _held(obj: Outline) -> bool:
+    """Whether there is a reason for the object to be still there."""
+    return bool(obj.metadata.finalizers or obj.metadata.deletion_timestamp)
+
+
+def conditions(findings: Findings) -> list[NamespaceCondition]:
+    """The findings, in upstream's words."""
+    troubles = dict(_troubles(findings))
+    return [
+        NamespaceCondition(
+            type=type_, status="True", reason=troubles[type_][0], message=troubles[type_][1]
+        )
+        if type_ in troubles
+        else NamespaceCondition(type=type_, status="False", reason=reason, message=message)
+        for type_, (reason, message) in FINE.items()
+    ]
+
+
+def _troubles(findings: Findings) -> Iterable[tuple[str, tuple[str, str]]]:
+    if findings.undiscovered:
+        yield DISCOVERY, ("DiscoveryFailed", findings.undiscovered)
+    if findings.failures:
+        texts = ", ".join(sorted(findings.failures))
+        count = len(findings.failures)
+        message = f"Failed to delete all resource types, {count} remaining: {texts}"
+        yield DELETION, ("ContentDeletionFailed", message)
+    if findings.leftovers:
+        texts = ", ".join(sorted(map(_counted, findings.leftovers)))
+        yield CONTENT, ("SomeResourcesRemain", f"Some resources are remaining: {texts}")
+    holding = Counter(
+        finalizer
+        for leftover in findings.leftovers
+        for obj in leftover.objects
+        for finalizer in obj.metadata.finalizers
+    )
+    if holding:
+        texts = ", ".join(
+            sorted(f"{name} in {n} resource instances" for name, n in holding.items())
+        )
+        message = f"Some content in the namespace has finalizers remaining: {texts}"
+        yield FINALIZERS, ("SomeFinalizersRemain", message)
+
+
+def _counted(leftover: Leftover) -> str:
+    # The dot stands there for the core group too, where nothing follows it; upstream's is the same.
+    name = f"{leftover.resource.plural}.{leftover.resource.group}"
+    return f"{name} has {len(leftover.objects)} resource instances"
+
+
+def merged(
+    old: Sequence[NamespaceCondition], new: Sequence[NamespaceCondition], now: str
+) -> list[NamespaceCondition]:
+    """The new conditions in the place of the old; others stay, and so does the time of a status."""
+    fresh = {condition.type: condition for condition in new}
+    result = []
+    for before in old:
+        after = fresh.pop(before.type, before)
+        changed = after.status != before.status
+        since = now if changed else before.lastTransitionTime
+        result.append(replace(after, lastTransitionTime=since))
+    added = [replace(condition, lastTransitionTime=now) for condition in fresh.values()]
+    return result + added

@@ -1,0 +1,69 @@
+"""Loop: takes keys from a queue and brings what they name in order, trying again where it fails."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from kedge.client.workqueue import WorkQueue
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Loop(Generic[K]):
+    """The work of one controller."""
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[K], Awaitable[None]],
+        clock: Clock,
+        *,
+        workers: int = 1,
+    ) -> None:
+        self.name = name
+        self._reconcile = reconcile
+        self._workers = workers
+        self._queue: WorkQueue[K] = WorkQueue(clock)
+        self._told: dict[K, str] = {}
+        """The last error that was logged for a key which still fails."""
+
+    def add(self, key: K) -> None:
+        """See to this key soon."""
+        self._queue.add(key)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._workers):
+                tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                await self._reconcile(key)
+            except Exception as error:
+                self._tell(key, error)
+                self._queue.retry(key)
+            else:
+                self._queue.forget(key)
+                self._told.pop(key, None)
+            finally:
+                self._queue.done(key)
+
+    def _tell(self, key: K, error: Exception) -> None:
+        """Log an error when it is new; conflicts are a part of life."""
+        if isinstance(error, StatusError) and error.reason == "Conflict":
+            return
+        text = f"{type(error).__name__}: {error}"
+        if self._told.get(key) == text:
+            return
+        self._told[key] = text
+        # What the server says is no defect of ours; anything else comes with its traceback.
+        expected = isinstance(error, StatusError | OSError)
+        message = "reconcile failed controller=%s key=%s error=%r; trying again"
+        log.warning(message, self.name, key, text, exc_info=None if expected else error)

@@ -1,0 +1,174 @@
+"""A namespace that is being deleted is emptied, pods first, and goes when nothing is left in it."""
+
+import asyncio
+from typing import Any
+
+from msgspec.structs import replace
+
+from kedge.api.core_v1.namespace import FINALIZER, RESOURCE, TERMINATING, Namespace
+from kedge.api.resource import Resource
+from kedge.client.client import Client, DeleteOptions
+from kedge.client.discovery import Discovery
+from kedge.client.informer import Key
+from kedge.client.view import outlines
+from kedge.controllers.emptying import Findings, Leftover, conditions, merged, unexpected
+from kedge.controllers.loop import Loop
+from kedge.controllers.namespaces import Namespaces
+from kedge.machinery.clock import Clock
+from kedge.machinery.durations import format_time
+from kedge.machinery.errors import StatusError
+
+BACKGROUND = DeleteOptions(propagation_policy="Background")
+"""The garbage collector is not to hold anything back: all of it goes anyway."""
+
+
+class NotEmpty(Exception):
+    """Some of a namespace's content could not be deleted."""
+
+
+class NamespaceController:
+    """Sees every terminating namespace to its end."""
+
+    def __init__(
+        self, client: Client, discovery: Discovery, namespaces: Namespaces, clock: Clock
+    ) -> None:
+        self._client = client
+        self._discovery = discovery
+        self._namespaces = namespaces
+        self._clock = clock
+        self._loop = Loop("namespace", self.reconcile, clock, workers=4)
+        self._tasks: asyncio.TaskGroup
+        self._sentries: dict[tuple[str, str, str], asyncio.Task[None]] = {}
+        """Those who wait for leftovers to go, by namespace, group and plural."""
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._tasks:
+            self._namespaces.listen(self._namespace_changed)
+            for namespace in self._namespaces:
+                self._namespace_changed(Key("", namespace.metadata.name))
+            self._tasks.create_task(self._loop.run())
+
+    def _namespace_changed(self, key: Key) -> None:
+        found = self._namespaces.get(key.name)
+        if found is None:
+            self._dismiss(key.name)
+        elif found.metadata.deletion_timestamp:
+            self._loop.add(key.name)
+
+    async def reconcile(self, name: str) -> None:
+        try:
+            namespace = await self._client.get(RESOURCE, name)
+            if namespace.metadata.deletionTimestamp and namespace.spec.finalizers:
+                await self._end(namespace)
+        except StatusError as error:
+            # Gone already, by whoever's hand.
+            if not (error.code == 404 and (error.details or {}).get("kind") == "namespaces"):
+                raise
+
+    async def _end(self, namespace: Namespace) -> None:
+        name = namespace.metadata.name
+        findings = await self._empty(name)
+        namespace = await self._report(namespace, findings)
+        if findings.empty:
+            await self._finalize(namespace)
+            return
+        for leftover in findings.leftovers:
+            self._await_departure(name, leftover)
+        if findings.failures or findings.undiscovered:
+            raise NotEmpty("; ".join([*findings.failures, findings.undiscovered]).strip("; "))
+
+    async def _empty(self, namespace: str) -> Findings:
+        findings = Findings()
+        try:
+            served = await self._discovery.served()
+        except (StatusError, OSError) as error:
+            findings.undiscovered = str(error)
+            return findings
+        namespaced = [each for each in served.preferred("delete", "list") if each.namespaced]
+        pods = [each for each in namespaced if (each.group, each.plural) == ("", "pods")]
+        for resource in pods:
+            await self._purge(resource, namespace, findings)
+        # Nothing that pods may still be using goes before they do.
+        if findings.empty:
+            for resource in namespaced:
+                if resource not in pods:
+                    await self._purge(resource, namespace, findings)
+        return findings
+
+    async def _purge(self, resource: Resource[Any], namespace: str, findings: Findings) -> None:
+        """Delete all objects of a resource and note what is left of them."""
+        try:
+            listing = await self._client.list_as(outlines(resource), namespace)
+            if not listing.items:
+                return
+            await self._delete_all(resource, namespace, [o.metadata.name for o in listing.items])
+            listing = await self._client.list_as(outlines(resource), namespace)
+        except StatusError as error:
+            # A custom kind that has just gone leaves nothing behind.
+            if error.code not in (404, 405):
+                findings.failures.append(str(error))
+            return
+        if listing.items:
+            leftover = Leftover(resource, listing.items, listing.version)
+            findings.leftovers.append(leftover)
+            if complaint := unexpected(namespace, leftover):
+                findings.failures.append(complaint)
+
+    async def _delete_all(self, resource: Resource[Any], namespace: str, names: list[str]) -> None:
+        if "deletecollection" in resource.verbs:
+            await self._client.delete_collection(resource, namespace, options=BACKGROUND)
+            return
+        for name in names:
+            try:
+                await self._client.delete(resource, name, namespace, options=BACKGROUND)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+
+    async def _report(self, namespace: Namespace, findings: Findings) -> Namespace:
+        """Say in the status how far the deletion has come."""
+        if findings.empty and not namespace.status.conditions:
+            # It is over before anybody could read it.
+            return namespace
+        now = format_time(self._clock.now())
+        said = merged(namespace.status.conditions, conditions(findings), now)
+        status = replace(namespace.status, phase=TERMINATING, conditions=said)
+        if status == namespace.status:
+            return namespace
+        changed = replace(namespace, status=status)
+        return await self._client.update(RESOURCE, changed, subresource="status")
+
+    async def _finalize(self, namespace: Namespace) -> None:
+        left = [name for name in namespace.spec.finalizers if name != FINALIZER]
+        released = replace(namespace, spec=replace(namespace.spec, finalizers=left))
+        await self._client.update(RESOURCE, released, subresource="finalize")
+
+    # Leftovers: whoever holds them decides when they go.
+
+    def _await_departure(self, namespace: str, leftover: Leftover) -> None:
+        post = (namespace, leftover.resource.group, leftover.resource.plural)
+        if post not in self._sentries:
+            sentry = self._tasks.create_task(self._stand(namespace, leftover))
+            sentry.add_done_callback(lambda _: self._sentries.pop(post, None))
+            self._sentries[post] = sentry
+
+    async def _stand(self, namespace: str, leftover: Leftover) -> None:
+        """Watch the leftovers of one resource; have the namespace seen to when the last is gone."""
+        waiting = {obj.metadata.uid for obj in leftover.objects}
+        view = outlines(leftover.resource)
+        try:
+            async with self._client.watch_as(view, namespace, version=leftover.version) as events:
+                async for event in events:
+                    if event.type == "DELETED":
+                        waiting.discard(event.object.metadata.uid)
+                        if not waiting:
+                            break
+        except (StatusError, OSError):
+            # The server does not remember so far back, or went away: look again in a while.
+            await self._clock.sleep(1)
+        self._loop.add(namespace)
+
+    def _dismiss(self, namespace: str) -> None:
+        for post, sentry in list(self._sentries.items()):
+            if post[0] == namespace:
+                sentry.cancel()

@@ -1,0 +1,50 @@
+"""The namespaces as controllers see them: who is there, who is leaving."""
+
+import msgspec
+
+from kedge.api.core_v1.namespace import ACTIVE, RESOURCE
+from kedge.client.informer import Cache
+from kedge.client.view import View, sketches
+from kedge.machinery.errors import StatusError
+
+TERMINATING_CAUSE = "NamespaceTerminating"
+
+
+class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    name: str
+    namespace: str = ""
+    deletion_timestamp: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False):
+    phase: str = ""
+
+
+class NamespaceSketch(msgspec.Struct, frozen=True, gc=False):
+    """A namespace, reduced to its name and whether it is leaving."""
+
+    metadata: _Meta
+    status: _Status = _Status()
+
+    @property
+    def active(self) -> bool:
+        return self.status.phase == ACTIVE and not self.metadata.deletion_timestamp
+
+
+Namespaces = Cache[NamespaceSketch]
+
+
+def view() -> View[NamespaceSketch]:
+    return sketches(RESOURCE, NamespaceSketch)
+
+
+def is_active(namespaces: Namespaces, name: str) -> bool:
+    found = namespaces.get(name)
+    return found is not None and found.active
+
+
+def is_leaving(error: StatusError) -> bool:
+    """Whether a write failed because its namespace is leaving or has left."""
+    if any(cause.reason == TERMINATING_CAUSE for cause in error.causes):
+        return True
+    return error.code == 404 and (error.details or {}).get("kind") == "namespaces"

@@ -1,0 +1,269 @@
+"""`kedge up`, `down`, `status`, `list` as a person meets them, with all that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from kedge.cli import process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.e2e.conftest import Outcome, Terminal
+
+
+def ok(outcome: Outcome) -> str:
+    assert outcome.returncode == 0, outcome.stderr + outcome.stdout
+    return outcome.stdout
+
+
+def refused(outcome: Outcome) -> str:
+    """The one paragraph that says what is wrong."""
+    assert outcome.returncode == 1, outcome.stderr + outcome.stdout
+    assert outcome.stderr.startswith("error: ")
+    assert "Traceback" not in outcome.stderr
+    return outcome.stderr
+
+
+def status(terminal: Terminal, *arguments: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(terminal.kedge("status", "-o=json", *arguments).stdout)
+    return told
+
+
+def contexts(path: Path) -> list[str]:
+    return [item["name"] for item in yaml.safe_load(path.read_text())["contexts"]]
+
+
+def test_a_cluster_comes_up_serves_kubectl_and_leaves_nothing_behind(terminal: Terminal) -> None:
+    said = ok(terminal.kedge("up"))
+    assert 'Context "kedge-default" is now the current one' in said
+    assert "kubectl get namespaces" in said
+    assert terminal.kubeconfig.stat().st_mode & 0o777 == 0o600
+
+    assert "kube-system" in ok(terminal.kubectl("get", "namespaces"))
+    ready = status(terminal)
+    assert ready["status"] == "Ready"
+    assert ready["address"].startswith("https://127.0.0.1:")
+    assert ready["admission"] == ["NamespaceLifecycle"]
+    assert ready["storeBytes"] > 0
+
+    assert 'Cluster "default" was stopped' in ok(terminal.kedge("down", "--purge"))
+    assert not terminal.kubeconfig.exists()
+    assert list(terminal.states.iterdir()) == []
+    assert process.birth(ready["pid"]) == ""
+
+
+def test_a_second_up_is_a_no_op_and_so_is_a_second_down(terminal: Terminal) -> None:
+    ok(terminal.kedge("up"))
+    before = status(terminal)["pid"]
+    assert 'Cluster "default" is already running' in ok(terminal.kedge("up"))
+    assert status(terminal)["pid"] == before
+    ok(terminal.kedge("down"))
+    assert 'Cluster "default" was not running' in ok(terminal.kedge("down"))
+
+
+def test_what_was_written_is_there_after_a_restart_at_the_same_address(terminal: Terminal) -> None:
+    ok(terminal.kedge("up"))
+    address = status(terminal)["address"]
+    ok(terminal.kubectl("create", "configmap", "kept", "--from-literal=a=b"))
+    ok(terminal.kedge("down"))
+    ok(terminal.kedge("up"))
+    assert status(terminal)["address"] == address
+    assert "kept" in ok(terminal.kubectl("get", "configmaps"))
+
+
+def test_a_server_that_was_killed_is_started_again_with_all_it_had(terminal: Terminal) -> None:
+    ok(terminal.kedge("up"))
+    ok(terminal.kubectl("create", "configmap", "kept", "--from-literal=a=b"))
+    os.kill(status(terminal)["pid"], signal.SIGKILL)
+
+    stopped = terminal.kedge("status")
+    assert stopped.returncode == 1
+    assert "Stopped" in stopped.stdout
+    assert "ready at" in ok(terminal.kedge("up"))
+    assert "kept" in ok(terminal.kubectl("get", "configmaps"))
+
+
+def test_a_stale_pid_is_nobodys_business(terminal: Terminal) -> None:
+    """The pid in the file is that of a living process, which must neither hinder nor be hurt."""
+    with subprocess.Popen(["sleep", "60"]) as bystander:
+        ok(terminal.kedge("up"))
+        ok(terminal.kedge("down"))
+        (terminal.states / "default" / "server.pid").write_text(f"{bystander.pid} 1\n")
+        assert "was not running" in ok(terminal.kedge("down"))
+        ok(terminal.kedge("up"))
+        assert status(terminal)["pid"] != bystander.pid
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_two_clusters_live_side_by_side(terminal: Terminal) -> None:
+    ok(terminal.kedge("up", "--name=blue"))
+    ok(terminal.kedge("up", "--name=green", "--store=memory", f"--state={terminal.home}/there"))
+    ok(terminal.kubectl("--context=kedge-blue", "create", "namespace", "only-blue"))
+    assert "only-blue" not in ok(terminal.kubectl("--context=kedge-green", "get", "ns"))
+    assert contexts(terminal.kubeconfig) == ["kedge-blue", "kedge-green"]
+
+    rows = [line.split()[:2] for line in ok(terminal.kedge("list")).splitlines()]
+    assert rows == [["NAME", "STATUS"], ["blue", "Running"], ["green", "Running"]]
+
+    ok(terminal.kedge("down", "--name=green"))
+    assert ok(terminal.kubectl("config", "current-context")) == "kedge-blue\n"
+    assert "only-blue" in ok(terminal.kubectl("get", "ns"))
+
+
+def test_two_ups_at_the_same_moment_start_one_cluster(terminal: Terminal) -> None:
+    command = [sys.executable, "-m", "kedge", "up"]
+    both = [
+        subprocess.Popen(command, env=terminal.environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = sorted(each.communicate(timeout=60)[0] for each in both)
+    assert [each.returncode for each in both] == [0, 0]
+    assert "is already running" in said[0]
+    assert "ready at" in said[1]
+
+
+def test_the_users_kubeconfig_is_given_back_as_it_was(terminal: Terminal) -> None:
+    terminal.kubeconfig.parent.mkdir()
+    for arguments in (
+        ["set-cluster", "prod", "--server=https://prod.example.com"],
+        ["set-credentials", "me", "--token=mine"],
+        ["set-context", "prod", "--cluster=prod", "--user=me", "--namespace=shop"],
+        ["use-context", "prod"],
+    ):
+        ok(terminal.kubectl("config", *arguments))
+    before = terminal.kubeconfig.read_bytes()
+
+    assert '(it was "prod")' in ok(terminal.kedge("up"))
+    assert ok(terminal.kubectl("config", "current-context")) == "kedge-default\n"
+    ok(terminal.kedge("down"))
+    assert terminal.kubeconfig.read_bytes() == before
+
+
+def test_kubeconfig_files_are_chosen_as_kubectl_does(terminal: Terminal) -> None:
+    first, second = terminal.home / "first", terminal.home / "second"
+    terminal.environment["KUBECONFIG"] = f"{first}:{second}"
+    second.write_text("apiVersion: v1\nkind: Config\n")
+    ok(terminal.kedge("up"))
+    assert not first.exists()
+    assert contexts(second) == ["kedge-default"]
+    assert "default" in ok(terminal.kubectl("get", "namespaces"))
+
+
+def test_a_malformed_kubeconfig_is_refused_and_left_alone(terminal: Terminal) -> None:
+    terminal.kubeconfig.parent.mkdir()
+    terminal.kubeconfig.write_text("clusters: [\n")
+    assert "is not a kubeconfig file" in refused(terminal.kedge("up"))
+    assert terminal.kubeconfig.read_text() == "clusters: [\n"
+    assert ok(terminal.kedge("list")).startswith("There are no clusters here")
+
+
+def test_a_port_in_use_is_refused_with_a_way_out(terminal: Terminal) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused(terminal.kedge("up", f"--port={port}"))
+    assert f"127.0.0.1 port {port} is in use by another program" in said
+    assert "--port" in said
+    assert not terminal.kubeconfig.exists()
+
+
+def test_a_directory_that_cannot_be_written_is_refused(terminal: Terminal) -> None:
+    (terminal.home / "file").touch()
+    said = refused(terminal.kedge("up", f"--state={terminal.home}/file/state"))
+    assert f"cannot keep the cluster in {terminal.home}/file/state: Not a directory" in said
+    assert "--state" in said
+
+
+def test_a_directory_full_of_other_things_is_refused(terminal: Terminal) -> None:
+    (terminal.home / "thesis").mkdir()
+    (terminal.home / "thesis" / "chapter-1.tex").touch()
+    assert "is not empty" in refused(terminal.kedge("up", f"--state={terminal.home}/thesis"))
+
+
+def newer_store(state: Path) -> None:
+    with sqlite3.connect(state / "store.db") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+def foreign_store(state: Path) -> None:
+    (state / "store.db").write_bytes(b"not a database at all, but long enough to look at" * 100)
+
+
+def newer_directory(state: Path) -> None:
+    content = (state / "cluster.json").read_text()
+    (state / "cluster.json").write_text(content.replace('"layout": 1', '"layout": 99'))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (newer_store, "store.db has storage layout 99"),
+        (foreign_store, "store.db is not a kedge store"),
+        (newer_directory, "was arranged by another version of kedge (layout 99"),
+    ],
+)
+def test_state_that_this_kedge_cannot_read_is_refused_and_kept(
+    terminal: Terminal, spoil: Callable[[Path], None], complaint: str
+) -> None:
+    ok(terminal.kedge("up", "--name=old"))
+    ok(terminal.kedge("down", "--name=old"))
+    spoil(terminal.states / "old")
+    before = (terminal.states / "old" / "store.db").read_bytes()
+    assert complaint in refused(terminal.kedge("up", "--name=old"))
+    assert (terminal.states / "old" / "store.db").read_bytes() == before
+
+
+def test_a_cluster_whose_directory_was_deleted_is_forgotten(terminal: Terminal) -> None:
+    ok(terminal.kedge("up", f"--state={terminal.home}/there", "--store=memory"))
+    ok(terminal.kedge("down", f"--state={terminal.home}/there", "--purge"))
+    assert ok(terminal.kedge("list")).startswith("There are no clusters here")
+    assert 'there is no cluster "default" here' in refused(terminal.kedge("status"))
+    assert 'There is no cluster "default" here' in ok(terminal.kedge("down"))
+
+
+def test_in_the_foreground_an_interrupt_stops_the_cluster(terminal: Terminal) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "kedge", "up", "--foreground"],
+        env=terminal.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as command:
+        assert command.stdout is not None
+        assert "ready at" in command.stdout.readline()
+        assert "kedge-default" in command.stdout.readline()
+        assert "default" in ok(terminal.kubectl("get", "namespaces"))
+        assert status(terminal)["status"] == "Ready"
+        command.send_signal(signal.SIGINT)
+        assert command.wait(20) == 0
+    assert not terminal.kubeconfig.exists()
+    assert status(terminal)["status"] == "Stopped"
+
+
+def test_a_bare_server_brings_a_kubeconfig_of_its_own(terminal: Terminal) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "kedge", "server", "--port=0", "--store=memory"],
+        env=terminal.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stderr is not None
+        assert "is ready at https://127.0.0.1:" in server.stderr.readline()
+        kubeconfig = terminal.states / "default" / "kubeconfig"
+        assert "default" in ok(terminal.kubectl(f"--kubeconfig={kubeconfig}", "get", "ns"))
+        assert "already running" in refused(terminal.kedge("server", "--port=0"))
+        server.terminate()
+        assert server.wait(20) == 0
+    assert not terminal.kubeconfig.exists()
