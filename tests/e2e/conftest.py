@@ -1,15 +1,42 @@
-"""A person at a terminal: commands run in a place of their own, and nothing is left running."""
+"""A cluster that was really started, people at terminals, and nothing left running afterwards.
 
+The suite knows only what users know: it can be pointed at any cluster by naming a kubeconfig in
+KEDGE_E2E_KUBECONFIG, which is how its expectations are checked against Kubernetes itself.
+"""
+
+import base64
+import functools
+import json
 import os
+import re
+import shlex
 import shutil
+import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, Queue
+from typing import Any, TypeVar
 
 import pytest
+import yaml
+
+from kedge.cli import process
+from kedge.machinery.clock import SystemClock
 
 Outcome = subprocess.CompletedProcess[str]
+Json = dict[str, Any]
+T = TypeVar("T")
+
+PATIENCE = 20.0
+"""Seconds that anything may take before it counts as not happening."""
 
 
 class Terminal:
@@ -49,3 +76,307 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     yield terminal
     ended = terminal.kedge("down", "--all", "--purge")
     assert ended.returncode == 0, ended.stderr
+
+
+def eventually(condition: Callable[[], T], within: float = PATIENCE) -> T:
+    """What the condition gives as soon as it is true."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + within
+    while not (found := condition()):
+        if clock.monotonic() > deadline:
+            raise AssertionError(f"this did not come true within {within:g} s")
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(name="eventually")
+def eventually_fixture() -> Callable[..., Any]:
+    return eventually
+
+
+class Refused(Exception):
+    """The server answered with a failure; `status` is the Status it sent."""
+
+    def __init__(self, code: int, status: Json) -> None:
+        super().__init__(f"{code}: {status.get('message')}")
+        self.code = code
+        self.status = status
+
+
+class Api:
+    """The bare API, for arranging what a test needs and for looking behind a client's back."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        content = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
+        self.url: str = cluster["server"]
+        self.token: str = user["token"]
+        self.ca_pem = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self._tls = ssl.create_default_context(cadata=self.ca_pem)
+
+    def request(
+        self, method: str, path: str, body: Any = None, **headers: str
+    ) -> urllib.request.Request:
+        content = {k.replace("_", "-"): v for k, v in headers.items()}
+        content.setdefault("Content-Type", "application/json")
+        content["Authorization"] = f"Bearer {self.token}"
+        data = None if body is None else json.dumps(body).encode()
+        return urllib.request.Request(self.url + path, data, content, method=method)
+
+    def open(self, request: urllib.request.Request, timeout: float = PATIENCE) -> Any:
+        try:
+            return urllib.request.urlopen(request, timeout=timeout, context=self._tls)
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode()
+            status = json.loads(text) if text.startswith("{") else {"message": text}
+            raise Refused(error.code, status) from None
+
+    def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Json:
+        with self.open(self.request(method, path, body, **headers)) as answer:
+            document: Json = json.loads(answer.read())
+        return document
+
+    def get(self, path: str) -> Json:
+        return self("GET", path)
+
+    def create(self, path: str, document: Json) -> Json:
+        return self("POST", path, document)
+
+    def merge(self, path: str, patch: Json) -> Json:
+        return self("PATCH", path, patch, Content_Type="application/merge-patch+json")
+
+    def delete(self, path: str, options: Json | None = None) -> Json:
+        return self("DELETE", path, options)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.get(path)
+        except Refused as refused:
+            if refused.code == 404:
+                return False
+            raise
+        return True
+
+
+class Cluster:
+    """A running cluster, and a home directory for those who use it."""
+
+    def __init__(self, home: Path, kubeconfig: Path) -> None:
+        self.home = home
+        self.kubeconfig = kubeconfig
+        self.api = Api(kubeconfig)
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("KEDGE_", "KUBE"))}
+        self.environment = clean | {
+            "HOME": str(home),
+            "KUBECONFIG": str(kubeconfig),
+            "XDG_STATE_HOME": str(home / "states"),
+        }
+
+
+def kedge(home: Path, *arguments: str) -> str:
+    environment = os.environ | {"HOME": str(home), "XDG_STATE_HOME": str(home / "states")}
+    done = subprocess.run(
+        [sys.executable, "-m", "kedge", *arguments],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, f"kedge {' '.join(arguments)}: {done.stderr}{done.stdout}"
+    return done.stdout
+
+
+@contextmanager
+def started(home: Path) -> Iterator[Cluster]:
+    """A cluster by the real command; at the end nothing of it may be left."""
+    name, state, kubeconfig = f"e2e-{os.getpid()}", home / "state", home / "kubeconfig"
+    which = (f"--name={name}", f"--state={state}")
+    kedge(home, "up", *which, "--port=0", f"--kubeconfig={kubeconfig}")
+    try:
+        pid = json.loads(kedge(home, "status", *which, "-o=json"))["pid"]
+        yield Cluster(home, kubeconfig)
+    finally:
+        kedge(home, "down", *which, "--purge")
+    assert not state.exists()
+    assert not kubeconfig.exists()
+    assert process.birth(pid) == ""
+    assert name not in kedge(home, "list")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    home = tmp_path_factory.mktemp("cluster")
+    given = os.environ.get("KEDGE_E2E_KUBECONFIG")
+    if given:
+        yield Cluster(home, Path(given))
+        return
+    with started(home) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def api(cluster: Cluster) -> Api:
+    return cluster.api
+
+
+@pytest.fixture
+def namespace(api: Api) -> Iterator[str]:
+    """A fresh namespace; its name is also a good name for what lives outside namespaces."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    yield name
+    if api.exists(f"/api/v1/namespaces/{name}"):
+        api.delete(f"/api/v1/namespaces/{name}")
+
+
+Row = dict[str, str]
+
+
+def table(text: str) -> list[Row]:
+    """What kubectl printed in columns, one row by column heading each."""
+    heading, *lines = text.splitlines()
+    starts = [found.start() for found in re.finditer(r"(?<!\S)(?<!\S )\S", heading)]
+    bounds = list(zip(starts, [*starts[1:], None], strict=True))
+    names = [heading[a:b].strip() for a, b in bounds]
+    return [dict(zip(names, [x[a:b].strip() for a, b in bounds], strict=True)) for x in lines]
+
+
+class Lines:
+    """What a running command prints, line by line."""
+
+    def __init__(self, command: "subprocess.Popen[str]") -> None:
+        self.command = command
+        self._lines: Queue[str] = Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.command.stdout is not None
+        for line in self.command.stdout:
+            self._lines.put(line.rstrip("\n"))
+
+    def next(self, within: float = PATIENCE) -> str:
+        try:
+            return self._lines.get(timeout=within)
+        except Empty:
+            raise AssertionError(f"nothing was printed within {within:g} s") from None
+
+    def until(self, text: str) -> str:
+        """The next line with this text in it."""
+        while text not in (line := self.next()):
+            pass
+        return line
+
+    def rest(self) -> list[str]:
+        """All that is printed until the command ends."""
+        self.command.wait(PATIENCE)
+        time.sleep(0.05)
+        return [self._lines.get() for _ in range(self._lines.qsize())]
+
+
+class Kubectl:
+    """A kubectl of some version, at work in one namespace.
+
+    One argument is a command line, split as a shell does; several are taken as they are.
+    """
+
+    def __init__(self, program: str, cluster: Cluster, namespace: str) -> None:
+        self.program = program
+        self.cluster = cluster
+        self.namespace = namespace
+        self.environment = dict(cluster.environment)
+
+    def command(self, arguments: tuple[str, ...]) -> list[str]:
+        words = shlex.split(arguments[0]) if len(arguments) == 1 else list(arguments)
+        return [self.program, f"--namespace={self.namespace}", *words]
+
+    def __call__(self, *arguments: str, input: str | None = None, check: bool = True) -> Outcome:
+        done = subprocess.run(
+            self.command(arguments),
+            input=input,
+            env=self.environment,
+            cwd=self.cluster.home,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if check:
+            said = f"{shlex.join(done.args)}\n{done.stdout}{done.stderr}"
+            assert done.returncode == 0, said
+        return done
+
+    def fails(self, *arguments: str, input: str | None = None, code: int = 1) -> str:
+        """What kubectl complains about."""
+        done = self(*arguments, input=input, check=False)
+        assert done.returncode == code, f"{shlex.join(done.args)}\n{done.stdout}{done.stderr}"
+        return done.stderr
+
+    def says(self, *arguments: str, input: str | None = None) -> str:
+        return self(*arguments, input=input).stdout.strip()
+
+    def json(self, *arguments: str, input: str | None = None) -> Json:
+        words = shlex.split(arguments[0]) if len(arguments) == 1 else list(arguments)
+        document: Json = json.loads(self(*words, "-o=json", input=input).stdout)
+        return document
+
+    def table(self, *arguments: str) -> list[Row]:
+        return table(self(*arguments).stdout)
+
+    @contextmanager
+    def start(self, *arguments: str) -> Iterator[Lines]:
+        """Run a command that goes on, and end it."""
+        with subprocess.Popen(
+            self.command(arguments),
+            env=self.environment,
+            cwd=self.cluster.home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as command:
+            try:
+                yield Lines(command)
+            finally:
+                command.terminate()
+
+
+@functools.cache
+def kubectls() -> dict[str, str]:
+    """Every kubectl at hand, by version: the one on the PATH and those of KEDGE_KUBECTLS."""
+    named = os.environ.get("KEDGE_KUBECTLS", "").split(":")
+    found = {}
+    for program in filter(None, [shutil.which("kubectl"), *named]):
+        told = subprocess.check_output([program, "version", "--client", "-o=json"], text=True)
+        version = json.loads(told)["clientVersion"]["gitVersion"]
+        found.setdefault(f"kubectl-{version}", program)
+    return found
+
+
+NO_KUBECTL = "this machine has no kubectl: 'tools/setup kubectl' says how to get one"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kubectl" in metafunc.fixturenames:
+        metafunc.parametrize("kubectl", list(kubectls()) or ["none"], indirect=True)
+
+
+@pytest.fixture
+def kubectl(request: pytest.FixtureRequest, cluster: Cluster, namespace: str) -> Kubectl:
+    """Each kubectl in its turn."""
+    if request.param == "none":
+        pytest.skip(NO_KUBECTL)
+    return Kubectl(kubectls()[request.param], cluster, namespace)
+
+
+@pytest.fixture
+def any_kubectl(cluster: Cluster, namespace: str) -> Kubectl:
+    """The newest kubectl, where the server is on trial and one client is enough."""
+    if not kubectls():
+        pytest.skip(NO_KUBECTL)
+
+    def age(version: str) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", version)]
+
+    return Kubectl(kubectls()[max(kubectls(), key=age)], cluster, namespace)

@@ -83,6 +83,7 @@ class Catalog:
     def __init__(self, resources: Iterable[Resource[Any]] = BUILT_IN) -> None:
         self._resources: dict[tuple[str, str, str], Resource[Any]] = {}
         self._versions: dict[tuple[str, str], int] = {}
+        self._stamps: dict[tuple[str, str], int] = {}
         self.changes = 0
         """Counts additions and removals, so that what is derived can tell when to be made anew."""
         for resource in resources:
@@ -94,6 +95,7 @@ class Catalog:
     def add(self, resource: Resource[Any]) -> None:
         self.changes += 1
         key = (resource.group, resource.version, resource.plural)
+        self._stamps[key[:2]] = self.changes
         if key not in self._resources:
             version = key[:2]
             self._versions[version] = self._versions.get(version, 0) + 1
@@ -104,6 +106,7 @@ class Catalog:
         if self._resources.pop(key, None) is not None:
             self.changes += 1
             version = key[:2]
+            self._stamps[version] = self.changes
             self._versions[version] -= 1
             if not self._versions[version]:
                 del self._versions[version]
@@ -113,6 +116,10 @@ class Catalog:
 
     def has_version(self, group: str, version: str) -> bool:
         return (group, version) in self._versions
+
+    def stamp(self, group: str, version: str) -> int:
+        """Changes whenever a resource of this version comes, goes or is redefined."""
+        return self._stamps.get((group, version), 0)
 
     def of_kind(self, api_version: str, kind: str) -> Resource[Any] | None:
         """The resource whose objects say `apiVersion` and `kind`."""

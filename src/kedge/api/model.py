@@ -133,7 +133,7 @@ class ObjectMeta(Model):
     generation: int = 0
     """Counts the changes of the desired state. Set by the server."""
     creationTimestamp: Time = ""
-    """When the object was made. Set by the server."""
+    """CreationTimestamp is a timestamp of when the server made the object."""
     deletionTimestamp: Time = ""
     """When the object is to be gone; set by the server once deletion was asked for."""
     deletionGracePeriodSeconds: int | None = None

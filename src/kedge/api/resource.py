@@ -26,6 +26,10 @@ class Age:
 
     timestamp: str
 
+    def around(self, age: str) -> str:
+        """The cell's text, once the age is known."""
+        return age
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -133,8 +137,12 @@ class Resource(Generic[T]):
     """The state in which a new object starts; its status was cleared already."""
     carry: Callable[[T, T], T] = keep_new
     """(new, old): what an update keeps of the old object; status was kept already."""
+    carry_status: Callable[[T, T], T] = keep_new
+    """(new, old): what a write to the status keeps of the old one."""
     validate: Callable[[T], Iterator[FieldError]] = no_errors
     """Everything wrong with the object, metadata excepted."""
+    validate_new: Callable[[T], Iterator[FieldError]] = no_errors
+    """What a new object, and only a new one, may not have."""
     validate_update: Callable[[T, T], Iterator[FieldError]] = no_update_errors
     """(new, old): everything wrong with the change, beyond `validate`."""
     validate_status: Callable[[T, T], Iterator[FieldError]] = no_update_errors

@@ -1,6 +1,7 @@
 """Discovery and OpenAPI as bytes with ETags, made anew only when the catalog has changed."""
 
 import hashlib
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -31,8 +32,9 @@ class Documents:
     def __init__(self, catalog: Catalog, address: Callable[[], str]) -> None:
         self._catalog = catalog
         self._address = address
-        self._pages: dict[str, Page | None] = {}
-        self._made_at = -1
+        self._pages: dict[str, tuple[int, Page | None]] = {}
+        """The documents, each with the state of the catalog that it tells of."""
+        self._salt = secrets.token_hex(8)
 
     def answer(self, request: HttpRequest) -> Response | None:
         """The answer to a discovery or OpenAPI path, None for any other."""
@@ -75,34 +77,13 @@ class Documents:
         return self._serve(request, self._page(request.path.strip("/"), make), etag=False)
 
     def _openapi_index(self, resources: Any) -> Any:
-        paths = openapi.v3_paths(resources)
-        return {
-            "paths": {
-                path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={self._hash(path)}"}
-                for path in paths
-            }
+        addresses = {
+            path: f"/openapi/v3/{path}?hash={self._hash(path, group, version)}"
+            for path, (group, version) in openapi.v3_paths(resources).items()
         }
+        return {"paths": {path: {"serverRelativeURL": url} for path, url in addresses.items()}}
 
     def _openapi(self, request: HttpRequest, path: str) -> Response | None:
-        page = self._document_of(path)
-        if page is None:
-            return None
-        asked = request.query.get("hash")
-        if asked and asked != page.etag:
-            location = f"/openapi/v3/{path}?hash={page.etag}"
-            return Response(301, b"", JSON, [("Location", location)])
-        response = self._serve(request, page)
-        if asked and response is not None:
-            caching = [("Cache-Control", "public, immutable")]
-            kept = [pair for pair in response.headers if pair[0] != "Cache-Control"]
-            response.headers = kept + caching
-        return response
-
-    def _hash(self, path: str) -> str:
-        page = self._document_of(path)
-        return page.etag if page is not None else ""
-
-    def _document_of(self, path: str) -> Page | None:
         match path.split("/"):
             case ["api", version]:
                 group = ""
@@ -112,16 +93,31 @@ class Documents:
                 return None
         if not self._catalog.has_version(group, version):
             return None
-        return self._page(f"v3/{path}", lambda all_: openapi.v3_document(group, version, all_))
+        wanted = self._hash(path, group, version)
+        asked = request.query.get("hash")
+        if asked and asked != wanted:
+            return Response(301, b"", JSON, [("Location", f"/openapi/v3/{path}?hash={wanted}")])
+        page = self._page(
+            f"v3/{path}",
+            lambda all_: openapi.v3_document(group, version, all_),
+            self._catalog.stamp(group, version),
+        )
+        return self._serve(request, page, caching="public, immutable" if asked else "public")
 
-    def _page(self, name: str, make: Callable[[Any], Any]) -> Page | None:
-        if self._made_at != self._catalog.changes:
-            self._pages.clear()
-            self._made_at = self._catalog.changes
-        if name not in self._pages:
+    def _hash(self, path: str, group: str, version: str) -> str:
+        """Tells one state of a document from another without having to make the document."""
+        stamp = self._catalog.stamp(group, version)
+        return hashlib.sha256(f"{self._salt} {path} {stamp}".encode()).hexdigest()[:32].upper()
+
+    def _page(self, name: str, make: Callable[[Any], Any], stamp: int = -1) -> Page | None:
+        if stamp == -1:
+            stamp = self._catalog.changes
+        made = self._pages.get(name)
+        if made is None or made[0] != stamp:
             document = make(list(self._catalog))
-            self._pages[name] = None if document is None else Page(document)
-        return self._pages[name]
+            made = (stamp, None if document is None else Page(document))
+            self._pages[name] = made
+        return made[1]
 
     def _serve(
         self,
@@ -130,13 +126,14 @@ class Documents:
         content_type: str = JSON,
         *,
         etag: bool = True,
+        caching: str = "public",
     ) -> Response | None:
         if page is None:
             return None
         if not etag:
             return Response(200, page.body, content_type)
         tag = f'"{page.etag}"'
-        headers = [("ETag", tag), ("Vary", "Accept"), ("Cache-Control", "public")]
+        headers = [("ETag", tag), ("Vary", "Accept"), ("Cache-Control", caching)]
         if tag in request.headers.get("if-none-match", ""):
             return Response(304, b"", content_type, headers)
         return Response(200, page.body, content_type, headers)

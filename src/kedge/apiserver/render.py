@@ -185,35 +185,35 @@ def row(resource: Resource[Any], item: Item, include: str, seconds: int, version
 class _Row:
     """The cells of a row with gaps where ages go."""
 
-    __slots__ = ("_moments", "_partial", "_texts", "resource")
+    __slots__ = ("_ages", "_partial", "_texts", "resource")
 
     def __init__(self, resource: Resource[Any], item: Item) -> None:
         self.resource = resource
         self._partial: tuple[str, bytes] | None = None
         obj = resource.decode(own_version(resource, item.body))
         texts = [b'{"cells":[']
-        moments: list[int | None] = []
+        ages: list[tuple[int | None, Age]] = []
         for i, column in enumerate(resource.columns):
             cell = column.cell(obj)
             if i:
                 texts[-1] += b","
             if isinstance(cell, Age):
-                moments.append(_seconds(cell.timestamp))
+                ages.append((_seconds(cell.timestamp), cell))
                 texts.append(b"")
             else:
                 texts[-1] += msgspec.json.encode(cell, enc_hook=str)
         texts[-1] += b"]" + _row_conditions(resource, obj)
         self._texts = texts
-        self._moments = moments
+        self._ages = ages
 
     def cells(self, seconds: int) -> bytes:
         texts = self._texts
         if len(texts) == 1:
             return texts[0]
         parts = [texts[0]]
-        for moment, text in zip(self._moments, texts[1:], strict=True):
+        for (moment, cell), text in zip(self._ages, texts[1:], strict=True):
             age = "<unknown>" if moment is None else human_age(seconds - moment)
-            parts.append(b'"%b"' % age.encode())
+            parts.append(b'"%b"' % cell.around(age).encode())
             parts.append(text)
         return b"".join(parts)
 

@@ -47,21 +47,21 @@ class Listing(Generic[V]):
     """A token for the next page."""
 
 
-class _Listed(msgspec.Struct):
+class _Listed(msgspec.Struct, frozen=True):
     metadata: ListMeta = ListMeta()
     items: list[msgspec.Raw] = []
 
 
-class _Happened(msgspec.Struct):
+class _Happened(msgspec.Struct, frozen=True):
     type: str
     object: msgspec.Raw
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _Version(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-class _Versioned(msgspec.Struct):
+class _Versioned(msgspec.Struct, frozen=True):
     metadata: _Version = _Version()
 
 

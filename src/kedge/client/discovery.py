@@ -14,32 +14,32 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 ROOTS: Final = ("/api", "/apis")
 
 
-class _Kind(msgspec.Struct):
+class _Kind(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-class _Resource(msgspec.Struct, rename="camel"):
+class _Resource(msgspec.Struct, frozen=True, rename="camel"):
     resource: str
     response_kind: _Kind = _Kind()
     scope: str = "Namespaced"
     verbs: list[str] = []
 
 
-class _Version(msgspec.Struct):
+class _Version(msgspec.Struct, frozen=True):
     version: str
     resources: list[_Resource] = []
 
 
-class _Name(msgspec.Struct):
+class _Name(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Group(msgspec.Struct):
+class _Group(msgspec.Struct, frozen=True):
     metadata: _Name = _Name()
     versions: list[_Version] = []
 
 
-class _Groups(msgspec.Struct):
+class _Groups(msgspec.Struct, frozen=True):
     items: list[_Group] = []
 
 

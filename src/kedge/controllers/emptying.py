@@ -55,7 +55,7 @@ class Findings:
 
 
 def unexpected(namespace: str, leftover: Leftover) -> str:
-    """The complaint about objects that nothing holds but that stay nonetheless; "" if all is well."""
+    """The complaint about objects that stay although nothing holds them; "" if there are none."""
     if all(_held(obj) for obj in leftover.objects):
         return ""
     resource = leftover.resource

@@ -1,7 +1,7 @@
 """A namespace that is being deleted is emptied, pods first, and goes when nothing is left in it."""
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -26,6 +26,14 @@ class NotEmpty(Exception):
     """Some of a namespace's content could not be deleted."""
 
 
+class Post(NamedTuple):
+    """Where somebody waits for leftovers to go."""
+
+    namespace: str
+    group: str
+    plural: str
+
+
 class NamespaceController:
     """Sees every terminating namespace to its end."""
 
@@ -38,8 +46,8 @@ class NamespaceController:
         self._clock = clock
         self._loop = Loop("namespace", self.reconcile, clock, workers=4)
         self._tasks: asyncio.TaskGroup
-        self._sentries: dict[tuple[str, str, str], asyncio.Task[None]] = {}
-        """Those who wait for leftovers to go, by namespace, group and plural."""
+        self._sentries: dict[Post, asyncio.Task[None]] = {}
+        """Those who wait for leftovers to go."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:
@@ -146,29 +154,33 @@ class NamespaceController:
     # Leftovers: whoever holds them decides when they go.
 
     def _await_departure(self, namespace: str, leftover: Leftover) -> None:
-        post = (namespace, leftover.resource.group, leftover.resource.plural)
+        post = Post(namespace, leftover.resource.group, leftover.resource.plural)
         if post not in self._sentries:
-            sentry = self._tasks.create_task(self._stand(namespace, leftover))
-            sentry.add_done_callback(lambda _: self._sentries.pop(post, None))
-            self._sentries[post] = sentry
+            self._sentries[post] = self._tasks.create_task(self._stand(post, leftover))
 
-    async def _stand(self, namespace: str, leftover: Leftover) -> None:
-        """Watch the leftovers of one resource; have the namespace seen to when the last is gone."""
-        waiting = {obj.metadata.uid for obj in leftover.objects}
-        view = outlines(leftover.resource)
+    async def _stand(self, post: Post, leftover: Leftover) -> None:
+        """Have the namespace seen to again when the last of the leftovers is gone."""
         try:
-            async with self._client.watch_as(view, namespace, version=leftover.version) as events:
-                async for event in events:
-                    if event.type == "DELETED":
-                        waiting.discard(event.object.metadata.uid)
-                        if not waiting:
-                            break
+            await self._departure(post.namespace, leftover)
         except (StatusError, OSError):
             # The server does not remember so far back, or went away: look again in a while.
             await self._clock.sleep(1)
-        self._loop.add(namespace)
+        finally:
+            del self._sentries[post]
+        self._loop.add(post.namespace)
+
+    async def _departure(self, namespace: str, leftover: Leftover) -> None:
+        """Return when none of these objects is there any more, or the server ends the watch."""
+        waiting = {obj.metadata.uid for obj in leftover.objects}
+        view = outlines(leftover.resource)
+        async with self._client.watch_as(view, namespace, version=leftover.version) as events:
+            async for event in events:
+                if event.type == "DELETED":
+                    waiting.discard(event.object.metadata.uid)
+                    if not waiting:
+                        return
 
     def _dismiss(self, namespace: str) -> None:
         for post, sentry in list(self._sentries.items()):
-            if post[0] == namespace:
+            if post.namespace == namespace:
                 sentry.cancel()

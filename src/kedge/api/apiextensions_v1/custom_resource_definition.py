@@ -17,6 +17,9 @@ from kedge.api.apiextensions_v1.definition_rules import validate, validate_statu
 from kedge.api.apiextensions_v1.json_schema import every, normal
 from kedge.api.resource import STATUS, Resource
 
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer that keeps a definition until its objects are gone."""
+
 
 def default(crd: CustomResourceDefinition) -> CustomResourceDefinition:
     spec = crd.spec
@@ -70,6 +73,13 @@ def warn(crd: CustomResourceDefinition) -> Iterable[str]:
         yield "x-kubernetes-validations are stored but not evaluated by this server"
 
 
+def ending(obj: CustomResourceDefinition) -> CustomResourceDefinition:
+    """A definition goes only after its objects: it is held until somebody has removed them."""
+    finalizers = list(dict.fromkeys([*obj.metadata.finalizers, CLEANUP]))
+    metadata = msgspec.structs.replace(obj.metadata, finalizers=finalizers)
+    return msgspec.structs.replace(obj, metadata=metadata)
+
+
 RESOURCE = Resource(
     type=CustomResourceDefinition,
     group="apiextensions.k8s.io",
@@ -84,6 +94,8 @@ RESOURCE = Resource(
     validate_update=validate_update,
     validate_status=validate_status,
     warn=warn,
+    held=lambda obj: not obj.metadata.deletionTimestamp,
+    ending=ending,
     unconditional_update=False,
     registry="apiextensions.k8s.io/customresourcedefinitions",
 )

@@ -147,6 +147,7 @@ RESOURCE = Resource(
     plural="jobs",
     categories=["all"],
     subresources=[STATUS],
+    orphans_dependents=True,
     default=default,
     begin=begin,
     validate=validate,

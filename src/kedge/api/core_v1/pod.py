@@ -60,6 +60,16 @@ _STREAM = ("create", "get")
 _PROXY = ("create", "delete", "get", "patch", "update")
 
 
+def grace(pod: Pod, asked: int | None) -> int:
+    """How long a pod may take to end: one that runs nowhere needs no time at all."""
+    if not pod.spec.nodeName or pod.status.phase in ("Succeeded", "Failed"):
+        return 0
+    if asked is not None:
+        return asked
+    own = pod.spec.terminationGracePeriodSeconds
+    return 30 if own is None else max(own, 0)
+
+
 def _address(pod: Pod) -> str:
     return pod.status.podIPs[0].ip if pod.status.podIPs else ""
 
@@ -83,7 +93,11 @@ RESOURCE = Resource(
     ],
     default=default,
     begin=begin,
+    carry_status=carry_status,
+    grace=grace,
+    answers_with_object=True,
     validate=validate,
+    validate_new=validate_new,
     validate_update=validate_update,
     validate_status=validate_status,
     warn=warn,

@@ -21,7 +21,6 @@ class Restarts(Age):
     count: int
 
     def around(self, age: str) -> str:
-        """The cell's text, once the age is known."""
         return f"{self.count} ({age} ago)"
 
 

@@ -78,7 +78,9 @@ def _annotations(new: "Pod", old: "Pod") -> Iterator[FieldError]:
 
 
 def _deadline(new: PodSpec, old: PodSpec) -> Iterator[FieldError]:
-    path, after, before = "spec.activeDeadlineSeconds", *_deadlines(new, old)
+    """A deadline may be set once, and then only come nearer."""
+    path = "spec.activeDeadlineSeconds"
+    after, before = new.activeDeadlineSeconds, old.activeDeadlineSeconds
     if after is None:
         if before is not None:
             why = "must not update from a positive integer to nil value"
@@ -87,10 +89,6 @@ def _deadline(new: PodSpec, old: PodSpec) -> Iterator[FieldError]:
         yield from rules.problems(path, after, found)
     elif before is not None and before < after:
         yield FieldError.invalid(path, after, "must be less than or equal to previous value")
-
-
-def _deadlines(new: PodSpec, old: PodSpec) -> tuple[int | None, int | None]:
-    return new.activeDeadlineSeconds, old.activeDeadlineSeconds
 
 
 def _tolerations(new: Sequence[Toleration], old: Sequence[Toleration]) -> Iterator[FieldError]:

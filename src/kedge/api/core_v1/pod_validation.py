@@ -211,10 +211,7 @@ def _annotations(annotations: Mapping[str, str], spec: PodSpec, path: str) -> It
 
 
 def _is_int32(text: str) -> bool:
-    # A sign is fine but for a plus, and so are no leading zeros.
-    if names.decimal_integer(text) or text.startswith("+"):
-        return False
-    return -_INT32 <= int(text) < _INT32
+    return not names.decimal_integer(text) and -_INT32 <= int(text) < _INT32
 
 
 def _no_tokens(spec: PodSpec) -> Iterator[FieldError]:

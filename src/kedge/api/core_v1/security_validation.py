@@ -1,7 +1,7 @@
 """Rules for the security settings of pods and containers."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from kedge.api import rules
@@ -233,6 +233,7 @@ _LINUX_ONLY: Final = (
     "securityContext.supplementalGroupsPolicy",
     "securityContext.seLinuxChangePolicy",
 )
+_PLAIN_FLAGS: Final = ("hostPID", "hostIPC")
 _LINUX_ONLY_IN_CONTAINER: Final = (
     "appArmorProfile",
     "seLinuxOptions",
@@ -272,22 +273,22 @@ def _linux(spec: PodSpec) -> Iterator[FieldError]:
 
 
 def _windows_pod(spec: PodSpec) -> Iterator[FieldError]:
-    context = spec.securityContext or PodSecurityContext()
-    yield from _unset("", context, spec, _LINUX_ONLY)
-    for path, container in all_containers(spec):
-        if container.securityContext is not None:
-            at = f"{path}.securityContext."
-            yield from _unset(at, container.securityContext, spec, _LINUX_ONLY_IN_CONTAINER)
+    why = "cannot be set for a windows pod"
+    for path in _LINUX_ONLY:
+        if _is_set(spec, path):
+            yield FieldError.forbidden(path, why)
+    for at, container in all_containers(spec):
+        for name in _LINUX_ONLY_IN_CONTAINER:
+            if _is_set(container, f"securityContext.{name}"):
+                yield FieldError.forbidden(f"{at}.securityContext.{name}", why)
 
 
-def _unset(at: str, context: object, spec: PodSpec, fields: Sequence[str]) -> Iterator[FieldError]:
-    """Fields that may not be set; a namespace of the host counts once it is shared."""
-    for name in fields:
-        part, _, field = name.rpartition(".")
-        value = getattr(context if part or at else spec, field)
-        shared = field not in ("hostPID", "hostIPC") or value
-        if shared and value not in (None, (), []):
-            yield FieldError.forbidden(f"{at}{name}", "cannot be set for a windows pod")
+def _is_set(part: object, path: str) -> bool:
+    value: object = part
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    # False is a choice too, except where it is all that absence can mean.
+    return value not in (None, (), []) and (value is not False or path not in _PLAIN_FLAGS)
 
 
 def validate_host_process(spec: PodSpec) -> Iterator[FieldError]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kedge.api.apiextensions_v1.custom_resource_definition import RESOURCE
+from kedge.api.apiextensions_v1.custom_resource_definition import CLEANUP, RESOURCE
 from kedge.api.apiextensions_v1.definition import (
     CustomResourceDefinition,
     is_established,
@@ -25,9 +25,6 @@ from kedge.apiserver.verbs.delete import delete_object
 from kedge.apiserver.verbs.patches import Wanted
 from kedge.apiserver.watchcache import Change, Item
 from kedge.machinery.errors import StatusError
-
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-"""The finalizer that keeps a definition until its objects are gone."""
 
 
 class Registrar:

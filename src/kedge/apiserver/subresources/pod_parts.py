@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
 from kedge.api import metadata
-from kedge.api.core_v1.pod import Pod, validate_ephemeral, validate_resize
+from kedge.api.core_v1.pod import (
+    Pod,
+    only_ephemeral,
+    only_resources,
+    validate_ephemeral,
+    validate_resize,
+)
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.api import Api
@@ -20,25 +24,28 @@ from kedge.machinery.errors import FieldError
 def _take_ephemeral(resource: Resource[Any], new: Object, old: Object) -> Object:
     assert isinstance(new, Pod)
     assert isinstance(old, Pod)
-    return replace(old, spec=replace(old.spec, ephemeralContainers=new.spec.ephemeralContainers))
+    return only_ephemeral(new, old)
 
 
 def _validate_ephemeral(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
     assert isinstance(new, Pod)
     assert isinstance(old, Pod)
     yield from metadata.validate_update(new.metadata, old.metadata)
+    yield from resource.validate(new)
     yield from validate_ephemeral(new, old)
 
 
 def _take_resized(resource: Resource[Any], new: Object, old: Object) -> Object:
     assert isinstance(new, Pod)
     assert isinstance(old, Pod)
-    return replace(old, spec=new.spec)
+    return only_resources(new, old)
 
 
 def _validate_resize(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
     assert isinstance(new, Pod)
     assert isinstance(old, Pod)
+    yield from metadata.validate_update(new.metadata, old.metadata)
+    yield from resource.validate(new)
     yield from validate_resize(new, old)
 
 

@@ -18,7 +18,6 @@ from kedge.machinery.errors import FieldError, invalid
 from kedge.machinery.jsonpath import parse_path
 from kedge.machinery.selectors import labels_from_map, labels_from_object
 
-
 SCALE = Resource(
     type=Scale,
     group="autoscaling",

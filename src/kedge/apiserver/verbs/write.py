@@ -18,6 +18,7 @@ from kedge.apiserver.request import Request, dry_run, field_manager, stored
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.verbs.patches import Patch, Wanted, read_patch
 from kedge.apiserver.watchcache import Item
+from kedge.machinery import names
 from kedge.machinery.errors import (
     FieldError,
     StatusError,
@@ -55,6 +56,7 @@ def _take_main(resource: Resource[Any], new: Object, old: Object) -> Object:
 
 def _validate_main(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
     yield from metadata.validate_update(new.metadata, old.metadata)
+    yield from _metadata_errors(resource, new, names.path_segment)
     yield from resource.validate(new)
     yield from resource.validate_update(new, old)
 
@@ -65,7 +67,10 @@ def _take_status(resource: Resource[Any], new: Object, old: Object) -> Object:
         kept = {"labels": new.metadata.labels, "annotations": new.metadata.annotations}
         meta = replace(meta, **kept)
     meta = replace(meta, managedFields=new.metadata.managedFields)
-    return replace(prepare.with_status_of(resource, old, new), metadata=meta)
+    taken: Object = resource.carry_status(
+        replace(prepare.with_status_of(resource, old, new), metadata=meta), old
+    )
+    return taken
 
 
 def _validate_status(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
@@ -115,29 +120,38 @@ async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
     raise AssertionError("unreachable")
 
 
-async def _admitted(
-    api: Api, request: Request, wanted: Wanted, manager: str
-) -> dict[str, Any]:
+async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) -> dict[str, Any]:
     """A posted document as the one that would be stored."""
     resource = request.resource
     posted = decode.to_object(resource, wanted.document)
-    obj = resource.begin(resource.default(prepare.new(request, posted, api.clock.now(), api.random)))
+    obj = resource.default(prepare.new(request, posted, api.clock.now(), api.random))
     request.name = obj.metadata.name
-    # Before admission: what plugins add belongs to nobody, so that nobody's apply conflicts with it.
+    # Before admission: what plugins add belongs to nobody, so no apply will conflict with it.
     document = _owned_from_birth(resource, obj, manager, wanted.applied)
     admitted = await api.admission.mutate(Attempt(request, "CREATE", obj))
     assert admitted is not None
+    begun = resource.begin(admitted)
     errors = [
-        *metadata.validate(
-            admitted.metadata, namespaced=resource.namespaced, check_name=resource.check_name
-        ),
-        *resource.validate(admitted),
+        *_metadata_errors(resource, begun, resource.check_name),
+        *resource.validate(begun),
+        *resource.validate_new(begun),
     ]
     if errors:
         raise invalid(resource.group, resource.kind, obj.metadata.name, errors)
-    await api.admission.validate(Attempt(request, "CREATE", admitted))
-    request.warnings += resource.warn(admitted)
-    return document if admitted is obj else _admitted_document(resource, admitted, document)
+    await api.admission.validate(Attempt(request, "CREATE", begun))
+    request.warnings += resource.warn(begun)
+    return document if begun is obj else _admitted_document(resource, begun, document)
+
+
+def _metadata_errors(
+    resource: Resource[Any], obj: Object, check_name: names.Rule
+) -> Iterator[FieldError]:
+    return metadata.validate(
+        obj.metadata,
+        namespaced=resource.namespaced,
+        check_name=check_name,
+        check_finalizer=names.finalizer if resource.custom else names.core_finalizer,
+    )
 
 
 def _admitted_document(

@@ -1,0 +1,333 @@
+"""Who owns whom, and what must become of an object when its owners go. Decides; does nothing."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from sys import intern
+from typing import Any, NamedTuple
+
+from kedge.api.model import OwnerReference
+from kedge.api.resource import Resource
+from kedge.client.view import Outline
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+
+
+class Reference(NamedTuple):
+    """A dependent's word on who owns it."""
+
+    uid: str
+    api_version: str
+    kind: str
+    name: str
+    blocks: bool
+    """Whether the owner's foreground deletion has to wait for the dependent."""
+
+
+class Claim(NamedTuple):
+    """An object that must be found in just this place to count as an owner."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Node:
+    """One object that has an owner, is an owner, or has to be dealt with before it may go."""
+
+    __slots__ = (
+        "deleting",
+        "foreground",
+        "name",
+        "namespace",
+        "orphaning",
+        "policy",
+        "references",
+        "resource",
+        "uid",
+        "version",
+    )
+
+    def __init__(self, resource: Resource[Any], obj: Outline) -> None:
+        meta = obj.metadata
+        self.resource = resource
+        self.namespace = intern(meta.namespace)
+        self.name = meta.name
+        self.uid = meta.uid
+        self.version = meta.resource_version
+        self.references = tuple(map(_reference, meta.owner_references))
+        self.deleting = bool(meta.deletion_timestamp)
+        self.foreground = self.deleting and FOREGROUND in meta.finalizers
+        """Whether it goes only after its dependents."""
+        self.orphaning = self.deleting and ORPHAN in meta.finalizers
+        """Whether it goes only after its dependents have been let off."""
+        self.policy = _policy(meta.finalizers)
+        """How its own dependents fare if it is deleted."""
+
+    def __repr__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.resource.plural}:{where}"
+
+    @property
+    def claim(self) -> Claim:
+        resource = self.resource
+        return Claim(resource.group, resource.kind, self.namespace, self.name, self.uid)
+
+
+def _reference(owner: OwnerReference) -> Reference:
+    version, kind = intern(owner.apiVersion), intern(owner.kind)
+    return Reference(owner.uid, version, kind, owner.name, bool(owner.blockOwnerDeletion))
+
+
+def _policy(finalizers: Iterable[str]) -> str:
+    if ORPHAN in finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in finalizers else "Background"
+
+
+class Standing(Enum):
+    """What is known of an owner."""
+
+    SOLID = auto()
+    """It is there."""
+    WAITING = auto()
+    """It is being deleted and waits for its dependents to go first."""
+    ABSENT = auto()
+    """It is not there, and never will be again: a uid does not come back."""
+    UNKNOWN = auto()
+    """Somebody has to look."""
+
+
+class Graph:
+    """The objects that matter and how they depend on each other.
+
+    Objects without owners are not kept until a dependent names them; that keeps memory for those
+    who need it. Methods that change the graph return the uids of the nodes to decide on anew.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._dependents: dict[str, dict[str, Node]] = {}
+        """By the owner's uid, then the dependent's."""
+        self._absent: dict[str, set[Claim]] = {}
+        """By uid, owners that dependents name and that are known not to be there."""
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, uid: str) -> Node | None:
+        return self._nodes.get(uid)
+
+    def dependents(self, owner: Node) -> Iterator[Node]:
+        """Those who name this very object as an owner."""
+        for dependent in self._dependents.get(owner.uid, {}).values():
+            if any(matches(owner, dependent, each) for each in dependent.references):
+                yield dependent
+
+    def blocking(self, owner: Node) -> Iterator[Node]:
+        """The dependents for which the owner's foreground deletion waits."""
+        for dependent in self.dependents(owner):
+            if any(each.uid == owner.uid and each.blocks for each in dependent.references):
+                yield dependent
+
+    def standing(self, dependent: Node, reference: Reference) -> Standing:
+        """What is known of an owner that a dependent names."""
+        owner = self._nodes.get(reference.uid)
+        if owner is not None and matches(owner, dependent, reference):
+            return Standing.WAITING if owner.foreground else Standing.SOLID
+        if not self._absent.get(reference.uid, _NONE).isdisjoint(claims(dependent, reference)):
+            return Standing.ABSENT
+        return Standing.UNKNOWN
+
+    # What informers tell.
+
+    def observe(self, resource: Resource[Any], obj: Outline) -> set[str]:
+        """Take in the present state of an object."""
+        node = Node(resource, obj)
+        old = self._nodes.get(node.uid)
+        if not self._matters(node):
+            return self._drop(old) if old is not None else set()
+        self._nodes[node.uid] = node
+        self._index(node, old)
+        return self._affected(node, old)
+
+    def _matters(self, node: Node) -> bool:
+        owned_or_owner = node.references or node.uid in self._dependents
+        return bool(owned_or_owner or node.foreground or node.orphaning)
+
+    def _affected(self, node: Node, old: Node | None) -> set[str]:
+        """Whose lot a change of a node may change."""
+        if old is not None and _same(node, old):
+            return set()
+        affected = {node.uid}
+        if old is None or node.foreground != old.foreground:
+            affected.update(self._dependents.get(node.uid, ()))
+        if old is not None and old.references != node.references:
+            affected.update(self._waiting_owners(old))
+        return affected
+
+    def _waiting_owners(self, dependent: Node) -> Iterator[str]:
+        for reference in dependent.references:
+            owner = self._nodes.get(reference.uid)
+            if owner is not None and owner.foreground:
+                yield owner.uid
+
+    def forget(self, resource: Resource[Any], obj: Outline) -> set[str]:
+        """Take in that an object is gone."""
+        node = self._nodes.get(obj.metadata.uid) or Node(resource, obj)
+        self.confirm_absent(node.claim)
+        return self._drop(node)
+
+    def _drop(self, node: Node) -> set[str]:
+        affected = {*self._dependents.get(node.uid, ()), *self._waiting_owners(node)}
+        self._nodes.pop(node.uid, None)
+        for reference in node.references:
+            self._unlink(node, reference)
+        return affected
+
+    def retain(self, resource: Resource[Any], uids: set[str]) -> set[str]:
+        """Forget every object of a resource but these, the only ones in a list.
+
+        A list can be older than what somebody found who looked. So the others do not count as
+        absent: whoever depends on one of them will have it looked for.
+        """
+        affected: set[str] = set()
+        for node in [n for n in self._nodes.values() if n.resource is resource]:
+            if node.uid not in uids:
+                affected |= self._drop(node)
+        return affected
+
+    # What somebody found who looked.
+
+    def confirm_absent(self, claim: Claim) -> None:
+        """An owner is not in the place where its dependents say it is."""
+        if claim.uid in self._dependents:
+            self._absent.setdefault(claim.uid, set()).add(claim)
+
+    def confirm_present(self, resource: Resource[Any], obj: Outline) -> set[str]:
+        """An owner that was looked for was there; it counts unless its end was heard of since."""
+        node = Node(resource, obj)
+        if node.claim in self._absent.get(node.uid, _NONE) or node.uid in self._nodes:
+            return set()
+        return self.observe(resource, obj)
+
+    # The index.
+
+    def _index(self, node: Node, old: Node | None) -> None:
+        uids = {reference.uid for reference in node.references}
+        for reference in old.references if old is not None else ():
+            if reference.uid not in uids:
+                self._unlink(node, reference)
+        for uid in uids:
+            self._dependents.setdefault(uid, {})[node.uid] = node
+
+    def _unlink(self, node: Node, reference: Reference) -> None:
+        """Forget a dependence, and with the last one all that was only kept for its sake."""
+        family = self._dependents.get(reference.uid)
+        if family is None or family.pop(node.uid, None) is None or family:
+            return
+        del self._dependents[reference.uid]
+        self._absent.pop(reference.uid, None)
+        owner = self._nodes.get(reference.uid)
+        if owner is not None and not self._matters(owner):
+            del self._nodes[owner.uid]
+
+
+_NONE: frozenset[Claim] = frozenset()
+
+
+def _same(one: Node, other: Node) -> bool:
+    """Whether two states of an object differ in nothing that decisions depend on."""
+    facts = ("references", "deleting", "foreground", "orphaning", "policy")
+    return all(getattr(one, fact) == getattr(other, fact) for fact in facts)
+
+
+def matches(owner: Node, dependent: Node, reference: Reference) -> bool:
+    """Whether an object is the one that a reference means: uid, kind, name and place agree."""
+    return owner.uid == reference.uid and owner.claim in claims(dependent, reference)
+
+
+def claims(dependent: Node, reference: Reference) -> tuple[Claim, ...]:
+    """Where an owner may be: outside all namespaces, or in the dependent's own."""
+    group = reference.api_version.rpartition("/")[0]
+    at_large = Claim(group, reference.kind, "", reference.name, reference.uid)
+    if not dependent.namespace:
+        return (at_large,)
+    return at_large, at_large._replace(namespace=dependent.namespace)
+
+
+# Decisions.
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Nothing is to be done, for now."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """These owners are to be looked for first."""
+
+    references: tuple[Reference, ...]
+
+
+@dataclass(frozen=True)
+class Delete:
+    """The object has lost its owners."""
+
+    policy: str
+    unblock: bool = False
+    """Whether it must first stop blocking its owners, because they and it go in a circle."""
+
+
+@dataclass(frozen=True)
+class Disown:
+    """The object stays, for the sake of other owners; these references go."""
+
+    uids: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Release:
+    """Nothing blocks the object any more: its finalizer for foreground deletion goes."""
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """The dependents stay and lose their reference; then the finalizer for orphaning goes."""
+
+    dependents: tuple[Node, ...]
+
+
+Action = Leave | Look | Delete | Disown | Release | Orphan
+LEAVE = Leave()
+
+
+def decide(graph: Graph, node: Node) -> Action:
+    """What is to be done about an object now."""
+    if node.orphaning:
+        return Orphan(tuple(graph.dependents(node)))
+    if node.foreground:
+        return LEAVE if any(graph.blocking(node)) else Release()
+    if node.deleting or not node.references:
+        return LEAVE
+    by_standing: dict[Standing, list[Reference]] = {standing: [] for standing in Standing}
+    for reference in node.references:
+        by_standing[graph.standing(node, reference)].append(reference)
+    if unknown := by_standing[Standing.UNKNOWN]:
+        return Look(tuple(unknown))
+    leaving = by_standing[Standing.ABSENT] + by_standing[Standing.WAITING]
+    if by_standing[Standing.SOLID]:
+        return Disown(frozenset(each.uid for each in leaving)) if leaving else LEAVE
+    return _deletion(graph, node, waited_for=bool(by_standing[Standing.WAITING]))
+
+
+def _deletion(graph: Graph, node: Node, *, waited_for: bool) -> Delete:
+    dependents = list(graph.dependents(node))
+    if waited_for and dependents:
+        # Whoever waits for this object waits for what depends on it, too.
+        return Delete("Foreground", unblock=any(each.foreground for each in dependents))
+    return Delete(node.policy)

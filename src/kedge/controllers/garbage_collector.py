@@ -1,0 +1,239 @@
+"""The garbage collector: follows the metadata of all objects and does what `garbage` decides."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import to_builtins
+
+from kedge.api.resource import Resource
+from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.discovery import Discovery, Served
+from kedge.client.informer import Cache, Informer
+from kedge.client.view import Outline, OutlineMeta, outlines
+from kedge.controllers import garbage
+from kedge.controllers.garbage import Claim, Graph, Node, Reference
+from kedge.controllers.kinds import Definition, Kinds, definitions
+from kedge.controllers.loop import Loop
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError
+
+WORKERS = 8
+"""Deeds under way at a time: a store that commits in groups then has groups to commit."""
+
+
+Edit = Callable[[OutlineMeta], dict[str, Any]]
+"""Makes the changed part of an object's metadata from what the metadata is now."""
+
+
+class Monitor:
+    """Tells the graph of the objects of one resource."""
+
+    def __init__(self, collector: "GarbageCollector", resource: Resource[Any]) -> None:
+        self.resource = resource
+        self.task: asyncio.Task[None]
+        """Whoever follows the resource."""
+        self.synced: asyncio.Event
+        """Set when the graph knows every object that was there."""
+        self._collector = collector
+
+    def replace(self, objects: Iterable[Outline]) -> None:
+        graph = self._collector.graph
+        uids: set[str] = set()
+        for obj in objects:
+            uids.add(obj.metadata.uid)
+            self._collector.enqueue(graph.observe(self.resource, obj))
+        self._collector.enqueue(graph.retain(self.resource, uids))
+
+    def put(self, obj: Outline) -> None:
+        self._collector.enqueue(self._collector.graph.observe(self.resource, obj))
+
+    def remove(self, obj: Outline) -> None:
+        self._collector.enqueue(self._collector.graph.forget(self.resource, obj))
+
+
+class GarbageCollector:
+    """Deletes what has lost its owners; sees foreground deletion and orphaning through."""
+
+    def __init__(self, client: Client, discovery: Discovery, clock: Clock) -> None:
+        self.graph = Graph()
+        self._client = client
+        self._discovery = discovery
+        self._clock = clock
+        self._loop: Loop[str] = Loop("garbage-collector", self.reconcile, clock, workers=WORKERS)
+        self._served = Served(())
+        self._kinds = Kinds(self._served, ())
+        self._definitions: Cache[Definition] = Cache()
+        self._informer = Informer(client, definitions(), self._definitions, clock)
+        self._monitors: dict[tuple[str, str, str], Monitor] = {}
+        """By group, version and plural."""
+        self._unresolved: set[str] = set()
+        """Dependents that name an owner of a kind nobody knows, yet."""
+        self._tasks: asyncio.TaskGroup
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._informer.run())
+            await self._informer.synced.wait()
+            self._served = await self._discover()
+            self._definitions.listen(lambda _: self._follow())
+            self._follow()
+            await self._all_synced()
+            self._tasks.create_task(self._loop.run())
+
+    async def _discover(self) -> Served:
+        while True:
+            try:
+                return await self._discovery.served()
+            except (StatusError, OSError):
+                await self._clock.sleep(1)
+
+    def enqueue(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            self._loop.add(uid)
+
+    # Which resources are followed.
+
+    def _follow(self) -> None:
+        """Begin to follow what has come to be served and leave what no longer is."""
+        self._kinds = Kinds(self._served, self._definitions)
+        wanted = {(r.group, r.version, r.plural): r for r in self._kinds.followed()}
+        for place in self._monitors.keys() - wanted.keys():
+            left = self._monitors.pop(place)
+            left.task.cancel()
+            left.replace(())
+        for place in wanted.keys() - self._monitors.keys():
+            self._monitors[place] = self._monitor(wanted[place])
+        self.enqueue(self._unresolved)
+        self._unresolved.clear()
+
+    def _monitor(self, resource: Resource[Any]) -> Monitor:
+        monitor = Monitor(self, resource)
+        informer = Informer(self._client, outlines(resource), monitor, self._clock)
+        monitor.synced = informer.synced
+        monitor.task = self._tasks.create_task(informer.run())
+        return monitor
+
+    async def _all_synced(self) -> None:
+        """Return when every resource that is still served has been listed."""
+        for monitor in list(self._monitors.values()):
+            if not monitor.synced.is_set():
+                waiting = self._tasks.create_task(monitor.synced.wait())
+                await asyncio.wait((waiting, monitor.task), return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+
+    # One node.
+
+    async def reconcile(self, uid: str) -> None:
+        while (node := self.graph.get(uid)) is not None:
+            match garbage.decide(self.graph, node):
+                case garbage.Look(references):
+                    if not await self._look(node, references):
+                        return
+                    continue
+                case garbage.Delete(policy, unblock):
+                    await self._delete(node, policy, unblock)
+                case garbage.Disown(uids):
+                    await self._disown(node, uids)
+                case garbage.Release():
+                    await self._all_synced()
+                    await self._remove_finalizer(node, garbage.FOREGROUND)
+                case garbage.Orphan():
+                    await self._all_synced()
+                    await self._orphan(node)
+            return
+
+    async def _look(self, dependent: Node, references: Iterable[Reference]) -> bool:
+        """Find out about owners; False if nothing can be found out about one of them."""
+        return all([await self._look_for(dependent, each) for each in references])
+
+    async def _look_for(self, dependent: Node, reference: Reference) -> bool:
+        resource = self._kinds.of_kind(reference.api_version, reference.kind)
+        if resource is None:
+            self._unresolved.add(dependent.uid)
+            return False
+        if resource.namespaced and not dependent.namespace:
+            # Such a reference is invalid and says nothing about whether the object may stay.
+            return False
+        namespace = dependent.namespace if resource.namespaced else ""
+        found = await self._get(resource, reference.name, namespace)
+        if found is None or found.metadata.uid != reference.uid:
+            self.graph.confirm_absent(
+                Claim(resource.group, resource.kind, namespace, reference.name, reference.uid)
+            )
+        else:
+            self.enqueue(self.graph.confirm_present(self._as_followed(resource), found))
+        return True
+
+    def _as_followed(self, resource: Resource[Any]) -> Resource[Any]:
+        """The version in which a resource is followed, which need not be that of a reference."""
+        for monitor in self._monitors.values():
+            known = monitor.resource
+            if (known.group, known.plural) == (resource.group, resource.plural):
+                return known
+        return resource
+
+    async def _delete(self, node: Node, policy: str, unblock: bool) -> None:
+        expected = Preconditions(uid=node.uid, resource_version=node.version)
+        if unblock:
+            await self._edit(node, _unblocking)
+            expected = Preconditions(uid=node.uid)
+        options = DeleteOptions(propagation_policy=policy, preconditions=expected)
+        try:
+            await self._client.delete(node.resource, node.name, node.namespace, options=options)
+        except StatusError as error:
+            if error.code == 404:
+                return
+            if error.code == 409:
+                await self._refresh(node)
+            raise
+
+    async def _refresh(self, node: Node) -> None:
+        """The object is not as we believe it to be: take in how it is."""
+        found = await self._get(node.resource, node.name, node.namespace)
+        if found is not None and found.metadata.uid == node.uid:
+            self.enqueue(self.graph.observe(node.resource, found))
+
+    async def _disown(self, node: Node, uids: frozenset[str]) -> None:
+        def without(meta: OutlineMeta) -> dict[str, Any]:
+            kept = [each for each in meta.owner_references if each.uid not in uids]
+            return {"ownerReferences": to_builtins(kept)}
+
+        await self._edit(node, without)
+
+    async def _orphan(self, node: Node) -> None:
+        for dependent in list(self.graph.dependents(node)):
+            await self._disown(dependent, frozenset([node.uid]))
+        await self._remove_finalizer(node, garbage.ORPHAN)
+
+    async def _remove_finalizer(self, node: Node, finalizer: str) -> None:
+        def without(meta: OutlineMeta) -> dict[str, Any]:
+            return {"finalizers": [each for each in meta.finalizers if each != finalizer]}
+
+        await self._edit(node, without)
+
+    async def _edit(self, node: Node, change: Edit) -> None:
+        """Change an object's metadata as it is on the server now."""
+        found = await self._get(node.resource, node.name, node.namespace)
+        if found is None or found.metadata.uid != node.uid:
+            return
+        patch = change(found.metadata) | {"resourceVersion": found.metadata.resource_version}
+        try:
+            await self._client.patch(node.resource, node.name, {"metadata": patch}, node.namespace)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+
+    async def _get(self, resource: Resource[Any], name: str, namespace: str) -> Outline | None:
+        try:
+            return await self._client.get_as(outlines(resource), name, namespace)
+        except StatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
+
+def _unblocking(meta: OutlineMeta) -> dict[str, Any]:
+    """References that block no owner: a circle of owners can end only so."""
+    owners = [to_builtins(each) for each in meta.owner_references]
+    return {"ownerReferences": [each | {"blockOwnerDeletion": False} for each in owners]}
