@@ -169,6 +169,7 @@ class Cluster:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("KEDGE_", "KUBE"))}
         self.environment = clean | {
             "HOME": str(home),
+            "TMPDIR": str(home),
             "KUBECONFIG": str(kubeconfig),
             "XDG_STATE_HOME": str(home / "states"),
         }

@@ -178,6 +178,8 @@ class Resource(Generic[T]):
     """If another resource's objects are stored: that resource and how to convert."""
     schema_source: Callable[[], Schema] | None = None
     """Where the schema of a Document comes from."""
+    read: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    """What a stored document becomes when read, if its kind has changed since it was written."""
     custom: bool = False
     """Whether a CRD defines it: strategic merge patches are then refused."""
     registry: str = ""

@@ -1,15 +1,16 @@
 """Service addresses and node ports: each given to one service only."""
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
 from kedge.api.core_v1.service import RESOURCE
-from kedge.api.core_v1.service_types import Service
+from kedge.api.core_v1.service_types import Service, ServicePort
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.request import dry_run
 from kedge.apiserver.watchcache import Change, ResourceCache
 from kedge.machinery.errors import FieldError, invalid
 
@@ -29,6 +30,9 @@ class AddressBook:
 
     def __init__(self, cache: ResourceCache) -> None:
         self._owners: dict[str | int, str] = {}
+        """Who has what, by the keys of services that are stored."""
+        self._promised: dict[str | int, str] = {}
+        """Who is about to have what: services that are being written."""
         self._next = 2
         for item in cache.values():
             self._note(item.document(), item.key)
@@ -40,6 +44,7 @@ class AddressBook:
         if change.previous is not None:
             for taken in _taken(change.previous.document()):
                 self._owners.pop(taken, None)
+        self._release(change.item.key)
         if change.type != "DELETED":
             self._note(change.item.document(), change.item.key)
 
@@ -56,7 +61,21 @@ class AddressBook:
         return self._with_ports(self._with_address(service, old, key), old, key)
 
     async def validate(self, attempt: Attempt) -> None:
-        return
+        """Promise what was chosen, now that nothing else stands in the way of storing it."""
+        service = attempt.object
+        if not isinstance(service, Service) or dry_run(attempt.request, "CreateOptions"):
+            return
+        key = RESOURCE.key(service.metadata.namespace, service.metadata.name)
+        self._release(key)
+        for taken in _taken(RESOURCE.to_document(service)):
+            self._promised[taken] = key
+
+    def _release(self, key: str) -> None:
+        for taken in [taken for taken, owner in self._promised.items() if owner == key]:
+            del self._promised[taken]
+
+    def _owner(self, taken: str | int) -> str | None:
+        return self._owners.get(taken) or self._promised.get(taken)
 
     def _with_address(self, service: Service, old: Service | None, key: str) -> Service:
         spec = service.spec
@@ -68,15 +87,17 @@ class AddressBook:
         elif address != "None" and (fault := self._fault(address, key)):
             error = FieldError.invalid("spec.clusterIPs", [address], fault)
             raise invalid("", "Service", service.metadata.name, [error])
-        if address != "None":
-            self._owners[address] = key
         addresses = spec.clusterIPs or (address,)
         return replace(service, spec=replace(spec, clusterIP=address, clusterIPs=addresses))
 
     def _fault(self, address: str, key: str) -> str:
-        if self._owners.get(address, key) != key:
+        if (self._owner(address) or key) != key:
             return f"failed to allocate IP {address}: provided IP is already allocated"
-        if ipaddress.ip_address(address) not in RANGE:
+        try:
+            valid = ipaddress.ip_address(address) in RANGE
+        except ValueError:
+            return ""  # not an address at all: validation will say so
+        if not valid:
             return (
                 f"failed to allocate IP {address}: the provided IP ({address}) is not in the "
                 f"valid range. The range of valid IPs is {RANGE}"
@@ -87,7 +108,7 @@ class AddressBook:
         for _ in range(RANGE.num_addresses - 3):
             address = str(RANGE[self._next])
             self._next = self._next + 1 if self._next < RANGE.num_addresses - 2 else 2
-            if address not in self._owners:
+            if self._owner(address) is None:
                 return address
         error = FieldError.invalid("spec.clusterIPs", [], "failed to allocate an IP: range is full")
         raise invalid("", "Service", "", [error])
@@ -96,21 +117,26 @@ class AddressBook:
         if service.spec.type not in ("NodePort", "LoadBalancer"):
             return service
         known = {(p.name, p.port): p.nodePort for p in old.spec.ports} if old is not None else {}
-        ports = []
+        ports: list[ServicePort] = []
         for i, port in enumerate(service.spec.ports):
-            number = port.nodePort or known.get((port.name, port.port), 0) or self._free_port()
-            if self._owners.get(number, key) != key:
-                error = FieldError.invalid(
-                    f"spec.ports[{i}].nodePort", number, "provided port is already allocated"
-                )
+            number = port.nodePort or known.get((port.name, port.port), 0)
+            number = number or self._free_port([chosen.nodePort for chosen in ports])
+            if fault := self._port_fault(number, key):
+                error = FieldError.invalid(f"spec.ports[{i}].nodePort", number, fault)
                 raise invalid("", "Service", service.metadata.name, [error])
-            self._owners[number] = key
             ports.append(replace(port, nodePort=number))
         return replace(service, spec=replace(service.spec, ports=ports))
 
-    def _free_port(self) -> int:
+    def _port_fault(self, number: int, key: str) -> str:
+        if number not in NODE_PORTS:
+            valid = f"{NODE_PORTS.start}-{NODE_PORTS.stop - 1}"
+            return f"provided port is not in the valid range. The range of valid ports is {valid}"
+        taken = (self._owner(number) or key) != key
+        return "provided port is already allocated" if taken else ""
+
+    def _free_port(self, chosen: Collection[int]) -> int:
         for number in NODE_PORTS:
-            if number not in self._owners:
+            if self._owner(number) is None and number not in chosen:
                 return number
         error = FieldError.invalid("spec.ports", [], "failed to allocate a nodePort: range is full")
         raise invalid("", "Service", "", [error])

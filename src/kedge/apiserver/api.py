@@ -16,8 +16,8 @@ from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
-from kedge.machinery.errors import StatusError, not_found
-from kedge.storage.store import Entry, Store
+from kedge.machinery.errors import StatusError, not_found, unknown_resource
+from kedge.storage.store import Conflict, Entry, Store
 
 
 class Api:
@@ -42,7 +42,11 @@ class Api:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def cache_of(self, resource: Resource[Any]) -> ResourceCache:
-        return self.cache.of(stored(resource))
+        try:
+            return self.cache.of(stored(resource))
+        except KeyError:
+            # A custom kind whose definition went while the request was under way.
+            raise unknown_resource() from None
 
     def find(self, request: Request) -> Item | None:
         return self.cache_of(request.resource).get(request.key)
@@ -73,9 +77,14 @@ class Api:
         entry = await self.store.delete(item.key, expect=item.revision)
         return await self._seen(stored(resource), entry)
 
+    async def caught_up(self, race: Conflict) -> None:
+        """Return once readers see what the winner of a race wrote."""
+        won = race.current.revision if race.current is not None else 0
+        await self.cache.reached(max(won, self.store.revision))
+
     async def _seen(self, home: Resource[Any], entry: Entry) -> Item:
         await self.cache.reached(entry.revision)
-        return self.cache.of(home).item(entry)
+        return self.cache_of(home).item(entry)
 
 
 def gone(request: Request) -> StatusError:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from kedge import __version__
-from kedge.apiserver import authz, reviews, route
+from kedge.apiserver import authz, render, reviews, route
 from kedge.apiserver.api import Api
 from kedge.apiserver.authn import Authenticator
 from kedge.apiserver.documents import Documents
@@ -31,6 +31,7 @@ KUBERNETES = "1.36.4"
 """The Kubernetes release whose behaviour is followed."""
 
 Answer = Response | Awaitable[Response]
+_ON_MANY = ("deletecollection",)
 
 
 class App:
@@ -105,6 +106,9 @@ class App:
 
     def _dispatch(self, request: Request) -> Answer:
         api = self.api
+        if request.http.method != "GET":
+            # Before anything is written: a client that gets an error must find nothing changed.
+            render.wanted(request, render.MANY if request.verb in _ON_MANY else render.ONE)
         if request.subresource:
             return subresources.serve(api, request)
         match request.verb:
@@ -146,15 +150,14 @@ class App:
     # Paths that name no resource.
 
     def _other(self, http: HttpRequest, user: User) -> Response:
-        path = http.path
-        verb = http.method.lower() if http.method != "POST" else "post"
+        path, verb = http.path, http.method.lower()
         if not authz.may(user, verb, path.rstrip("/") or "/"):
             raise authz.denied_path(user, verb, path)
-        if http.method not in ("GET", "HEAD"):
-            raise method_not_allowed()
         found = self._own_page(http) or self.documents.answer(http)
         if found is None:
             return text_response("404 page not found\n", 404)
+        if http.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
         return found
 
     def _own_page(self, http: HttpRequest) -> Response | None:
@@ -238,6 +241,8 @@ def _bug(http: HttpRequest) -> Response:
 
 def _prettified(http: HttpRequest, response: Response) -> Response:
     asked = "pretty" in http.query_string and http.query.flag("pretty")
-    if asked and isinstance(response.body, bytes) and response.content_type == JSON:
-        response.body = msgspec.json.format(response.body, indent=2) + b"\n"
+    if asked and not callable(response.body) and response.content_type == JSON:
+        body = response.body
+        whole = body if isinstance(body, bytes) else b"".join(body)
+        response.body = msgspec.json.format(whole, indent=2) + b"\n"
     return response

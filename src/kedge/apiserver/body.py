@@ -1,6 +1,8 @@
 """Request bodies: JSON, YAML or protobuf in, one plain document out."""
 
 import json
+import math
+import re
 from typing import Any
 
 import msgspec
@@ -10,11 +12,14 @@ from kedge.api import protobuf
 from kedge.apiserver.media import ACCEPTED, body_type
 from kedge.machinery.errors import bad_request, unsupported_media_type
 
-PROTOBUF = "application/vnd.kubernetes.protobuf"
+MAX_DEPTH = 200
+"""How deeply a body may be nested; no schema comes near, and every walk below is recursive."""
+MAX_NODES = 1 << 20
+"""How many values a YAML body may unfold into: aliases make much out of little."""
 
 
 class Body(msgspec.Struct, frozen=True):
-    """A document, and the keys that stood in it more than once."""
+    """A document, and complaints about keys that stood in it more than once."""
 
     document: dict[str, Any]
     duplicates: list[str]
@@ -44,34 +49,56 @@ def read_json(data: bytes) -> Body:
 def decode_json(data: bytes) -> Any:
     """Any JSON value; raises 400."""
     try:
-        return msgspec.json.decode(data)
+        value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+    check_depth(value)
+    return value
 
 
 def read_yaml(data: bytes) -> Body:
-    loader = _Loader(data)
     try:
-        document = loader.get_single_data()
+        loader = _Loader(data)
+        try:
+            document = loader.get_single_data()
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise bad_request(f"error converting YAML to JSON: {error}") from None
-    finally:
-        loader.dispose()
     if not isinstance(document, dict):
         raise bad_request("the body of the request must be a YAML mapping")
-    return Body(_jsonable(document), loader.duplicates)
+    return Body(_Unfolding().unfold(document, MAX_DEPTH), loader.duplicates)
+
+
+def check_depth(value: Any, left: int = MAX_DEPTH) -> None:
+    """Refuse what is nested so deeply that walking it would exhaust the stack."""
+    if type(value) is dict:
+        value = value.values()
+    elif type(value) is not list:
+        return
+    if not left:
+        raise bad_request(f"the body of the request is nested more than {MAX_DEPTH} levels deep")
+    for inner in value:
+        if type(inner) is dict or type(inner) is list:
+            check_depth(inner, left - 1)
 
 
 def _decoded_protobuf(data: bytes) -> dict[str, Any]:
     try:
-        return protobuf.decode(data)
+        document = protobuf.decode(data)
     except ValueError as error:
         raise bad_request(f"cannot decode protobuf body: {error}") from None
+    check_depth(document)
+    return document
 
 
 def _may_repeat_keys(data: bytes, document: dict[str, Any]) -> bool:
-    """A cheap sieve: as many colons after quotes as keys means that nothing is repeated."""
-    return data.count(b'":') - data.count(b'\\":') != _count_keys(document)
+    """A cheap sieve: every colon belongs to a key that was kept, or stands inside a string."""
+    colons = data.count(b":")
+    if colons == _count_keys(document):
+        return False
+    # A colon may also hide behind an escape; then only a closer look tells.
+    return b"\\u" in data or colons != _count_colons(document)
 
 
 def _count_keys(value: Any) -> int:
@@ -82,11 +109,23 @@ def _count_keys(value: Any) -> int:
     return 0
 
 
+def _count_colons(value: Any) -> int:
+    """The colons that the value must have had as JSON, those in strings included."""
+    if isinstance(value, str):
+        return value.count(":")
+    if type(value) is dict:
+        in_keys = sum(key.count(":") for key in value)
+        return len(value) + in_keys + sum(map(_count_colons, value.values()))
+    if type(value) is list:
+        return sum(map(_count_colons, value))
+    return 0
+
+
 def _duplicates(data: bytes) -> list[str]:
-    """The paths of keys that stand twice in one object."""
+    """Complaints about keys that stand twice in one object."""
     found: list[str] = []
     _walk(json.loads(data, object_pairs_hook=_Pairs), "", found)
-    return found
+    return [f'duplicate field "{path}"' for path in dict.fromkeys(found)]
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -107,7 +146,7 @@ def _walk(value: Any, path: str, found: list[str]) -> None:
             _walk(inner, f"{path}[{i}]", found)
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML as Kubernetes reads it: timestamps stay text, and repeated keys are noticed."""
 
     def __init__(self, data: bytes) -> None:
@@ -116,33 +155,79 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        for key, _ in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
+        for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge" or not isinstance(key, yaml.ScalarNode):
                 continue
             if key.value in seen:
-                self.duplicates.append(str(key.value))
+                line = value.start_mark.line + 1
+                name = json.dumps(key.value, ensure_ascii=False)
+                self.duplicates.append(f"line {line}: key {name} already set in map")
             seen.add(key.value)
-        return super().construct_mapping(node, deep)
+        made: dict[Any, Any] = super().construct_mapping(node, deep)
+        return made
 
 
+# Numbers with colons are base 60 to YAML 1.1, but plain text to Kubernetes; 1e3 is a number to it.
+_KEPT_RESOLVERS = ("null", "bool", "merge", "value")
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if not tag.endswith(":timestamp")]
+    first: [pair for pair in resolvers if pair[0].rpartition(":")[2] in _KEPT_RESOLVERS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$"),
+    list("-+0123456789"),
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$"),
+    list("-+.0123456789"),
+)
 
 
-def _jsonable(value: Any) -> Any:
-    """YAML allows keys and values that JSON has not: numbers as keys, bytes, sets."""
-    if isinstance(value, dict):
-        return {_key(key): _jsonable(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_jsonable(inner) for inner in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    raise bad_request(f"error converting YAML to JSON: cannot represent {type(value).__name__}")
+def _integer(loader: Any, node: yaml.ScalarNode) -> int:
+    text = loader.construct_scalar(node).replace("_", "")
+    sign = -1 if text.startswith("-") else 1
+    digits = text.lstrip("+-")
+    if digits[:2] in ("0b", "0o", "0x"):
+        return sign * int(digits, 0)
+    return sign * int(digits, 8 if digits.startswith("0") else 10)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
+_Loader.add_constructor(
+    "tag:yaml.org,2002:float", lambda loader, node: float(loader.construct_scalar(node))
+)
+
+
+class _Unfolding:
+    """Aliases followed, keys made strings: the tree that the same document is in JSON."""
+
+    def __init__(self) -> None:
+        self._left = MAX_NODES
+
+    def unfold(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if not depth or self._left < 0:
+            raise bad_request("error converting YAML to JSON: document contains excessive aliasing")
+        if isinstance(value, dict):
+            return {_key(key): self.unfold(inner, depth - 1) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.unfold(inner, depth - 1) for inner in value]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise bad_request(f"error converting YAML to JSON: unsupported value: {value}")
+        if value is None or isinstance(value, str | int | float | bool):
+            return value
+        raise bad_request(f"error converting YAML to JSON: cannot represent {type(value).__name__}")
 
 
 def _key(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return key if isinstance(key, str) else str(key)
+    match key:
+        case str():
+            return key
+        case None:
+            return "null"
+        case bool():
+            return "true" if key else "false"
+        case _:
+            return str(key)

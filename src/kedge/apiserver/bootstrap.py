@@ -25,9 +25,17 @@ async def ensure(api: Api, host: str, port: int) -> None:
     """Make whatever is missing; what is there is left as it is."""
     for document in _objects():
         await _ensure(api, document)
-    # No pod elsewhere could reach a loopback address, and none may stand in an EndpointSlice.
-    if not ipaddress.ip_address(host).is_loopback:
+    if _reachable(host):
         await _publish(api, host, port)
+
+
+def _reachable(host: str) -> bool:
+    """Whether pods elsewhere could reach the address: no other may stand in an EndpointSlice."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified)
 
 
 def _objects() -> Iterator[dict[str, Any]]:

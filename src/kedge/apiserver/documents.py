@@ -32,7 +32,7 @@ class Documents:
     def __init__(self, catalog: Catalog, address: Callable[[], str]) -> None:
         self._catalog = catalog
         self._address = address
-        self._pages: dict[str, tuple[int, Page | None]] = {}
+        self._pages: dict[str, tuple[int, Page]] = {}
         """The documents, each with the state of the catalog that it tells of."""
         self._salt = secrets.token_hex(8)
 
@@ -115,8 +115,9 @@ class Documents:
         made = self._pages.get(name)
         if made is None or made[0] != stamp:
             document = make(list(self._catalog))
-            made = (stamp, None if document is None else Page(document))
-            self._pages[name] = made
+            if document is None:
+                return None
+            made = self._pages[name] = (stamp, Page(document))
         return made[1]
 
     def _serve(

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, cast
+from itertools import chain
+from typing import Any, NamedTuple, cast
 from wsgiref.handlers import format_date_time
 
 import httptools
@@ -34,11 +35,18 @@ class Limits:
     head_seconds: float = 15
     body_seconds: float = 60
     idle_seconds: float = 180
+    stall_seconds: float = 60
+    """How long a peer may take nothing of what it asked for."""
+    linger_seconds: float = 2
+    """How long what a refused peer still sends is thrown away, so that it can read why."""
     pipelined: int = 8
+    padding: int = 8
+    """How many times longer than its content a chunked body may be."""
 
 
 GZIP_FROM = 128 << 10
 """Answers below this size are sent as they are."""
+_BODILESS = (204, 304)
 _REASONS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
 
@@ -88,6 +96,14 @@ class Server:
         self.date = f"Date: {format_date_time(self.clock.now().timestamp())}\r\n"
 
 
+class Asked(NamedTuple):
+    """A request that waits for its answer."""
+
+    request: HttpRequest
+    chunks: bool
+    """Whether the peer understands chunked bodies; if not, the end of the answer is the end."""
+
+
 class Connection(asyncio.Protocol):
     """One client connection: parses, answers one request at a time, applies back-pressure."""
 
@@ -97,12 +113,20 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
         self._certificate: dict[str, Any] | None = None
         self._parser = httptools.HttpRequestParser(self)
-        self._waiting: deque[HttpRequest] = deque()
+        self._waiting: deque[Asked] = deque()
+        self._chunks = True
         self._task: asyncio.Task[None] | None = None
         self._streaming = False
         self._drained: asyncio.Future[None] | None = None
         self._closing = False
+        """Whether no further request will be read."""
         self._deadline = 0.0
+        self._stalled_from = 0.0
+        self._unsent = 0
+        self._in_head = False
+        self._received = 0
+        self._messages = 0
+        """How many messages the parser has begun to read."""
         self._reset()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -123,13 +147,25 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
+        message = self._messages
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Nothing here is offered over another protocol yet: answer in plain HTTP, then close.
-            self._closing = True
+            # Nothing here is offered over another protocol yet: answered in plain HTTP and closed.
+            pass
         except httptools.HttpParserError as error:
             self._refuse(bad_request(f"malformed HTTP request: {error}"))
+        if message == self._messages:
+            self._measure(len(data))
+
+    def _measure(self, size: int) -> None:
+        """Bound what the parser itself may hold back of one unfinished message."""
+        limits = self.server.limits
+        self._received += size
+        if self._in_head and self._received > limits.head_bytes:
+            self._refuse(StatusError(431, "BadRequest", "request header fields too large"))
+        elif self._received > limits.head_bytes + limits.padding * limits.body_bytes:
+            self._refuse(too_large(limits.body_bytes))
 
     def eof_received(self) -> bool:
         # A client that half-closes after its request still gets its answer.
@@ -140,13 +176,20 @@ class Connection(asyncio.Protocol):
 
     # What httptools calls while it parses.
 
-    def on_url(self, url: bytes) -> None:
+    def on_message_begin(self) -> None:
+        self._messages += 1
+        self._received = 0
+        self._in_head = True
         self._wait_for(self.server.limits.head_seconds)
+
+    def on_url(self, url: bytes) -> None:
         self._url += url
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))
+        if not self._in_head:
+            return  # a trailer: nothing here wants any
         key = name.lower().decode("latin-1")
         text = value.decode("latin-1")
         headers = self._headers
@@ -155,6 +198,9 @@ class Connection(asyncio.Protocol):
             self._refuse(StatusError(431, "BadRequest", "too many header fields"))
 
     def on_headers_complete(self) -> None:
+        self._in_head = False
+        if self._closing:
+            return
         self._wait_for(self.server.limits.body_seconds)
         length = self._headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self.server.limits.body_bytes:
@@ -172,34 +218,38 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._closing:
             return
-        path, _, query = self._url.decode("latin-1").partition("?")
+        path, _, query = _origin_form(self._url.decode("latin-1")).partition("?")
         method = self._parser.get_method().decode("latin-1")
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         request = HttpRequest(method, path, query, self._headers, body, self._certificate)
-        keep_alive = self._parser.should_keep_alive()
+        asked = Asked(request, chunks=self._parser.get_http_version() != "1.0")
+        if not self._parser.should_keep_alive() or self._parser.should_upgrade():
+            self._closing = True
+        if not asked.chunks:
+            self._closing = True
         self._reset()
         if self._task is not None or self._waiting:
-            self._waiting.append(request)
+            self._waiting.append(asked)
             if len(self._waiting) >= self.server.limits.pipelined:
                 self._transport.pause_reading()
         else:
-            self._begin(request)
-        if not keep_alive:
-            self._closing = True
-            self._finish_if_idle()
+            self._begin(asked)
 
     # Answering.
 
-    def _begin(self, request: HttpRequest) -> None:
+    def _begin(self, asked: Asked) -> None:
         self._deadline = 0.0
+        self._chunks = asked.chunks
+        request = asked.request
         try:
             answer = self.server.handler(request)
         except Exception:
             log.exception("request failed method=%s path=%s", request.method, request.path)
             answer = Response(500)
         if isinstance(answer, Response) and _is_short(answer, request):
-            self._write_whole(answer)
+            self._write_whole(answer, request.method)
             self._wait_for(self.server.limits.idle_seconds)
+            self._finish_if_idle()
             return
         loop = asyncio.get_running_loop()
         # The connection owns this task: it is cancelled when the connection is lost.
@@ -234,18 +284,24 @@ class Connection(asyncio.Protocol):
 
     async def _write(self, request: HttpRequest, response: Response) -> None:
         body = response.body
-        if isinstance(body, bytes):
-            if len(body) >= GZIP_FROM and _takes_gzip(request):
-                await self._write_pieces(response, _sliced(body), gzip=True)
-            else:
-                self._write_whole(response)
-        elif callable(body):
+        if callable(body):
             self._streaming = True
             self._write_head(response, None)
-            await body(_Chunks(self))
-            self._transport.write(b"0\r\n\r\n")
+            await body(_Chunks(self, framed=self._chunks))
+            self._end_of_chunks()
+            return
+        if not isinstance(body, bytes):
+            pieces = iter(body)
+            first, second = next(pieces, b""), next(pieces, None)
+            if second is not None:
+                whole = chain((first, second), pieces)
+                await self._write_pieces(response, whole, gzip=_takes_gzip(request))
+                return
+            response.body = body = first
+        if len(body) >= GZIP_FROM and _takes_gzip(request):
+            await self._write_pieces(response, _sliced(body), gzip=True)
         else:
-            await self._write_pieces(response, body, gzip=_takes_gzip(request))
+            self._write_whole(response, request.method)
 
     async def _write_pieces(
         self, response: Response, pieces: Iterable[bytes], *, gzip: bool
@@ -254,56 +310,60 @@ class Connection(asyncio.Protocol):
             response.headers.append(("Content-Encoding", "gzip"))
             response.headers.append(("Vary", "Accept-Encoding"))
         self._write_head(response, None)
-        chunks = _Chunks(self)
+        chunks = _Chunks(self, framed=self._chunks)
         packer = zlib.compressobj(1, wbits=31) if gzip else None
         loop = asyncio.get_running_loop()
         for piece in pieces:
             # Compressing lets go of the interpreter lock, so other requests go on meanwhile.
             data = await loop.run_in_executor(None, packer.compress, piece) if packer else piece
-            if data:
-                chunks.write(data)
+            chunks.write(data)
             await chunks.drain()
         if packer:
             chunks.write(packer.flush())
-        self._transport.write(b"0\r\n\r\n")
+        self._end_of_chunks()
 
-    def _write_whole(self, response: Response) -> None:
+    def _end_of_chunks(self) -> None:
+        if self._chunks:
+            self.send(b"0\r\n\r\n")
+
+    def _write_whole(self, response: Response, method: str = "") -> None:
         assert isinstance(response.body, bytes)
-        if self._transport.is_closing():
-            return
         head = self._head(response, len(response.body))
-        self._transport.write(head + response.body)
-        self._finish_if_idle()
+        bodiless = method == "HEAD" or response.status in _BODILESS
+        self.send(head if bodiless else head + response.body)
 
     def _write_head(self, response: Response, length: int | None) -> None:
-        self._transport.write(self._head(response, length))
+        self.send(self._head(response, length))
 
     def _head(self, response: Response, length: int | None) -> bytes:
         lines = _REASONS.get(response.status) or f"HTTP/1.1 {response.status} Status\r\n"
         lines += f"Content-Type: {response.content_type}\r\n{self.server.date}"
         for name, value in response.headers:
             lines += f"{name}: {value}\r\n"
-        if self._closing:
+        if self._closing and not self._waiting:
             lines += "Connection: close\r\n"
-        if length is None:
-            lines += "Transfer-Encoding: chunked\r\n\r\n"
-        else:
-            lines += f"Content-Length: {length}\r\n\r\n"
-        return lines.encode("latin-1", "replace")
+        if length is not None and response.status not in _BODILESS:
+            lines += f"Content-Length: {length}\r\n"
+        elif length is None and self._chunks:
+            lines += "Transfer-Encoding: chunked\r\n"
+        return f"{lines}\r\n".encode("latin-1", "replace")
 
     def _refuse(self, error: StatusError) -> None:
-        """Answer at once and close: the rest of what the peer sends is not worth reading."""
+        """Answer and close: the rest of what the peer sends is not worth reading."""
         if self._closing:
             return
         self._closing = True
-
+        if self._task is not None or self._waiting:
+            return  # what was asked before is still answered, but nothing after it
         self._write_whole(Response(error.code, msgspec.json.encode(error.status())))
-        self._transport.close()
+        self._wait_for(self.server.limits.linger_seconds)
 
     # Flow control and life span.
 
     def pause_writing(self) -> None:
         self.paused = True
+        self._stalled_from = self.server.clock.monotonic()
+        self._unsent = self._transport.get_write_buffer_size()
 
     def resume_writing(self) -> None:
         self.paused = False
@@ -320,18 +380,27 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("the client has gone")
 
     def send(self, data: bytes) -> None:
-        self._transport.write(data)
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def expire(self, now: float) -> None:
+        """End what has run out of time: the peer owes us a request, or takes no answer."""
         if self._deadline and now > self._deadline:
             self.abort()
+        elif self.paused:
+            unsent = self._transport.get_write_buffer_size()
+            if unsent < self._unsent:
+                self._stalled_from = now
+            elif now > self._stalled_from + self.server.limits.stall_seconds:
+                self.abort()
+            self._unsent = unsent
 
     def finish(self) -> None:
         """Close when the request under way is done; at once if it is a stream."""
         self._closing = True
         if self._streaming and self._task is not None:
             self._task.cancel()
-            self._transport.write(b"0\r\n\r\n")
+            self._end_of_chunks()
             self._transport.close()
         else:
             self._finish_if_idle()
@@ -363,17 +432,19 @@ class Connection(asyncio.Protocol):
 class _Chunks:
     """A chunked body, piece by piece."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_framed")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, framed: bool) -> None:
         self._connection = connection
+        self._framed = framed
 
     @property
     def paused(self) -> bool:
         return self._connection.paused
 
     def write(self, data: bytes) -> None:
-        self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+        if data:
+            self._connection.send(b"%x\r\n%b\r\n" % (len(data), data) if self._framed else data)
 
     async def drain(self) -> None:
         await self._connection.drain()
@@ -392,4 +463,16 @@ def _sliced(body: bytes, size: int = 256 << 10) -> Iterable[bytes]:
 
 
 def _takes_gzip(request: HttpRequest) -> bool:
-    return "gzip" in request.headers.get("accept-encoding", "")
+    for offer in request.headers.get("accept-encoding", "").split(","):
+        name, _, parameters = offer.replace(" ", "").partition(";")
+        if name.lower() == "gzip":
+            return parameters.rstrip("0") not in ("q=", "q=0.")
+    return False
+
+
+def _origin_form(target: str) -> str:
+    """`/path?query` also from `http://host/path?query`, as proxies spell it."""
+    if target.startswith("/"):
+        return target
+    _, separator, rest = target.partition("://")
+    return "/" + rest.partition("/")[2] if separator else target

@@ -31,11 +31,11 @@ class Wanted(NamedTuple):
     version: str = "v1"
 
 
-@lru_cache(1024)
 def parse_accept(header: str) -> tuple[MediaType, ...]:
     """The media types of an Accept header, best first."""
     wanted = [_media_type(part) for part in header.split(",") if part.strip()]
-    return tuple(sorted(wanted, key=lambda media: -media.quality))
+    taken = [media for media in wanted if media.quality > 0]
+    return tuple(sorted(taken, key=lambda media: -media.quality))
 
 
 def body_type(content_type: str) -> str:
@@ -43,11 +43,21 @@ def body_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-@lru_cache(1024)
+CACHED_LENGTH = 1024
+"""Longer headers are read each time, so that nobody can fill the memory with them."""
+
+
 def negotiate(accept: str) -> tuple[Wanted, ...]:
     """The forms the client would take, best first; empty if we have none of them."""
+    return _negotiate_cached(accept) if len(accept) <= CACHED_LENGTH else _negotiate(accept)
+
+
+def _negotiate(accept: str) -> tuple[Wanted, ...]:
     forms = [_form(media) for media in parse_accept(accept or "*/*")]
     return tuple(form for form in forms if form is not None)
+
+
+_negotiate_cached = lru_cache(1024)(_negotiate)
 
 
 def wants_aggregated_discovery(accept: str) -> bool:

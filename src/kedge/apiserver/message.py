@@ -1,6 +1,6 @@
 """What the server's rooms know of HTTP: a request, a response, and a sink for streams."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -37,7 +37,7 @@ class Query:
     def __init__(self, text: str) -> None:
         self._values: dict[str, list[str]] = {}
         if text:
-            for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=1000):
+            for name, value in parse_qsl(text, keep_blank_values=True):
                 self._values.setdefault(name, []).append(value)
 
     def get(self, name: str) -> str:
@@ -48,9 +48,9 @@ class Query:
         return self._values.get(name, [])
 
     def flag(self, name: str) -> bool:
-        """A parameter that is true when it says `true` or `1`, or stands there without a value."""
+        """A parameter that is true when it is there, unless it says `false` or `0`."""
         values = self._values.get(name)
-        return bool(values) and values[0] not in ("false", "0", "False", "F", "f")  # type: ignore[index]
+        return values is not None and values[0] != "0" and values[0].lower() != "false"
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -94,8 +94,28 @@ def text_response(text: str, status: int = 200) -> Response:
     return Response(status, text.encode(), TEXT)
 
 
-def warning(text: str) -> tuple[str, str]:
-    """The header with which kubectl is made to print `Warning: ...`."""
+WARNINGS_LENGTH = 4096
+"""Characters of warnings in one answer; clients refuse answers with more headers than they like."""
+WARNING_LENGTH = 256
+"""Characters of one warning when all of them together are too long."""
+
+
+def warning_headers(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """The headers with which kubectl is made to print `Warning: ...`, each text once."""
+    once = list(dict.fromkeys(texts))
+    if sum(map(len, once)) <= WARNINGS_LENGTH:
+        return [_warning(text) for text in once]
+    kept = []
+    room = WARNINGS_LENGTH
+    for text in once:
+        room -= min(len(text), WARNING_LENGTH)
+        if room < 0:
+            break
+        kept.append(_warning(text[:WARNING_LENGTH]))
+    return kept
+
+
+def _warning(text: str) -> tuple[str, str]:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     printable = "".join(c if c.isprintable() else " " for c in escaped)
     return "Warning", f'299 - "{printable}"'

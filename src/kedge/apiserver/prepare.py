@@ -41,8 +41,11 @@ def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
 
 
 def place(request: Request, meta: ObjectMeta) -> ObjectMeta:
-    """The metadata with the URL's namespace and name; a body that says otherwise is refused."""
-    if meta.namespace and meta.namespace != request.namespace:
+    """The metadata with the URL's namespace and name; a body that says otherwise is refused.
+
+    A namespace in an object that lives in none is no contradiction: it is dropped.
+    """
+    if meta.namespace and request.namespace and meta.namespace != request.namespace:
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )

@@ -10,7 +10,7 @@ import yaml
 from kedge.api.model import ListMeta, Object
 from kedge.api.resource import Age, Resource
 from kedge.apiserver.media import ACCEPTED, Form, Wanted, negotiate
-from kedge.apiserver.message import JSON, Response, warning
+from kedge.apiserver.message import JSON, Response, warning_headers
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.durations import human_age, parse_time
@@ -45,7 +45,7 @@ def own_version(resource: Resource[Any], body: bytes) -> bytes:
 def one(request: Request, item: Item, now: datetime, status: int = 200) -> Response:
     """A single object."""
     choice = wanted(request, ONE)
-    headers = [warning(text) for text in request.warnings]
+    headers = warning_headers(request.warnings)
     match choice.form:
         case "json":
             return Response(status, own_version(request.resource, item.body), JSON, headers)

@@ -7,7 +7,7 @@ import msgspec
 
 from kedge.apiserver import authz, render
 from kedge.apiserver.authn import Authenticator
-from kedge.apiserver.message import Response, warning
+from kedge.apiserver.message import Response, warning_headers
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.verbs import decode
 from kedge.machinery.errors import FieldError, invalid
@@ -23,7 +23,7 @@ def serve(request: Request, authenticator: Authenticator) -> Response:
     resource = request.resource
     reviewed = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}}
     reviewed |= document | {"status": answer(request, document, authenticator)}
-    headers = [warning(text) for text in request.warnings]
+    headers = warning_headers(request.warnings)
     return Response(201, msgspec.json.encode(reviewed), headers=headers)
 
 

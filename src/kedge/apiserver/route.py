@@ -26,9 +26,16 @@ class Target:
     """Whether the path has the old /watch/ prefix."""
 
 
-@lru_cache(8192)
+CACHED_LENGTH = 512
+"""Longer paths are taken apart each time, so that nobody can fill the memory with them."""
+
+
 def parse(path: str) -> Target | None:
     """The resource path below /api/v1 or /apis/GROUP/VERSION, or None if it is no such path."""
+    return _parse_cached(path) if len(path) <= CACHED_LENGTH else _parse(path)
+
+
+def _parse(path: str) -> Target | None:
     segments = [unquote(segment) for segment in path.strip("/").split("/")]
     match segments:
         case ["api", version, *below]:
@@ -49,11 +56,14 @@ def parse(path: str) -> Target | None:
     return Target(group, version, plural, namespace, name, subresource, "/".join(rest), watch)
 
 
+_parse_cached = lru_cache(8192)(_parse)
+
+
 def verb(method: str, target: Target, query: Query) -> str:
     """What the request wants done, in the words that permissions use."""
     match method:
         case "GET":
-            if target.watch or query.flag("watch"):
+            if target.watch or (not target.name and query.flag("watch")):
                 return "watch"
             return "get" if target.name else "list"
         case "POST":

@@ -169,8 +169,10 @@ class ResourceCache:
         self.log_start = loaded
         """Changes after this revision are all in the log."""
         self.listeners: set[Callable[[Change | None], None]] = set()
-        """Told of every change; None tells that the resource is no longer served."""
+        """Told of every change; None tells that the resource is no longer served as it was."""
         self.ended = False
+        self.epoch = 0
+        """Counts the changes of the version in which the objects are stored."""
         self._head = splice_head(resource)
         self._items: dict[str, Item] = {}
         self._keys: list[str] = []
@@ -180,13 +182,11 @@ class ResourceCache:
 
     def adopt(self, resource: Resource[Any]) -> None:
         """Go on under a changed definition of the same resource."""
-        changed = resource.api_version != self.resource.api_version
         self.resource = resource
         self._head = splice_head(resource)
         for item in self._items.values():
             item.derived_anew()
-            if changed:
-                item.body = self.stamped(item.body, item.revision)
+            item.body = self._reread(item.document(), item.revision)
 
     def load(self, entries: Iterable[Entry]) -> None:
         self._items = {entry.key: self.item(entry) for entry in entries}
@@ -198,10 +198,14 @@ class ResourceCache:
     def stamped(self, value: bytes, revision: int) -> bytes:
         """The stored value as clients see it: with its resourceVersion."""
         head = self._head
-        if value.startswith(head):
+        if self.resource.read is None and value.startswith(head):
             return b'%b"resourceVersion":"%d",%b' % (head, revision, value[len(head) :])
-        # Written in another version of the kind: slower, but just as good.
-        document = msgspec.json.decode(value)
+        return self._reread(msgspec.json.decode(value), revision)
+
+    def _reread(self, document: dict[str, Any], revision: int) -> bytes:
+        """A document that was perhaps stored in another version or under another definition."""
+        if self.resource.read is not None:
+            document = self.resource.read(document)
         document["kind"] = self.resource.kind
         document["apiVersion"] = self.resource.api_version
         document["metadata"]["resourceVersion"] = str(revision)

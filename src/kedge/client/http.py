@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -167,8 +168,8 @@ class _Connection(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not every event loop derives its TLS transports from asyncio's class.
+        self._transport = cast(asyncio.Transport, transport)
         self._connections.add(self)
 
     def data_received(self, data: bytes) -> None:

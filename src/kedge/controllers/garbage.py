@@ -200,6 +200,19 @@ class Graph:
                 affected |= self._drop(node)
         return affected
 
+    def abolish(self, resource: Resource[Any]) -> set[str]:
+        """Forget a resource that is no longer served: a kind goes only after its objects."""
+        affected: set[str] = set()
+        for node in list(self._nodes.values()):
+            if node.resource is resource:
+                affected |= self._drop(node)
+            for reference in node.references:
+                claim = claims(node, reference)[-1 if resource.namespaced else 0]
+                if (claim.group, claim.kind) == (resource.group, resource.kind):
+                    self.confirm_absent(claim)
+                    affected.add(node.uid)
+        return affected
+
     # What somebody found who looked.
 
     def confirm_absent(self, claim: Claim) -> None:

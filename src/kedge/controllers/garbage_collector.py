@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from msgspec import to_builtins
@@ -101,7 +102,7 @@ class GarbageCollector:
         for place in self._monitors.keys() - wanted.keys():
             left = self._monitors.pop(place)
             left.task.cancel()
-            left.replace(())
+            self.enqueue(self.graph.abolish(left.resource))
         for place in wanted.keys() - self._monitors.keys():
             self._monitors[place] = self._monitor(wanted[place])
         self.enqueue(self._unresolved)
@@ -202,8 +203,10 @@ class GarbageCollector:
         await self._edit(node, without)
 
     async def _orphan(self, node: Node) -> None:
-        for dependent in list(self.graph.dependents(node)):
-            await self._disown(dependent, frozenset([node.uid]))
+        owner = frozenset([node.uid])
+        left = iter(list(self.graph.dependents(node)))
+        while some := list(islice(left, WORKERS)):
+            await asyncio.gather(*(self._disown(dependent, owner) for dependent in some))
         await self._remove_finalizer(node, garbage.ORPHAN)
 
     async def _remove_finalizer(self, node: Node, finalizer: str) -> None:
@@ -228,7 +231,8 @@ class GarbageCollector:
         try:
             return await self._client.get_as(outlines(resource), name, namespace)
         except StatusError as error:
-            if error.code == 404:
+            # Another 404 says that the resource is not served at the moment, and nothing of objects.
+            if error.code == 404 and (error.details or {}).get("name") == name:
                 return None
             raise
 

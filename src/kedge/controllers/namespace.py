@@ -1,6 +1,7 @@
 """A namespace that is being deleted is emptied, pods first, and goes when nothing is left in it."""
 
 import asyncio
+from itertools import islice
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -20,6 +21,10 @@ from kedge.machinery.errors import StatusError
 
 BACKGROUND = DeleteOptions(propagation_policy="Background")
 """The garbage collector is not to hold anything back: all of it goes anyway."""
+
+
+AT_A_TIME = 8
+"""Resources that are emptied together: a store that commits in groups then has groups to commit."""
 
 
 class NotEmpty(Exception):
@@ -97,10 +102,9 @@ class NamespaceController:
         for resource in pods:
             await self._purge(resource, namespace, findings)
         # Nothing that pods may still be using goes before they do.
-        if findings.empty:
-            for resource in namespaced:
-                if resource not in pods:
-                    await self._purge(resource, namespace, findings)
+        rest = iter([each for each in namespaced if each not in pods] if findings.empty else ())
+        while some := list(islice(rest, AT_A_TIME)):
+            await asyncio.gather(*(self._purge(each, namespace, findings) for each in some))
         return findings
 
     async def _purge(self, resource: Resource[Any], namespace: str, findings: Findings) -> None:

@@ -62,7 +62,7 @@ def _fit(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int)
     if kind == "map":
         return _fit_map(schema, value, path, unknown, depth - 1)
     if kind == "any":
-        return value
+        return _fit_any(value, path, depth, schema)
     return _SCALARS[kind](schema, value, path)
 
 
@@ -77,12 +77,10 @@ def _fit_object(
     for name, inner in value.items():
         field = fields.get(name)
         if field is None:
-            if schema.open:
-                fitted[name] = inner
-            elif not (schema.embedded and name in ("apiVersion", "kind", "metadata")):
-                unknown.append(spell((path, name)))
+            if schema.open or (schema.embedded and name in ("apiVersion", "kind", "metadata")):
+                fitted[name] = _fit_any(inner, (path, name), depth, schema)
             else:
-                fitted[name] = inner
+                unknown.append(spell((path, name)))
         elif inner is not None:
             member = _fit(field, inner, (path, name), unknown, depth)
             if member or field.keep_empty or not (field.type == "list" or field.type == "map"):
@@ -123,17 +121,29 @@ def _fit_map(
     }
 
 
+def _fit_any(value: Any, path: Path, depth: int, schema: Schema) -> Any:
+    """Any value as it is, but nothing that cannot be written down again."""
+    if type(value) is dict or type(value) is list:
+        _check_depth(depth - 1, path, value, schema)
+        for inner in value.values() if type(value) is dict else value:
+            _fit_any(inner, path, depth - 1, schema)
+    elif type(value) is int and not -(2**63) <= value < 2**64:
+        raise Misfit(path, value, schema, f"number {value} is out of range")
+    return value
+
+
 def _check_depth(depth: int, path: Path, value: Any, schema: Schema) -> None:
     if depth <= 0:
         raise Misfit(path, value, schema, f"exceeded max depth of {MAX_DEPTH}")
 
 
 def _fit_integer(schema: Schema, value: Any, path: Path) -> int:
-    if type(value) is int and _LOWEST.get(schema.format, -(2**63)) <= value:
-        if value <= _HIGHEST.get(schema.format, 2**63 - 1):
-            return value
-    elif type(value) is float and value.is_integer() and abs(value) < 2**53:
-        return int(value)
+    number = value
+    if type(value) is float and value.is_integer() and abs(value) < 2**53:
+        number = int(value)
+    bound = 2**31 if schema.format == "int32" else 2**63
+    if type(number) is int and -bound <= number < bound:
+        return number
     raise Misfit(path, value, schema)
 
 
@@ -159,7 +169,7 @@ def _fit_quantity(schema: Schema, value: Any, path: Path) -> str:
 
 
 def _fit_int_or_string(schema: Schema, value: Any, path: Path) -> int | str:
-    if type(value) is int or type(value) is str:
+    if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
         return value
     raise Misfit(path, value, schema)
 
@@ -201,8 +211,6 @@ _SCALARS = {
     "micro-time": _fit_time,
     "bytes": _fit_bytes,
 }
-_LOWEST = {"int32": -(2**31)}
-_HIGHEST = {"int32": 2**31 - 1}
 
 
 def _json_type(value: object) -> str:

@@ -17,6 +17,8 @@ from kedge.api.apiextensions_v1.definition_rules import validate, validate_statu
 from kedge.api.apiextensions_v1.json_schema import every, normal
 from kedge.api.resource import STATUS, Resource
 
+__all__ = ["CLEANUP", "RESOURCE", "CustomResourceDefinition"]
+
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer that keeps a definition until its objects are gone."""
 

@@ -29,6 +29,8 @@ from kedge.api.model import LabelSelector
 from kedge.api.resource import STATUS, Age, Column, Resource, age_column, name_column
 from kedge.machinery import durations
 
+__all__ = ["RESOURCE", "Job", "JobSpec", "default_spec", "holds", "warn_spec"]
+
 UNLIMITED = 2**31 - 1
 
 

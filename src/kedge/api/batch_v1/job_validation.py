@@ -370,7 +370,7 @@ def _with_resources(spec: PodSpec, new: PodSpec) -> PodSpec:
 
 
 def _resized(containers: Sequence[Container], new: Sequence[Container]) -> Sequence[Container]:
-    if len(containers) != len(new):
+    if not new or len(containers) != len(new):
         return containers
     return [
         replace(old, resources=now.resources) if old.name == now.name else old

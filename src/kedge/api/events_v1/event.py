@@ -176,6 +176,17 @@ def _columns() -> Iterator[Column]:
         yield with_changes(column, cell=_through_core(column.cell))
 
 
+_FIELD_NAMES = {
+    **dict(
+        zip(
+            core.reference_fields("regarding"),
+            core.reference_fields("involvedObject"),
+            strict=True,
+        )
+    ),
+    "reportingController": "reportingComponent",
+}
+
 RESOURCE = Resource(
     type=Event,
     group="events.k8s.io",
@@ -187,7 +198,7 @@ RESOURCE = Resource(
     check_name=names.dns_subdomain,
     validate=validate,
     validate_update=validate_update,
-    store_as=StoredAs(core.RESOURCE, to_stored, from_stored),
+    store_as=StoredAs(core.RESOURCE, to_stored, from_stored, _FIELD_NAMES),
     fields={
         **{name: _through_core(read) for name, read in core.reference_fields("regarding").items()},
         "reason": lambda obj: obj.reason,

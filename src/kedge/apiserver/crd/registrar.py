@@ -1,7 +1,9 @@
 """Custom kinds come and go: follows the definitions and serves what they define."""
 
 import asyncio
-from collections.abc import Iterable
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,12 +21,16 @@ from kedge.apiserver.authn import ADMIN
 from kedge.apiserver.crd.naming import accepted_names
 from kedge.apiserver.crd.resources import resources_of
 from kedge.apiserver.message import HttpRequest
-from kedge.apiserver.request import Request, stored
+from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.delete import delete_object
 from kedge.apiserver.verbs.patches import Wanted
-from kedge.apiserver.watchcache import Change, Item
-from kedge.machinery.errors import StatusError
+from kedge.apiserver.watchcache import Change, Item, ResourceCache
+from kedge.machinery.errors import StatusError, forbidden
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Change | None], None]
 
 
 class Registrar:
@@ -34,6 +40,8 @@ class Registrar:
         self._api = api
         self._cache = api.cache.of(RESOURCE)
         self._served: dict[str, list[Resource[Any]]] = {}
+        self._homes: dict[str, Resource[Any]] = {}
+        """The resource as which the objects of a definition are stored."""
         self._pending: asyncio.Queue[str] = asyncio.Queue()
 
     async def load(self) -> None:
@@ -49,11 +57,20 @@ class Registrar:
         """Follow the definitions, for ever."""
         while True:
             key = await self._pending.get()
-            item = self._cache.get(key)
-            if item is None:
-                self._withdraw(key.rpartition("/")[2])
-            else:
-                await self._settle(self._definition(item))
+            try:
+                await self._look_at(key)
+            except Exception:
+                log.exception("custom resource definition not settled key=%s", key)
+
+    async def _look_at(self, key: str) -> None:
+        item = self._cache.get(key)
+        if item is not None:
+            await self._settle(self._definition(item))
+            return
+        self._withdraw(key.rpartition("/")[2])
+        # The names that went with it may be what another definition waits for.
+        for other in self._cache.values():
+            self._pending.put_nowait(other.key)
 
     def _note(self, change: Change | None) -> None:
         if change is not None:
@@ -106,34 +123,37 @@ class Registrar:
         for old in self._served.get(name, ()):
             if not any(_same(old, new) for new in resources):
                 self._api.catalog.remove(old)
+        home = _home(definition)
+        (await self._api.cache.add(home)).adopt(home)
         for resource in resources:
-            cache = await self._api.cache.add(stored(resource))
-            cache.adopt(stored(resource))
             self._api.catalog.add(resource)
         self._served[name] = resources
+        self._homes[name] = home
 
     def _withdraw(self, name: str) -> None:
         for resource in self._served.pop(name, ()):
             self._api.catalog.remove(resource)
-            self._api.cache.remove(stored(resource))
+        home = self._homes.pop(name, None)
+        if home is not None:
+            self._api.cache.remove(home)
 
     async def _empty(self, definition: CustomResourceDefinition) -> None:
         """Delete every object of a doomed kind, then let the definition go."""
-        resources = self._served.get(definition.metadata.name) or []
-        if resources:
-            await self._delete_objects(resources[0])
-            if len(self._api.cache_of(resources[0])):
-                # Finalizers hold some of them: look again when the next one has gone.
-                self._api.cache_of(resources[0]).listeners.add(self._again(definition))
-                return
-        await self._modify(definition.metadata.name, _without_cleanup, write.MAIN)
+        name = definition.metadata.name
+        home = self._homes.setdefault(name, _home(definition))
+        cache = await self._api.cache.add(home)
+        for resource in self._served.get(name, ()):
+            self._api.catalog.add(dataclasses.replace(resource, begin=_refuse(resource)))
+        await self._delete_objects(home)
+        if len(cache):
+            # Finalizers hold some of them: look again when one has gone.
+            cache.listeners.add(self._again(RESOURCE.key("", name), cache))
+            return
+        await self._modify(name, _without_cleanup, UNCHECKED)
 
-    def _again(self, definition: CustomResourceDefinition) -> Any:
-        cache = self._api.cache_of(self._served[definition.metadata.name][0])
-        key = RESOURCE.key("", definition.metadata.name)
-
+    def _again(self, key: str, cache: ResourceCache) -> Listener:
         def look(change: Change | None) -> None:
-            if change is None or not len(cache):
+            if change is None or change.type != "MODIFIED":
                 cache.listeners.discard(look)
                 self._pending.put_nowait(key)
 
@@ -156,6 +176,27 @@ class Registrar:
         await write.modify(
             self._api, request, lambda live: Wanted(change(live)), part, "UpdateOptions"
         )
+
+
+UNCHECKED = dataclasses.replace(write.MAIN, validate=lambda resource, new, old: iter(()))
+"""For changes that must not fail because a definition breaks rules that are newer than it."""
+
+
+def _home(definition: CustomResourceDefinition) -> Resource[Any]:
+    """What objects of the kind are stored as, even if that version is not served."""
+    spec = definition.spec
+    versions = [replace(v, served=v.served or v.storage) for v in spec.versions]
+    return resources_of(replace(definition, spec=replace(spec, versions=versions)))[0]
+
+
+def _refuse(resource: Resource[Any]) -> Callable[[Any], Any]:
+    """No object begins once its kind is doomed."""
+
+    def refuse(obj: Any) -> Any:
+        why = "create not allowed while custom resource definition is terminating"
+        raise forbidden(resource.group, resource.plural, obj.metadata.name, why)
+
+    return refuse
 
 
 def _without_cleanup(live: dict[str, Any]) -> dict[str, Any]:

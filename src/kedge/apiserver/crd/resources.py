@@ -30,6 +30,7 @@ from kedge.api.resource import (
     name_column,
 )
 from kedge.apiserver.crd.defaulting import apply_defaults
+from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.crd.schema import from_openapi
 from kedge.apiserver.crd.validation import (
     validate_embedded,
@@ -87,6 +88,8 @@ def _resource(
         store_as=_view_of(stored, f"{crd.spec.group}/{version.name}") if stored else None,
         schema_source=lambda: contents.schema,
         custom=True,
+        # Objects stored under the first definition are as it wants them.
+        read=contents.read if crd.metadata.generation > 1 else None,
         registry=f"{crd.spec.group}/{words.plural}",
     )
 
@@ -119,6 +122,10 @@ class _Contents:
     def default(self, obj: Document) -> Document:
         content = apply_defaults(self.schema, obj.content)
         return msgspec.structs.replace(obj, content=content)
+
+    def read(self, document: dict[str, Any]) -> dict[str, Any]:
+        """A document that was stored under an earlier definition, as this one sees it."""
+        return apply_defaults(self.schema, prune(self.schema, document, []))
 
     def validate(self, obj: Document) -> Iterator[FieldError]:
         whole = _whole(obj)

@@ -68,6 +68,10 @@ def _assign(
 ) -> dict[str, Any]:
     node = binding["target"]["name"]
     spec, meta = live["spec"], live["metadata"]
+    uid = (binding.get("metadata") or {}).get("uid") or meta["uid"]
+    if uid != meta["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
+        raise conflict("", "pods/binding", request.name, why)
     if meta.get("deletionTimestamp"):
         why = f"pod {request.name} is being deleted, cannot be assigned to a host"
         raise conflict("", "pods/binding", request.name, why)

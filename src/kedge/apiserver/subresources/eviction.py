@@ -2,17 +2,15 @@
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from kedge.api.options import DeleteOptions
 from kedge.apiserver import body
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.message import Response, json_response
 from kedge.apiserver.request import Request
 from kedge.apiserver.subresources.binding import SUCCESS
 from kedge.apiserver.verbs import write
-from kedge.apiserver.verbs.delete import check_options, delete_object
+from kedge.apiserver.verbs.delete import delete_object, to_options
 from kedge.apiserver.verbs.patches import Wanted
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import Cause, StatusError, bad_request, internal
@@ -24,8 +22,7 @@ UNPROTECTED = ("Succeeded", "Failed", "Pending")
 
 async def serve(api: Api, request: Request) -> Response:
     eviction = _read(api, request)
-    options = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions, strict=False)
-    check_options(options)
+    options = to_options(eviction.get("deleteOptions") or {})
     options = replace(options, dryRun=[*options.dryRun, *request.query.all("dryRun")])
     item = api.find(request)
     if item is None:
@@ -37,9 +34,12 @@ async def serve(api: Api, request: Request) -> Response:
 
 def _read(api: Api, request: Request) -> dict[str, Any]:
     document = body.read(request.http.headers.get("content-type", ""), request.http.body).document
-    if document.get("kind") not in (None, "Eviction"):
+    if document.get("kind") not in (None, "", "Eviction"):
         raise bad_request(f"the body must be an Eviction, not a {document['kind']}")
-    name = (document.get("metadata") or {}).get("name", "")
+    meta = document.get("metadata") or {}
+    if not isinstance(meta, dict):
+        raise bad_request("the metadata of an Eviction must be an object")
+    name = meta.get("name")
     if name and name != request.name:
         raise bad_request("name in URL does not match name in Eviction object")
     return document

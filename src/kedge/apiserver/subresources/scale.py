@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 
 from kedge.api.autoscaling_v1.scale import COLUMNS, Scale
+from kedge.api.model import ObjectMeta
 from kedge.api.resource import Resource, ScalePaths
-from kedge.apiserver import render
+from kedge.apiserver import prepare, render
 from kedge.apiserver.api import Api, gone, live_document
 from kedge.apiserver.message import Response
 from kedge.apiserver.request import Request
@@ -78,9 +79,12 @@ def _with_replicas(request: Request, live: dict[str, Any], scale: dict[str, Any]
         error = FieldError.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid("autoscaling", "Scale", request.name, [error])
     meta = live["metadata"]
-    version = (scale.get("metadata") or {}).get("resourceVersion")
-    if version:
-        meta = meta | {"resourceVersion": version}
+    sent = scale.get("metadata") or {}
+    named = ObjectMeta(name=sent.get("name", ""), namespace=sent.get("namespace", ""))
+    prepare.place(request, named)
+    for name in ("uid", "resourceVersion"):
+        if sent.get(name):
+            meta = meta | {name: sent[name]}
     return _put(live | {"metadata": meta}, _paths(request.resource).replicas, replicas)
 
 
@@ -125,4 +129,5 @@ def _put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     head, _, rest = path.lstrip(".").partition(".")
     if not rest:
         return document | {head: value}
-    return document | {head: _put(document.get(head) or {}, rest, value)}
+    inner = document.get(head)
+    return document | {head: _put(inner if isinstance(inner, dict) else {}, rest, value)}

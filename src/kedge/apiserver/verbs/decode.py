@@ -1,5 +1,6 @@
 """Bodies to objects: the right kind, only declared fields, the right types."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver import body
+from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.request import Request, field_validation
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.machinery.shape import Misfit, fit
@@ -19,20 +21,28 @@ def posted(request: Request, options: str) -> dict[str, Any]:
 
 
 def fitted(
-    request: Request, document: dict[str, Any], options: str, duplicates: list[str] | None = None
+    request: Request, document: dict[str, Any], options: str, duplicates: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The document reduced to what its schema declares; complains as fieldValidation asks."""
     resource = request.resource
     check_kind(resource, document)
     unknown: list[str] = []
-    try:
-        shaped = fit(resource.schema, document, unknown)
-    except Misfit as misfit:
-        raise unreadable(resource, str(misfit)) from None
+    shaped = shape(resource, document, unknown)
     findings = [f'unknown field "{path}"' for path in unknown]
-    findings += [f'duplicate field "{path}"' for path in duplicates or ()]
+    findings += duplicates
     _complain(request, findings, field_validation(request, options))
     return shaped
+
+
+def shape(resource: Resource[Any], document: dict[str, Any], unknown: list[str]) -> dict[str, Any]:
+    """What the schema declares of a document; the paths of all else are added to `unknown`."""
+    if resource.custom:
+        # Values of wrong types are left in: validation names them all, each with its path.
+        return prune(resource.schema, document, unknown)
+    try:
+        return fit(resource.schema, document, unknown)
+    except Misfit as misfit:
+        raise unreadable(resource, str(misfit)) from None
 
 
 def to_object(resource: Resource[Any], document: dict[str, Any]) -> Object:

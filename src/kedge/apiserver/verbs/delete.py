@@ -1,6 +1,7 @@
 """Delete and deletecollection: at once, after a grace period, or with the last finalizer."""
 
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from kedge.api.resource import Resource
 from kedge.apiserver import body, render
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone, live_document
-from kedge.apiserver.message import Response, json_response, warning
+from kedge.apiserver.message import Response, json_response, warning_headers
 from kedge.apiserver.request import Request, check_dry_run
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import Item
@@ -25,14 +26,14 @@ JOBS_ORPHAN = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
     "to remove them or set propagationPolicy=Orphan to suppress this warning"
 )
-POLICIES = ("Background", "Foreground", "Orphan")
+POLICIES = ("Foreground", "Background", "Orphan")
+END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 async def delete(api: Api, request: Request) -> Response:
     """DELETE of one object."""
     options = read_options(request)
     item, removed = await delete_object(api, request, options)
-    headers = [warning(text) for text in request.warnings]
     if not removed or request.resource.answers_with_object:
         return render.one(request, item, api.clock.now())
     meta = item.document()["metadata"]
@@ -51,7 +52,7 @@ async def delete(api: Api, request: Request) -> Response:
             "details": {key: value for key, value in details.items() if value},
         }
     )
-    response.headers += headers
+    response.headers += warning_headers(request.warnings)
     return response
 
 
@@ -91,8 +92,7 @@ async def delete_object(api: Api, request: Request, options: DeleteOptions) -> t
             try:
                 return await _begin_or_finish(api, request, item, obj, options, dry)
             except Conflict as race:
-                current = race.current
-                await api.cache.reached(current.revision if current else item.revision + 1)
+                await api.caught_up(race)
 
 
 async def _begin_or_finish(
@@ -124,25 +124,42 @@ def _doomed(
         meta.pop("finalizers", None)
     known = obj.metadata.deletionGracePeriodSeconds
     if not obj.metadata.deletionTimestamp:
-        end = api.clock.now() + timedelta(seconds=grace)
-        meta["deletionTimestamp"] = format_time(end)
+        meta["deletionTimestamp"] = format_time(_after(api.clock.now(), grace))
         meta["deletionGracePeriodSeconds"] = grace
         if resource.counts_generation:
             meta["generation"] = obj.metadata.generation + 1
     elif known is not None and grace < known:
-        nearer = parse_time(obj.metadata.deletionTimestamp) - timedelta(seconds=known - grace)
-        meta["deletionTimestamp"] = format_time(nearer)
+        end, grace = _nearer(obj.metadata.deletionTimestamp, known, grace, api.clock.now())
+        meta["deletionTimestamp"] = format_time(end)
         meta["deletionGracePeriodSeconds"] = grace
     return resource.to_document(resource.ending(resource.from_document(document)))
+
+
+def _after(moment: datetime, seconds: int) -> datetime:
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return END_OF_TIME
+
+
+def _nearer(end: str, known: int, grace: int, now: datetime) -> tuple[datetime, int]:
+    """The end and the grace period, counted from the first request but never in the past."""
+    try:
+        end_then = parse_time(end) - timedelta(seconds=known - grace)
+    except OverflowError:
+        end_then = _after(now, grace)
+    # A grace period that is over already still leaves the last word to whoever runs the object.
+    return (end_then, grace) if end_then >= now else (now, min(grace, 1))
 
 
 def _grace(resource: Resource[Any], obj: Object, options: DeleteOptions) -> int:
     asked = options.gracePeriodSeconds
     if asked is not None and asked < 0:
         asked = 1
-    grace = resource.grace(obj, asked)
     known = obj.metadata.deletionGracePeriodSeconds
-    return min(grace, known) if obj.metadata.deletionTimestamp and known is not None else grace
+    if not obj.metadata.deletionTimestamp or known is None:
+        return resource.grace(obj, asked)
+    return known if asked is None else min(resource.grace(obj, asked), known)
 
 
 def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[str]:
@@ -188,9 +205,15 @@ def read_options(request: Request) -> DeleteOptions:
             raise bad_request(f"the body of a DELETE must be DeleteOptions, not {kind}")
     else:
         document = _from_query(request)
+    return to_options(document)
+
+
+def to_options(document: Any) -> DeleteOptions:
+    """DeleteOptions from a document; raises 400 or 422."""
     try:
-        stripped = {key: value for key, value in document.items() if value is not None}
-        options = msgspec.convert(stripped, DeleteOptions)
+        if isinstance(document, dict):
+            document = {key: value for key, value in document.items() if value is not None}
+        options = msgspec.convert(document, DeleteOptions)
     except msgspec.ValidationError as error:
         raise bad_request(f"cannot read DeleteOptions: {error}") from None
     check_options(options)
@@ -201,7 +224,7 @@ def _from_query(request: Request) -> dict[str, Any]:
     query = request.query
     document: dict[str, Any] = {}
     if seconds := query.get("gracePeriodSeconds"):
-        if not seconds.removeprefix("-").isdecimal():
+        if not re.fullmatch("-?[0-9]{1,18}", seconds):
             raise bad_request(f'invalid value for query parameter gracePeriodSeconds: "{seconds}"')
         document["gracePeriodSeconds"] = int(seconds)
     if policy := query.get("propagationPolicy"):
@@ -214,7 +237,7 @@ def _from_query(request: Request) -> dict[str, Any]:
 def check_options(options: DeleteOptions) -> None:
     errors = []
     policy = options.propagationPolicy
-    if policy is not None and policy not in (*POLICIES, ""):
+    if policy is not None and policy not in POLICIES:
         errors.append(FieldError.not_supported("propagationPolicy", policy, [*POLICIES, "nil"]))
     if policy and options.orphanDependents is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"

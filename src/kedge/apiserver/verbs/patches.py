@@ -1,6 +1,6 @@
 """The four patch types: each turns the live document into the wanted one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ from kedge.apiserver.request import Request, field_manager
 from kedge.apiserver.verbs import decode
 from kedge.machinery import patch, strategic
 from kedge.machinery.errors import (
-    Cause,
     FieldError,
     StatusError,
     bad_request,
@@ -19,7 +18,6 @@ from kedge.machinery.errors import (
     invalid_options,
     unsupported_media_type,
 )
-from kedge.machinery.shape import Misfit, fit
 
 Ignored = Callable[[Resource[Any]], dict[str, Any]]
 
@@ -68,17 +66,21 @@ def _json(request: Request) -> Patch:
 
 
 def _merge(request: Request) -> Patch:
-    change = body.read_json(request.http.body).document
-    return _on_live(request, lambda live: patch.apply_merge(live, change))
+    read = body.read_json(request.http.body)
+    return _on_live(request, lambda live: patch.apply_merge(live, read.document), read.duplicates)
 
 
 def _strategic(request: Request) -> Patch:
-    change = body.read_json(request.http.body).document
+    read = body.read_json(request.http.body)
     schema = request.resource.schema
-    return _on_live(request, lambda live: strategic.apply(schema, live, change))
+    return _on_live(
+        request, lambda live: strategic.apply(schema, live, read.document), read.duplicates
+    )
 
 
-def _on_live(request: Request, change: Callable[[dict[str, Any]], Any]) -> Patch:
+def _on_live(
+    request: Request, change: Callable[[dict[str, Any]], Any], duplicates: Sequence[str] = ()
+) -> Patch:
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
     ) -> Wanted:
@@ -86,7 +88,7 @@ def _on_live(request: Request, change: Callable[[dict[str, Any]], Any]) -> Patch
         changed = _attempt(lambda: change(live))
         if not isinstance(changed, dict):
             raise bad_request("the patch does not leave an object")
-        return Wanted(decode.fitted(request, changed, "PatchOptions"))
+        return Wanted(decode.fitted(request, changed, "PatchOptions", duplicates))
 
     return Patch(produce)
 
@@ -98,9 +100,10 @@ def _attempt(change: Callable[[], Any]) -> Any:
         raise bad_request(str(error)) from None
     except patch.PatchTooLong as error:
         raise StatusError(413, "RequestEntityTooLarge", str(error)) from None
-    except patch.PatchFailed as error:
+    except patch.PatchFailed:
+        # Upstream keeps the reason to itself, and clients compare with this very answer.
         why = "the server rejected our request due to an error in our request"
-        raise StatusError(422, "Invalid", why, causes=[Cause(message=str(error))]) from None
+        raise StatusError(422, "Invalid", why, details={}) from None
     except patch.PatchError as error:
         raise internal(str(error)) from None
 
@@ -111,7 +114,8 @@ def _apply(request: Request) -> Patch:
         error = FieldError.required("fieldManager", "is required for apply patch")
         raise invalid_options("PatchOptions", [error])
     field_manager(request, "PatchOptions")
-    config = _canonical(request.resource, _read_config(request))
+    read = _read_config(request)
+    config = _canonical(request.resource, read.document)
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
@@ -127,15 +131,15 @@ def _apply(request: Request) -> Patch:
             now=now,
             ignore=ignored(request.resource),
         )
-        return Wanted(decode.fitted(request, merged, "PatchOptions"), applied=True)
+        shaped = decode.fitted(request, merged, "PatchOptions", read.duplicates)
+        return Wanted(shaped, applied=True)
 
     return Patch(produce, may_create=True)
 
 
-def _read_config(request: Request) -> dict[str, Any]:
-    data = request.http.body
-    read = body.read_json if data.lstrip()[:1] == b"{" else body.read_yaml
-    config = read(data).document
+def _read_config(request: Request) -> body.Body:
+    read = _json_or_yaml(request.http.body)
+    config = read.document
     resource = request.resource
     if not config.get("apiVersion") or not config.get("kind"):
         raise bad_request("apiVersion and kind are required in an apply patch")
@@ -151,16 +155,23 @@ def _read_config(request: Request) -> dict[str, Any]:
             f"the name of the object ({meta['name']}) does not match the name on the URL "
             f"({request.name})"
         )
-    return config
+    return read
+
+
+def _json_or_yaml(data: bytes) -> body.Body:
+    """kubectl sends JSON, which is read faster; but YAML too may begin with a brace."""
+    if data.lstrip()[:1] == b"{":
+        try:
+            return body.read_json(data)
+        except StatusError:
+            pass
+    return body.read_yaml(data)
 
 
 def _canonical(resource: Resource[Any], config: dict[str, Any]) -> dict[str, Any]:
     """Quantities and times spelled as the live object spells them, or they would seem changed."""
     unknown: list[str] = []
-    try:
-        shaped = fit(resource.schema, config, unknown)
-    except Misfit as misfit:
-        raise decode.unreadable(resource, str(misfit)) from None
+    shaped = decode.shape(resource, config, unknown)
     # Undeclared fields are left in: apply itself refuses them, naming each.
     return config if unknown else shaped
 

@@ -68,7 +68,7 @@ async def list_(api: Api, request: Request) -> Response:
     cache = api.cache_of(request.resource)
     limit = integer(request, "limit")
     snapshot = await _snapshot(api, request, selection, limit)
-    if snapshot.exact and snapshot.exact < cache.changed:
+    if snapshot.exact and (snapshot.after or snapshot.exact < cache.changed):
         return await _past(api, request, selection, snapshot, limit)
     revision = snapshot.exact or api.cache.revision
     items = cache.select(selection)

@@ -30,11 +30,7 @@ def _check(resource: Resource[Any], fields: FieldSelector) -> None:
         if term.field in ("metadata.name", "metadata.namespace") or term.field in resource.fields:
             continue
         if resource.fields:
-            raise bad_request(
-                f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match '
-                f'label selector "", field selector "{fields}": '
-                f"field label not supported: {term.field}"
-            )
+            raise bad_request(f"field label not supported: {term.field}")
         raise bad_request(
             f'"{term.field}" is not a known field selector: '
             'only "metadata.name", "metadata.namespace"'

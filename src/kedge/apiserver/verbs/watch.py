@@ -49,9 +49,9 @@ def watch(api: Api, request: Request) -> Response:
         bookmarks=query.flag("allowWatchBookmarks"),
         deadline=api.clock.monotonic() + seconds,
     )
-    if initial in ("true", "1"):
+    if initial and query.flag("sendInitialEvents"):
         start = follower.from_now(announce=query.flag("allowWatchBookmarks"), not_older=revision)
-    elif revision == 0 and initial not in ("false", "0"):
+    elif revision == 0 and not initial:
         start = follower.from_now(announce=False, not_older=0)
     else:
         start = follower.from_revision(revision or api.cache.revision)
@@ -155,6 +155,7 @@ class Follower:
     ) -> None:
         self._api = api
         self._cache = cache
+        self._epoch = cache.epoch
         self._selection = selection
         self._lines = lines
         self._bookmarks = bookmarks
@@ -168,9 +169,10 @@ class Follower:
 
         async def run(sink: Sink) -> None:
             self._sink = sink
-            if not_older > self._api.cache.revision:
-                await self._api.cache.reached(not_older)
-            self._position = self._api.cache.revision
+            if not await self._reached(not_older):
+                return
+            # A cache that was filled a moment ago may be ahead of the others.
+            self._position = max(self._api.cache.revision, self._cache.loaded)
             for item in self._cache.select(self._selection):
                 sink.write(self._lines.of("ADDED", item))
                 if sink.paused:
@@ -187,29 +189,40 @@ class Follower:
         async def run(sink: Sink) -> None:
             self._sink = sink
             self._position = revision
-            if revision < self._cache.log_start:
-                try:
-                    await self._replay()
-                except Compacted as lost:
-                    sink.write(_error_line(_too_old(revision, lost.oldest)))
-                    return
+            try:
+                await self._replay()
+            except Compacted as lost:
+                sink.write(_error_line(_too_old(revision, lost.oldest)))
+                return
             await self._follow()
 
         return run
 
+    async def _reached(self, revision: int) -> bool:
+        """Wait for a revision that is still to come; False if the time is up before."""
+        cache, clock = self._api.cache, self._api.clock
+        while cache.revision < revision:
+            left = self._deadline - clock.monotonic()
+            if left <= 0 or self._over():
+                return False
+            await clock.sleep(min(left, 1.0))
+        return True
+
     async def _replay(self) -> None:
         """Catch up from the store what the log does not reach back to."""
-        until = self._cache.log_start
-        for change in await history(self._api.store, self._cache, self._position, until):
-            self._send(change)
-            if self._sink.paused:
-                await self._sink.drain()
-        self._position = max(self._position, until)
+        # The log moves on while history is read and sent, so there may be more to read.
+        while self._position < self._cache.log_start:
+            until = self._cache.log_start
+            for change in await history(self._api.store, self._cache, self._position, until):
+                self._send(change)
+                if self._sink.paused:
+                    await self._sink.drain()
+            self._position = max(self._position, until)
 
     async def _follow(self) -> None:
         clock = self._api.clock
         next_bookmark = clock.monotonic() + BOOKMARK_SECONDS
-        while clock.monotonic() < self._deadline and not self._cache.ended:
+        while clock.monotonic() < self._deadline and not self._over():
             if not await self._catch_up():
                 return
             await self._listen(min(self._deadline, next_bookmark) - clock.monotonic())
@@ -217,6 +230,10 @@ class Follower:
                 next_bookmark += BOOKMARK_SECONDS
                 self._mark()
         self._mark()
+
+    def _over(self) -> bool:
+        """Whether the resource is gone, or stored in another version than this watch began with."""
+        return self._cache.ended or self._cache.epoch != self._epoch
 
     async def _catch_up(self) -> bool:
         """Send what the log has; False if this watcher has fallen off its end."""
@@ -248,17 +265,24 @@ class Follower:
             self._lagging = None
 
     def _push(self, change: Change | None) -> None:
-        if change is not None:
-            self._send(change)
-        if (
-            (change is None or self._sink.paused)
-            and self._lagging is not None
-            and not self._lagging.done()
-        ):
+        lagging = self._lagging
+        if lagging is None or lagging.done():
+            return
+        try:
+            if change is not None:
+                self._send(change)
+        except Exception as error:
+            # A change that cannot be shown ends this watch, not the cache that feeds them all.
+            lagging.set_exception(error)
+        else:
+            if change is None or self._sink.paused:
+                lagging.set_result(None)
+        if lagging.done():
             self._cache.listeners.discard(self._push)
-            self._lagging.set_result(None)
 
     def _send(self, change: Change) -> None:
+        if change.revision <= self._position:
+            return
         self._position = change.revision
         seen = self._selection.sees(change)
         if seen is None:
@@ -279,7 +303,9 @@ class Follower:
 
     def _mark(self) -> None:
         if self._bookmarks:
-            self._position = max(self._position, self._api.cache.revision)
+            # Only who has seen all changes may be told the newest revision.
+            if self._cache.changed <= self._position:
+                self._position = max(self._position, self._api.cache.revision)
             self._sink.write(self._lines.bookmark(self._position))
 
 

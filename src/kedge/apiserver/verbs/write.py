@@ -49,6 +49,15 @@ class Part:
     """The fields whose ownership this endpoint does not track."""
 
 
+_SEALED_METADATA = (
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "certificates.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+)
+"""Groups whose objects keep their metadata when their status is written, as upstream has it."""
+
+
 def _take_main(resource: Resource[Any], new: Object, old: Object) -> Object:
     taken: Object = resource.carry(prepare.with_status_of(resource, new, old), old)
     return taken
@@ -62,11 +71,11 @@ def _validate_main(resource: Resource[Any], new: Object, old: Object) -> Iterato
 
 
 def _take_status(resource: Resource[Any], new: Object, old: Object) -> Object:
-    meta = old.metadata
-    if not resource.group and resource.plural in ("pods", "nodes"):
-        kept = {"labels": new.metadata.labels, "annotations": new.metadata.annotations}
-        meta = replace(meta, **kept)
-    meta = replace(meta, managedFields=new.metadata.managedFields)
+    meta = new.metadata
+    if resource.custom or resource.group in _SEALED_METADATA:
+        meta = replace(old.metadata, managedFields=meta.managedFields)
+    elif resource.plural == "deployments":
+        meta = replace(meta, labels=old.metadata.labels)
     taken: Object = resource.carry_status(
         replace(prepare.with_status_of(resource, old, new), metadata=meta), old
     )
@@ -225,7 +234,9 @@ async def update_document(
     meta = document.setdefault("metadata", {})
     if not meta.get("name"):
         meta["name"] = request.name
-    if api.find(request) is None and resource.create_on_update and part is MAIN:
+    if api.find(request) is None:
+        if not (resource.create_on_update and part is MAIN):
+            raise gone(request)
         return await create_object(api, request, Wanted(document)), True
     version = meta.get("resourceVersion", "")
     if not version and not resource.unconditional_update and part is MAIN:
@@ -253,9 +264,7 @@ async def modify(api: Api, request: Request, change: Change, part: Part, options
             try:
                 return await _store_changed(api, request, item, new)
             except Conflict as race:
-                await api.cache.reached(
-                    race.current.revision if race.current else item.revision + 1
-                )
+                await api.caught_up(race)
 
 
 async def _changed(

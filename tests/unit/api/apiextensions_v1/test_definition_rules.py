@@ -57,9 +57,7 @@ def established(crd: CustomResourceDefinition) -> CustomResourceDefinition:
 
 
 def test_what_names_the_stored_objects_cannot_change() -> None:
-    change = {
-        "spec": {"group": "b.com", "scope": "Cluster", "names": {"plural": "b", "kind": "B"}}
-    }
+    change = {"spec": {"group": "b.com", "scope": "Cluster", "names": {"plural": "b", "kind": "B"}}}
     changed = [str(error) for error in RESOURCE.validate_update(definition(change), definition())]
     assert changed == [
         'spec.group: Invalid value: "b.com": field is immutable',

@@ -25,9 +25,7 @@ MATCHES = [
 
 
 @pytest.mark.parametrize(("pattern", "good", "bad"), MATCHES, ids=lambda value: str(value))
-def test_a_pattern_means_what_it_means_to_go(
-    pattern: str, good: list[str], bad: list[str]
-) -> None:
+def test_a_pattern_means_what_it_means_to_go(pattern: str, good: list[str], bad: list[str]) -> None:
     compiled = compile_pattern(pattern)
     assert [text for text in good if not compiled.search(text)] == []
     assert [text for text in bad if compiled.search(text)] == []

@@ -1,0 +1,258 @@
+"""A whole API server without a network: requests go straight into the App, on a MemoryStore."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import msgspec
+
+from kedge.apiserver import bootstrap
+from kedge.apiserver.app import App
+from kedge.apiserver.authn import ADMIN, Authenticator
+from kedge.apiserver.crd.registrar import Registrar
+from kedge.apiserver.documents import Documents
+from kedge.apiserver.message import HttpRequest, Response
+from kedge.apiserver.server import assemble, telemetry
+from kedge.storage.memory import MemoryStore
+from kedge.testing.clock import FakeClock
+
+TOKEN = "secret"
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+YAML = "application/yaml"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client got."""
+
+    status: int
+    headers: Mapping[str, str]
+    warnings: list[str]
+    """The texts of the Warning headers."""
+    text: str
+
+    @property
+    def document(self) -> Any:
+        return msgspec.json.decode(self.text)
+
+    @property
+    def reason(self) -> str:
+        return str(self.document.get("reason", ""))
+
+    @property
+    def message(self) -> str:
+        return str(self.document.get("message", ""))
+
+
+class RecordingSink:
+    """A peer that remembers what it was sent and reads only while it is not paused."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self._reading = asyncio.Event()
+        self._reading.set()
+        self._gone = False
+
+    @property
+    def paused(self) -> bool:
+        return not self._reading.is_set()
+
+    def pause(self) -> None:
+        self._reading.clear()
+
+    def resume(self) -> None:
+        self._reading.set()
+
+    def leave(self) -> None:
+        self._gone = True
+        self._reading.set()
+
+    def write(self, data: bytes) -> None:
+        self.lines += data.splitlines()
+
+    async def drain(self) -> None:
+        await self._reading.wait()
+        if self._gone:
+            raise ConnectionResetError("the client has gone")
+
+
+class Watching:
+    """A watch that is under way."""
+
+    def __init__(
+        self, server: "LocalServer", sink: RecordingSink, task: asyncio.Task[None]
+    ) -> None:
+        self.sink = sink
+        self._server = server
+        self._task = task
+
+    @property
+    def ended(self) -> bool:
+        return self._task.done()
+
+    async def events(self) -> list[dict[str, Any]]:
+        """Everything received so far."""
+        await self._server.settle()
+        if self._task.done() and not self._task.cancelled():
+            self._task.result()
+        return [msgspec.json.decode(line) for line in self.sink.lines]
+
+    async def seen(self) -> list[tuple[str, str]]:
+        """(type, name) of everything received so far."""
+        return [
+            (event["type"], event["object"].get("metadata", {}).get("name", ""))
+            for event in await self.events()
+        ]
+
+
+class LocalServer:
+    """An API server in this process, with a clock that stands still."""
+
+    def __init__(self, store: MemoryStore, clock: FakeClock, app: App) -> None:
+        self.store = store
+        self.clock = clock
+        self.app = app
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def running(
+        cls, store: MemoryStore | None = None, clock: FakeClock | None = None
+    ) -> AsyncIterator[Self]:
+        """Serve while the context is open; on a store that another one left, if given."""
+        clock = clock or FakeClock()
+        store = store or MemoryStore(clock)
+        api = await assemble(store, clock)
+        documents = Documents(api.catalog, lambda: "127.0.0.1:6443")
+        app = App(api, Authenticator({TOKEN: ADMIN}), documents, telemetry(api))
+        server = cls(store, clock, app)
+        try:
+            server.start(api.cache.run())
+            registrar = Registrar(api)
+            await registrar.load()
+            server.start(registrar.run())
+            await bootstrap.ensure(api, "127.0.0.1", 6443)
+            app.ready = True
+            yield server
+        finally:
+            await server.close()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something in the background until the server is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.append(task)
+        return task
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(result, ConnectionError):
+                raise result
+
+    async def settle(self) -> None:
+        """Let everybody who has something to do at this moment do it."""
+        await self.clock.advance(0)
+
+    async def call(
+        self,
+        method: str,
+        url: str,
+        body: object = None,
+        *,
+        content_type: str = JSON,
+        accept: str = "",
+        token: str | None = TOKEN,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One request; a body that is not bytes is sent as JSON."""
+        response = await self._respond(
+            _request(method, url, body, content_type, accept, token, headers)
+        )
+        content = response.body
+        assert not callable(content), "use watch() for streams"
+        data = content if isinstance(content, bytes) else b"".join(content)
+        pairs = response.headers
+        return Answer(
+            status=response.status,
+            headers={"Content-Type": response.content_type, **dict(pairs)},
+            warnings=[value for name, value in pairs if name == "Warning"],
+            text=data.decode(),
+        )
+
+    async def get(self, url: str, **options: Any) -> Any:
+        """The document behind a URL that must be there."""
+        return _good(await self.call("GET", url, **options))
+
+    async def post(self, url: str, body: object, **options: Any) -> Any:
+        """Create, which must succeed; returns the object."""
+        return _good(await self.call("POST", url, body, **options))
+
+    async def put(self, url: str, body: object, **options: Any) -> Any:
+        return _good(await self.call("PUT", url, body, **options))
+
+    async def merge(self, url: str, body: object, **options: Any) -> Any:
+        """A merge patch, which must succeed; returns the object."""
+        return _good(await self.call("PATCH", url, body, content_type=MERGE, **options))
+
+    async def apply(self, url: str, body: object, **options: Any) -> Answer:
+        return await self.call("PATCH", url, body, content_type=APPLY, **options)
+
+    async def delete(self, url: str, body: object = None, **options: Any) -> Any:
+        return _good(await self.call("DELETE", url, body, **options))
+
+    async def watch(self, url: str, *, accept: str = "") -> Watching:
+        """Open a watch; an answer that is no stream fails the test."""
+        response = await self._respond(_request("GET", url, None, JSON, accept, TOKEN, None))
+        assert response.status == 200, response.body
+        assert callable(response.body), response.body
+        sink = RecordingSink()
+        task = self.start(_ended(response.body(sink)))
+        watching = Watching(self, sink, task)
+        await self.settle()
+        return watching
+
+    async def _respond(self, request: HttpRequest) -> Response:
+        answer = self.app.handle(request)
+        response = answer if isinstance(answer, Response) else await answer
+        await self.settle()
+        return response
+
+
+def _request(
+    method: str,
+    url: str,
+    body: object,
+    content_type: str,
+    accept: str,
+    token: str | None,
+    headers: Mapping[str, str] | None,
+) -> HttpRequest:
+    path, _, query = url.partition("?")
+    sent = {"user-agent": "test/1.0", **(headers or {})}
+    if token is not None:
+        sent["authorization"] = f"Bearer {token}"
+    if accept:
+        sent["accept"] = accept
+    data = b""
+    if body is not None:
+        sent["content-type"] = content_type
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    return HttpRequest(method, path, query, sent, data)
+
+
+def _good(answer: Answer) -> Any:
+    assert answer.status in (200, 201), answer.text
+    return answer.document
+
+
+async def _ended(stream: Any) -> None:
+    await stream

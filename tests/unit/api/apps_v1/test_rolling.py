@@ -1,0 +1,29 @@
+import pytest
+
+from kedge.api.apps_v1 import rolling
+
+
+@pytest.mark.parametrize(
+    ("value", "errors"),
+    [
+        (1, []),
+        ("25%", []),
+        (-1, ["p: Invalid value: -1: must be greater than or equal to 0"]),
+        (
+            "25",
+            [
+                'p: Invalid value: "25": a valid percent string must be a numeric string followed '
+                "by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+            ],
+        ),
+        ("101%", ['p: Invalid value: "101%": must not be greater than 100%']),
+    ],
+)
+def test_an_amount_is_a_number_or_a_share(value: int | str, errors: list[str]) -> None:
+    found = (*rolling.validate_amount(value, "p"), *rolling.validate_share(value, "p"))
+    assert [str(error) for error in found] == errors
+
+
+def test_nothing_can_be_said_in_several_ways() -> None:
+    assert [each for each in (0, "0%", "0", None, "x") if not rolling.is_zero(each)] == []
+    assert [each for each in (1, "1%", "10") if rolling.is_zero(each)] == []

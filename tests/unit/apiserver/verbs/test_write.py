@@ -1,0 +1,435 @@
+"""Create, update and patch, seen from outside."""
+
+import uuid
+from typing import Any
+
+from kedge.testing.local_server import APPLY, JSON_PATCH, MERGE, STRATEGIC, LocalServer
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+def config_map(name: str = "settings", **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": data or {"a": "1"}}
+
+
+def deployment(name: str = "web", replicas: int = 2) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "nginx:1"}]},
+            },
+        },
+    }
+
+
+def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "nginx:1"}], **spec},
+    }
+
+
+async def test_create_sets_what_only_the_server_may_set(server: LocalServer) -> None:
+    posted = deployment()
+    posted["metadata"] |= {
+        "uid": "mine",
+        "generation": 7,
+        "creationTimestamp": "2001-01-01T00:00:00Z",
+        "deletionTimestamp": "2001-01-01T00:00:00Z",
+        "selfLink": "/x",
+    }
+    posted["status"] = {"replicas": 5}
+    answer = await server.call("POST", DEPLOYMENTS, posted)
+    assert answer.status == 201
+    made = answer.document
+    meta = made["metadata"]
+    assert uuid.UUID(meta["uid"]).version == 4
+    assert meta["creationTimestamp"] == "2030-01-01T00:00:00Z"
+    assert meta["generation"] == 1
+    assert meta["namespace"] == "default"
+    assert "deletionTimestamp" not in meta
+    assert "selfLink" not in meta
+    assert made["status"] == {}
+    assert (made["kind"], made["apiVersion"]) == ("Deployment", "apps/v1")
+    assert await server.get(f"{DEPLOYMENTS}/web") == made
+
+
+async def test_kinds_without_a_spec_count_no_generation(server: LocalServer) -> None:
+    made = await server.post(MAPS, config_map())
+    assert "generation" not in made["metadata"]
+
+
+async def test_resource_versions_rise_across_kinds(server: LocalServer) -> None:
+    first = await server.post(MAPS, config_map())
+    second = await server.post(DEPLOYMENTS, deployment())
+    third = await server.merge(f"{MAPS}/settings", {"data": {"b": "2"}})
+    versions = [int(each["metadata"]["resourceVersion"]) for each in (first, second, third)]
+    assert versions == sorted(set(versions))
+
+
+async def test_a_resource_version_on_create_is_refused(server: LocalServer) -> None:
+    posted = config_map()
+    posted["metadata"]["resourceVersion"] = "5"
+    answer = await server.call("POST", MAPS, posted)
+    assert answer.status == 400
+    assert (await server.call("GET", f"{MAPS}/settings")).status == 404
+
+
+async def test_a_name_is_generated_from_a_prefix_that_is_cut(server: LocalServer) -> None:
+    made = await server.post(MAPS, {"metadata": {"generateName": "x" * 70}})
+    name = made["metadata"]["name"]
+    assert len(name) == 63
+    assert name.startswith("x" * 58)
+    assert set(name[58:]) <= set("bcdfghjklmnpqrstvwxz2456789")
+    assert made["metadata"]["generateName"] == "x" * 70
+
+
+class Dice:
+    """Gives the same names again and again, then others."""
+
+    def __init__(self, repeats: int) -> None:
+        self._left = repeats
+
+    def choice(self, letters: Any) -> Any:
+        self._left -= 1
+        return letters[0] if self._left >= 0 else letters[1]
+
+    def choices(self, letters: Any, *, k: int) -> list[Any]:
+        return [self.choice(letters) for _ in range(k)]
+
+    def getrandbits(self, bits: int) -> int:
+        return 1
+
+
+async def test_a_generated_name_that_is_taken_is_tried_again(
+    server: LocalServer, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(server.app.api, "random", Dice(10))
+    posted = {"metadata": {"generateName": "x-"}}
+    first = await server.post(MAPS, posted)
+    second = await server.post(MAPS, posted)
+    assert first["metadata"]["name"] == "x-bbbbb"
+    assert second["metadata"]["name"] == "x-ccccc"
+
+
+async def test_generating_a_name_gives_up_after_eight_tries(
+    server: LocalServer, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(server.app.api, "random", Dice(5 * 9))
+    posted = {"metadata": {"generateName": "x-"}}
+    await server.post(MAPS, posted)
+    answer = await server.call("POST", MAPS, posted)
+    assert (answer.status, answer.reason) == (409, "AlreadyExists")
+
+
+async def test_neither_name_nor_prefix_is_invalid(server: LocalServer) -> None:
+    answer = await server.call("POST", MAPS, {"data": {"a": "1"}})
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    [cause] = answer.document["details"]["causes"]
+    assert (cause["reason"], cause["field"]) == ("FieldValueRequired", "metadata.name")
+
+
+async def test_a_taken_name_is_refused(server: LocalServer) -> None:
+    await server.post(MAPS, config_map())
+    answer = await server.call("POST", MAPS, config_map())
+    assert answer.document == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": 'configmaps "settings" already exists',
+        "reason": "AlreadyExists",
+        "details": {"name": "settings", "kind": "configmaps"},
+        "code": 409,
+    }
+
+
+async def test_a_body_that_contradicts_the_url_is_refused(server: LocalServer) -> None:
+    elsewhere = config_map()
+    elsewhere["metadata"]["namespace"] = "other"
+    assert (await server.call("POST", MAPS, elsewhere)).status == 400
+    wrong_kind = config_map() | {"kind": "Secret", "apiVersion": "v1"}
+    assert (await server.call("POST", MAPS, wrong_kind)).status == 400
+    wrong_version = config_map() | {"kind": "ConfigMap", "apiVersion": "apps/v1"}
+    assert (await server.call("POST", MAPS, wrong_version)).status == 400
+    await server.post(MAPS, config_map())
+    assert (await server.call("PUT", f"{MAPS}/settings", config_map("other"))).status == 400
+
+
+async def test_a_namespace_in_a_cluster_wide_object_is_dropped(server: LocalServer) -> None:
+    body = {"metadata": {"name": "n1", "namespace": "default"}}
+    made = await server.post("/api/v1/nodes", body)
+    assert "namespace" not in made["metadata"]
+
+
+async def test_creating_in_a_missing_namespace_is_not_found(server: LocalServer) -> None:
+    answer = await server.call("POST", "/api/v1/namespaces/nowhere/configmaps", config_map())
+    assert (answer.status, answer.message) == (404, 'namespaces "nowhere" not found')
+
+
+async def test_creating_in_a_terminating_namespace_is_forbidden(server: LocalServer) -> None:
+    await server.post("/api/v1/namespaces", {"metadata": {"name": "going"}})
+    await server.delete("/api/v1/namespaces/going")
+    answer = await server.call("POST", "/api/v1/namespaces/going/configmaps", config_map())
+    assert (answer.status, answer.reason) == (403, "Forbidden")
+    assert answer.document["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+
+
+async def test_a_new_namespace_is_labelled_active_and_held(server: LocalServer) -> None:
+    made = await server.post("/api/v1/namespaces", {"metadata": {"name": "ns1"}})
+    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": "ns1"}
+    assert made["spec"] == {"finalizers": ["kubernetes"]}
+    assert made["status"] == {"phase": "Active"}
+
+
+# Update.
+
+
+async def test_generation_rises_with_the_spec_alone(server: LocalServer) -> None:
+    made = await server.post(DEPLOYMENTS, deployment())
+    made["metadata"]["labels"] = {"x": "y"}
+    labelled = await server.put(f"{DEPLOYMENTS}/web", made)
+    assert labelled["metadata"]["generation"] == 1
+    labelled["spec"]["replicas"] = 3
+    scaled = await server.put(f"{DEPLOYMENTS}/web", labelled)
+    assert scaled["metadata"]["generation"] == 2
+
+
+async def test_an_update_leaves_the_status_alone(server: LocalServer) -> None:
+    made = await server.post(DEPLOYMENTS, deployment())
+    made["status"] = {"replicas": 9}
+    assert (await server.put(f"{DEPLOYMENTS}/web", made))["status"] == {}
+
+
+async def test_an_update_that_changes_nothing_keeps_the_version(server: LocalServer) -> None:
+    for path, posted in ((MAPS, config_map()), (DEPLOYMENTS, deployment()), (PODS, pod())):
+        made = await server.post(path, posted)
+        url = f"{path}/{made['metadata']['name']}"
+        await server.clock.advance(5)
+        assert await server.put(url, made) == made
+        assert await server.merge(url, {}) == made
+        answer = await server.call("PATCH", url, {}, content_type=STRATEGIC)
+        assert answer.document == made
+        assert (await server.call("PATCH", url, [], content_type=JSON_PATCH)).document == made
+
+
+async def test_an_applied_configuration_that_changes_nothing_keeps_the_version(
+    server: LocalServer,
+) -> None:
+    url = f"{MAPS}/settings?fieldManager=me"
+    body = config_map() | {"kind": "ConfigMap", "apiVersion": "v1"}
+    first = await server.call("PATCH", url, body, content_type=APPLY)
+    await server.clock.advance(5)
+    second = await server.call("PATCH", url, body, content_type=APPLY)
+    assert (first.status, second.status) == (201, 200)
+    assert first.document == second.document
+
+
+async def test_a_stale_version_conflicts(server: LocalServer) -> None:
+    made = await server.post(MAPS, config_map())
+    await server.merge(f"{MAPS}/settings", {"data": {"b": "2"}})
+    answer = await server.call("PUT", f"{MAPS}/settings", made)
+    assert (answer.status, answer.reason) == (409, "Conflict")
+    assert answer.message.startswith(
+        'Operation cannot be fulfilled on configmaps "settings": the object has been modified'
+    )
+    assert answer.document["details"] == {"name": "settings", "kind": "configmaps"}
+    stale = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}}
+    patched = await server.call("PATCH", f"{MAPS}/settings", stale, content_type=MERGE)
+    assert (patched.status, patched.reason) == (409, "Conflict")
+
+
+async def test_most_kinds_are_replaced_without_a_version(server: LocalServer) -> None:
+    await server.post(MAPS, config_map())
+    replaced = await server.put(f"{MAPS}/settings", config_map(b="2"))
+    assert replaced["data"] == {"b": "2"}
+
+
+async def test_some_kinds_need_a_version_to_be_replaced(server: LocalServer) -> None:
+    url = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    body = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1}}
+    await server.post(url, body)
+    answer = await server.call("PUT", f"{url}/b", body)
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert answer.document["details"]["causes"][0]["field"] == "metadata.resourceVersion"
+    missing = await server.call("PUT", f"{url}/none", {"metadata": {"name": "none"}})
+    assert missing.status == 404
+
+
+async def test_another_uid_is_another_object(server: LocalServer) -> None:
+    made = await server.post(MAPS, config_map())
+    made["metadata"]["uid"] = "11111111-1111-4111-8111-111111111111"
+    answer = await server.call("PUT", f"{MAPS}/settings", made)
+    assert (answer.status, answer.reason) == (409, "Conflict")
+    body = {"metadata": {"uid": "11111111-1111-4111-8111-111111111111"}}
+    patched = await server.call("PATCH", f"{MAPS}/settings", body, content_type=MERGE)
+    assert (patched.status, patched.reason) == (422, "Invalid")
+
+
+async def test_only_some_kinds_are_created_by_a_put(server: LocalServer) -> None:
+    assert (await server.call("PUT", f"{MAPS}/settings", config_map())).status == 404
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
+    answer = await server.call("PUT", f"{leases}/l", lease)
+    assert answer.status == 201
+    assert answer.document["metadata"]["name"] == "l"
+
+
+async def test_the_server_keeps_what_an_update_cannot_change(server: LocalServer) -> None:
+    made = await server.post(MAPS, config_map())
+    changed = config_map(z="1")
+    changed["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z"
+    changed["metadata"]["generation"] = 9
+    put = await server.put(f"{MAPS}/settings", changed)
+    for name in ("uid", "creationTimestamp"):
+        assert put["metadata"][name] == made["metadata"][name]
+    assert "generation" not in put["metadata"]
+
+
+# Dry run.
+
+
+async def test_a_dry_run_answers_and_stores_nothing(server: LocalServer) -> None:
+    answer = await server.call("POST", f"{MAPS}?dryRun=All", config_map())
+    assert answer.status == 201
+    assert "uid" in answer.document["metadata"]
+    assert "resourceVersion" not in answer.document["metadata"]
+    assert (await server.call("GET", f"{MAPS}/settings")).status == 404
+    made = await server.post(MAPS, config_map())
+    patched = await server.merge(f"{MAPS}/settings?dryRun=All", {"data": {"b": "2"}})
+    assert patched["data"] == {"a": "1", "b": "2"}
+    put = await server.put(f"{MAPS}/settings?dryRun=All", config_map(c="3"))
+    assert put["data"] == {"c": "3"}
+    assert await server.get(f"{MAPS}/settings") == made
+
+
+async def test_dry_run_takes_no_other_value(server: LocalServer) -> None:
+    answer = await server.call("POST", f"{MAPS}?dryRun=Some", config_map())
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert answer.message.startswith('CreateOptions.meta.k8s.io "" is invalid: dryRun:')
+
+
+async def test_a_dry_run_of_apply_creates_nothing(server: LocalServer) -> None:
+    body = config_map() | {"kind": "ConfigMap", "apiVersion": "v1"}
+    url = f"{MAPS}/settings?fieldManager=me&dryRun=All"
+    answer = await server.call("PATCH", url, body, content_type=APPLY)
+    assert answer.status == 201
+    assert (await server.call("GET", f"{MAPS}/settings")).status == 404
+
+
+# Field validation.
+
+
+async def test_strict_validation_refuses_unknown_and_repeated_fields(server: LocalServer) -> None:
+    body = b'{"metadata":{"name":"x"},"data":{"a":"1","a":"2"},"bar":{"b":1}}'
+    answer = await server.call("POST", f"{MAPS}?fieldValidation=Strict", body)
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message == (
+        'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
+        'unknown field "bar", duplicate field "data.a"'
+    )
+    assert (await server.call("GET", f"{MAPS}/x")).status == 404
+
+
+async def test_paths_of_unknown_fields_have_indexes(server: LocalServer) -> None:
+    body = pod()
+    body["spec"]["containers"][0]["imagee"] = "x"
+    answer = await server.call("POST", f"{PODS}?fieldValidation=Strict", body)
+    assert 'unknown field "spec.containers[0].imagee"' in answer.message
+
+
+async def test_by_default_unknown_fields_are_dropped_with_a_warning(server: LocalServer) -> None:
+    answer = await server.call("POST", MAPS, config_map() | {"bar": 1})
+    assert answer.status == 201
+    assert answer.warnings == ['299 - "unknown field \\"bar\\""']
+    assert "bar" not in answer.document
+
+
+async def test_unknown_fields_are_ignored_when_asked(server: LocalServer) -> None:
+    answer = await server.call("POST", f"{MAPS}?fieldValidation=Ignore", config_map() | {"bar": 1})
+    assert (answer.status, answer.warnings) == (201, [])
+
+
+async def test_field_validation_takes_no_other_value(server: LocalServer) -> None:
+    answer = await server.call("POST", f"{MAPS}?fieldValidation=Loose", config_map())
+    assert (answer.status, answer.reason) == (422, "Invalid")
+
+
+async def test_a_patch_may_not_bring_unknown_fields_in(server: LocalServer) -> None:
+    await server.post(MAPS, config_map())
+    url = f"{MAPS}/settings?fieldValidation=Strict"
+    answer = await server.call("PATCH", url, {"bar": 1}, content_type=MERGE)
+    assert answer.status == 400
+    assert 'unknown field "bar"' in answer.message
+    doubled = b'{"data":{"a":"1","a":"2"}}'
+    answer = await server.call("PATCH", url, doubled, content_type=STRATEGIC)
+    assert answer.status == 400
+    assert 'duplicate field "data.a"' in answer.message
+
+
+async def test_warnings_do_not_outgrow_what_clients_take_in_headers(server: LocalServer) -> None:
+    body = config_map() | {f"field{i}": 1 for i in range(5000)}
+    answer = await server.call("POST", MAPS, body)
+    assert answer.status == 201
+    assert 0 < sum(map(len, answer.warnings)) < 16384
+
+
+async def test_a_wrong_type_is_a_bad_request(server: LocalServer) -> None:
+    body = deployment()
+    body["spec"]["replicas"] = "two"
+    answer = await server.call("POST", DEPLOYMENTS, body)
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message.startswith(
+        'Deployment in version "v1" cannot be handled as a Deployment: json: cannot unmarshal '
+        "string into Go struct field"
+    )
+
+
+async def test_every_broken_rule_is_listed(server: LocalServer) -> None:
+    body = {"metadata": {"name": "Bad"}, "spec": {"containers": []}}
+    answer = await server.call("POST", PODS, body)
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert answer.document["details"]["kind"] == "Pod"
+    fields = {cause["field"] for cause in answer.document["details"]["causes"]}
+    assert {"metadata.name", "spec.containers"} <= fields
+    assert answer.message.startswith('Pod "Bad" is invalid: [')
+
+
+# managedFields of plain writes.
+
+
+async def test_fields_belong_to_the_named_manager_or_the_user_agent(server: LocalServer) -> None:
+    made = await server.post(f"{MAPS}?fieldManager=me", config_map())
+    [entry] = made["metadata"]["managedFields"]
+    assert (entry["manager"], entry["operation"]) == ("me", "Update")
+    assert entry["fieldsV1"] == {"f:data": {".": {}, "f:a": {}}}
+    patched = await server.merge(f"{MAPS}/settings", {"data": {"b": "2"}})
+    assert [e["manager"] for e in patched["metadata"]["managedFields"]] == ["me", "test"]
+
+
+async def test_a_manager_with_a_bad_name_is_refused(server: LocalServer) -> None:
+    answer = await server.call("POST", f"{MAPS}?fieldManager={'x' * 129}", config_map())
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    answer = await server.call("POST", f"{MAPS}?fieldManager=a%0Ab", config_map())
+    assert (answer.status, answer.reason) == (422, "Invalid")
+
+
+async def test_concurrent_patches_are_all_applied(server: LocalServer) -> None:
+    await server.post(MAPS, config_map())
+    tasks = [
+        server.start(_set(server, f"{MAPS}/settings", f"k{number}")) for number in range(20)
+    ]
+    for task in tasks:
+        await task
+    found = await server.get(f"{MAPS}/settings")
+    assert len(found["data"]) == 21
+
+
+async def _set(server: LocalServer, url: str, key: str) -> None:
+    await server.merge(url, {"data": {key: "x"}})

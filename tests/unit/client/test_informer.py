@@ -1,0 +1,145 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs
+
+import msgspec
+
+from kedge.api.core_v1 import config_map
+from kedge.client.client import Client
+from kedge.client.informer import Cache, Informer, Key
+from kedge.client.transport import Body, Call, LocalTransport, Sink, Unreachable
+from kedge.client.view import Outline, outlines
+from kedge.machinery.errors import expired
+from kedge.testing.clock import FakeClock
+
+Pour = Callable[[Sink], Awaitable[None]]
+
+
+@dataclass
+class Said:
+    body: Body
+    status: int = 200
+    content_type: str = "application/json"
+    headers: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Script:
+    """A server that lists what it is told to list and watches what it is told to watch."""
+
+    def __init__(self, lists: list[bytes | Exception], watches: list[Pour]) -> None:
+        self.asked: list[str] = []
+        self._lists = iter(lists)
+        self._watches = iter(watches)
+
+    def __call__(self, call: Call) -> Said:
+        query = parse_qs(call.query)
+        version = query["resourceVersion"][0]
+        if "watch" in query:
+            self.asked.append(f"watch {version}")
+            return Said(next(self._watches, quiet))
+        self.asked.append("list")
+        answer = next(self._lists)
+        if isinstance(answer, Exception):
+            raise answer
+        return Said(answer)
+
+
+def obj(name: str, version: int) -> dict[str, object]:
+    return {"metadata": {"name": name, "namespace": "ns", "resourceVersion": str(version)}}
+
+
+def listing(version: int, *names: str) -> bytes:
+    meta = {"resourceVersion": str(version)}
+    return msgspec.json.encode({"metadata": meta, "items": [obj(n, version) for n in names]})
+
+
+def events(*told: tuple[str, dict[str, object]], stay: bool = False) -> Pour:
+    async def pour(sink: Sink) -> None:
+        for type_, body in told:
+            sink.write(msgspec.json.encode({"type": type_, "object": body}) + b"\n")
+        if stay:
+            await quiet(sink)
+
+    return pour
+
+
+async def quiet(sink: Sink) -> None:
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def following(
+    handler: Callable[[Call], Said], clock: FakeClock
+) -> AsyncIterator[tuple[Cache[Outline], list[Key]]]:
+    cache: Cache[Outline] = Cache()
+    woken: list[Key] = []
+    cache.listen(woken.append)
+    client = Client(LocalTransport(handler))
+    informer = Informer(client, outlines(config_map.RESOURCE), cache, clock)
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(informer.run())
+        await clock.advance(0)
+        yield cache, woken
+        run.cancel()
+
+
+def names(cache: Cache[Outline]) -> list[str]:
+    return sorted(found.metadata.name for found in cache)
+
+
+async def test_the_cache_follows_the_list_and_then_the_watch() -> None:
+    changes = events(("ADDED", obj("c", 6)), ("DELETED", obj("a", 7)), stay=True)
+    script = Script([listing(5, "a", "b")], [changes])
+    async with following(script, FakeClock()) as (cache, woken):
+        assert names(cache) == ["b", "c"]
+        assert woken == [Key("ns", name) for name in ("a", "b", "c", "a")]
+    assert script.asked == ["list", "watch 5"]
+
+
+async def test_a_watch_that_ends_is_resumed_where_it_ended() -> None:
+    script = Script([listing(5)], [events(("ADDED", obj("a", 8)))])
+    async with following(script, FakeClock()):
+        pass
+    assert script.asked == ["list", "watch 5", "watch 8"]
+
+
+async def test_a_bookmark_moves_the_point_of_resumption_and_nothing_else() -> None:
+    script = Script([listing(5, "a")], [events(("BOOKMARK", obj("", 99)))])
+    async with following(script, FakeClock()) as (cache, _):
+        assert names(cache) == ["a"]
+    assert script.asked == ["list", "watch 5", "watch 99"]
+
+
+async def test_after_410_all_is_listed_again_and_what_vanished_meanwhile_is_gone() -> None:
+    too_old = events(("ERROR", expired("too old").status()))
+    script = Script([listing(5, "a", "b"), listing(50, "b", "c")], [too_old])
+    async with following(script, FakeClock()) as (cache, woken):
+        assert names(cache) == ["b", "c"]
+        assert Key("ns", "a") in woken[2:]
+    assert script.asked == ["list", "watch 5", "list", "watch 50"]
+
+
+async def test_a_server_that_is_away_is_asked_less_and_less_often() -> None:
+    clock = FakeClock()
+    away = [Unreachable("away")] * 5
+    script = Script([*away, listing(5, "a")], [])
+    moments: list[float] = []
+
+    def timed(call: Call) -> Said:
+        moments.append(round(clock.monotonic(), 3))
+        return script(call)
+
+    async with following(timed, clock) as (cache, _):
+        await clock.advance(1)
+        assert names(cache) == ["a"]
+    # The last list, and the watch that follows it at once.
+    assert moments == [0, 0.02, 0.06, 0.14, 0.3, 0.62, 0.62]
+
+
+async def test_a_watch_that_always_ends_at_once_is_not_reopened_in_a_frenzy() -> None:
+    script = Script([listing(5)], [events()] * 1000)
+    async with following(script, FakeClock()):
+        pass
+    assert script.asked == ["list", "watch 5"]

@@ -1,0 +1,77 @@
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from kedge.client.transport import BUFFER, Answer, Body, Call, Inflow, LocalTransport, Sink
+
+
+@dataclass
+class Said:
+    body: Body
+    status: int = 200
+    content_type: str = "text/plain"
+    headers: list[tuple[str, str]] = field(default_factory=list)
+
+
+def saying(answer: Answer) -> LocalTransport:
+    return LocalTransport(lambda call: answer)
+
+
+async def test_a_writer_is_held_back_until_the_reader_has_caught_up() -> None:
+    inflow = Inflow()
+    inflow.write(b"x" * (BUFFER + 1))
+    assert inflow.paused
+    async with asyncio.TaskGroup() as tasks:
+        draining = tasks.create_task(inflow.drain())
+        assert len(await anext(inflow)) == BUFFER + 1
+        await draining
+    assert not inflow.paused
+
+
+async def test_what_was_written_before_an_error_is_read_before_it() -> None:
+    inflow = Inflow()
+    inflow.write(b"all I had")
+    inflow.end(ConnectionResetError("gone"))
+    assert await anext(inflow) == b"all I had"
+    with pytest.raises(ConnectionResetError):
+        await anext(inflow)
+
+
+async def test_leaving_a_stream_stops_whoever_writes_it() -> None:
+    stopped = asyncio.Event()
+
+    async def ticking(sink: Sink) -> None:
+        try:
+            sink.write(b"tick")
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with saying(Said(ticking)).stream(Call("GET", "/")) as stream:
+        assert await anext(stream.pieces) == b"tick"
+    assert stopped.is_set()
+
+
+async def test_an_error_inside_a_stream_arrives_as_it_was_raised() -> None:
+    async def waiting(sink: Sink) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(KeyError):
+        async with saying(Said(waiting)).stream(Call("GET", "/")):
+            raise KeyError
+
+
+async def test_a_body_in_pieces_and_a_poured_one_are_sent_whole() -> None:
+    async def pouring(sink: Sink) -> None:
+        sink.write(b"a")
+        sink.write(b"b")
+
+    for body in (iter([b"a", b"b"]), pouring):
+        assert (await saying(Said(body)).send(Call("GET", "/"))).body == b"ab"
+
+
+async def test_repeated_headers_are_joined_under_one_name() -> None:
+    answer = Said(b"", headers=[("Warning", "one"), ("Warning", "two")])
+    reply = await saying(answer).send(Call("GET", "/"))
+    assert reply.headers == {"content-type": "text/plain", "warning": "one,two"}

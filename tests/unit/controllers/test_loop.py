@@ -1,0 +1,92 @@
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kedge.controllers.loop import Loop
+from kedge.machinery.errors import conflict, not_found
+from kedge.testing.clock import FakeClock
+
+
+@asynccontextmanager
+async def running(
+    reconcile: Callable[[str], Awaitable[None]], clock: FakeClock, workers: int = 1
+) -> AsyncIterator[Loop[str]]:
+    loop = Loop("test", reconcile, clock, workers=workers)
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(loop.run())
+        yield loop
+        run.cancel()
+
+
+async def test_what_fails_is_tried_again_until_it_succeeds() -> None:
+    clock, tries = FakeClock(), 0
+
+    async def third_time_lucky(key: str) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise not_found("", "pods", key)
+
+    async with running(third_time_lucky, clock) as loop:
+        loop.add("a")
+        await clock.advance(60)
+    assert tries == 3
+
+
+async def test_an_error_is_logged_once_however_often_it_comes_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+
+    async def hopeless(key: str) -> None:
+        raise not_found("", "pods", key)
+
+    with caplog.at_level(logging.WARNING):
+        async with running(hopeless, clock) as loop:
+            loop.add("a")
+            await clock.advance(60)
+    assert len(caplog.records) == 1
+    assert 'pods \\"a\\" not found' in caplog.text or 'pods "a" not found' in caplog.text
+    assert caplog.records[0].exc_info is None
+
+
+async def test_a_defect_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+
+    async def broken(key: str) -> None:
+        raise KeyError(key)
+
+    async with running(broken, clock) as loop:
+        loop.add("a")
+        await clock.advance(0)
+    assert caplog.records[0].exc_info is not None
+
+
+async def test_conflicts_are_not_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+
+    async def contested(key: str) -> None:
+        raise conflict("", "pods", key, "changed")
+
+    async with running(contested, clock) as loop:
+        loop.add("a")
+        await clock.advance(1)
+    assert not caplog.records
+
+
+async def test_one_key_that_takes_long_does_not_hold_up_the_others() -> None:
+    clock, done = FakeClock(), []
+
+    async def slow_for_a(key: str) -> None:
+        if key == "a":
+            await asyncio.Event().wait()
+        done.append(key)
+
+    async with running(slow_for_a, clock, workers=2) as loop:
+        for key in ("a", "b", "c"):
+            loop.add(key)
+        await clock.advance(0)
+    assert done == ["b", "c"]
