@@ -32,7 +32,10 @@ e2e: .venv/.dev ## a real kubectl against a real cluster
 test: check docs e2e ## everything
 
 bench: .venv/.dev ## how fast it is
-	@for bench in bench/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+	@command -v wrk >/dev/null || { echo "wrk is missing, which makes the load: apt install wrk" >&2; exit 1; }
+	$(BIN)/python bench/start.py --runs 3 --pods 500
+	$(BIN)/python bench/store.py 0.5
+	$(BIN)/python bench/api.py --pods 500 --seconds 2 --watchers 50
 
 docs: .venv/.dev ## check that the documentation leads somewhere
 	$(BIN)/python tools/check_links.py

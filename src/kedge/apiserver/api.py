@@ -98,11 +98,18 @@ def live_document(resource: Resource[Any], item: Item) -> dict[str, Any]:
     return resource.store_as.from_stored(document) if resource.store_as is not None else document
 
 
+def _in_order(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry whose set of fields is spelled in the order that clients compare with."""
+    return entry | {"fieldsV1": msgspec.Raw(msgspec.json.encode(entry["fieldsV1"], order="sorted"))}
+
+
 def to_stored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:
     """A document as the store keeps it: in the stored version, without a resourceVersion."""
     if resource.store_as is not None:
         document = resource.store_as.to_stored(document)
     metadata = {k: v for k, v in document["metadata"].items() if k != "resourceVersion"}
+    if "managedFields" in metadata:
+        metadata["managedFields"] = [_in_order(entry) for entry in metadata["managedFields"]]
     rest = {k: v for k, v in document.items() if k not in ("kind", "apiVersion", "metadata")}
     home = stored(resource)
     head = {"kind": home.kind, "apiVersion": home.api_version, "metadata": metadata}

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kedge.apiserver.addresses import API_SERVICE_ADDRESS
+from kedge.apiserver.addresses import API_SERVICE_ADDRESS, RANGE
 from kedge.apiserver.api import Api
 from kedge.apiserver.authn import ADMIN
 from kedge.apiserver.message import HttpRequest
@@ -25,6 +25,7 @@ async def ensure(api: Api, host: str, port: int) -> None:
     """Make whatever is missing; what is there is left as it is."""
     for document in _objects():
         await _ensure(api, document)
+    await _open_range(api)
     if _reachable(host):
         await _publish(api, host, port)
 
@@ -44,6 +45,8 @@ def _objects() -> Iterator[dict[str, Any]]:
     for name, (value, description) in PRIORITIES.items():
         rest = {"value": value, "description": description}
         yield _object("scheduling.k8s.io/v1", "PriorityClass", name) | rest
+    spec = {"cidrs": [str(RANGE)]}
+    yield _object("networking.k8s.io/v1", "ServiceCIDR", "kubernetes") | {"spec": spec}
     yield _object("v1", "Service", "kubernetes", "default", _API_LABELS) | {
         "spec": {
             "type": "ClusterIP",
@@ -65,6 +68,24 @@ def _object(
     if labels:
         meta["labels"] = labels
     return {"apiVersion": version, "kind": kind, "metadata": meta}
+
+
+async def _open_range(api: Api) -> None:
+    """Say that service addresses are given out from the range, as they are."""
+    document = _object("networking.k8s.io/v1", "ServiceCIDR", "kubernetes")
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "",
+        "message": "Kubernetes Service CIDR is ready",
+        "lastTransitionTime": api.timestamp(),
+    }
+
+    def opened(live: dict[str, Any]) -> Wanted:
+        return Wanted(live if live.get("status") else live | {"status": {"conditions": [ready]}})
+
+    request = _request(api, document, "update")
+    await write.modify(api, request, opened, write.STATUS, "UpdateOptions")
 
 
 async def _publish(api: Api, host: str, port: int) -> None:

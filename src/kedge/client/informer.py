@@ -184,5 +184,5 @@ class Informer(Generic[V]):
         if self._failures == 3:
             resource = self._view.resource
             name = qualified(resource.group, resource.plural)
-            log.warning("cannot follow resource=%s error=%r; trying on", name, str(error))
+            log.warning("cannot follow resource=%s error=%r; trying again", name, str(error))
         await self._clock.sleep(self._backoff.delay(self._failures))

@@ -146,13 +146,21 @@ class Graph:
 
     def observe(self, resource: Resource[Any], obj: Outline) -> set[str]:
         """Take in the present state of an object."""
+        old = self._nodes.get(obj.metadata.uid)
+        if old is None and self._is_nobody(obj):
+            return set()
         node = Node(resource, obj)
-        old = self._nodes.get(node.uid)
         if not self._matters(node):
             return self._drop(old) if old is not None else set()
         self._nodes[node.uid] = node
         self._index(node, old)
         return self._affected(node, old)
+
+    def _is_nobody(self, obj: Outline) -> bool:
+        """Whether an object has nothing to do with any other, as most have not."""
+        meta = obj.metadata
+        related = meta.owner_references or meta.uid in self._dependents
+        return not related and not (meta.deletion_timestamp and meta.finalizers)
 
     def _matters(self, node: Node) -> bool:
         owned_or_owner = node.references or node.uid in self._dependents
@@ -177,6 +185,8 @@ class Graph:
 
     def forget(self, resource: Resource[Any], obj: Outline) -> set[str]:
         """Take in that an object is gone."""
+        if obj.metadata.uid not in self._nodes and self._is_nobody(obj):
+            return set()
         node = self._nodes.get(obj.metadata.uid) or Node(resource, obj)
         self.confirm_absent(node.claim)
         return self._drop(node)
@@ -208,6 +218,8 @@ class Graph:
                 affected |= self._drop(node)
             for reference in node.references:
                 claim = claims(node, reference)[-1 if resource.namespaced else 0]
+                if resource.namespaced and not claim.namespace:
+                    continue
                 if (claim.group, claim.kind) == (resource.group, resource.kind):
                     self.confirm_absent(claim)
                     affected.add(node.uid)

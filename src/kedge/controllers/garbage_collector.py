@@ -231,7 +231,7 @@ class GarbageCollector:
         try:
             return await self._client.get_as(outlines(resource), name, namespace)
         except StatusError as error:
-            # Another 404 says that the resource is not served at the moment, and nothing of objects.
+            # Any other 404 says that the resource is not served just now, and nothing of objects.
             if error.code == 404 and (error.details or {}).get("name") == name:
                 return None
             raise

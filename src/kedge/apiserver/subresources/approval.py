@@ -22,7 +22,7 @@ def _take(resource: Resource[Any], new: Object, old: Object) -> Object:
     conditions = (new.content.get("status") or {}).get("conditions")
     if conditions:
         status["conditions"] = conditions
-    return replace(old, content=old.content | {"status": status})
+    return replace(new, content=old.content | {"status": status})
 
 
 def _validate(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:

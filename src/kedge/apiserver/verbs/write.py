@@ -52,7 +52,6 @@ class Part:
 _SEALED_METADATA = (
     "apiextensions.k8s.io",
     "apiregistration.k8s.io",
-    "certificates.k8s.io",
     "flowcontrol.apiserver.k8s.io",
 )
 """Groups whose objects keep their metadata when their status is written, as upstream has it."""

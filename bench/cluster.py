@@ -1,0 +1,76 @@
+"""A throw-away cluster for a bench, started by the real command and gone afterwards."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class Home:
+    """A directory that holds one cluster, its kubeconfig, and nothing of the user's."""
+
+    def __init__(self, directory: Path) -> None:
+        self.state = directory / "state"
+        kubeconfig = directory / "kubeconfig"
+        mine = {k: v for k, v in os.environ.items() if not k.startswith("KEDGE_")}
+        self._environment = mine | {"XDG_STATE_HOME": str(directory / "states")}
+        self._which = ("--name=bench", f"--state={self.state}")
+        self._up = ("up", *self._which, "--port=0", f"--kubeconfig={kubeconfig}")
+
+    def up(self, store: str) -> None:
+        """Start the cluster; returns when it is ready."""
+        self._kedge(*self._up, f"--store={store}")
+
+    def running(self) -> "Cluster":
+        """The cluster that was started."""
+        status: dict[str, Any] = json.loads(self._kedge("status", *self._which, "-o=json"))
+        token = (self.state / "token").read_text().strip()
+        return Cluster(status["address"], token, status["pid"])
+
+    def down(self) -> None:
+        self._kedge("down", *self._which)
+
+    def _kedge(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "kedge", *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            sys.exit(f"kedge {' '.join(arguments)}:\n{done.stderr}{done.stdout}")
+        return done.stdout
+
+
+class Cluster:
+    """Where a running cluster is, and what to say to it."""
+
+    def __init__(self, url: str, token: str, pid: int) -> None:
+        self.url = url
+        self.token = token
+        self.pid = pid
+
+    def resident_mb(self) -> float:
+        """What the server holds in memory now."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise RuntimeError("the kernel does not tell the size of a process")
+
+
+@contextmanager
+def home() -> Iterator[Home]:
+    """A place for a cluster; whatever is in it is stopped and deleted at the end."""
+    with tempfile.TemporaryDirectory(prefix="kedge-bench-") as directory:
+        place = Home(Path(directory))
+        try:
+            yield place
+        finally:
+            if place.state.exists():
+                place.down()
