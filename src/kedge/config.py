@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 DEFAULT_NAME: Final = "default"
 SERVER_PORT: Final = 6443
+SERVER_ADMISSION: Final = ("NamespaceLifecycle",)
+"""What a server by itself enforces if nothing is named: namespaces mean nothing without it."""
 
 
 class Source:
@@ -71,7 +73,7 @@ def where(source: Source) -> Where:
 
 def server(source: Source) -> ServerConfig:
     """What a server is to do if it is started by itself."""
-    return _server(source, port=SERVER_PORT, admission=())
+    return _server(source, port=SERVER_PORT, admission=SERVER_ADMISSION)
 
 
 def up(source: Source) -> UpConfig:

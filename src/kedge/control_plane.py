@@ -4,12 +4,16 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import uvloop
 
 from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.message import HttpRequest, Response
 from kedge.apiserver.server import Running, serve
+from kedge.client.client import Client
+from kedge.client.transport import Call, Handler, LocalTransport
+from kedge.controllers.controllers import Controllers
 from kedge.machinery.clock import SystemClock
 
 OnReady = Callable[[Running], None]
@@ -28,7 +32,23 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with serve(config, SystemClock()) as server:
+    clock = SystemClock()
+    async with serve(config, clock) as server, asyncio.TaskGroup() as tasks:
+        client = Client(LocalTransport(into(server)), user_agent="kube-controller-manager")
+        controllers = tasks.create_task(Controllers(client, clock, server.ca_pem).run())
         gc.freeze()
         on_ready(server)
         await stop.wait()
+        controllers.cancel()
+
+
+def into(server: Running) -> Handler:
+    """Straight into the server that runs in this process, as its administrator."""
+
+    def handle(call: Call) -> Response | Awaitable[Response]:
+        headers = {**call.headers, "authorization": f"Bearer {server.token}"}
+        return server.app.handle(
+            HttpRequest(call.method, call.path, call.query, headers, call.body)
+        )
+
+    return handle

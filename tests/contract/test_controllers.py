@@ -1,6 +1,7 @@
 """The controllers on a real server, over both transports: what users of the cluster see."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -292,6 +293,22 @@ async def test_dependents_of_a_kind_that_is_abolished_go(connect: Connect, tmp_p
         await until(client, CONFIG_MAPS, lambda found: "child" not in found)
 
 
+async def test_owners_survive_a_new_version_of_their_kind(connect: Connect, tmp_path: Path) -> None:
+    async with cluster(connect, tmp_path) as client:
+        await define_widgets(client)
+        owner = await client.create(WIDGETS, widget("owner"))
+        await client.create(CONFIG_MAPS, settings("child", owner))
+        await collector_at_work(client)
+        versions = [version("v2", storage=False), version("v1", storage=True)]
+        change = {"spec": {"versions": versions}}
+        await client.patch(DEFINITIONS, "widgets.example.com", change)
+        await served(client, dataclasses.replace(WIDGETS, version="v2"))
+        await collector_at_work(client)
+        assert await client.get(CONFIG_MAPS, "child", "default")
+        await client.delete(WIDGETS, "owner", "default")
+        await until(client, CONFIG_MAPS, lambda found: "child" not in found)
+
+
 async def collector_at_work(client: Client) -> None:
     """Return when what was there before the collector began has been collected."""
     stranger = Namespace(
@@ -308,21 +325,30 @@ def widget(name: str, *owners: Object) -> Document:
 
 
 async def define_widgets(client: Client) -> None:
-    schema = {"openAPIV3Schema": {"type": "object"}}
     document = {
         "metadata": {"name": "widgets.example.com"},
         "spec": {
             "group": "example.com",
             "scope": "Namespaced",
             "names": {"plural": "widgets", "kind": "Widget", "singular": "widget"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+            "versions": [version("v1", storage=True)],
         },
     }
     definition = DEFINITIONS.decode(msgspec.json.encode(document))
     await client.create(DEFINITIONS, definition)
+    await served(client, WIDGETS)
+
+
+def version(name: str, *, storage: bool) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    return {"name": name, "served": True, "storage": storage, "schema": schema}
+
+
+async def served(client: Client, resource: Resource[Document]) -> None:
+    """Return when a custom kind can be used; nothing tells of that moment but trying."""
     for _ in range(200):
         try:
-            await client.list(WIDGETS)
+            await client.list(resource)
             return
         except StatusError:
             await SystemClock().sleep(0.01)

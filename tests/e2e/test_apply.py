@@ -153,7 +153,7 @@ def test_diff_tells_by_its_exit_code(kubectl: Kubectl, side: str) -> None:
     assert kubectl(f"diff {side} -f -", input=config_map(a="1")).stdout == ""
     done = kubectl(f"diff {side} -f -", input=config_map(a="2"), check=False)
     assert done.returncode == 1
-    assert "\n-  a: \"1\"\n+  a: \"2\"\n" in done.stdout
+    assert '\n-  a: "1"\n+  a: "2"\n' in done.stdout
     assert kubectl.json("get cm one")["data"] == {"a": "1"}
     done = kubectl(f"diff {side} -f -", input=config_map("two", a="2"), check=False)
     assert done.returncode == 1

@@ -197,7 +197,7 @@ def test_secrets(kubectl: Kubectl, tmp_path: Path) -> None:
     assert config["auths"]["box.example.com"]["username"] == "me"
 
     subprocess.run(
-        "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out crt -subj /CN=x -days 1".split(),
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key", "-out", "crt", "-subj", "/CN=x", "-days", "1"],
         cwd=tmp_path,
         check=True,
         capture_output=True,
@@ -236,7 +236,9 @@ def test_job_and_cron_job(kubectl: Kubectl) -> None:
     kubectl("create job once --image=busybox -- true")
     stored = kubectl.json("get job once")
     uid = stored["metadata"]["uid"]
-    assert stored["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    assert stored["spec"]["selector"] == {
+        "matchLabels": {"batch.kubernetes.io/controller-uid": uid}
+    }
     assert stored["spec"]["completionMode"] == "NonIndexed"
     assert stored["spec"]["backoffLimit"] == 6
     assert stored["spec"]["template"]["spec"]["containers"][0]["command"] == ["true"]

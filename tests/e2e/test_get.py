@@ -142,7 +142,7 @@ def test_field_selectors(kubectl: Kubectl, pod: None, config_maps: None) -> None
     assert kubectl.says("get pods -o name --field-selector spec.nodeName=") == "pod/web"
     refused = kubectl.fails("get pods --field-selector spec.hostname=x")
     assert refused == (
-        "Error from server (BadRequest): Unable to find \"/v1, Resource=pods\" that match label"
+        'Error from server (BadRequest): Unable to find "/v1, Resource=pods" that match label'
         ' selector "", field selector "spec.hostname=x": field label not supported: spec.hostname\n'
     )
     refused = kubectl.fails("get", "cm", "-l", "a=b=c")
@@ -268,9 +268,7 @@ COLUMNS = {
     "roles": "NAME CREATED AT",
     "ingresses": "NAME CLASS HOSTS ADDRESS PORTS AGE",
     "networkpolicies": "NAME POD-SELECTOR AGE",
-    "storageclasses": (
-        "NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE"
-    ),
+    "storageclasses": ("NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE"),
     "poddisruptionbudgets": "NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE",
     "endpointslices": "NAME ADDRESSTYPE PORTS ENDPOINTS AGE",
     "customresourcedefinitions": "NAME CREATED AT",

@@ -31,7 +31,9 @@ def test_for_a_condition(kubectl: Kubectl, api: Api) -> None:
 def test_for_a_value(kubectl: Kubectl, api: Api) -> None:
     kubectl("run web --image=nginx")
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/web"
-    with kubectl.start("wait --for=jsonpath={.status.phase}=Running pod/web --timeout=20s") as lines:
+    with kubectl.start(
+        "wait --for=jsonpath={.status.phase}=Running pod/web --timeout=20s"
+    ) as lines:
         api.merge(f"{path}/status", {"status": {"phase": "Running"}})
         assert lines.next() == "pod/web condition met"
     assert kubectl("wait --for=jsonpath={.status.qosClass} pod/web --timeout=5s")

@@ -31,11 +31,13 @@ def test_a_flag_beats_the_environment_which_beats_the_default(environment: dict[
     assert port("--port=0") == 0
 
 
-def test_up_enforces_upstreams_plugins_and_a_bare_server_none(environment: dict[str, str]) -> None:
+def test_up_enforces_upstreams_plugins_and_a_bare_server_what_namespaces_need(
+    environment: dict[str, str],
+) -> None:
     up = config.up(config.Source(flags("up"), environment))
     server = config.server(config.Source(flags("server"), environment))
     assert "NamespaceLifecycle" in up.server.admission
-    assert server.admission == ()
+    assert server.admission == ("NamespaceLifecycle",)
 
 
 def test_up_can_be_told_to_enforce_nothing(environment: dict[str, str]) -> None:

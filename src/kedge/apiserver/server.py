@@ -1,20 +1,21 @@
 """The running API server: store, cache, application and listener, started in this order."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import SystemRandom
 
 from kedge.api.catalog import Catalog
+from kedge.api.core_v1 import service
 from kedge.api.resource import Resource
 from kedge.apiserver import bootstrap, pki, tokens
 from kedge.apiserver.addresses import AddressBook
-from kedge.apiserver.admission.chain import Chain, Plugin
-from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from kedge.apiserver.admission import plugins
+from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
 from kedge.apiserver.authn import ADMIN, Authenticator
-from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.http import Server
@@ -44,7 +45,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
-        api = await assemble(store, clock)
+        api = await assemble(store, clock, config.admission)
         address = ""
         documents = Documents(api.catalog, lambda: address)
         app = App(api, Authenticator({token: ADMIN}), documents, telemetry(api))
@@ -80,25 +81,19 @@ async def open_store(config: ServerConfig, clock: Clock) -> Store:
     return await SqliteStore.open(config.database, clock)
 
 
-async def assemble(store: Store, clock: Clock) -> Api:
+async def assemble(
+    store: Store, clock: Clock, admission: Sequence[str] = UPSTREAM_ADMISSION
+) -> Api:
     """An Api on a store, its cache filled."""
     catalog = Catalog()
     cache = WatchCache(store)
     await cache.load(stored_resources(catalog))
-    namespaces = catalog.find("", "v1", "namespaces")
-    services = catalog.find("", "v1", "services")
-    assert namespaces is not None
-    assert services is not None
-    kinds = namespaces
-    plugins: list[Plugin] = [
-        AddressBook(cache.of(services)),
-        NamespaceLifecycle(lambda name: cache.of(kinds).get(kinds.key("", name))),
-    ]
+    addresses = AddressBook(cache.of(service.RESOURCE))
     return Api(
         store=store,
         cache=cache,
         catalog=catalog,
-        admission=Chain(plugins),
+        admission=Chain([addresses, *plugins.enabled(admission, cache)]),
         clock=clock,
         random=SystemRandom(),
     )

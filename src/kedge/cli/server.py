@@ -18,7 +18,8 @@ HELP: Final = "Run an API server in the foreground"
 DESCRIPTION: Final = """\
 Run the API server of one cluster in the foreground, until SIGTERM or SIGINT.
 
-It enforces the admission plugins that are named and no others, and leaves your kubeconfig alone:
+It enforces the admission plugins that are named and no others (NamespaceLifecycle, if none is
+named), and leaves your kubeconfig alone:
 how to reach it is written to the file "kubeconfig" in its directory."""
 EXAMPLES: Final = """\
   # A server on port 6443 of this machine
@@ -33,7 +34,7 @@ EXAMPLES: Final = """\
 
 def add_flags(parser: ArgumentParser) -> None:
     flags.add_which(parser)
-    flags.add_server(parser, port="6443", admission="none")
+    flags.add_server(parser, port="6443", admission="NamespaceLifecycle")
     parser.add_argument(
         "--ready-fd",
         type=int,

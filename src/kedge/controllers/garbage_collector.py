@@ -102,11 +102,17 @@ class GarbageCollector:
         for place in self._monitors.keys() - wanted.keys():
             left = self._monitors.pop(place)
             left.task.cancel()
-            self.enqueue(self.graph.abolish(left.resource))
+            self.enqueue(self._leave(left.resource))
         for place in wanted.keys() - self._monitors.keys():
             self._monitors[place] = self._monitor(wanted[place])
         self.enqueue(self._unresolved)
         self._unresolved.clear()
+
+    def _leave(self, resource: Resource[Any]) -> set[str]:
+        """Forget the objects of a resource; they are gone only if their definition is."""
+        if self._definitions.get(f"{resource.plural}.{resource.group}") is None:
+            return self.graph.abolish(resource)
+        return self.graph.retain(resource, set())
 
     def _monitor(self, resource: Resource[Any]) -> Monitor:
         monitor = Monitor(self, resource)

@@ -46,7 +46,17 @@ def test_a_hidden_colon_does_not_hide_a_repeated_key() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b'{"a":NaN}', b'{"a":1e999}', b'{"a":"\\ud800"}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"x"',
+        b"\xff\xfe",
+        b'{"a":NaN}',
+        b'{"a":1e999}',
+        b'{"a":"\\ud800"}',
+    ],
 )
 def test_what_is_no_json_object_is_refused(data: bytes) -> None:
     with pytest.raises(StatusError) as caught:
@@ -151,7 +161,9 @@ def test_aliases_cannot_be_piled_up() -> None:
     assert "aliasing" in caught.value.message
 
 
-@given(st.binary(max_size=60) | st.text(st.sampled_from("ab:{}[]&*!-?\n |>'\"#%@,0x1.~<"), max_size=40))
+@given(
+    st.binary(max_size=60) | st.text(st.sampled_from("ab:{}[]&*!-?\n |>'\"#%@,0x1.~<"), max_size=40)
+)
 def test_no_bytes_are_worse_than_a_bad_request(data: bytes | str) -> None:
     raw = data if isinstance(data, bytes) else data.encode()
     for content_type in ("", "application/yaml", "application/vnd.kubernetes.protobuf"):

@@ -68,6 +68,9 @@ async def list_(api: Api, request: Request) -> Response:
     cache = api.cache_of(request.resource)
     limit = integer(request, "limit")
     snapshot = await _snapshot(api, request, selection, limit)
+    if snapshot.exact > api.cache.revision:
+        # A token from a store that got further than this one, which began anew.
+        raise _expired(snapshot, selection)
     if snapshot.exact and (snapshot.after or snapshot.exact < cache.changed):
         return await _past(api, request, selection, snapshot, limit)
     revision = snapshot.exact or api.cache.revision
@@ -112,7 +115,7 @@ async def _past(
     try:
         page = await api.store.list(selection.prefix, at=snapshot.exact, after=snapshot.after)
     except Compacted:
-        raise _expired(api, snapshot, selection) from None
+        raise _expired(snapshot, selection) from None
     cache: ResourceCache = api.cache_of(request.resource)
     items = [cache.item(entry) for entry in page.entries]
     kept = [item for item in items if selection.matches(item)]
@@ -205,7 +208,7 @@ def _continued(text: str, version: str, selection: Selection) -> Snapshot:
     return Snapshot(exact=max(value.rv, 0), after=selection.prefix + value.start)
 
 
-def _expired(api: Api, snapshot: Snapshot, selection: Selection) -> StatusError:
+def _expired(snapshot: Snapshot, selection: Selection) -> StatusError:
     if not snapshot.after:
         return expired(f"The resourceVersion for the provided list is too old. ({snapshot.exact})")
     fresh = _encode_token(Token(rv=-1, start=snapshot.after.removeprefix(selection.prefix)))

@@ -139,7 +139,7 @@ async def test_the_version_decides_which_state_is_listed(
     await make(server, "c")
     listed = await server.get(f"{MAPS}?{query.format(rv=version(second))}")
     assert names(listed) == found
-    if "Exact" in query or query.endswith("limit=9") and "NotOlder" not in query:
+    if "Exact" in query or (query.endswith("limit=9") and "NotOlder" not in query):
         assert version(listed) == version(second)
 
 

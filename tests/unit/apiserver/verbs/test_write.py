@@ -422,9 +422,7 @@ async def test_a_manager_with_a_bad_name_is_refused(server: LocalServer) -> None
 
 async def test_concurrent_patches_are_all_applied(server: LocalServer) -> None:
     await server.post(MAPS, config_map())
-    tasks = [
-        server.start(_set(server, f"{MAPS}/settings", f"k{number}")) for number in range(20)
-    ]
+    tasks = [server.start(_set(server, f"{MAPS}/settings", f"k{number}")) for number in range(20)]
     for task in tasks:
         await task
     found = await server.get(f"{MAPS}/settings")
