@@ -133,7 +133,7 @@ async def test_apply_and_preconditions_reach_the_server(connect: Connect, tmp_pa
         )
         assert made.metadata.managedFields[0].manager == "me"
         other = DeleteOptions(preconditions=Preconditions(uid="another"))
-        with pytest.raises(StatusError, match="Precondition failed"):
+        with pytest.raises(StatusError, match="does not match the UID in record"):
             await client.delete(CONFIG_MAPS, "a", "default", options=other)
         await client.delete_collection(CONFIG_MAPS, "default", fields="metadata.name=a")
         assert (await client.list(CONFIG_MAPS, "default")).items == []

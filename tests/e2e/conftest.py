@@ -5,12 +5,14 @@ KEDGE_E2E_KUBECONFIG, which is how its expectations are checked against Kubernet
 """
 
 import base64
+import copy
 import functools
 import json
 import os
 import re
 import shlex
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -39,6 +41,16 @@ PATIENCE = 20.0
 """Seconds that anything may take before it counts as not happening."""
 
 
+def private_environment(home: Path) -> dict[str, str]:
+    """An environment in which nothing is found, and nothing left, outside of this directory."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("KEDGE_", "KUBE"))}
+    return clean | {
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "XDG_STATE_HOME": str(home / "states"),
+    }
+
+
 class Terminal:
     """Runs `kedge` and `kubectl` with a home directory that is theirs alone."""
 
@@ -46,8 +58,7 @@ class Terminal:
         self.home = home
         self.kubeconfig = home / ".kube" / "config"
         self.states = home / "states" / "kedge"
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("KEDGE_", "KUBE"))}
-        self.environment = clean | {"HOME": str(home), "XDG_STATE_HOME": str(home / "states")}
+        self.environment = private_environment(home)
 
     def run(self, *command: str, input: str | None = None) -> Outcome:
         return subprocess.run(
@@ -114,12 +125,19 @@ class Api:
         self.ca_pem = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self._tls = ssl.create_default_context(cadata=self.ca_pem)
 
+    def stranger(self) -> "Api":
+        """The same server for somebody whom it does not know."""
+        unknown = copy.copy(self)
+        unknown.token = ""
+        return unknown
+
     def request(
         self, method: str, path: str, body: Any = None, **headers: str
     ) -> urllib.request.Request:
         content = {k.replace("_", "-"): v for k, v in headers.items()}
         content.setdefault("Content-Type", "application/json")
-        content["Authorization"] = f"Bearer {self.token}"
+        if self.token:
+            content["Authorization"] = f"Bearer {self.token}"
         data = None if body is None else json.dumps(body).encode()
         return urllib.request.Request(self.url + path, data, content, method=method)
 
@@ -158,6 +176,14 @@ class Api:
             raise
         return True
 
+    def serves(self, path: str) -> bool:
+        """Whether this can be read now."""
+        try:
+            self.get(path)
+        except Refused:
+            return False
+        return True
+
 
 class Cluster:
     """A running cluster, and a home directory for those who use it."""
@@ -166,45 +192,62 @@ class Cluster:
         self.home = home
         self.kubeconfig = kubeconfig
         self.api = Api(kubeconfig)
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("KEDGE_", "KUBE"))}
-        self.environment = clean | {
-            "HOME": str(home),
-            "TMPDIR": str(home),
-            "KUBECONFIG": str(kubeconfig),
-            "XDG_STATE_HOME": str(home / "states"),
-        }
+        self.environment = private_environment(home) | {"KUBECONFIG": str(kubeconfig)}
 
 
-def kedge(home: Path, *arguments: str) -> str:
-    environment = os.environ | {"HOME": str(home), "XDG_STATE_HOME": str(home / "states")}
-    done = subprocess.run(
-        [sys.executable, "-m", "kedge", *arguments],
-        env=environment,
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, f"kedge {' '.join(arguments)}: {done.stderr}{done.stdout}"
-    return done.stdout
+class OwnCluster:
+    """A cluster of the suite's own, started and stopped by the real commands."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.name = f"e2e-{uuid.uuid4().hex[:8]}"
+        self.state = home / "state"
+        self.kubeconfig = home / "kubeconfig"
+        self.which = (f"--name={self.name}", f"--state={self.state}")
+
+    def kedge(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "kedge", *arguments],
+            env=private_environment(self.home),
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{shlex.join(done.args)}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    def up(self) -> Cluster:
+        self.kedge("up", *self.which, "--port=0", f"--kubeconfig={self.kubeconfig}")
+        return Cluster(self.home, self.kubeconfig)
+
+    def pid(self) -> int:
+        pid: int = json.loads(self.kedge("status", *self.which, "-o=json"))["pid"]
+        return pid
+
+    def kill(self) -> None:
+        """As if the power had failed."""
+        pid = self.pid()
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: process.birth(pid) == "")
+
+    def down(self) -> None:
+        """Stop it; nothing of it may be left."""
+        pid = self.pid()
+        self.kedge("down", *self.which, "--purge")
+        assert not self.state.exists()
+        assert not self.kubeconfig.exists()
+        assert process.birth(pid) == ""
+        assert self.name not in self.kedge("list")
 
 
-@contextmanager
-def started(home: Path) -> Iterator[Cluster]:
-    """A cluster by the real command; at the end nothing of it may be left."""
-    name, state, kubeconfig = f"e2e-{os.getpid()}", home / "state", home / "kubeconfig"
-    which = (f"--name={name}", f"--state={state}")
-    kedge(home, "up", *which, "--port=0", f"--kubeconfig={kubeconfig}")
-    try:
-        pid = json.loads(kedge(home, "status", *which, "-o=json"))["pid"]
-        yield Cluster(home, kubeconfig)
-    finally:
-        kedge(home, "down", *which, "--purge")
-    assert not state.exists()
-    assert not kubeconfig.exists()
-    assert process.birth(pid) == ""
-    assert name not in kedge(home, "list")
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[OwnCluster]:
+    """A cluster that the test may do with as it likes; it starts it, and it is taken down."""
+    own = OwnCluster(tmp_path)
+    yield own
+    own.kedge("down", *own.which, "--purge")
 
 
 @pytest.fixture(scope="session")
@@ -214,8 +257,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if given:
         yield Cluster(home, Path(given))
         return
-    with started(home) as cluster:
-        yield cluster
+    own = OwnCluster(home)
+    yield own.up()
+    own.down()
 
 
 @pytest.fixture(scope="session")
@@ -347,7 +391,7 @@ class Kubectl:
 def kubectls() -> dict[str, str]:
     """Every kubectl at hand, by version: the one on the PATH and those of KEDGE_KUBECTLS."""
     named = os.environ.get("KEDGE_KUBECTLS", "").split(":")
-    found = {}
+    found: dict[str, str] = {}
     for program in filter(None, [shutil.which("kubectl"), *named]):
         told = subprocess.check_output([program, "version", "--client", "-o=json"], text=True)
         version = json.loads(told)["clientVersion"]["gitVersion"]

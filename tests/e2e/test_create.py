@@ -5,8 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import re
-import subprocess
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,6 +187,22 @@ def test_config_map(kubectl: Kubectl, tmp_path: Path) -> None:
     assert re.fullmatch(r"two-[a-z0-9]{10}", name)
 
 
+def write_certificate(directory: Path) -> None:
+    """A key and a certificate that belong together, in the files `key` and `crt`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2100, 1, 1, tzinfo=UTC))
+        .sign(key, hashes.SHA256())
+    )
+    (directory / "crt").write_bytes(certificate.public_bytes(Encoding.PEM))
+    (directory / "key").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+
+
 def test_secrets(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl("create secret generic plain --from-literal=user=me --type=example.com/x")
     stored = kubectl.json("get secret plain")
@@ -196,12 +218,7 @@ def test_secrets(kubectl: Kubectl, tmp_path: Path) -> None:
     config = json.loads(base64.b64decode(stored["data"][".dockerconfigjson"]))
     assert config["auths"]["box.example.com"]["username"] == "me"
 
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key", "-out", "crt", "-subj", "/CN=x", "-days", "1"],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
+    write_certificate(tmp_path)
     kubectl(f"create secret tls front --cert={tmp_path}/crt --key={tmp_path}/key")
     rows = {row["NAME"]: (row["TYPE"], row["DATA"]) for row in kubectl.table("get secrets")}
     assert rows["front"] == ("kubernetes.io/tls", "2")

@@ -113,9 +113,8 @@ def test_the_four_patches(kubectl: Kubectl, api: Api, deployment: str) -> None:
     assert images() == {"helper": "redis:9"}
 
     refused = kubectl.fails("patch", "deployment", "web", "--type=json", "-p", json.dumps([test]))
-    assert (
-        refused
-        == "The request is invalid: the server rejected our request due to an error in our request\n"
+    assert refused == (
+        "The request is invalid: the server rejected our request due to an error in our request\n"
     )
     generation = api.get(deployment)["metadata"]["generation"]
     assert generation == 5

@@ -295,3 +295,12 @@ def table_columns(api: Api) -> dict[str, str]:
 @pytest.mark.parametrize("plural", COLUMNS)
 def test_columns_of(plural: str, table_columns: dict[str, str]) -> None:
     assert table_columns[plural] == COLUMNS[plural]
+
+
+def test_deprecated_kinds_are_warned_of(kubectl: Kubectl) -> None:
+    assert kubectl("get endpoints").stderr.splitlines()[0] == (
+        "Warning: v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+    )
+    assert kubectl("get componentstatuses").stderr.splitlines()[0] == (
+        "Warning: v1 ComponentStatus is deprecated in v1.19+"
+    )

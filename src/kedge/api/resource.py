@@ -161,6 +161,8 @@ class Resource(Generic[T]):
     """Whether deleting one answers with its last state even when it is gone at once."""
     orphans_dependents: bool = False
     """Whether deleting one without a word about its dependents leaves them alone."""
+    deprecation: str = ""
+    """A sentence that every user of the resource is told."""
     check_name: Callable[[str], list[str]] = names.dns_subdomain
     columns: Sequence[Column] = field(default_factory=lambda: (name_column(), created_column()))
     row_conditions: Callable[[T], Sequence[Mapping[str, str]]] | None = None

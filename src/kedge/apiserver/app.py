@@ -12,7 +12,14 @@ from kedge.apiserver import authz, render, reviews, route
 from kedge.apiserver.api import Api
 from kedge.apiserver.authn import Authenticator
 from kedge.apiserver.documents import Documents
-from kedge.apiserver.message import JSON, HttpRequest, Response, json_response, text_response
+from kedge.apiserver.message import (
+    JSON,
+    HttpRequest,
+    Response,
+    json_response,
+    text_response,
+    warning_headers,
+)
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.subresources import binding
 from kedge.apiserver.subresources import table as subresources
@@ -68,6 +75,8 @@ class App:
                 authz.check(request)
                 route.check(request.resource, target, request.verb)
                 answer = self._dispatch(request)
+                if request.resource.deprecation:
+                    answer = _with_notice(request.resource.deprecation, answer)
         except StatusError as error:
             answer = failure(error)
         except Exception:
@@ -108,7 +117,7 @@ class App:
         api = self.api
         if request.http.method != "GET":
             # Before anything is written: a client that gets an error must find nothing changed.
-            render.wanted(request, render.MANY if request.verb in _ON_MANY else render.ONE)
+            render.check(request, render.MANY if request.verb in _ON_MANY else render.ONE)
         if request.subresource:
             return subresources.serve(api, request)
         match request.verb:
@@ -200,6 +209,13 @@ class App:
         ]
         lines.append(f"{name} check {'passed' if good else 'failed'}")
         return text_response("\n".join(lines) + "\n", 200 if good else 500)
+
+
+async def _with_notice(notice: str, answer: Answer) -> Response:
+    """The answer of a resource that is on its way out."""
+    response = answer if isinstance(answer, Response) else await answer
+    response.headers += warning_headers([notice])
+    return response
 
 
 def failure(error: StatusError) -> Response:

@@ -12,7 +12,7 @@ from kedge.api import protobuf
 from kedge.apiserver.media import ACCEPTED, body_type
 from kedge.machinery.errors import bad_request, unsupported_media_type
 
-MAX_DEPTH = 200
+MAX_DEPTH = 100
 """How deeply a body may be nested; no schema comes near, and every walk below is recursive."""
 MAX_NODES = 1 << 20
 """How many values a YAML body may unfold into: aliases make much out of little."""
@@ -113,8 +113,8 @@ def _count_colons(value: Any) -> int:
     """The colons that the value must have had as JSON, those in strings included."""
     if isinstance(value, str):
         return value.count(":")
-    if type(value) is dict:
-        in_keys = sum(key.count(":") for key in value)
+    if isinstance(value, dict):
+        in_keys: int = sum(key.count(":") for key in value)
         return len(value) + in_keys + sum(map(_count_colons, value.values()))
     if type(value) is list:
         return sum(map(_count_colons, value))

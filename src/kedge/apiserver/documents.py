@@ -3,17 +3,18 @@
 import hashlib
 import secrets
 from collections.abc import Callable
+from datetime import timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import msgspec
 
-from kedge.api import openapi
+from kedge.api import openapi, openapi_protobuf
 from kedge.api.catalog import Catalog
 from kedge.apiserver import discovery
 from kedge.apiserver.media import DISCOVERY, wants_aggregated_discovery
 from kedge.apiserver.message import JSON, HttpRequest, Response
-
-Make = Callable[[], Any]
+from kedge.machinery.clock import Clock
 
 
 class Page:
@@ -22,15 +23,16 @@ class Page:
     __slots__ = ("body", "etag")
 
     def __init__(self, document: Any) -> None:
-        self.body = msgspec.json.encode(document)
+        self.body = document if isinstance(document, bytes) else msgspec.json.encode(document)
         self.etag = hashlib.sha256(self.body).hexdigest()[:32].upper()
 
 
 class Documents:
     """What the server says of itself."""
 
-    def __init__(self, catalog: Catalog, address: Callable[[], str]) -> None:
+    def __init__(self, catalog: Catalog, address: Callable[[], str], clock: Clock) -> None:
         self._catalog = catalog
+        self._clock = clock
         self._address = address
         self._pages: dict[str, tuple[int, Page]] = {}
         """The documents, each with the state of the catalog that it tells of."""
@@ -54,8 +56,7 @@ class Documents:
                 make = discovery.resource_list
                 return self._legacy(request, lambda all_: make(all_, group, version))
             case ["openapi", "v2"]:
-                page = self._page("v2", openapi.v2_document)
-                return self._serve(request, page)
+                return self._openapi_v2(request)
             case ["openapi", "v3"]:
                 return self._serve(request, self._page("v3", self._openapi_index))
             case ["openapi", "v3", *rest]:
@@ -75,6 +76,14 @@ class Documents:
 
     def _legacy(self, request: HttpRequest, make: Any) -> Response | None:
         return self._serve(request, self._page(request.path.strip("/"), make), etag=False)
+
+    def _openapi_v2(self, request: HttpRequest) -> Response | None:
+        if openapi_protobuf.MEDIA_TYPE not in request.headers.get("accept", ""):
+            return self._serve(request, self._page("v2", openapi.v2_document))
+        page = self._page(
+            "v2:protobuf", lambda all_: openapi_protobuf.encode(openapi.v2_document(all_))
+        )
+        return self._serve(request, page, openapi_protobuf.CONTENT_TYPE)
 
     def _openapi_index(self, resources: Any) -> Any:
         addresses = {
@@ -102,7 +111,12 @@ class Documents:
             lambda all_: openapi.v3_document(group, version, all_),
             self._catalog.stamp(group, version),
         )
-        return self._serve(request, page, caching="public, immutable" if asked else "public")
+        response = self._serve(request, page, caching="public, immutable" if asked else "no-cache")
+        if asked and response is not None:
+            # kubectl keeps what has a date on it and asks again for everything else.
+            expiry = self._clock.now() + timedelta(days=365)
+            response.headers.append(("Expires", format_datetime(expiry, usegmt=True)))
+        return response
 
     def _hash(self, path: str, group: str, version: str) -> str:
         """Tells one state of a document from another without having to make the document."""

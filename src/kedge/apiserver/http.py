@@ -47,6 +47,8 @@ class Limits:
 GZIP_FROM = 128 << 10
 """Answers below this size are sent as they are."""
 _BODILESS = (204, 304)
+GOODBYES = 5
+"""How many times a closing server looks whether its idle peers have hung up."""
 _REASONS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
 
@@ -87,8 +89,14 @@ class Server:
         deadline = self.clock.monotonic() + grace
         for connection in list(self.connections):
             connection.finish()
-        while self.connections and self.clock.monotonic() < deadline:
+        while any(connection.busy for connection in self.connections):
+            if self.clock.monotonic() >= deadline:
+                break
             await self.clock.sleep(0.02)
+        # Peers that are idle get a moment to say goodbye, but are not waited for.
+        for _ in range(GOODBYES):
+            if self.connections:
+                await self.clock.sleep(0.02)
         for connection in list(self.connections):
             connection.abort()
 
@@ -168,11 +176,11 @@ class Connection(asyncio.Protocol):
             self._refuse(too_large(limits.body_bytes))
 
     def eof_received(self) -> bool:
-        # A client that half-closes after its request still gets its answer.
+        # A client that half-closes after its request still gets its answer; TLS has no half-close.
         if self._task is None and not self._waiting:
             return False
         self._closing = not self._streaming
-        return not self._streaming
+        return not self._streaming and self._transport.get_extra_info("sslcontext") is None
 
     # What httptools calls while it parses.
 
@@ -394,6 +402,11 @@ class Connection(asyncio.Protocol):
             elif now > self._stalled_from + self.server.limits.stall_seconds:
                 self.abort()
             self._unsent = unsent
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._task is not None
 
     def finish(self) -> None:
         """Close when the request under way is done; at once if it is a stream."""

@@ -6,6 +6,8 @@ from typing import Literal, NamedTuple
 Form = Literal["json", "yaml", "table", "partial", "partial-list"]
 """Plain objects, as JSON or YAML; rows for kubectl; or only the metadata of objects."""
 
+OFFERED = ("application/json", "application/yaml")
+"""What answers may be written in."""
 ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 PATCHES = {
     "application/json-patch+json": "json",

@@ -9,7 +9,7 @@ import yaml
 
 from kedge.api.model import ListMeta, Object
 from kedge.api.resource import Age, Resource
-from kedge.apiserver.media import ACCEPTED, Form, Wanted, negotiate
+from kedge.apiserver.media import OFFERED, Form, Wanted, negotiate
 from kedge.apiserver.message import JSON, Response, warning_headers
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
@@ -27,7 +27,13 @@ def wanted(request: Request, offered: Sequence[Form]) -> Wanted:
     for choice in negotiate(request.http.headers.get("accept", "")):
         if choice.form in offered:
             return choice
-    raise not_acceptable(ACCEPTED)
+    raise not_acceptable(OFFERED)
+
+
+def check(request: Request, offered: Sequence[Form]) -> None:
+    """Refuse now what could not be shown later."""
+    if wanted(request, offered).form == "table":
+        included(request)
 
 
 ONE: Sequence[Form] = ("json", "yaml", "table", "partial")

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from kedge.api.resource import Resource, Subresource
 from kedge.apiserver.message import Query
-from kedge.machinery.errors import bad_request, method_not_allowed, unknown_resource
+from kedge.machinery.errors import method_not_allowed, unknown_resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,3 @@ def _check_subresource(found: Subresource | None, target: Target, wanted: str) -
         raise unknown_resource()
     if wanted not in found.verbs:
         raise method_not_allowed()
-
-
-def check_name_in_path(name: str) -> None:
-    if name in (".", "..") or "/" in name or "%" in name:
-        raise bad_request(f"invalid name in path: {name!r}")

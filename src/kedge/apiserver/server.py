@@ -47,7 +47,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
     try:
         api = await assemble(store, clock, config.admission)
         address = ""
-        documents = Documents(api.catalog, lambda: address)
+        documents = Documents(api.catalog, lambda: address, clock)
         app = App(api, Authenticator({token: ADMIN}), documents, telemetry(api))
         listener = Server(app.handle, clock)
         async with asyncio.TaskGroup() as tasks:

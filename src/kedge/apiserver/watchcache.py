@@ -182,11 +182,19 @@ class ResourceCache:
 
     def adopt(self, resource: Resource[Any]) -> None:
         """Go on under a changed definition of the same resource."""
+        changed = resource.api_version != self.resource.api_version
         self.resource = resource
         self._head = splice_head(resource)
         for item in self._items.values():
             item.derived_anew()
             item.body = self._reread(item.document(), item.revision)
+        if changed:
+            # The log speaks the old version: who wants to know more reads the store's history.
+            self.log.clear()
+            self.log_start = self.changed
+            self.epoch += 1
+            for listener in tuple(self.listeners):
+                listener(None)
 
     def load(self, entries: Iterable[Entry]) -> None:
         self._items = {entry.key: self.item(entry) for entry in entries}
@@ -337,7 +345,7 @@ class WatchCache:
 
     async def run(self) -> None:
         """Follow the store, for ever."""
-        async for event in self.store.watch("/registry/", since=self.revision):
+        async for event in self.store.watch("", since=self.revision):
             cache = self._cache_of(event.entry.key)
             if cache is not None:
                 cache.feed(event)
@@ -359,6 +367,8 @@ class WatchCache:
                 future.set_result(None)
 
     def _cache_of(self, key: str) -> ResourceCache | None:
+        if not key.startswith("/registry/"):
+            return None
         _, _, first, rest = key.split("/", 3)
         found = self._caches.get(first)
         if found is not None:
@@ -376,7 +386,7 @@ async def history(store: Store, cache: ResourceCache, since: int, until: int) ->
     """The changes in (since, until] of a resource, from the store; raises Compacted."""
     changes: list[Change] = []
     # The whole store is followed, not the resource alone: a write of exactly `until` must come by.
-    events = store.watch("/registry/", since=since)
+    events = store.watch("", since=since)
     try:
         async for event in events:
             if event.entry.key.startswith(cache.resource.prefix):

@@ -1,10 +1,13 @@
 """JSON patches (RFC 6902) and merge patches (RFC 7396) that leave the given document as it is."""
 
 import copy
+import json
 import re
 from typing import Any
 
 MAX_OPERATIONS = 10_000
+MAX_COPIED = 3 << 20
+"""Bytes that the copies of one JSON patch may add up to."""
 
 
 class PatchError(Exception):
@@ -24,7 +27,7 @@ class PatchMalformed(PatchError):
 
 
 class PatchTooLong(PatchError):
-    """The patch has too many operations."""
+    """The patch has too many operations, or copies too much."""
 
     code = 413
 
@@ -128,6 +131,13 @@ class _Draft:
         self.root = document
         # Held by identity; keeping the copies alive keeps their identities from being reused.
         self._copies: dict[int, Any] = {}
+        self._copied = 0
+
+    def pay_for(self, copied: Any) -> None:
+        """Count what is copied: a few copies of copies would fill any memory."""
+        self._copied += len(json.dumps(copied))
+        if self._copied > MAX_COPIED:
+            raise PatchTooLong(f"the copies in a JSON patch add up to more than {MAX_COPIED} bytes")
 
     def parent(self, pointer: str) -> tuple[Any, str]:
         """What holds the place that the pointer names, for reading, and the last token."""
@@ -213,6 +223,7 @@ def _copy(draft: _Draft, operation: dict[str, Any]) -> None:
         raise _missing("copy", f"from path: {origin}") from None
     except _NoPlace as e:
         raise PatchFailed(f"error in copy for from: '{origin}': {e}") from None
+    draft.pay_for(value)
     _put(draft, "copy", path, copy.deepcopy(value))
 
 

@@ -9,6 +9,9 @@ from kedge.storage.store import Store, StoreError
 STEPS = 10
 """How many notes are taken per age; history lives between one age and one step more."""
 
+MARK = "compact_rev_key"
+"""Where the last compaction is noted, under the name that every Kubernetes API server uses."""
+
 log = logging.getLogger(__name__)
 
 
@@ -32,7 +35,10 @@ def take_outlived(notes: deque[tuple[float, int]], moment: float) -> int:
 
 
 async def _compact(store: Store, revision: int) -> None:
+    """Compact and note it: the note is a write, so whoever lists anew sees that time has passed."""
     try:
         await store.compact(revision)
+        mark = await store.get(MARK)
+        await store.put(MARK, str(revision).encode(), expect=mark.revision if mark else 0)
     except StoreError as error:
         log.error("compaction failed revision=%d error=%s", revision, error)

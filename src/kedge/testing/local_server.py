@@ -130,7 +130,7 @@ class LocalServer:
         clock = clock or FakeClock()
         store = store or MemoryStore(clock)
         api = await assemble(store, clock)
-        documents = Documents(api.catalog, lambda: "127.0.0.1:6443")
+        documents = Documents(api.catalog, lambda: "127.0.0.1:6443", clock)
         app = App(api, Authenticator({TOKEN: ADMIN}), documents, telemetry(api))
         server = cls(store, clock, app)
         try:

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -220,7 +221,7 @@ async def test_a_refused_client_can_read_why_although_it_still_sends(site: Site)
 
 async def turn() -> None:
     """Let the event loop look at its sockets once."""
-    await asyncio.wrap_future(asyncio.get_running_loop().run_in_executor(None, int))  # type: ignore[arg-type]
+    await asyncio.get_running_loop().run_in_executor(None, int)
 
 
 async def test_huge_heads_are_refused(site: Site) -> None:
@@ -603,7 +604,7 @@ async def test_no_bytes_break_the_door(parts: list[bytes], cuts: list[int]) -> N
     connection, transport = connected(Site(), clock, Limits(head_bytes=300, body_bytes=40))
     data = b"".join(parts)
     edges = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         connection.data_received(data[start:end])
     if not connection.eof_received():
         transport.close()
@@ -613,3 +614,21 @@ async def test_no_bytes_break_the_door(parts: list[bytes], cuts: list[int]) -> N
     connection.expire(1e9)
     assert transport.closed
     connection.connection_lost(None)
+
+
+async def test_a_sweep_renews_the_date_and_ends_what_is_out_of_time(site: Site) -> None:
+    clock = FakeClock()
+    async with listening(site, clock) as (server, wire):
+        wire.get("/a")
+        first = (await wire.answer())[1]["date"]
+        sweeping = asyncio.ensure_future(server.sweep())
+        await clock.advance(100)
+        wire.get("/b")
+        second = (await wire.answer())[1]["date"]
+        assert (first, second) == (
+            "Tue, 01 Jan 2030 00:00:00 GMT",
+            "Tue, 01 Jan 2030 00:01:40 GMT",
+        )
+        await clock.advance(182)
+        assert await wire.rest() == b""
+        sweeping.cancel()

@@ -1,6 +1,12 @@
+import asyncio
 from collections import deque
 
-from kedge.storage.compaction import take_outlived
+import pytest
+
+from kedge.storage.compaction import MARK, keep_history, take_outlived
+from kedge.storage.memory import MemoryStore
+from kedge.storage.store import Compacted
+from kedge.testing.clock import FakeClock
 
 
 def test_the_newest_note_that_is_old_enough_counts_and_later_ones_stay() -> None:
@@ -8,3 +14,22 @@ def test_the_newest_note_that_is_old_enough_counts_and_later_ones_stay() -> None
     assert take_outlived(notes, 45.0) == 9
     assert list(notes) == [(60.0, 12)]
     assert take_outlived(notes, 45.0) == 0
+
+
+async def test_each_compaction_is_noted_so_that_the_revision_moves_on() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    for value in (b"one", b"two"):
+        entry = await store.get("/registry/a")
+        await store.put("/registry/a", value, expect=entry.revision if entry else 0)
+    before = store.revision
+    async with asyncio.TaskGroup() as tasks:
+        keeper = tasks.create_task(keep_history(store, clock, age=300))
+        await clock.advance(400)
+        keeper.cancel()
+    mark = await store.get(MARK)
+    assert mark is not None
+    assert mark.value == str(before).encode()
+    assert store.revision == mark.revision > before
+    with pytest.raises(Compacted):
+        await store.list("/registry/", at=before - 1)

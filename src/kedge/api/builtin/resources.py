@@ -61,6 +61,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "",
         "ComponentStatus",
         "componentstatuses",
+        deprecation="v1 ComponentStatus is deprecated in v1.19+",
         namespaced=False,
         verbs=("get", "list"),
         short_names=("cs",),

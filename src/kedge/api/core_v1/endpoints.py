@@ -160,6 +160,7 @@ def _places(subset: EndpointSubset) -> Iterator[str]:
 RESOURCE = Resource(
     type=Endpoints,
     plural="endpoints",
+    deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     registry="services/endpoints",
     singular="endpoints",
     short_names=["ep"],

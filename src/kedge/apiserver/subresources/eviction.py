@@ -56,7 +56,23 @@ async def _spend_budget(api: Api, request: Request, item: Item, *, dry: bool) ->
             "which the eviction subresource does not support."
         )
     for budget in budgets:
+        if not _ready(pod) and _spares_unready(budget):
+            continue
         await _spend(api, request, budget["metadata"]["name"], dry=dry)
+
+
+def _ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def _spares_unready(budget: dict[str, Any]) -> bool:
+    """Whether a pod that is not ready may go without being counted."""
+    if budget.get("spec", {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    wanted = status.get("desiredHealthy", 0)
+    return bool(0 < wanted <= status.get("currentHealthy", 0))
 
 
 def _budgets(api: Api, request: Request) -> list[dict[str, Any]]:

@@ -5,13 +5,18 @@ from typing import Any
 
 import msgspec
 
-from kedge.api.model import Object
+from kedge.api.model import Object, ObjectMeta
 from kedge.api.resource import Resource
+from kedge.api.structs import schema_of
 from kedge.apiserver import body
 from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.request import Request, field_validation
 from kedge.machinery.errors import StatusError, bad_request
+from kedge.machinery.schema import Schema
 from kedge.machinery.shape import Misfit, fit
+
+_META = Schema(type="object", fields={"metadata": schema_of(ObjectMeta)})
+"""What is the same in objects of every kind, custom ones too."""
 
 
 def posted(request: Request, options: str) -> dict[str, Any]:
@@ -36,10 +41,12 @@ def fitted(
 
 def shape(resource: Resource[Any], document: dict[str, Any], unknown: list[str]) -> dict[str, Any]:
     """What the schema declares of a document; the paths of all else are added to `unknown`."""
-    if resource.custom:
-        # Values of wrong types are left in: validation names them all, each with its path.
-        return prune(resource.schema, document, unknown)
     try:
+        if resource.custom:
+            # Values of wrong types are left in: validation names them all, each with its path.
+            pruned = prune(resource.schema, document, unknown)
+            rest = {name: value for name, value in pruned.items() if name != "metadata"}
+            return rest | fit(_META, {"metadata": pruned.get("metadata")}, unknown)
         return fit(resource.schema, document, unknown)
     except Misfit as misfit:
         raise unreadable(resource, str(misfit)) from None

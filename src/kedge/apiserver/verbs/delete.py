@@ -183,15 +183,17 @@ def _check_preconditions(request: Request, item: Item, wanted: Preconditions | N
     if wanted is None:
         return
     meta = item.document()["metadata"]
-    resource = request.resource
-    for name, word in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+    for name, word, fate in (
+        ("uid", "UID", "deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "modified"),
+    ):
         asked = getattr(wanted, name)
         if asked is not None and asked != meta[name]:
             why = (
-                f"Precondition failed: {word} in precondition: {asked}, "
-                f"{word} in object meta: {meta[name]}"
+                f"the {word} in the precondition ({asked}) does not match the {word} in record "
+                f"({meta[name]}). The object might have been {fate}"
             )
-            raise conflict(resource.group, resource.plural, request.name, why)
+            raise conflict(request.resource.group, request.resource.kind, request.name, why)
 
 
 def read_options(request: Request) -> DeleteOptions:

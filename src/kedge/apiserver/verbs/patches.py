@@ -88,6 +88,7 @@ def _on_live(
         changed = _attempt(lambda: change(live))
         if not isinstance(changed, dict):
             raise bad_request("the patch does not leave an object")
+        body.check_depth(changed)
         return Wanted(decode.fitted(request, changed, "PatchOptions", duplicates))
 
     return Patch(produce)
@@ -96,6 +97,8 @@ def _on_live(
 def _attempt(change: Callable[[], Any]) -> Any:
     try:
         return change()
+    except RecursionError:
+        raise bad_request("the patch nests too deeply") from None
     except patch.PatchMalformed as error:
         raise bad_request(str(error)) from None
     except patch.PatchTooLong as error:

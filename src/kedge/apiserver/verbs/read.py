@@ -71,7 +71,9 @@ async def list_(api: Api, request: Request) -> Response:
     if snapshot.exact > api.cache.revision:
         # A token from a store that got further than this one, which began anew.
         raise _expired(snapshot, selection)
-    if snapshot.exact and (snapshot.after or snapshot.exact < cache.changed):
+    if snapshot.exact and snapshot.after:
+        await _check_kept(api, snapshot, selection)
+    if snapshot.exact and snapshot.exact < cache.changed:
         return await _past(api, request, selection, snapshot, limit)
     revision = snapshot.exact or api.cache.revision
     items = cache.select(selection)
@@ -108,18 +110,39 @@ def _page(
     return render.many(request, items[:limit], meta, api.clock.now())
 
 
+async def _check_kept(api: Api, snapshot: Snapshot, selection: Selection) -> None:
+    """Refuse to go on with a list whose state lies no longer within the history that is kept."""
+    try:
+        # The state that history was cut at is still readable, but what a client was shown before
+        # it is not: the state just before tells whether the cut has come that far.
+        await api.store.list(selection.prefix, at=snapshot.exact - 1, after=snapshot.after, limit=1)
+    except Compacted:
+        raise _expired(snapshot, selection) from None
+
+
 async def _past(
     api: Api, request: Request, selection: Selection, snapshot: Snapshot, limit: int
 ) -> Response:
     """A list as it was: the store keeps the history."""
+    # Without selectors every entry counts, so that no more than a page need be read.
+    most = limit if selection.everything else 0
     try:
-        page = await api.store.list(selection.prefix, at=snapshot.exact, after=snapshot.after)
+        page = await api.store.list(
+            selection.prefix, at=snapshot.exact, after=snapshot.after, limit=most
+        )
     except Compacted:
         raise _expired(snapshot, selection) from None
     cache: ResourceCache = api.cache_of(request.resource)
     items = [cache.item(entry) for entry in page.entries]
-    kept = [item for item in items if selection.matches(item)]
-    return _page(api, request, selection, kept, limit, snapshot.exact)
+    if not page.more:
+        kept = [item for item in items if selection.matches(item)]
+        return _page(api, request, selection, kept, limit, snapshot.exact)
+    meta = ListMeta(
+        resourceVersion=str(snapshot.exact),
+        continue_=token(snapshot.exact, items[-1].key, selection),
+        remainingItemCount=page.remaining,
+    )
+    return render.many(request, items, meta, api.clock.now())
 
 
 async def _snapshot(api: Api, request: Request, selection: Selection, limit: int) -> Snapshot:

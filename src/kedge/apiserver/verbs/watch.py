@@ -238,6 +238,8 @@ class Follower:
     async def _catch_up(self) -> bool:
         """Send what the log has; False if this watcher has fallen off its end."""
         while True:
+            if self._sink.paused:
+                await self._sink.drain()
             if self._position < self._cache.log_start:
                 self._sink.write(_error_line(_too_old(self._position, self._cache.log_start)))
                 return False
@@ -247,7 +249,6 @@ class Follower:
             for change in fresh:
                 self._send(change)
                 if self._sink.paused:
-                    await self._sink.drain()
                     break
 
     async def _listen(self, seconds: float) -> None:

@@ -190,6 +190,8 @@ def _owned_from_birth(
             now=obj.metadata.creationTimestamp,
             ignore=MAIN.ignored(resource),
         )
+    if not document["metadata"].get("managedFields"):
+        document["metadata"].pop("managedFields", None)
     return document
 
 

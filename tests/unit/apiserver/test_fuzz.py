@@ -1,0 +1,367 @@
+"""Nobody can send anything that the server has no answer for, and an error changes nothing."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kedge.testing.local_server import (
+    APPLY,
+    JSON,
+    JSON_PATCH,
+    MERGE,
+    STRATEGIC,
+    TABLE,
+    YAML,
+    Answer,
+    LocalServer,
+)
+
+GENTLE = settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "x"}},
+    "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]},
+}
+CRD = {
+    "metadata": {"name": "xs.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "xs", "kind": "X"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+IN_DEFAULT = "namespaces/default"
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Namespace": ("/api/v1/namespaces", {}),
+    "Node": ("/api/v1/nodes", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}),
+    "ConfigMap": (f"/api/v1/{IN_DEFAULT}/configmaps", {"data": {"a": "b"}}),
+    "Secret": (f"/api/v1/{IN_DEFAULT}/secrets", {"data": {"a": "eA=="}, "type": "Opaque"}),
+    "Pod": (f"/api/v1/{IN_DEFAULT}/pods", {"spec": TEMPLATE["spec"]}),
+    "Service": (
+        f"/api/v1/{IN_DEFAULT}/services",
+        {"spec": {"ports": [{"port": 80, "name": "a"}], "selector": {"app": "x"}}},
+    ),
+    "ReplicationController": (
+        f"/api/v1/{IN_DEFAULT}/replicationcontrollers",
+        {"spec": {"replicas": 1, "selector": {"app": "x"}, "template": TEMPLATE}},
+    ),
+    "Event": (
+        f"/api/v1/{IN_DEFAULT}/events",
+        {"involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "r"},
+    ),
+    "Deployment": (
+        f"/apis/apps/v1/{IN_DEFAULT}/deployments",
+        {"spec": {"selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE}},
+    ),
+    "StatefulSet": (
+        f"/apis/apps/v1/{IN_DEFAULT}/statefulsets",
+        {
+            "spec": {
+                "serviceName": "s",
+                "selector": {"matchLabels": {"app": "x"}},
+                "template": TEMPLATE,
+            }
+        },
+    ),
+    "CronJob": (
+        f"/apis/batch/v1/{IN_DEFAULT}/cronjobs",
+        {
+            "spec": {
+                "schedule": "* * * * *",
+                "jobTemplate": {
+                    "spec": {"template": {"spec": TEMPLATE["spec"] | {"restartPolicy": "Never"}}}
+                },
+            }
+        },
+    ),
+    "HorizontalPodAutoscaler": (
+        f"/apis/autoscaling/v2/{IN_DEFAULT}/horizontalpodautoscalers",
+        {
+            "spec": {
+                "maxReplicas": 3,
+                "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"},
+            }
+        },
+    ),
+    "Lease": (
+        f"/apis/coordination.k8s.io/v1/{IN_DEFAULT}/leases",
+        {"spec": {"holderIdentity": "me", "renewTime": "2030-01-01T00:00:00.000000Z"}},
+    ),
+    "Role": (
+        f"/apis/rbac.authorization.k8s.io/v1/{IN_DEFAULT}/roles",
+        {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},
+    ),
+    "PodDisruptionBudget": (
+        f"/apis/policy/v1/{IN_DEFAULT}/poddisruptionbudgets",
+        {"spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "x"}}}},
+    ),
+    "Ingress": (
+        f"/apis/networking.k8s.io/v1/{IN_DEFAULT}/ingresses",
+        {"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},
+    ),
+    "StorageClass": ("/apis/storage.k8s.io/v1/storageclasses", {"provisioner": "x"}),
+    "CustomResourceDefinition": (
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {"spec": CRD["spec"]},
+    ),
+    "X": (f"/apis/example.com/v1/{IN_DEFAULT}/xs", {"spec": {"a": [1, {"b": None}]}}),
+}
+NAMES = {"CustomResourceDefinition": "xs.example.com"}
+
+WORDS = st.sampled_from(
+    [
+        *("", "a", "x", "metadata", "spec", "status", "name", "labels", "containers", "items"),
+        *("kind", "apiVersion", "v1", "Pod", "env", "template", "selector", "$patch", "delete"),
+        *("replace", "$retainKeys", "$setElementOrder/containers", "$deleteFromPrimitiveList/a"),
+        *("finalizers", "ownerReferences", "managedFields", "resourceVersion", "uid", "fieldsV1"),
+        *("data", "rules", "ports", "replicas", "100m", "-1", "1e9", "2030-01-01T00:00:00Z"),
+        *(
+            "0",
+            "9" * 30,
+            "é",
+            "\x00",
+            "../..",
+            "a/b",
+            "generateName",
+            "matchLabels",
+            "deletionTimestamp",
+        ),
+    ]
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | WORDS
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=10,
+)
+POINTERS = st.lists(WORDS, max_size=4).map(
+    lambda parts: "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+)
+OPERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "x"]),
+            "path": POINTERS | VALUES,
+            "from": POINTERS,
+            "value": VALUES,
+        },
+    ),
+    max_size=4,
+)
+
+
+def spots(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of everything in a document."""
+    found = [path] if path else []
+    if isinstance(document, dict):
+        pairs = list(document.items())
+    elif isinstance(document, list):
+        pairs = list(enumerate(document))
+    else:
+        return found
+    return found + [spot for key, inner in pairs for spot in spots(inner, (*path, key))]
+
+
+def spoil(document: Any, path: tuple[Any, ...], value: Any) -> None:
+    for key in path[:-1]:
+        document = document[key]
+    document[path[-1]] = value
+
+
+@st.composite
+def spoiled(draw: st.DrawFn, document: Any) -> Any:
+    """A good document with a few values replaced by bad ones."""
+    copy = json.loads(json.dumps(document))
+    for _ in range(draw(st.integers(1, 3))):
+        places = spots(copy)
+        if not places:
+            break
+        spoil(copy, draw(st.sampled_from(places)), draw(VALUES))
+    return copy
+
+
+def check(answer: Answer) -> None:
+    defect = "the server has a defect" in answer.text
+    assert not defect, answer.text
+    if answer.status >= 400 and answer.headers["Content-Type"] == JSON:
+        status = answer.document
+        assert status["kind"] == "Status"
+        assert status["status"] == "Failure"
+        assert status["code"] == answer.status
+        assert status["message"]
+
+
+def good(kind: str) -> dict[str, Any]:
+    name = NAMES.get(kind, "x")
+    return {"metadata": {"name": name, "labels": {"a": "b"}}, **KINDS[kind][1]}
+
+
+async def fixture(server: LocalServer, kind: str) -> tuple[str, Any]:
+    if kind == "X":
+        await server.post(KINDS["CustomResourceDefinition"][0], CRD)
+        await server.settle()
+    made = await server.post(KINDS[kind][0], good(kind))
+    await server.settle()
+    url = f"{KINDS[kind][0]}/{made['metadata']['name']}"
+    return url, await server.get(url)
+
+
+KIND = st.sampled_from(sorted(KINDS))
+
+
+@GENTLE
+@given(KIND, st.data())
+async def test_no_posted_body_breaks_the_server(kind: str, data: st.DataObject) -> None:
+    async with LocalServer.running() as server:
+        if kind == "X":
+            await server.post(KINDS["CustomResourceDefinition"][0], CRD)
+            await server.settle()
+        path = KINDS[kind][0]
+        body = data.draw(spoiled(good(kind)) | VALUES)
+        before = server.store.revision
+        answer = await server.call("POST", path, body)
+        check(answer)
+        if answer.status >= 400:
+            assert server.store.revision == before
+        else:
+            await server.settle()
+            made = answer.document
+            url = f"{path}/{quote(made['metadata']['name'])}"
+            check(await server.call("GET", url, accept=TABLE))
+            check(await server.call("PUT", url, made))
+
+
+@GENTLE
+@given(KIND, st.data())
+async def test_no_replacement_breaks_the_server(kind: str, data: st.DataObject) -> None:
+    async with LocalServer.running() as server:
+        url, before = await fixture(server, kind)
+        body = data.draw(spoiled(before))
+        part = data.draw(st.sampled_from(["", "", "/status"]))
+        answer = await server.call("PUT", url + part, body)
+        check(answer)
+        if answer.status >= 400:
+            assert await server.get(url) == before
+
+
+@GENTLE
+@given(KIND, st.data())
+async def test_no_patch_breaks_the_server(kind: str, data: st.DataObject) -> None:
+    async with LocalServer.running() as server:
+        url, before = await fixture(server, kind)
+        sort = data.draw(st.sampled_from([JSON_PATCH, MERGE, STRATEGIC, APPLY]))
+        head = {"kind": before["kind"], "apiVersion": before["apiVersion"]}
+        if sort == JSON_PATCH:
+            body: Any = data.draw(OPERATIONS)
+        else:
+            base = {key: value for key, value in before.items() if key != "metadata"}
+            body = data.draw(spoiled(base) | VALUES)
+        if sort == APPLY and isinstance(body, dict):
+            body = body | head
+        part = data.draw(st.sampled_from(["", "", "/status"]))
+        query = "?fieldManager=me" if sort == APPLY else ""
+        answer = await server.call("PATCH", url + part + query, body, content_type=sort)
+        check(answer)
+        if answer.status >= 400:
+            assert await server.get(url) == before
+
+
+PARAMETERS = st.dictionaries(
+    st.sampled_from(
+        [
+            *("watch", "limit", "continue", "resourceVersion", "resourceVersionMatch", "pretty"),
+            *("labelSelector", "fieldSelector", "timeoutSeconds", "dryRun", "fieldManager"),
+            *("fieldValidation", "force", "propagationPolicy", "gracePeriodSeconds", "timeout"),
+            *("allowWatchBookmarks", "sendInitialEvents", "includeObject", "orphanDependents"),
+        ]
+    ),
+    WORDS
+    | st.sampled_from(
+        [
+            *("true", "false", "1", "All", "Exact", "NotOlderThan", "Strict", "Warn", "Ignore"),
+            *("metadata.name=x", "a in (b,c)", "a=b,!c", "Orphan", "Object", "None", "eyJydiI6MX0"),
+            *("eyJydiI6MSwic3RhcnQiOiJhIn0", "a=b=c", "a in (", "spec.nodeName!=a", "a>1"),
+        ]
+    ),
+    max_size=5,
+)
+
+
+@GENTLE
+@given(
+    st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]),
+    KIND,
+    st.sampled_from(["", "/x", "/x/status", "/x/scale", "/x/binding", "/x/eviction", "/x/log"]),
+    PARAMETERS,
+    st.sampled_from(["", TABLE, YAML, "text/html", "*/*;q=0.1", "application/json;as=X"]),
+    st.none() | VALUES,
+)
+async def test_no_query_breaks_the_server(
+    method: str, kind: str, suffix: str, query: dict[str, str], accept: str, body: Any
+) -> None:
+    async with LocalServer.running() as server:
+        url, before = await fixture(server, kind)
+        text = "&".join(f"{name}={quote(value)}" for name, value in query.items())
+        target = f"{KINDS[kind][0]}{suffix}?{text}"
+        if method == "GET" and query.get("watch", "0") not in ("0", "false") and not suffix:
+            check_watch = await _watch(server, target, accept)
+            check(check_watch)
+            return
+        sort = MERGE if method == "PATCH" else JSON
+        asked = server.start(_ask(server, method, target, body, accept, sort, before, url))
+        await server.clock.advance(5)
+        await asked
+
+
+async def _ask(
+    server: LocalServer,
+    method: str,
+    target: str,
+    body: Any,
+    accept: str,
+    sort: str,
+    before: Any,
+    url: str,
+) -> None:
+    answer = await server.call(method, target, body, accept=accept, content_type=sort)
+    check(answer)
+    if answer.status >= 400:
+        assert await server.get(url) == before
+
+
+async def _watch(server: LocalServer, target: str, accept: str) -> Answer:
+    try:
+        watching = await server.watch(target, accept=accept)
+    except AssertionError:
+        return await server.call("GET", target, accept=accept)
+    await server.clock.advance(5)
+    await watching.events()
+    return Answer(200, {"Content-Type": JSON}, [], "{}")

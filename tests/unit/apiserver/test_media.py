@@ -1,0 +1,57 @@
+"""Which form a client wants."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.apiserver.media import (
+    DISCOVERY,
+    Wanted,
+    body_type,
+    negotiate,
+    wants_aggregated_discovery,
+)
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("accept", "forms"),
+    [
+        ("", [Wanted("json")]),
+        ("*/*", [Wanted("json")]),
+        ("application/*", [Wanted("json")]),
+        ("application/vnd.kubernetes.protobuf,application/json", [Wanted("json")]),
+        ("application/yaml, application/json", [Wanted("yaml"), Wanted("json")]),
+        ("application/json;q=0.5, application/yaml", [Wanted("yaml"), Wanted("json")]),
+        ("application/json;q=0", []),
+        ("application/json;q=x", []),
+        ("text/html", []),
+        (f"{TABLE},application/json", [Wanted("table"), Wanted("json")]),
+        ('APPLICATION/JSON; g="meta.k8s.io"; as=Table ;v=v1beta1', [Wanted("table", "v1beta1")]),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io", []),
+        ("application/json;as=Table;v=v1;g=other", []),
+        ("application/json;as=Drawing;v=v1;g=meta.k8s.io", []),
+    ],
+)
+def test_forms_come_best_first(accept: str, forms: list[Wanted]) -> None:
+    assert list(negotiate(accept)) == forms
+
+
+@given(st.text(st.sampled_from("application/json;,=q01. *vas\"'é"), max_size=2000))
+def test_no_header_is_too_strange(accept: str) -> None:
+    negotiate(accept)
+    wants_aggregated_discovery(accept)
+
+
+def test_aggregated_discovery_must_be_asked_for_before_plain_json() -> None:
+    assert wants_aggregated_discovery(DISCOVERY)
+    assert wants_aggregated_discovery(f"{DISCOVERY},application/json")
+    assert not wants_aggregated_discovery(f"application/json,{DISCOVERY}")
+    assert not wants_aggregated_discovery(DISCOVERY.replace("v=v2", "v=v2beta1"))
+    assert not wants_aggregated_discovery("")
+
+
+def test_parameters_of_a_body_type_do_not_matter() -> None:
+    assert body_type("Application/JSON ; charset=utf-8") == "application/json"
+    assert body_type("") == ""
