@@ -82,7 +82,8 @@ class Components:
         if name not in self.written:
             component = self.written[name] = {}
             component.update(self._custom_kind(node) if resource.custom else self._object(node))
-            component["x-kubernetes-group-version-kind"] = [gvk(resource)]
+        # Here, for a subresource of another kind may have listed the type before its own turn came.
+        self.written[name]["x-kubernetes-group-version-kind"] = [gvk(resource)]
         if "list" in resource.verbs:
             self.written.setdefault(list_name(resource), self._list(resource))
         return self.link(name)

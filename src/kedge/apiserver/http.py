@@ -1,6 +1,7 @@
 """The one door to HTTP: bytes from a socket to HttpRequest values, and Responses back."""
 
 import asyncio
+import hashlib
 import logging
 import ssl
 import zlib
@@ -44,6 +45,8 @@ class Limits:
     """How many times longer than its content a chunked body may be."""
 
 
+NEXT = "\n"
+"""Parts the values of a repeated header that may hold commas themselves."""
 GZIP_FROM = 128 << 10
 """Answers below this size are sent as they are."""
 _BODILESS = (204, 304)
@@ -120,6 +123,7 @@ class Connection(asyncio.Protocol):
         self.paused = False
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
         self._certificate: dict[str, Any] | None = None
+        self._peer = ""
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[Asked] = deque()
         self._chunks = True
@@ -140,7 +144,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transports behave like asyncio's but do not derive from them.
         self._transport = cast(asyncio.Transport, transport)
-        self._certificate = transport.get_extra_info("peercert") or None
+        self._certificate = _certificate(transport)
+        self._peer = (transport.get_extra_info("peername") or ("",))[0]
         self.server.connections.add(self)
         self._wait_for(self.server.limits.idle_seconds)
 
@@ -201,7 +206,10 @@ class Connection(asyncio.Protocol):
         key = name.lower().decode("latin-1")
         text = value.decode("latin-1")
         headers = self._headers
-        headers[key] = f"{headers[key]},{text}" if key in headers else text
+        if key in headers:
+            # Values of impersonation headers may hold commas, so something else must part them.
+            text = f"{headers[key]}{NEXT if key.startswith('impersonate-') else ','}{text}"
+        headers[key] = text
         if len(headers) > self.server.limits.headers:
             self._refuse(StatusError(431, "BadRequest", "too many header fields"))
 
@@ -229,7 +237,9 @@ class Connection(asyncio.Protocol):
         path, _, query = _origin_form(self._url.decode("latin-1")).partition("?")
         method = self._parser.get_method().decode("latin-1")
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        request = HttpRequest(method, path, query, self._headers, body, self._certificate)
+        request = HttpRequest(
+            method, path, query, self._headers, body, self._certificate, self._peer
+        )
         asked = Asked(request, chunks=self._parser.get_http_version() != "1.0")
         if not self._parser.should_keep_alive() or self._parser.should_upgrade():
             self._closing = True
@@ -461,6 +471,15 @@ class _Chunks:
 
     async def drain(self) -> None:
         await self._connection.drain()
+
+
+def _certificate(transport: asyncio.BaseTransport) -> dict[str, Any] | None:
+    """The client's certificate and, under `sha256`, the hash by which it is identified."""
+    tls = transport.get_extra_info("ssl_object")
+    certificate: dict[str, Any] = (tls.getpeercert() if tls is not None else None) or {}
+    if not certificate:
+        return None
+    return certificate | {"sha256": hashlib.sha256(tls.getpeercert(True)).hexdigest()}
 
 
 def _is_short(response: Response, request: HttpRequest) -> bool:

@@ -21,10 +21,12 @@ class HttpRequest:
     """Still percent-encoded."""
     query_string: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Names in lower case; repeated ones joined by a comma."""
+    """Names in lower case; repeated ones joined by a comma, impersonation's by a line break."""
     body: bytes = b""
     peer_certificate: Mapping[str, Any] | None = None
-    """The verified client certificate, as the ssl module shows it."""
+    """The verified client certificate, as the ssl module shows it, its hash under `sha256`."""
+    peer: str = ""
+    """The address of the client."""
 
     @cached_property
     def query(self) -> "Query":
