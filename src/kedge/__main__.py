@@ -52,6 +52,19 @@ def server(flags: Namespace) -> int:
     return server.run(wanted, told)
 
 
+def token(flags: Namespace) -> int:
+    from kedge import config
+    from kedge.cli import token
+
+    where = config.where(config.Source(flags))
+    if flags.deed == "create":
+        new = token.New(flags.ttl, flags.usages, flags.groups, flags.description)
+        return token.create(where, new)
+    if flags.deed == "list":
+        return token.list_tokens(where, flags.output)
+    return token.delete(where, flags.tokens)
+
+
 def version(flags: Namespace) -> int:
     from kedge.cli import version
 
@@ -63,6 +76,7 @@ DEEDS: Final[Mapping[str, cli.Deed]] = {
     "down": down,
     "status": status,
     "list": list_clusters,
+    "token": token,
     "server": server,
     "version": version,
 }

@@ -35,7 +35,9 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     clock = SystemClock()
     async with serve(config, clock) as server, asyncio.TaskGroup() as tasks:
         client = Client(LocalTransport(into(server)), user_agent="kube-controller-manager")
-        controllers = tasks.create_task(Controllers(client, clock, server.ca_pem).run())
+        controllers = tasks.create_task(
+            Controllers(client, clock, server.ca_pem, server.sign).run()
+        )
         gc.freeze()
         on_ready(server)
         await stop.wait()

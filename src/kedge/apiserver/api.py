@@ -12,6 +12,7 @@ import msgspec
 from kedge.api.catalog import Catalog
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Chain
+from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.machinery.clock import Clock
@@ -30,6 +31,7 @@ class Api:
         cache: WatchCache,
         catalog: Catalog,
         admission: Chain,
+        authorizer: Authorizer,
         clock: Clock,
         random: Random,
     ) -> None:
@@ -37,6 +39,7 @@ class Api:
         self.cache = cache
         self.catalog = catalog
         self.admission = admission
+        self.authorizer = authorizer
         self.clock = clock
         self.random = random
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -8,9 +8,14 @@ from typing import Any
 import msgspec
 
 from kedge import __version__
-from kedge.apiserver import authz, render, reviews, route
+from kedge.apiserver import render, route
 from kedge.apiserver.api import Api
-from kedge.apiserver.authn import Authenticator
+from kedge.apiserver.authentication import impersonation, token_review
+from kedge.apiserver.authentication.authenticator import Authenticator
+from kedge.apiserver.authentication.openid import OpenId
+from kedge.apiserver.authentication.token_requests import TokenRequests
+from kedge.apiserver.authorization import access_review
+from kedge.apiserver.authorization.attributes import of_path, of_resource
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.message import (
     JSON,
@@ -47,12 +52,17 @@ class App:
     def __init__(
         self,
         api: Api,
+        *,
         authenticator: Authenticator,
+        token_requests: TokenRequests,
+        openid: OpenId,
         documents: Documents,
         telemetry: Telemetry,
     ) -> None:
         self.api = api
         self.authenticator = authenticator
+        self.token_requests = token_requests
+        self.openid = openid
         self.documents = documents
         self.telemetry = telemetry
         self.ready = False
@@ -62,18 +72,19 @@ class App:
         start = self.api.clock.monotonic()
         labels = ("", "", "", "")
         try:
-            user = self.authenticator.user(http)
             target = route.parse(http.path)
+            verb = "" if target is None else route.verb(http.method, target, http.query)
+            user = self._user(http, target, verb)
+            if target is not None:
+                self.api.authorizer.check(user, verb, target, http)
             if target is None or not self._serves(target):
                 answer: Answer = self._other(http, user)
                 labels = (http.method, "", "", "")
             else:
-                request = self._request(http, user, target)
+                request = self._request(http, user, target, verb)
                 plural = request.resource.plural
-                verb = request.verb.upper()
-                labels = (verb, request.resource.group, plural, request.subresource)
-                authz.check(request)
-                route.check(request.resource, target, request.verb)
+                labels = (verb.upper(), request.resource.group, plural, request.subresource)
+                route.check(request.resource, target, verb)
                 answer = self._dispatch(request)
                 if request.resource.deprecation:
                     answer = _with_notice(request.resource.deprecation, answer)
@@ -105,11 +116,22 @@ class App:
     def _serves(self, target: route.Target) -> bool:
         return self.api.catalog.has_version(target.group, target.version)
 
-    def _request(self, http: HttpRequest, user: User, target: route.Target) -> Request:
+    def _user(self, http: HttpRequest, target: route.Target | None, verb: str) -> User:
+        """Who asks, or whom they may ask as."""
+        user = self.authenticator.user(http)
+        wanted = impersonation.wanted(http.headers)
+        if wanted is None:
+            return user
+        if target is None:
+            asked = of_path(user, http.method, http.path)
+        else:
+            asked = of_resource(user, verb, target, http)
+        return impersonation.become(wanted, asked, self.api.authorizer.decide)
+
+    def _request(self, http: HttpRequest, user: User, target: route.Target, verb: str) -> Request:
         resource = self.api.catalog.find(target.group, target.version, target.plural)
         if resource is None:
             raise unknown_resource()
-        verb = route.verb(http.method, target, http.query)
         name, namespace = target.name, target.namespace
         return Request(http, user, resource, verb, namespace, name, target.subresource)
 
@@ -118,6 +140,8 @@ class App:
         if request.http.method != "GET":
             # Before anything is written: a client that gets an error must find nothing changed.
             render.check(request, render.MANY if request.verb in _ON_MANY else render.ONE)
+        if request.subresource == "token":
+            return self.token_requests.serve(api, request)
         if request.subresource:
             return subresources.serve(api, request)
         match request.verb:
@@ -150,19 +174,24 @@ class App:
         return read.list_(self.api, request)
 
     def _create(self, request: Request) -> Answer:
-        if request.resource.kind in reviews.KINDS:
-            return reviews.serve(request, self.authenticator)
-        if request.resource.kind == "Binding":
-            return binding.serve_collection(self.api, request)
-        return write.create(self.api, request)
+        match request.resource.kind:
+            case kind if kind in access_review.KINDS:
+                return access_review.serve(self.api, request, self.api.authorizer)
+            case "TokenReview":
+                return token_review.serve_token_review(self.api, request, self.authenticator)
+            case "SelfSubjectReview":
+                return token_review.serve_self_review(self.api, request)
+            case "Binding":
+                return binding.serve_collection(self.api, request)
+            case _:
+                return write.create(self.api, request)
 
     # Paths that name no resource.
 
     def _other(self, http: HttpRequest, user: User) -> Response:
-        path, verb = http.path, http.method.lower()
-        if not authz.may(user, verb, path.rstrip("/") or "/"):
-            raise authz.denied_path(user, verb, path)
-        found = self._own_page(http) or self.documents.answer(http)
+        if route.parse(http.path) is None:
+            self.api.authorizer.check_path(user, http)
+        found = self._own_page(http) or self.openid.answer(http) or self.documents.answer(http)
         if found is None:
             return text_response("404 page not found\n", 404)
         if http.method not in ("GET", "HEAD"):

@@ -8,7 +8,7 @@ import msgspec
 
 from kedge.apiserver.addresses import API_SERVICE_ADDRESS, RANGE
 from kedge.apiserver.api import Api
-from kedge.apiserver.authn import ADMIN
+from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write

@@ -1,9 +1,10 @@
 """The running API server: store, cache, application and listener, started in this order."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import SystemRandom
+from typing import Any
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import service
@@ -14,11 +15,19 @@ from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
-from kedge.apiserver.authn import ADMIN, Authenticator
+from kedge.apiserver.authentication import jwt
+from kedge.apiserver.authentication.authenticator import ADMIN, Authenticator
+from kedge.apiserver.authentication.keys import SigningKey
+from kedge.apiserver.authentication.openid import OpenId
+from kedge.apiserver.authentication.token_requests import TokenRequests
+from kedge.apiserver.authorization import policy
+from kedge.apiserver.authorization.authorizer import Authorizer
+from kedge.apiserver.authorization.escalation import Escalation
 from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.http import Server
+from kedge.apiserver.request import User
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
@@ -31,11 +40,18 @@ from kedge.storage.store import Store
 class Running:
     """A server that answers."""
 
-    def __init__(self, app: App, url: str, ca_pem: bytes, token: str) -> None:
+    def __init__(
+        self, app: App, url: str, identity: pki.Identity, token: str, key: SigningKey
+    ) -> None:
         self.app = app
         self.url = url
-        self.ca_pem = ca_pem
+        self.ca_pem = identity.ca_pem
         self.token = token
+        self._key = key
+
+    def sign(self, claims: Any) -> str:
+        """A service account token with these claims."""
+        return jwt.sign(self._key, claims)
 
 
 @asynccontextmanager
@@ -47,8 +63,8 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
     try:
         api = await assemble(store, clock, config.admission)
         address = ""
-        documents = Documents(api.catalog, lambda: address, clock)
-        app = App(api, Authenticator({token: ADMIN}), documents, telemetry(api))
+        key = SigningKey(config.pki)
+        app = application(api, {token: ADMIN}, key, lambda: address)
         listener = Server(app.handle, clock)
         async with asyncio.TaskGroup() as tasks:
             background = [
@@ -63,9 +79,12 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
             host = f"[{config.host}]" if ":" in config.host else config.host
             address = f"{host}:{port}"
             await bootstrap.ensure(api, config.host, port)
+            await policy.ensure(api)
             app.ready = True
+            # Making a key takes a while, and nobody has asked for a signature yet.
+            background.append(tasks.create_task(asyncio.to_thread(key.prepare)))
             try:
-                yield Running(app, f"https://{address}", identity.ca_pem, token)
+                yield Running(app, f"https://{address}", identity, token, key)
             finally:
                 app.ready = False
                 await listener.close()
@@ -73,6 +92,20 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
                     task.cancel()
     finally:
         await store.close()
+
+
+def application(
+    api: Api, tokens: Mapping[str, User], key: SigningKey, address: Callable[[], str]
+) -> App:
+    """The application on an Api: who may enter, and what it says of itself."""
+    return App(
+        api,
+        authenticator=Authenticator(tokens, api.cache, key, api.clock),
+        token_requests=TokenRequests(key),
+        openid=OpenId(key, address),
+        documents=Documents(api.catalog, address, api.clock),
+        telemetry=telemetry(api),
+    )
 
 
 async def open_store(config: ServerConfig, clock: Clock) -> Store:
@@ -89,11 +122,13 @@ async def assemble(
     cache = WatchCache(store)
     await cache.load(stored_resources(catalog))
     addresses = AddressBook(cache.of(service.RESOURCE))
+    authorizer = Authorizer.following(cache, catalog)
     return Api(
         store=store,
         cache=cache,
         catalog=catalog,
-        admission=Chain([addresses, *plugins.enabled(admission, cache)]),
+        admission=Chain([addresses, *plugins.enabled(admission, cache), Escalation(authorizer)]),
+        authorizer=authorizer,
         clock=clock,
         random=SystemRandom(),
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn, Protocol
 
 from kedge import __version__
-from kedge.cli import down, list, server, status, up, version
+from kedge.cli import down, list, server, status, token, up, version
 from kedge.cli.failure import Failure
 
 
@@ -24,7 +24,7 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: Final[tuple[Command, ...]] = (up, down, status, list, server, version)
+COMMANDS: Final[tuple[Command, ...]] = (up, down, status, list, token, server, version)
 
 DESCRIPTION: Final = """\
 kedge runs a Kubernetes-compatible cluster on this machine.

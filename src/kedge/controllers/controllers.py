@@ -7,11 +7,13 @@ from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Informer
 from kedge.controllers import namespaces
+from kedge.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from kedge.controllers.garbage_collector import GarbageCollector
 from kedge.controllers.namespace import NamespaceController
 from kedge.controllers.namespaces import Namespaces
 from kedge.controllers.root_ca import RootCaController
 from kedge.controllers.service_account import ServiceAccountController
+from kedge.controllers.service_account_tokens import ServiceAccountTokenController, Sign
 from kedge.machinery.clock import Clock
 
 
@@ -26,7 +28,7 @@ class Controller(Protocol):
 class Controllers:
     """Keep a cluster in order, seen only through its API. To be run once the server answers."""
 
-    def __init__(self, client: Client, clock: Clock, ca_pem: bytes) -> None:
+    def __init__(self, client: Client, clock: Clock, ca_pem: bytes, sign: Sign) -> None:
         discovery = Discovery(client)
         known = Namespaces()
         self._namespaces = Informer(client, namespaces.view(), known, clock)
@@ -34,6 +36,8 @@ class Controllers:
             NamespaceController(client, discovery, known, clock),
             ServiceAccountController(client, known, clock),
             RootCaController(client, known, ca_pem, clock),
+            ServiceAccountTokenController(client, sign, ca_pem, clock),
+            ClusterRoleAggregationController(client, clock),
             GarbageCollector(client, discovery, clock),
         ]
 

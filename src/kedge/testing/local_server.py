@@ -4,17 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Self
 
 import msgspec
 
 from kedge.apiserver import bootstrap
 from kedge.apiserver.app import App
-from kedge.apiserver.authn import ADMIN, Authenticator
+from kedge.apiserver.authentication.authenticator import ADMIN
+from kedge.apiserver.authentication.keys import SigningKey
+from kedge.apiserver.authorization import policy
 from kedge.apiserver.crd.registrar import Registrar
-from kedge.apiserver.documents import Documents
 from kedge.apiserver.message import HttpRequest, Response
-from kedge.apiserver.server import assemble, telemetry
+from kedge.apiserver.server import application, assemble
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 
@@ -112,6 +116,12 @@ class Watching:
         ]
 
 
+@cache
+def _signing_key() -> SigningKey:
+    """One key for all servers of a test run: it is made only if somebody asks for a signature."""
+    return SigningKey(Path(mkdtemp(prefix="kedge-keys-")))
+
+
 class LocalServer:
     """An API server in this process, with a clock that stands still."""
 
@@ -130,8 +140,7 @@ class LocalServer:
         clock = clock or FakeClock()
         store = store or MemoryStore(clock)
         api = await assemble(store, clock)
-        documents = Documents(api.catalog, lambda: "127.0.0.1:6443", clock)
-        app = App(api, Authenticator({TOKEN: ADMIN}), documents, telemetry(api))
+        app = application(api, {TOKEN: ADMIN}, _signing_key(), lambda: "127.0.0.1:6443")
         server = cls(store, clock, app)
         try:
             server.start(api.cache.run())
@@ -139,6 +148,7 @@ class LocalServer:
             await registrar.load()
             server.start(registrar.run())
             await bootstrap.ensure(api, "127.0.0.1", 6443)
+            await policy.ensure(api)
             app.ready = True
             yield server
         finally:

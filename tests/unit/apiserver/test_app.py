@@ -88,14 +88,14 @@ async def test_wrong_credentials_are_401_and_none_are_anonymous(server: LocalSer
     assert path.message == 'forbidden: User "system:anonymous" cannot get path "/metrics"'
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version", "/livez/ping"])
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
 async def test_anybody_may_ask_how_the_server_is(server: LocalServer, path: str) -> None:
     assert (await server.call("GET", path, token=None)).status == 200
 
 
-async def test_basic_credentials_are_wrong_ones(server: LocalServer) -> None:
+async def test_basic_credentials_are_none_at_all(server: LocalServer) -> None:
     headers = {"authorization": "Basic eDp5"}
-    assert (await server.call("GET", MAPS, token=None, headers=headers)).status == 401
+    assert (await server.call("GET", MAPS, token=None, headers=headers)).status == 403
 
 
 # The server itself.
@@ -214,17 +214,19 @@ async def test_may_i_and_may_they(server: LocalServer) -> None:
     mine = await review(server, f"{AUTHORIZATION}/selfsubjectaccessreviews", pods)
     assert mine == {"allowed": True}
     others = f"{AUTHORIZATION}/subjectaccessreviews"
-    assert await review(server, others, pods | {"user": "joe"}) == {"allowed": False}
+    assert (await review(server, others, pods | {"user": "joe"}))["allowed"] is False
     boss = pods | {"user": "joe", "groups": ["system:masters"]}
     assert await review(server, others, boss) == {"allowed": True}
     path = {"nonResourceAttributes": {"verb": "get", "path": "/healthz"}, "user": "joe"}
-    assert await review(server, others, path) == {"allowed": True}
+    anybody = path | {"groups": ["system:authenticated"]}
+    assert (await review(server, others, anybody))["allowed"] is True
     local = f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews"
-    assert await review(server, local, pods | {"user": "joe"}) == {"allowed": False}
+    assert (await review(server, local, pods | {"user": "joe"}))["allowed"] is False
     rules = await review(
         server, f"{AUTHORIZATION}/selfsubjectrulesreviews", {"namespace": "default"}
     )
-    assert rules["resourceRules"] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    assert everything in rules["resourceRules"]
     assert rules["incomplete"] is False
 
 
@@ -245,7 +247,6 @@ async def test_whose_token_is_this(server: LocalServer) -> None:
             {"resourceAttributes": {}, "nonResourceAttributes": {}},
         ),
         (f"{AUTHORIZATION}/subjectaccessreviews", {"resourceAttributes": {}}),
-        (f"{AUTHENTICATION}/tokenreviews", {}),
     ],
 )
 async def test_questions_that_cannot_be_answered(

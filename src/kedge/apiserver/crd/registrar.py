@@ -17,7 +17,7 @@ from kedge.api.apiextensions_v1.definition import (
 from kedge.api.options import DeleteOptions
 from kedge.api.resource import Resource
 from kedge.apiserver.api import Api
-from kedge.apiserver.authn import ADMIN
+from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.crd.naming import accepted_names
 from kedge.apiserver.crd.resources import resources_of
 from kedge.apiserver.message import HttpRequest

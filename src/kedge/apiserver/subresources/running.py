@@ -31,11 +31,6 @@ async def refuse_node(api: Api, request: Request) -> Response:
     raise internal(f"node {request.name} cannot be reached: {_NO_NODES}")
 
 
-async def refuse_token(api: Api, request: Request) -> Response:
-    message = "this server issues no service account tokens"
-    raise StatusError(501, "NotImplemented", message)
-
-
 def _node_of(api: Api, request: Request) -> str:
     item = api.find(request)
     if item is None:

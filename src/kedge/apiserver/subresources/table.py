@@ -35,7 +35,6 @@ SPECIAL: dict[tuple[str, str], Handler] = {
     ("services", "proxy"): running.refuse_service,
     ("nodes", "proxy"): running.refuse_node,
     ("namespaces", "finalize"): finalize.serve,
-    ("serviceaccounts", "token"): running.refuse_token,
     ("certificatesigningrequests", "approval"): approval.serve,
 }
 

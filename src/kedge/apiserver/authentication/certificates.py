@@ -1,0 +1,63 @@
+"""Client certificates: the common name is the user, every organization a group."""
+
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kedge.apiserver.authentication.refusals import Refused
+from kedge.apiserver.authentication.service_accounts import CREDENTIAL_ID
+from kedge.apiserver.request import User
+from kedge.machinery.clock import Clock
+
+UID: Final = "1.3.6.1.4.1.57683.2"
+"""The part of a subject that holds the user's uid."""
+_MOST: Final = 4096
+
+Certificate = Mapping[str, Any]
+"""As the ssl module shows it, perhaps with the hash of the whole under `sha256`."""
+
+
+class ClientCertificates:
+    """Reads certificates that TLS has verified, each one once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[tuple[object, ...], tuple[User | None, float]] = {}
+
+    def user(self, certificate: Certificate) -> User | None:
+        """Whose certificate it is, None if it names nobody; raises Refused if it has ended."""
+        key = (
+            certificate.get("serialNumber"),
+            certificate.get("notAfter"),
+            certificate["subject"],
+            certificate.get("sha256"),
+        )
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            known = self._known[key] = (user_of(certificate), _end(certificate))
+        user, end = known
+        # TLS has looked at the dates when the connection was made, which may be long ago.
+        if self._clock.now().timestamp() > end:
+            raise Refused("client certificate has expired")
+        return user
+
+
+def user_of(certificate: Certificate) -> User | None:
+    """The user whom a subject describes."""
+    subject = [pair for parts in certificate["subject"] for pair in parts]
+    common_names = [value for name, value in subject if name == "commonName"]
+    if not common_names or not common_names[-1]:
+        return None
+    uids = [value for name, value in subject if name == UID]
+    if len(uids) > 1 or uids == [""]:
+        raise Refused("client certificate must hold one UID or none")
+    groups = tuple(value for name, value in subject if name == "organizationName")
+    digest = certificate.get("sha256")
+    extra = ((CREDENTIAL_ID, (f"X509SHA256={digest}",)),) if digest else ()
+    return User(common_names[-1], groups, "".join(uids), extra)
+
+
+def _end(certificate: Certificate) -> float:
+    return float(ssl.cert_time_to_seconds(certificate["notAfter"]))

@@ -1,0 +1,164 @@
+"""The key that signs service account tokens: made once per cluster, and kept with its other keys.
+
+`cryptography` is imported only when there is something to sign or to check: a start stays fast.
+"""
+
+import base64
+import hashlib
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kedge.machinery import atomic
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+BITS: Final = 2048
+
+
+class Unusable(Exception):
+    """The key is damaged; replacing it silently would void every token that it has signed."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"the key for service account tokens in {path} cannot be used: {why}. Put it back, or"
+            " remove it: the next start makes a new one, and tokens signed before are void"
+        )
+
+
+class _Pair(NamedTuple):
+    private: "rsa.RSAPrivateKey"
+    public: "rsa.RSAPublicKey"
+    id: str
+
+
+class SigningKey:
+    """An RSA key on disk: `sa.key`, with its public half beside it in `sa.pub`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._private = directory / "sa.key"
+        self._public = directory / "sa.pub"
+        self._lock = Lock()
+        self._pair: _Pair | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether signing will not have to wait for a key to be read or made."""
+        return self._pair is not None
+
+    def prepare(self) -> None:
+        """Read the key, or make one; takes up to half a second, so best called in a thread."""
+        self._made()
+
+    @property
+    def id(self) -> str:
+        """The key's name; empty if no key was ever made, in which case nothing was signed."""
+        if self._pair is None and not self._private.exists():
+            return ""
+        return self._made().id
+
+    @property
+    def signature_bytes(self) -> int:
+        return self._made().public.key_size // 8
+
+    def sign(self, message: bytes) -> bytes:
+        from cryptography.hazmat.primitives.asymmetric import padding
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        return self._made().private.sign(message, padding.PKCS1v15(), SHA256())
+
+    def signed(self, message: bytes, signature: bytes) -> bool:
+        """Whether this key made the signature."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric import padding
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        try:
+            self._made().public.verify(signature, message, padding.PKCS1v15(), SHA256())
+        except InvalidSignature:
+            return False
+        return True
+
+    def published(self) -> dict[str, Any]:
+        """The public half as a JSON web key."""
+        pair = self._made()
+        numbers = pair.public.public_numbers()
+        return {
+            "use": "sig",
+            "kty": "RSA",
+            "kid": pair.id,
+            "alg": "RS256",
+            "n": _number(numbers.n),
+            "e": _number(numbers.e),
+        }
+
+    def _made(self) -> _Pair:
+        if self._pair is None:
+            with self._lock:
+                if self._pair is None:
+                    self._pair = _pair(self._load() or self._make())
+        return self._pair
+
+    def _load(self) -> "rsa.RSAPrivateKey | None":
+        from cryptography.hazmat.primitives.asymmetric import rsa
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            pem = self._private.read_bytes()
+        except FileNotFoundError:
+            return None
+        if self._private.stat().st_mode & 0o077:
+            self._private.chmod(0o600)
+        try:
+            key = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError) as error:
+            raise Unusable(self._private, "it holds no private key") from error
+        if not isinstance(key, rsa.RSAPrivateKey):
+            raise Unusable(self._private, "it is not an RSA key")
+        if key.key_size < BITS:
+            raise Unusable(self._private, f"it has {key.key_size} bits, fewer than {BITS}")
+        self._write_public(key)
+        return key
+
+    def _make(self) -> "rsa.RSAPrivateKey":
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import rsa
+
+        key = rsa.generate_private_key(public_exponent=65537, key_size=BITS)
+        pem = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        self._private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        atomic.write(self._private, pem, mode=0o600)
+        self._write_public(key)
+        return key
+
+    def _write_public(self, key: "rsa.RSAPrivateKey") -> None:
+        from cryptography.hazmat.primitives import serialization
+
+        pem = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        if not self._public.exists() or self._public.read_bytes() != pem:
+            atomic.write(self._public, pem, mode=0o600)
+
+
+def _pair(private: "rsa.RSAPrivateKey") -> _Pair:
+    from cryptography.hazmat.primitives import serialization
+
+    public = private.public_key()
+    der = public.public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return _Pair(private, public, _base64(hashlib.sha256(der).digest()))
+
+
+def _number(value: int) -> str:
+    return _base64(value.to_bytes((value.bit_length() + 7) // 8, "big"))
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

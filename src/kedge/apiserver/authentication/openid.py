@@ -1,0 +1,46 @@
+"""What others need to check service account tokens: the OpenID discovery document and the keys."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from kedge.apiserver.authentication.keys import SigningKey
+from kedge.apiserver.authentication.service_accounts import ISSUER
+from kedge.apiserver.message import JSON, HttpRequest, Response
+
+CONFIGURATION: Final = "/.well-known/openid-configuration"
+KEYS: Final = "/openid/v1/jwks"
+KEY_SET: Final = "application/jwk-set+json"
+_CACHING: Final = ("Cache-Control", "public, max-age=3600")
+
+
+class OpenId:
+    """The two documents; `address` gives host and port under which this server is reached."""
+
+    def __init__(self, key: SigningKey, address: Callable[[], str]) -> None:
+        self._key = key
+        self._address = address
+
+    def answer(self, request: HttpRequest) -> Response | None:
+        """The answer to the path of one of the documents, None for any other."""
+        match request.path.rstrip("/"):
+            case "/.well-known/openid-configuration":
+                return _page(self._configuration(), JSON)
+            case "/openid/v1/jwks":
+                return _page({"keys": [self._key.published()]}, KEY_SET)
+            case _:
+                return None
+
+    def _configuration(self) -> dict[str, object]:
+        return {
+            "issuer": ISSUER,
+            "jwks_uri": f"https://{self._address()}{KEYS}",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["RS256"],
+        }
+
+
+def _page(document: object, content_type: str) -> Response:
+    return Response(200, msgspec.json.encode(document), content_type, [_CACHING])

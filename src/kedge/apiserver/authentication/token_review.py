@@ -1,0 +1,82 @@
+"""TokenReview and SelfSubjectReview: whose token is this, and who am I."""
+
+from typing import Any
+
+import msgspec
+
+from kedge.apiserver import managed, render
+from kedge.apiserver.api import Api
+from kedge.apiserver.authentication.authenticator import INVALID, Authenticator
+from kedge.apiserver.authentication.refusals import Refused
+from kedge.apiserver.authentication.service_accounts import AUDIENCES
+from kedge.apiserver.message import JSON, Response, warning_headers
+from kedge.apiserver.request import Request, User, dry_run, field_manager
+from kedge.apiserver.verbs import decode
+from kedge.machinery.errors import bad_request
+
+
+def serve_token_review(api: Api, request: Request, authenticator: Authenticator) -> Response:
+    """POST of a TokenReview: the same with its status filled in."""
+    document = _posted(request)
+    spec = document.get("spec") or {}
+    if not spec.get("token"):
+        raise bad_request("token is required for TokenReview in authentication")
+    owned = managed.after_update(
+        request.resource.schema,
+        None,
+        document,
+        manager=field_manager(request, "CreateOptions"),
+        api_version=request.resource.api_version,
+        now=api.timestamp(),
+    )
+    meta = (document.get("metadata") or {}) | {"managedFields": owned}
+    rest = {"metadata": meta, "spec": spec, "status": _status(spec, authenticator)}
+    return _answer(request, rest)
+
+
+def serve_self_review(api: Api, request: Request) -> Response:
+    """POST of a SelfSubjectReview: who asks."""
+    _posted(request)
+    status = {"userInfo": user_info(request.user)}
+    return _answer(request, {"metadata": {"creationTimestamp": api.timestamp()}, "status": status})
+
+
+def user_info(user: User) -> dict[str, Any]:
+    """A user as reviews describe one."""
+    info: dict[str, Any] = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    if user.groups:
+        info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = {key: list(values) for key, values in user.extra}
+    return info
+
+
+def _status(spec: dict[str, Any], authenticator: Authenticator) -> dict[str, Any]:
+    # Of what follows a space a header would not be part of the token either.
+    token = spec["token"].strip().partition(" ")[0]
+    try:
+        holder = authenticator.holder(token.encode(), spec.get("audiences") or AUDIENCES)
+    except Refused as why:
+        error = str(why)
+        return {"user": {}, "error": error if error == INVALID else f"[{INVALID}, {error}]"}
+    info = user_info(holder.user)
+    return {"authenticated": True, "user": info, "audiences": list(holder.audiences)}
+
+
+def _posted(request: Request) -> dict[str, Any]:
+    render.wanted(request, render.PLAIN)
+    document = decode.posted(request, "CreateOptions")
+    dry_run(request, "CreateOptions")
+    return document
+
+
+def _answer(request: Request, rest: dict[str, Any]) -> Response:
+    resource = request.resource
+    head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    body = msgspec.json.encode(head | rest)
+    headers = warning_headers(request.warnings)
+    if render.wanted(request, render.PLAIN).form == "yaml":
+        return Response(201, render.to_yaml(body), "application/yaml", headers)
+    return Response(201, body, JSON, headers)

@@ -1,0 +1,1 @@
+"""Who may do what: RBAC, nodes, the roles that every cluster has, and how rights are handed on."""

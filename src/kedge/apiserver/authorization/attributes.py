@@ -1,0 +1,151 @@
+"""Attributes: what somebody wants to do, in the words in which rights are given; and the answer."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from kedge.apiserver.message import HttpRequest
+from kedge.apiserver.request import User
+from kedge.apiserver.route import Target
+from kedge.machinery import names
+from kedge.machinery.errors import StatusError, forbidden
+from kedge.machinery.selectors import FieldSelector, Term, parse_fields
+
+NAMELESS = ("list", "watch")
+"""Verbs on many objects, which a selector can narrow down to one name."""
+SELECTING = (*NAMELESS, "deletecollection")
+
+ANYTHING = FieldSelector()
+
+
+class Attributes(msgspec.Struct, frozen=True, gc=False):
+    """One thing that a user wants to do: to a resource, or (without a plural) to a path."""
+
+    user: User
+    verb: str
+    group: str = ""
+    version: str = ""
+    plural: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    """Empty for all namespaces, and for what lives in none; a namespace lives in itself."""
+    name: str = ""
+    path: str = ""
+    fields: FieldSelector = ANYTHING
+    """What a list, watch or deletion of many confines itself to."""
+
+    @property
+    def resource(self) -> str:
+        """The resource as rules name it, for instance `pods/log`."""
+        return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """Whether it may be done, and why or why not as far as that can be said."""
+
+    allowed: bool
+    reason: str = ""
+
+
+def of_resource(user: User, verb: str, target: Target, http: HttpRequest) -> Attributes:
+    """A request below /api/v1 or /apis/GROUP/VERSION, whether or not there is such a resource."""
+    namespace, name, fields = target.namespace, target.name, ANYTHING
+    if target.plural == "namespaces" and not target.group and not namespace:
+        namespace = name
+    if verb in SELECTING and not target.watch and "fieldSelector" in http.query_string:
+        fields = _selected(http.query.get("fieldSelector"))
+        if not name and verb in NAMELESS:
+            name = _only_name(fields)
+    return Attributes(
+        user,
+        verb,
+        target.group,
+        target.version,
+        target.plural,
+        target.subresource,
+        namespace,
+        name,
+        "",
+        fields,
+    )
+
+
+def of_path(user: User, method: str, path: str) -> Attributes:
+    """A request for anything else; `path` is as it came, still percent-encoded."""
+    return Attributes(user, method.lower(), path=unquote(path))
+
+
+def of_review(user: User, spec: Mapping[str, Any]) -> Attributes:
+    """What the spec of an access review asks about."""
+    path = spec.get("nonResourceAttributes")
+    if path is not None:
+        return Attributes(user, path.get("verb", ""), path=path.get("path", ""))
+    asked = spec.get("resourceAttributes") or {}
+    return Attributes(
+        user=user,
+        verb=asked.get("verb", ""),
+        group=asked.get("group", ""),
+        version=asked.get("version", ""),
+        plural=asked.get("resource", ""),
+        subresource=asked.get("subresource", ""),
+        namespace=asked.get("namespace", ""),
+        name=asked.get("name", ""),
+        fields=_reviewed(asked.get("fieldSelector") or {}),
+    )
+
+
+def denied(attributes: Attributes, reason: str = "") -> StatusError:
+    """403 in Kubernetes' words."""
+    why = _escaped(_sentence(attributes))
+    if reason:
+        why = f"{why}: {reason}"
+    if not attributes.plural:
+        return StatusError(403, "Forbidden", f"forbidden: {why}", details={})
+    return forbidden(attributes.group, attributes.plural, attributes.name, why)
+
+
+def _sentence(attributes: Attributes) -> str:
+    subject = f"User {_q(attributes.user.name)} cannot {attributes.verb}"
+    if not attributes.plural:
+        return f"{subject} path {_q(attributes.path)}"
+    where = f"in the namespace {_q(attributes.namespace)}"
+    if not attributes.namespace:
+        where = "at the cluster scope"
+    what = f"resource {_q(attributes.resource)} in API group {_q(attributes.group)}"
+    return f"{subject} {what} {where}"
+
+
+def _escaped(text: str) -> str:
+    """Nothing in an error may be taken for HTML: names and paths come from anybody."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _q(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _selected(text: str) -> FieldSelector:
+    try:
+        return parse_fields(text)
+    except ValueError:
+        # The verb itself says what is wrong with the selector; here it gives no right.
+        return ANYTHING
+
+
+def _only_name(fields: FieldSelector) -> str:
+    name = fields.exact("metadata.name") or ""
+    return name if name and not names.path_segment(name) else ""
+
+
+def _reviewed(selector: Mapping[str, Any]) -> FieldSelector:
+    if selector.get("rawSelector"):
+        return _selected(selector["rawSelector"])
+    terms = [
+        Term(each.get("key", ""), "=", each["values"][0])
+        for each in selector.get("requirements") or ()
+        if each.get("operator") == "In" and len(each.get("values") or ()) == 1
+    ]
+    return FieldSelector(terms) if terms else ANYTHING

@@ -1,0 +1,89 @@
+"""Authorizer: superusers, then nodes, then RBAC; whoever allows first has allowed."""
+
+from typing import Any, Final
+
+from kedge.api.catalog import Catalog
+from kedge.api.rbac_v1.role import PolicyRule
+from kedge.apiserver.authorization import node
+from kedge.apiserver.authorization.attributes import (
+    Attributes,
+    Decision,
+    denied,
+    of_path,
+    of_resource,
+)
+from kedge.apiserver.authorization.node import NodeAuthorizer, node_name
+from kedge.apiserver.authorization.rbac import Policy, RbacAuthorizer, not_found, together
+from kedge.apiserver.message import HttpRequest
+from kedge.apiserver.request import User
+from kedge.apiserver.route import Target
+from kedge.apiserver.watchcache import WatchCache
+
+SUPERUSERS: Final = "system:masters"
+"""The group that may do everything whatever roles say, so that its members cannot be shut out."""
+
+_SUPERUSER: Final = Decision(True)
+
+
+class Authorizer:
+    """Decides for a whole server."""
+
+    def __init__(self, policy: Policy, nodes: NodeAuthorizer) -> None:
+        self.policy = policy
+        self._nodes = nodes
+
+    @classmethod
+    def following(cls, cache: WatchCache, catalog: Catalog) -> "Authorizer":
+        """One that always knows the roles, bindings and pods of a server."""
+        graph = node.followed(cache, catalog)
+        return cls(RbacAuthorizer(cache).policy, NodeAuthorizer(graph))
+
+    def decide(self, asked: Attributes) -> Decision:
+        if SUPERUSERS in asked.user.groups:
+            return _SUPERUSER
+        by_node = self._nodes.decide(asked)
+        if by_node.allowed:
+            return by_node
+        by_role = self.policy.decide(asked)
+        if by_role.allowed or not by_node.reason:
+            return by_role
+        return Decision(False, "\n".join(filter(None, (by_node.reason, by_role.reason))))
+
+    def check(self, user: User, verb: str, target: Target, http: HttpRequest) -> None:
+        """403 unless the user may do this to a resource."""
+        if SUPERUSERS not in user.groups:
+            self.require(of_resource(user, verb, target, http))
+
+    def check_path(self, user: User, http: HttpRequest) -> None:
+        """403 unless the user may use this path, which is no resource."""
+        if SUPERUSERS not in user.groups:
+            self.require(of_path(user, http.method, http.path))
+
+    def require(self, asked: Attributes) -> None:
+        """403 unless allowed."""
+        decision = self.decide(asked)
+        if not decision.allowed:
+            raise denied(asked, decision.reason)
+
+    def rules_for(self, user: User, namespace: str) -> dict[str, Any]:
+        """The status of a SelfSubjectRulesReview: all that the user may do in a namespace."""
+        rules = self.policy.rules_for(user, namespace)
+        errors = []
+        if node_name(user) is not None:
+            errors.append("node authorizer does not support user rule resolution")
+        missing = self.policy.missing_roles(user, namespace)
+        if missing:
+            errors.append(not_found(missing))
+        status: dict[str, Any] = {
+            "resourceRules": [_shown(rule) for rule in rules if rule.resources],
+            "nonResourceRules": [_shown(rule) for rule in rules if rule.nonResourceURLs],
+            "incomplete": node_name(user) is not None,
+        }
+        if errors:
+            status["evaluationError"] = together(errors)
+        return status
+
+
+def _shown(rule: PolicyRule) -> dict[str, list[str]]:
+    fields = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+    return {field: list(values) for field in fields if (values := getattr(rule, field))}

@@ -1,0 +1,146 @@
+"""The default roles and bindings kept: made at the first start, mended at every later one.
+
+As in Kubernetes, one that somebody deletes stays away until the server starts again, and one whose
+autoupdate annotation says `false` is left as it is.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from kedge.api.model import ObjectMeta
+from kedge.api.rbac_v1 import cluster_role, cluster_role_binding, role, role_binding
+from kedge.api.rbac_v1.cluster_role import AggregationRule, ClusterRole
+from kedge.api.rbac_v1.cluster_role_binding import ClusterRoleBinding
+from kedge.api.rbac_v1.role import Role
+from kedge.api.rbac_v1.role_binding import RoleBinding
+from kedge.api.resource import Resource
+from kedge.apiserver.api import Api
+from kedge.apiserver.authorization import defaults
+from kedge.apiserver.authorization.defaults import AUTOUPDATE, AnyBinding, AnyRole
+from kedge.apiserver.authorization.rights import Rights, uncovered
+from kedge.apiserver.message import HttpRequest
+from kedge.apiserver.request import Request, User
+from kedge.apiserver.verbs import write
+from kedge.apiserver.verbs.patches import Wanted
+
+SERVER: Final = User("system:apiserver", ("system:masters", "system:authenticated"))
+"""As whom the server writes them."""
+
+Default = TypeVar("Default", Role, ClusterRole, RoleBinding, ClusterRoleBinding)
+
+
+# What is to be written.
+
+
+def reconcile(existing: Default | None, wanted: Default) -> Default | None:
+    """The object to write so that nothing wanted is missing; None if nothing is.
+
+    What others added stays. A binding to another role cannot be changed, only made anew: then the
+    wanted one is returned as it is, without a uid.
+    """
+    if existing is None:
+        return wanted
+    if existing.metadata.annotations.get(AUTOUPDATE) == "false":
+        return None
+    if isinstance(wanted, RoleBinding | ClusterRoleBinding):
+        mended = _mended_binding(existing, wanted)
+    else:
+        mended = _mended_role(existing, wanted)
+    return None if mended == existing else mended
+
+
+def _mended_role(existing: Any, wanted: AnyRole) -> Any:
+    mended = replace(existing, metadata=_mended_meta(existing.metadata, wanted.metadata))
+    if existing.rules != wanted.rules:
+        missing = uncovered([Rights(existing.rules)], wanted.rules)
+        mended = replace(mended, rules=[*existing.rules, *missing])
+    if not isinstance(wanted, ClusterRole):
+        return mended
+    if wanted.aggregationRule is None or existing.aggregationRule is None:
+        return replace(mended, aggregationRule=wanted.aggregationRule)
+    selectors = existing.aggregationRule.clusterRoleSelectors
+    more = [e for e in wanted.aggregationRule.clusterRoleSelectors if e not in selectors]
+    if more:
+        rule = AggregationRule(clusterRoleSelectors=[*selectors, *more])
+        return replace(mended, aggregationRule=rule)
+    return mended
+
+
+def _mended_binding(existing: Any, wanted: AnyBinding) -> Any:
+    if existing.roleRef != wanted.roleRef:
+        return wanted
+    mended = replace(existing, metadata=_mended_meta(existing.metadata, wanted.metadata))
+    missing = [each for each in wanted.subjects if each not in existing.subjects]
+    if missing:
+        return replace(mended, subjects=[*existing.subjects, *missing])
+    return mended
+
+
+def _mended_meta(existing: ObjectMeta, wanted: ObjectMeta) -> ObjectMeta:
+    return replace(
+        existing,
+        labels={**wanted.labels, **existing.labels},
+        annotations={**wanted.annotations, **existing.annotations},
+    )
+
+
+# The writing.
+
+
+async def ensure(api: Api) -> None:
+    """Make and mend all of it; to be called once at start, when the namespaces are there."""
+    async with asyncio.TaskGroup() as tasks:
+        for wanted in (*defaults.roles(), *defaults.bindings()):
+            tasks.create_task(_ensure(api, wanted))
+
+
+async def _ensure(api: Api, wanted: AnyRole | AnyBinding) -> None:
+    resource = _RESOURCES[type(wanted)]
+    item = api.cache_of(resource).get(resource.key(wanted.metadata.namespace, wanted.metadata.name))
+    if item is None:
+        await _create(api, resource, wanted)
+        return
+    mended = reconcile(resource.decode(item.body), wanted)
+    if mended is wanted:
+        await api.delete(resource, item)
+        await _create(api, resource, wanted)
+    elif mended is not None:
+        await _mend(api, resource, wanted)
+
+
+async def _create(api: Api, resource: Resource[Any], wanted: AnyRole | AnyBinding) -> None:
+    document = _plain(resource.to_document(wanted))
+    await write.create_object(api, _request(resource, wanted, "create"), Wanted(document))
+
+
+async def _mend(api: Api, resource: Resource[Any], wanted: Any) -> None:
+    def mended(live: dict[str, Any]) -> Wanted:
+        found = reconcile(resource.from_document(live), wanted)
+        return Wanted(live if found is None else _plain(resource.to_document(found)))
+
+    request = _request(resource, wanted, "update")
+    await write.modify(api, request, mended, write.MAIN, "UpdateOptions")
+
+
+def _plain(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of which nothing is shared with anything else."""
+    copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
+    return copied
+
+
+def _request(resource: Resource[Any], wanted: AnyRole | AnyBinding, verb: str) -> Request:
+    http = HttpRequest("POST", "/", headers={"user-agent": "kube-apiserver"})
+    meta = wanted.metadata
+    return Request(http, SERVER, resource, verb, meta.namespace, meta.name)
+
+
+_RESOURCES: Final[Mapping[type, Resource[Any]]] = {
+    Role: role.RESOURCE,
+    ClusterRole: cluster_role.RESOURCE,
+    RoleBinding: role_binding.RESOURCE,
+    ClusterRoleBinding: cluster_role_binding.RESOURCE,
+}

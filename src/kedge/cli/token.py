@@ -1,0 +1,278 @@
+"""`kedge token`: bootstrap tokens, with which further machines can join a cluster."""
+
+import argparse
+from argparse import ArgumentParser
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kedge.cli import flags
+from kedge.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kedge.api.core_v1.secret import Secret
+    from kedge.cli.registry import Where
+    from kedge.client.client import Client
+
+NAME: Final = "token"
+HELP: Final = "Make, list and delete tokens for joining a cluster"
+DESCRIPTION: Final = """\
+Make, list and delete bootstrap tokens: whoever has one may join the cluster as a node.
+
+A token is "ID.SECRET". To delete it takes only the ID, and only the ID is safe to show around."""
+EXAMPLES: Final = """\
+  # A token that can be used for a day
+  kedge token create
+
+  # One for the next ten minutes
+  kedge token create --ttl 10m --description "rack 7"
+
+  kedge token list
+  kedge token delete abcdef"""
+
+USAGES: Final = ("authentication", "signing")
+ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+TYPE: Final = "bootstrap.kubernetes.io/token"
+NAMESPACE: Final = "kube-system"
+_PREFIX: Final = "bootstrap-token-"
+_USAGE: Final = "usage-bootstrap-"
+
+
+class New(NamedTuple):
+    """What a new token is to be good for."""
+
+    seconds: float
+    """How long; 0 for ever."""
+    usages: tuple[str, ...]
+    groups: tuple[str, ...]
+    description: str
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    below = parser.add_subparsers(dest="deed", metavar="create|list|delete", required=True)
+    create = below.add_parser("create", help="make a token and print it", allow_abbrev=False)
+    flags.add_which(create)
+    create.add_argument(
+        "--ttl",
+        type=lifetime,
+        default=86400.0,
+        metavar="DURATION",
+        help="how long it can be used, such as 30m or 24h; 0 for ever (default: 24h)",
+    )
+    create.add_argument(
+        "--usages",
+        type=usages,
+        default=("authentication",),
+        metavar="LIST",
+        help=f"what it can be used for, of {', '.join(USAGES)} (default: authentication)",
+    )
+    create.add_argument(
+        "--groups",
+        type=groups,
+        default=(),
+        metavar="LIST",
+        help="further groups of whoever uses it, each beginning with system:bootstrappers:",
+    )
+    create.add_argument("--description", default="", metavar="TEXT", help="what it is for")
+    listing = below.add_parser("list", help="list the tokens", allow_abbrev=False)
+    flags.add_which(listing)
+    flags.add_output(listing)
+    delete = below.add_parser("delete", help="delete tokens", allow_abbrev=False)
+    flags.add_which(delete)
+    delete.add_argument("tokens", nargs="+", type=token_id, metavar="ID", help="ID, or ID.SECRET")
+
+
+def lifetime(value: str) -> float:
+    return 0.0 if value == "0" else flags.seconds(value)
+
+
+def usages(value: str) -> tuple[str, ...]:
+    asked = flags.items(value) or (value,)
+    for usage in asked:
+        if usage not in USAGES:
+            raise argparse.ArgumentTypeError(
+                f'"{usage}" is no usage of a token: choose of {", ".join(USAGES)}'
+            )
+    return asked
+
+
+def groups(value: str) -> tuple[str, ...]:
+    import re
+
+    asked = flags.items(value)
+    for group in asked:
+        if not re.fullmatch("system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", group):
+            raise argparse.ArgumentTypeError(
+                f'"{group}" is no group for a token: it must begin with system:bootstrappers: and'
+                " go on with a-z, 0-9, : and -"
+            )
+    return asked
+
+
+def token_id(value: str) -> str:
+    """The id in an id or a whole token; what is wrong with a token is said without quoting it."""
+    id_ = value.partition(".")[0]
+    if len(id_) != 6 or not set(id_) <= set(ALPHABET):
+        raise argparse.ArgumentTypeError("that is no token: its ID is six of a-z and 0-9")
+    return id_
+
+
+def create(where: "Where", new: New) -> int:
+    """Make a token and print it."""
+    import secrets
+
+    from kedge.api.core_v1.secret import RESOURCE
+    from kedge.machinery.clock import SystemClock
+
+    id_, code = ("".join(secrets.choice(ALPHABET) for _ in range(length)) for length in (6, 16))
+    kept = secret_of(id_, code, new, SystemClock().now())
+
+    async def make(client: "Client") -> None:
+        await client.create(RESOURCE, kept)
+
+    _ask(where, make)
+    print(f"{id_}.{code}")
+    return 0
+
+
+def list_tokens(where: "Where", output: str | None) -> int:
+    """Print all tokens, those included that can no longer be used."""
+    from kedge.api.core_v1.secret import RESOURCE
+    from kedge.cli import printers
+    from kedge.machinery.clock import SystemClock
+
+    found: list[Secret] = []
+
+    async def fetch(client: "Client") -> None:
+        listing = await client.list(RESOURCE, NAMESPACE, fields=f"type={TYPE}")
+        found.extend(listing.items)
+
+    _ask(where, fetch)
+    now = SystemClock().now()
+    tokens = [facts(kept, now) for kept in found]
+    if output:
+        print(printers.document({"items": tokens}, output))
+    elif tokens:
+        heads = ("TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS")
+        rows = [tuple(value or "<none>" for value in token.values()) for token in tokens]
+        print(printers.table([heads, *rows]))
+    else:
+        print("There are no tokens. Make one with: kedge token create")
+    return 0
+
+
+def delete(where: "Where", ids: list[str]) -> int:
+    """Delete tokens by their ids."""
+    from kedge.api.core_v1.secret import RESOURCE
+    from kedge.machinery.errors import StatusError
+
+    async def remove(client: "Client") -> None:
+        for id_ in ids:
+            try:
+                await client.delete(RESOURCE, f"{_PREFIX}{id_}", NAMESPACE)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+                raise Failure(
+                    f"there is no token \"{id_}\": 'kedge token list' shows those that are"
+                ) from error
+            print(f'token "{id_}" deleted')
+
+    _ask(where, remove)
+    return 0
+
+
+def secret_of(id_: str, code: str, new: New, now: "datetime") -> "Secret":
+    """The Secret that makes a token known to the cluster."""
+    from datetime import timedelta
+
+    from kedge.api.core_v1.secret import Secret, encoded
+    from kedge.api.model import ObjectMeta
+    from kedge.machinery.durations import format_time
+
+    values = {"token-id": id_, "token-secret": code}
+    values |= {f"{_USAGE}{usage}": "true" for usage in new.usages}
+    if new.seconds:
+        values["expiration"] = format_time(now + timedelta(seconds=new.seconds))
+    if new.groups:
+        values["auth-extra-groups"] = ",".join(new.groups)
+    if new.description:
+        values["description"] = new.description
+    meta = ObjectMeta(name=f"{_PREFIX}{id_}", namespace=NAMESPACE)
+    data = {key: encoded(value) for key, value in values.items()}
+    return Secret(metadata=meta, type=TYPE, data=data)
+
+
+def facts(kept: "Secret", now: "datetime") -> dict[str, str]:
+    """What a list shows of a token."""
+    import base64
+
+    values = {
+        key: base64.b64decode(value).decode(errors="replace") for key, value in kept.data.items()
+    }
+    usages = sorted(
+        key.removeprefix(_USAGE)
+        for key, value in values.items()
+        if key.startswith(_USAGE) and value == "true"
+    )
+    expires = values.get("expiration", "")
+    return {
+        "token": f"{values.get('token-id', '')}.{values.get('token-secret', '')}",
+        "ttl": time_left(expires, now),
+        "expires": expires or "<never>",
+        "usages": ",".join(usages),
+        "description": values.get("description", ""),
+        "extraGroups": values.get("auth-extra-groups", ""),
+    }
+
+
+def time_left(expires: str, now: "datetime") -> str:
+    from kedge.machinery.durations import human_age, parse_time
+
+    if not expires:
+        return "<forever>"
+    try:
+        left = (parse_time(expires) - now).total_seconds()
+    except ValueError:
+        return "<invalid>"
+    return human_age(int(left)) if left > 0 else "<expired>"
+
+
+def _ask(where: "Where", deed: Callable[["Client"], Awaitable[None]]) -> None:
+    """Do something through the API of the cluster, which must be running."""
+    import asyncio
+
+    from kedge.client.transport import Unreachable
+    from kedge.machinery.errors import StatusError
+
+    async def ask() -> None:
+        client = _client(where)
+        try:
+            await deed(client)
+        finally:
+            await client.close()
+
+    try:
+        asyncio.run(ask())
+    except Unreachable as error:
+        raise Failure(f"the cluster {where} does not answer: {error}") from error
+    except StatusError as error:
+        raise Failure(f"the cluster {where} refused: {error.message}") from error
+
+
+def _client(where: "Where") -> "Client":
+    """The administrator of the cluster."""
+    from kedge.cli import process, registry, state
+    from kedge.client.client import Client
+    from kedge.client.http import HttpTransport
+
+    found = registry.find(where)
+    if found is None:
+        raise Failure(f"there is no cluster {where} here: 'kedge list' shows those that are")
+    server = state.read_server(found.directory)
+    if server is None or process.running(found.directory) is None:
+        raise Failure(f"the cluster {where} is not running: start it with 'kedge up'")
+    ca_pem = (found.directory / "pki" / "ca.crt").read_bytes()
+    token = (found.directory / "token").read_text(encoding="ascii").strip()
+    return Client(HttpTransport(server.url, ca_pem=ca_pem, token=token), user_agent="kedge")

@@ -1,0 +1,92 @@
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.resource_quota import ResourceQuotaSpec
+from kedge.api.quota.account import Account, increase
+from kedge.api.quota.measure import ZERO
+from kedge.api.quota.pods import Pods
+from kedge.machinery.quantity import Quantity
+from kedge.testing.pods import new_pod
+
+KIND = ("", "pods")
+METER = Pods()
+
+
+def account(hard: dict[str, str], **spec: Any) -> Account:
+    amounts = {name: Quantity.parse(amount) for name, amount in hard.items()}
+    opened = Account(ResourceQuotaSpec(hard=amounts, **spec))
+    opened.begin(KIND, METER)
+    return opened
+
+
+def put(book: Account, key: str, pod: Pod) -> bool:
+    measure = METER.measure(pod)
+    return book.put(KIND, key, book.charge(KIND, METER, measure, measure.usage))
+
+
+def used(book: Account) -> dict[str, str]:
+    return {name: str(amount) for name, amount in book.used.items()}
+
+
+def cpu(amount: str) -> Pod:
+    return new_pod(container={"resources": {"requests": {"cpu": amount}}})
+
+
+def test_only_names_of_the_quota_are_summed() -> None:
+    book = account({"requests.cpu": "9", "services": "1"})
+    put(book, "a", cpu("500m"))
+    put(book, "b", cpu("1"))
+    assert used(book) == {"requests.cpu": "1500m"}
+
+
+def test_a_change_replaces_what_the_object_took_and_says_whether_it_matters() -> None:
+    book = account({"requests.cpu": "9"})
+    assert put(book, "a", cpu("1"))
+    assert put(book, "a", cpu("2"))
+    assert not put(book, "a", cpu("2"))
+    assert used(book) == {"requests.cpu": "2"}
+    assert book.remove(KIND, "a")
+    assert not book.remove(KIND, "a")
+    assert used(book) == {"requests.cpu": "0"}
+
+
+def test_objects_outside_the_scopes_take_nothing() -> None:
+    book = account({"pods": "9"}, scopes=["BestEffort", "NotTerminating"])
+    put(book, "a", cpu("1"))
+    put(book, "b", new_pod(spec={"activeDeadlineSeconds": 1}))
+    assert used(book) == {"pods": "0"}
+    put(book, "c", new_pod())
+    assert used(book) == {"pods": "1"}
+
+
+def test_an_object_that_leaves_the_scope_gives_back_what_it_took() -> None:
+    book = account({"pods": "9"}, scopes=["NotTerminating"])
+    put(book, "a", new_pod())
+    put(book, "a", new_pod(spec={"activeDeadlineSeconds": 1}))
+    assert used(book) == {"pods": "0"}
+
+
+def test_amounts_that_shrink_are_no_increase() -> None:
+    one, two = Quantity.parse("1"), Quantity.parse("2")
+    assert increase({"a": two, "b": one, "c": one}, {"a": one, "b": two}) == {"a": one, "c": one}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.integers(0, 5))))
+def test_the_sum_is_always_that_of_the_last_word_on_each_object(
+    steps: list[tuple[str, int | None]],
+) -> None:
+    book = account({"requests.cpu": "9", "pods": "9"})
+    last: dict[str, int] = {}
+    for key, amount in steps:
+        if amount is None:
+            book.remove(KIND, key)
+            last.pop(key, None)
+        else:
+            put(book, key, cpu(str(amount)))
+            last[key] = amount
+    assert book.used["pods"] == Quantity.from_value(len(last))
+    assert book.used["requests.cpu"] == Quantity.from_value(sum(last.values()))
+    assert ZERO == account({"pods": "1"}).used["pods"]

@@ -1,0 +1,34 @@
+from kedge.api.quota.meters import kinds_of, meter_of
+
+
+def test_kinds_are_read_off_the_names_of_a_quota() -> None:
+    hard = [
+        "requests.example.com/gpu",
+        "services.nodeports",
+        "gold.storageclass.storage.k8s.io/requests.storage",
+        "secrets",
+        "count/deployments.apps",
+        "count/widgets.example.com",
+        "count/configmaps",
+        "count/events",
+        "example.com/unknown",
+    ]
+    assert kinds_of(hard) == {
+        ("", "pods"),
+        ("", "services"),
+        ("", "persistentvolumeclaims"),
+        ("", "secrets"),
+        ("apps", "deployments"),
+        ("example.com", "widgets"),
+        ("", "configmaps"),
+    }
+
+
+def test_anything_stored_can_be_counted_but_events() -> None:
+    meter = meter_of(("example.com", "widgets"))
+    assert meter is not None
+    assert meter.names(["count/widgets.example.com", "widgets"]) == {"count/widgets.example.com"}
+    secrets = meter_of(("", "secrets"))
+    assert secrets is not None
+    assert set(secrets.measure(None).usage) == {"secrets", "count/secrets"}
+    assert meter_of(("", "events")) is meter_of(("events.k8s.io", "events")) is None

@@ -1,0 +1,127 @@
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from kedge.api.core_v1 import pod
+from kedge.api.core_v1.pod import Pod
+from kedge.apiserver.authorization import references
+from kedge.apiserver.authorization.attributes import Attributes
+from kedge.apiserver.authorization.node import Graph, NodeAuthorizer, followed
+from kedge.apiserver.authorization.references import Reference
+from kedge.apiserver.request import User
+from kedge.testing.local_server import LocalServer
+
+Question = Callable[[User, str], Attributes]
+
+NODE = User("system:node:n1", ("system:nodes", "system:authenticated"))
+SECRET = Reference("secrets", "red", "used")
+
+
+def decoded(document: Any) -> Pod:
+    found: Pod = pod.RESOURCE.decode(msgspec.json.encode(document))
+    return found
+
+
+def using(name: str, node: str, secret: str) -> Any:
+    """A pod on a node, which uses one secret."""
+    container = {"name": "main", "image": "host", "envFrom": [{"secretRef": {"name": secret}}]}
+    spec: dict[str, Any] = {"containers": [container]}
+    return {"metadata": {"name": name}, "spec": spec | ({"nodeName": node} if node else {})}
+
+
+def test_every_question_of_the_table_is_answered_as_there(table: Callable[[str], Any]) -> None:
+    graph, nodes = Graph(), table("node.yaml")
+    for document in nodes.content["pods"]:
+        found = decoded(document)
+        if found.spec.nodeName:
+            graph.put(found.metadata.name, found.spec.nodeName, references.of_pod(found))
+    for document in nodes.content["volumes"]:
+        graph.put_volume(document["metadata"]["name"], references.of_volume(document))
+    for plural, bound in nodes.content["bound"].items():
+        for name, node in bound.items():
+            graph.put(f"{plural}/{name}", node, frozenset([Reference(plural, "", name)]))
+    assert list(nodes.wrong(NodeAuthorizer(graph).decide)) == []
+
+
+def test_a_secret_is_seen_until_the_last_pod_that_uses_it_goes() -> None:
+    graph = Graph()
+    graph.put("a", "n1", frozenset([SECRET]))
+    graph.put("b", "n1", frozenset([SECRET]))
+    graph.put("c", "n2", frozenset([SECRET]))
+    graph.drop("a")
+    assert graph.sees("n1", SECRET)
+    graph.drop("b")
+    assert not graph.sees("n1", SECRET)
+    assert graph.sees("n2", SECRET)
+
+
+def test_a_volume_bound_to_another_claim_is_seen_by_that_claims_node() -> None:
+    graph = Graph()
+    for number in (1, 2):
+        claim = Reference("persistentvolumeclaims", "red", f"claim-{number}")
+        graph.put(f"pod-{number}", f"n{number}", frozenset([claim]))
+
+    def bound(claim: str) -> Any:
+        csi = {"nodeStageSecretRef": {"namespace": "red", "name": "used"}}
+        return {"spec": {"claimRef": {"namespace": "red", "name": claim}, "csi": csi}}
+
+    graph.put_volume("disk", references.of_volume(bound("claim-1")))
+    assert graph.sees("n1", SECRET)
+    graph.put_volume("disk", references.of_volume(bound("claim-2")))
+    assert not graph.sees("n1", SECRET)
+    assert graph.sees("n2", SECRET)
+    assert graph.sees("n2", Reference("persistentvolumes", "", "disk"))
+    graph.put_volume("disk", None)
+    assert not graph.sees("n2", SECRET)
+
+
+async def test_nodes_see_what_is_bound_to_them_as_soon_as_it_is(
+    server: LocalServer, question: Question
+) -> None:
+    api = server.app.api
+    nodes = NodeAuthorizer(followed(api.cache, api.catalog))
+    pods = "/api/v1/namespaces/default/pods"
+
+    def allowed(text: str) -> bool:
+        return nodes.decide(question(NODE, text)).allowed
+
+    await server.post(pods, using("web", "", "used"))
+    assert not allowed("get secrets used in default")
+    target = {"target": {"kind": "Node", "name": "n1"}}
+    await server.post(f"{pods}/web/binding", {"metadata": {"name": "web"}} | target)
+    assert allowed("get secrets used in default")
+    assert allowed("get pods web in default")
+    await server.delete(f"{pods}/web?gracePeriodSeconds=0")
+    assert not allowed("get secrets used in default")
+    assert not allowed("get pods web in default")
+
+
+async def test_a_container_that_is_added_later_adds_its_references(
+    server: LocalServer, question: Question
+) -> None:
+    api = server.app.api
+    pods = "/api/v1/namespaces/default/pods"
+    await server.post(pods, using("web", "n1", "used"))
+    nodes = NodeAuthorizer(followed(api.cache, api.catalog))
+    asked = question(NODE, "get secrets late in default")
+    assert not nodes.decide(asked).allowed
+    debug = {"name": "debug", "image": "host", "envFrom": [{"secretRef": {"name": "late"}}]}
+    await server.merge(
+        f"{pods}/web/ephemeralcontainers", {"spec": {"ephemeralContainers": [debug]}}
+    )
+    assert nodes.decide(asked).allowed
+
+
+async def test_attachments_and_volumes_are_followed(
+    server: LocalServer, question: Question
+) -> None:
+    api = server.app.api
+    nodes = NodeAuthorizer(followed(api.cache, api.catalog))
+    attachments = "/apis/storage.k8s.io/v1/volumeattachments"
+    asked = question(NODE, "get volumeattachments.storage.k8s.io a")
+    spec = {"attacher": "x", "nodeName": "n1", "source": {"persistentVolumeName": "disk"}}
+    await server.post(attachments, {"metadata": {"name": "a"}, "spec": spec})
+    assert nodes.decide(asked).allowed
+    await server.delete(f"{attachments}/a")
+    assert not nodes.decide(asked).allowed

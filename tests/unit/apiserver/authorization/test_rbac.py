@@ -1,0 +1,126 @@
+from collections.abc import Callable
+from typing import Any
+
+from kedge.api.rbac_v1.role import PolicyRule
+from kedge.api.rbac_v1.role_binding import RoleRef, Subject
+from kedge.apiserver.authorization.attributes import Attributes
+from kedge.apiserver.authorization.rbac import Policy, RbacAuthorizer, RoleName
+from kedge.apiserver.request import User
+from kedge.testing.local_server import LocalServer
+
+Question = Callable[[User, str], Attributes]
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+ANNA = User("anna", ("team",))
+READ = [PolicyRule(apiGroups=[""], resources=["pods"], verbs=["get"])]
+REF = RoleRef(kind="Role", name="reader")
+
+
+def bind(policy: Policy, *subjects: Subject, namespace: str = "red", ref: RoleRef = REF) -> None:
+    policy.put_binding(namespace, "binding", ref, subjects)
+
+
+def test_every_question_of_the_table_is_answered_as_there(table: Callable[[str], Any]) -> None:
+    policy, rbac = Policy(), table("rbac.yaml")
+    rbac.fill(policy)
+    assert list(rbac.wrong(policy.decide)) == []
+
+
+def test_a_role_that_comes_after_its_binding_counts(question: Question) -> None:
+    policy, asked = Policy(), question(ANNA, "get pods web in red")
+    bind(policy, Subject(kind="User", name="anna"))
+    assert not policy.decide(asked).allowed
+    policy.put_role(RoleName("red", "reader"), READ)
+    assert policy.decide(asked).allowed
+
+
+def test_whatever_goes_takes_its_rights_along(question: Question) -> None:
+    policy, asked = Policy(), question(ANNA, "get pods web in red")
+
+    def give() -> None:
+        policy.put_role(RoleName("red", "reader"), READ)
+        bind(policy, Subject(kind="Group", name="team"))
+        assert policy.decide(asked).allowed
+
+    give()
+    policy.drop_binding("red", "binding")
+    assert not policy.decide(asked).allowed
+    give()
+    policy.drop_role(RoleName("red", "reader"))
+    assert not policy.decide(asked).allowed
+    give()
+    policy.put_role(RoleName("red", "reader"), [])
+    assert not policy.decide(asked).allowed
+    give()
+    bind(policy, Subject(kind="User", name="berta"))
+    assert not policy.decide(asked).allowed
+
+
+def test_one_person_named_twice_is_unbound_once(question: Question) -> None:
+    policy, asked = Policy(), question(User("system:serviceaccount:red:bot"), "get pods in red")
+    policy.put_role(RoleName("red", "reader"), READ)
+    account = Subject(kind="ServiceAccount", name="bot")
+    bind(policy, account, Subject(kind="User", name="system:serviceaccount:red:bot"))
+    assert policy.decide(asked).allowed
+    policy.drop_binding("red", "binding")
+    assert not policy.decide(asked).allowed
+
+
+def test_roles_of_the_same_name_are_told_apart(question: Question) -> None:
+    policy, asked = Policy(), question(ANNA, "get pods in red")
+    policy.put_role(RoleName("blue", "reader"), READ)
+    policy.put_role(RoleName("", "reader"), READ)
+    bind(policy, Subject(kind="User", name="anna"))
+    assert not policy.decide(asked).allowed
+    bind(policy, Subject(kind="User", name="anna"), ref=RoleRef(kind="ClusterRole", name="reader"))
+    assert policy.decide(asked).allowed
+
+
+def test_the_rules_that_apply_to_somebody_can_be_listed() -> None:
+    policy = Policy()
+    log = [PolicyRule(apiGroups=[""], resources=["pods/log"], verbs=["get"])]
+    policy.put_role(RoleName("red", "reader"), READ)
+    policy.put_role(RoleName("", "logs"), log)
+    bind(policy, Subject(kind="User", name="anna"))
+    ref = RoleRef(kind="ClusterRole", name="logs")
+    bind(policy, Subject(kind="Group", name="team"), namespace="", ref=ref)
+    assert policy.rules_for(ANNA, "red") == [*READ, *log]
+    assert policy.rules_for(ANNA, "blue") == log
+    assert policy.rules_for(User("other"), "red") == []
+
+
+async def test_what_is_written_counts_with_the_next_request(
+    server: LocalServer, question: Question
+) -> None:
+    policy = RbacAuthorizer(server.app.api.cache).policy
+    asked = question(ANNA, "get pods web in default")
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    roles, bindings = f"{RBAC}/namespaces/default/roles", f"{RBAC}/namespaces/default/rolebindings"
+    await server.post(roles, {"metadata": {"name": "r"}, "rules": rules})
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+    subjects = [{"kind": "User", "name": "anna"}]
+    given = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": subjects}
+    await server.post(bindings, given)
+    assert policy.decide(asked).allowed
+    await server.merge(f"{roles}/r", {"rules": []})
+    assert not policy.decide(asked).allowed
+    await server.merge(f"{roles}/r", {"rules": rules})
+    assert policy.decide(asked).allowed
+    await server.delete(f"{bindings}/b")
+    assert not policy.decide(asked).allowed
+
+
+async def test_what_was_there_before_the_start_counts(
+    server: LocalServer, question: Question
+) -> None:
+    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    await server.post(f"{RBAC}/clusterroles", {"metadata": {"name": "r"}, "rules": rules})
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
+    given = {
+        "metadata": {"name": "b"},
+        "roleRef": ref,
+        "subjects": [{"kind": "User", "name": "anna"}],
+    }
+    await server.post(f"{RBAC}/clusterrolebindings", given)
+    policy = RbacAuthorizer(server.app.api.cache).policy
+    assert policy.decide(question(ANNA, "get /metrics")).allowed

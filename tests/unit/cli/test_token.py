@@ -1,0 +1,145 @@
+"""`kedge token`: how it is told what to do, and what it does to a running cluster."""
+
+import argparse
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.api.core_v1.secret import RESOURCE
+from kedge.cli import process, state, token
+from kedge.cli.failure import Failure
+from kedge.cli.registry import Where
+from kedge.testing.server import local_client, memory_server
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    token.add_flags(parser)
+    return parser.parse_args(arguments)
+
+
+def test_a_token_lasts_a_day_unless_told_otherwise() -> None:
+    flags = parsed("create")
+    assert (flags.deed, flags.ttl, flags.usages, flags.groups) == (
+        "create",
+        86400,
+        ("authentication",),
+        (),
+    )
+    assert parsed("create", "--ttl", "10m").ttl == 600
+    assert parsed("create", "--ttl", "0").ttl == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("create", "--usages", "flying"), '"flying" is no usage of a token'),
+        (("create", "--usages", ""), '"" is no usage of a token'),
+        (("create", "--groups", "system:masters"), '"system:masters" is no group for a token'),
+        (("create", "--ttl=-1s"), "not a positive duration"),
+        (("delete", "S3CRET.x"), "that is no token"),
+        (("delete", "abcdefg"), "that is no token"),
+        (("delete",), "arguments are required"),
+        ((), "arguments are required"),
+    ],
+)
+def test_what_is_not_understood_is_said(
+    arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed(*arguments)
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert "S3CRET" not in said
+
+
+def test_to_delete_a_token_its_id_is_enough() -> None:
+    assert parsed("delete", "abcdef", "012345.0123456789abcdef").tokens == ["abcdef", "012345"]
+
+
+def test_a_list_shows_what_a_token_is_good_for() -> None:
+    new = token.New(90.0, ("signing", "authentication"), ("system:bootstrappers:a",), "rack 7")
+    kept = token.secret_of("abcdef", "0123456789abcdef", new, NOW)
+    assert token.facts(kept, NOW) == {
+        "token": "abcdef.0123456789abcdef",
+        "ttl": "90s",
+        "expires": "2030-01-01T00:01:30Z",
+        "usages": "authentication,signing",
+        "description": "rack 7",
+        "extraGroups": "system:bootstrappers:a",
+    }
+
+
+@pytest.mark.parametrize(
+    ("expires", "left"),
+    [
+        ("", "<forever>"),
+        ("2030-01-02T00:00:00Z", "24h"),
+        ("2030-01-01T00:00:00Z", "<expired>"),
+        ("tomorrow", "<invalid>"),
+    ],
+)
+def test_the_time_that_is_left_is_shown_as_ages_are(expires: str, left: str) -> None:
+    assert token.time_left(expires, NOW) == left
+
+
+def test_without_a_cluster_there_are_no_tokens(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match='there is no cluster "default" here'):
+        token.list_tokens(Where(tmp_path, "default", None), None)
+
+
+def test_a_cluster_that_is_down_must_be_started_first(tmp_path: Path) -> None:
+    state.prepare(tmp_path / "default", "default")
+    with pytest.raises(Failure, match="is not running: start it with 'kedge up'"):
+        token.list_tokens(Where(tmp_path, "default", None), None)
+
+
+@pytest.fixture
+async def where(tmp_path: Path) -> AsyncIterator[tuple[Where, Any]]:
+    """A running cluster."""
+    directory = tmp_path / "default"
+    state.prepare(directory, "default")
+    process.claim(directory)
+    async with memory_server(directory) as running:
+        told = state.Server(
+            pid=os.getpid(),
+            url=running.url,
+            version="0",
+            started=NOW,
+            store="memory",
+            admission=(),
+            upstream_only=False,
+        )
+        state.write_server(directory, told)
+        yield Where(tmp_path, "default", None), local_client(running)
+
+
+async def test_a_token_is_made_listed_and_deleted(
+    where: tuple[Where, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, client = where
+    new = token.New(0.0, ("authentication",), (), "rack 7")
+    await asyncio.to_thread(token.list_tokens, cluster, None)
+    assert "There are no tokens" in capsys.readouterr().out
+    await asyncio.to_thread(token.create, cluster, new)
+    made = capsys.readouterr().out.strip()
+    id_ = made.partition(".")[0]
+    kept = await client.get(RESOURCE, f"bootstrap-token-{id_}", "kube-system")
+    assert kept.type == "bootstrap.kubernetes.io/token"
+    await asyncio.to_thread(token.list_tokens, cluster, None)
+    heads, row = capsys.readouterr().out.splitlines()
+    assert heads.split() == [
+        *("TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA", "GROUPS")
+    ]
+    assert row.split() == [*(made, "<forever>", "<never>", "authentication", "rack", "7", "<none>")]
+    await asyncio.to_thread(token.delete, cluster, [id_])
+    assert capsys.readouterr().out == f'token "{id_}" deleted\n'
+    with pytest.raises(Failure, match=f'there is no token "{id_}"'):
+        await asyncio.to_thread(token.delete, cluster, [id_])
