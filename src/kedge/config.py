@@ -10,7 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kedge.apiserver.config import ADMISSION_PLUGINS, UPSTREAM_ADMISSION, ServerConfig
+from kedge.apiserver.config import (
+    ADMISSION_PLUGINS,
+    READS_IN_FLIGHT,
+    UPSTREAM_ADMISSION,
+    WRITES_IN_FLIGHT,
+    ServerConfig,
+)
 from kedge.cli import flags as read
 from kedge.cli.failure import Failure
 from kedge.cli.registry import Where, resolve
@@ -24,6 +30,8 @@ DEFAULT_NAME: Final = "default"
 SERVER_PORT: Final = 6443
 SERVER_ADMISSION: Final = ("NamespaceLifecycle",)
 """What a server by itself enforces if nothing is named: namespaces mean nothing without it."""
+
+_ADMISSION: Final = ("admission_control", "enable_admission_plugins", "disable_admission_plugins")
 
 
 class Source:
@@ -97,6 +105,8 @@ def kubeconfig(source: Source) -> Path:
 def _server(source: Source, *, port: int, admission: tuple[str, ...]) -> ServerConfig:
     name, state = _place(source)
     asked_port = source.get("port", read.port_number)
+    reads = source.get("max_requests_inflight", read.count)
+    writes = source.get("max_mutating_requests_inflight", read.count)
     return ServerConfig(
         name=name,
         state=state,
@@ -106,7 +116,16 @@ def _server(source: Source, *, port: int, admission: tuple[str, ...]) -> ServerC
         admission=_admission(source, admission),
         upstream_only=source.get("upstream_only", read.truth) or False,
         hosts=source.get("cert_hosts", read.items) or (),
+        token_auth_file=_file(source, "token_auth_file"),
+        audit_log=_file(source, "audit_log_path"),
+        max_requests_inflight=READS_IN_FLIGHT if reads is None else reads,
+        max_mutating_requests_inflight=WRITES_IN_FLIGHT if writes is None else writes,
     )
+
+
+def _file(source: Source, setting: str) -> Path | None:
+    path = source.get(setting, read.file)
+    return Path(path) if path else None
 
 
 def _place(source: Source) -> tuple[str, Path]:
@@ -121,12 +140,31 @@ def _place(source: Source) -> tuple[str, Path]:
 
 
 def _admission(source: Source, default: tuple[str, ...]) -> tuple[str, ...]:
-    asked = source.get("admission_control", read.items)
-    if asked is None:
-        return default
-    if unknown := [name for name in asked if name not in ADMISSION_PLUGINS]:
+    """The plugins to enforce, in the order in which they run."""
+    if any(getattr(source.flags, setting, None) is not None for setting in _ADMISSION):
+        # The three belong together: what the command line says of them is all that counts.
+        source = Source(source.flags, {})
+    exact, more, fewer = (_plugins(source, setting) for setting in _ADMISSION)
+    if exact is not None and (more is not None or fewer is not None):
         raise Failure(
-            f'there is no admission plugin "{unknown[0]}": --admission-control takes a list of'
+            f"{_flag(_ADMISSION[0])} names every plugin to enforce, which leaves nothing for"
+            f" {_flag(_ADMISSION[1 if fewer is None else 2])} to change: give one of them"
+        )
+    if both := {*(more or ())} & {*(fewer or ())}:
+        raise Failure(f'admission plugin "{min(both)}" is both enabled and disabled')
+    asked = {*default, *(more or ())} - {*(fewer or ())} if exact is None else {*exact}
+    return tuple(name for name in ADMISSION_PLUGINS if name in asked)
+
+
+def _plugins(source: Source, setting: str) -> tuple[str, ...] | None:
+    asked = source.get(setting, read.items)
+    if unknown := [name for name in asked or () if name not in ADMISSION_PLUGINS]:
+        raise Failure(
+            f'there is no admission plugin "{unknown[0]}": {_flag(setting)} takes a list of'
             f" {', '.join(ADMISSION_PLUGINS)}"
         )
     return asked
+
+
+def _flag(setting: str) -> str:
+    return f"--{setting.replace('_', '-')}"

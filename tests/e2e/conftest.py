@@ -218,8 +218,8 @@ class OwnCluster:
         assert done.returncode == 0, f"{shlex.join(done.args)}: {done.stderr}{done.stdout}"
         return done.stdout
 
-    def up(self) -> Cluster:
-        self.kedge("up", *self.which, "--port=0", f"--kubeconfig={self.kubeconfig}")
+    def up(self, *flags: str) -> Cluster:
+        self.kedge("up", *self.which, "--port=0", f"--kubeconfig={self.kubeconfig}", *flags)
         return Cluster(self.home, self.kubeconfig)
 
     def pid(self) -> int:

@@ -46,18 +46,86 @@ def test_up_can_be_told_to_enforce_nothing(environment: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "spelling", ["--admission-control", "-admission_control", "--enable-admission-plugins"]
+    "spelling", ["--admission-control", "-admission_control", "--admission_control"]
 )
 def test_every_spelling_of_admission_control_is_understood(
     environment: dict[str, str], spelling: str
 ) -> None:
-    read = flags("server", f"{spelling}=NamespaceLifecycle")
-    assert config.server(config.Source(read, environment)).admission == ("NamespaceLifecycle",)
+    read = flags("up", f"{spelling}=NamespaceLifecycle")
+    assert config.up(config.Source(read, environment)).server.admission == ("NamespaceLifecycle",)
+
+
+def test_enabling_and_disabling_plugins_changes_the_default(environment: dict[str, str]) -> None:
+    def plugins(*arguments: str) -> list[str]:
+        up = config.up(config.Source(flags("up", *arguments), environment))
+        return list(up.server.admission)
+
+    off = "--disable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook"
+    assert "MutatingAdmissionWebhook" in plugins()
+    assert "MutatingAdmissionWebhook" not in plugins(off)
+    assert "NamespaceLifecycle" in plugins(off)
+    assert plugins("--enable-admission-plugins=NamespaceLifecycle") == plugins()
+
+
+def test_a_bare_server_enforces_the_enabled_plugins_beside_its_own_in_their_order(
+    environment: dict[str, str],
+) -> None:
+    on = "--enable-admission-plugins=ValidatingAdmissionWebhook,MutatingAdmissionWebhook"
+    assert config.server(config.Source(flags("server", on), environment)).admission == (
+        "NamespaceLifecycle",
+        "MutatingAdmissionWebhook",
+        "ValidatingAdmissionWebhook",
+    )
+
+
+@pytest.mark.parametrize("relative", ["enable", "disable"])
+def test_an_exact_list_of_plugins_and_a_change_to_the_default_exclude_each_other(
+    environment: dict[str, str], relative: str
+) -> None:
+    change = f"--{relative}-admission-plugins=NamespaceLifecycle"
+    both = flags("up", "--admission-control=NamespaceLifecycle", change)
+    with pytest.raises(Failure, match=f"--admission-control .*--{relative}-admission-plugins"):
+        config.up(config.Source(both, environment))
+
+
+def test_a_plugin_is_not_both_enabled_and_disabled(environment: dict[str, str]) -> None:
+    environment["KEDGE_ENABLE_ADMISSION_PLUGINS"] = "NamespaceLifecycle"
+    environment["KEDGE_DISABLE_ADMISSION_PLUGINS"] = "NamespaceLifecycle"
+    with pytest.raises(Failure, match='"NamespaceLifecycle" is both enabled and disabled'):
+        config.up(config.Source(flags("up"), environment))
+
+
+def test_a_flag_about_plugins_silences_what_the_environment_says_of_them(
+    environment: dict[str, str],
+) -> None:
+    environment["KEDGE_ADMISSION_CONTROL"] = "NamespaceLifecycle"
+    off = flags("up", "--disable-admission-plugins=NamespaceLifecycle")
+    plugins = config.up(config.Source(off, environment)).server.admission
+    assert "NamespaceLifecycle" not in plugins
+    assert "MutatingAdmissionWebhook" in plugins
+
+
+@pytest.mark.parametrize("flag", ["--token-auth-file", "--audit-log-path"])
+def test_a_file_is_found_from_where_the_command_was_given(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    # The server itself moves to its own directory.
+    monkeypatch.chdir(tmp_path)
+    made = config.server(config.Source(flags("server", f"{flag}=some.file"), environment))
+    assert tmp_path / "some.file" in (made.token_auth_file, made.audit_log)
+
+
+def test_limits_on_requests_in_flight_can_be_set_and_lifted(environment: dict[str, str]) -> None:
+    asked = ("--max-requests-inflight=0", "--max-mutating-requests-inflight=7")
+    usual = config.server(config.Source(flags("server"), environment))
+    made = config.server(config.Source(flags("server", *asked), environment))
+    assert (usual.max_requests_inflight, usual.max_mutating_requests_inflight) == (400, 200)
+    assert (made.max_requests_inflight, made.max_mutating_requests_inflight) == (0, 7)
 
 
 def test_an_admission_plugin_that_does_not_exist_is_refused(environment: dict[str, str]) -> None:
     environment["KEDGE_ADMISSION_CONTROL"] = "NamespaceLifecycle,Wishful"
-    with pytest.raises(Failure, match='no admission plugin "Wishful"'):
+    with pytest.raises(Failure, match=r'no admission plugin "Wishful".*ValidatingAdmissionWebhook'):
         config.server(config.Source(flags("server"), environment))
 
 
@@ -69,6 +137,8 @@ def test_an_admission_plugin_that_does_not_exist_is_refused(environment: dict[st
         ("KEDGE_STORE", "floppy", "choose sqlite or memory"),
         ("KEDGE_NAME", "No Name", "is no name for a cluster"),
         ("KEDGE_UPSTREAM_ONLY", "maybe", "neither true nor false"),
+        ("KEDGE_MAX_REQUESTS_INFLIGHT", "-1", '"-1" is not a number from 0 on'),
+        ("KEDGE_AUDIT_LOG_PATH", "-", "give the name of one"),
     ],
 )
 def test_a_bad_value_in_the_environment_is_reported_with_the_variables_name(

@@ -15,6 +15,7 @@ from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
+from kedge.apiserver.webhooks.caller import Caller
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError, not_found, unknown_resource
@@ -32,6 +33,7 @@ class Api:
         catalog: Catalog,
         admission: Chain,
         authorizer: Authorizer,
+        caller: Caller,
         clock: Clock,
         random: Random,
     ) -> None:
@@ -40,6 +42,7 @@ class Api:
         self.catalog = catalog
         self.admission = admission
         self.authorizer = authorizer
+        self.caller = caller
         self.clock = clock
         self.random = random
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -2,21 +2,23 @@
 
 import logging
 import platform
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import msgspec
 
 from kedge import __version__
-from kedge.apiserver import render, route
+from kedge.apiserver import audit, render, route
 from kedge.apiserver.api import Api
+from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import impersonation, token_review
 from kedge.apiserver.authentication.authenticator import Authenticator
 from kedge.apiserver.authentication.openid import OpenId
 from kedge.apiserver.authentication.token_requests import TokenRequests
 from kedge.apiserver.authorization import access_review
-from kedge.apiserver.authorization.attributes import of_path, of_resource
+from kedge.apiserver.authorization.attributes import denied, of_path, of_resource
 from kedge.apiserver.documents import Documents
+from kedge.apiserver.inflight import InFlight, counted
 from kedge.apiserver.message import (
     JSON,
     HttpRequest,
@@ -58,6 +60,7 @@ class App:
         openid: OpenId,
         documents: Documents,
         telemetry: Telemetry,
+        audit_log: AuditLog | None = None,
     ) -> None:
         self.api = api
         self.authenticator = authenticator
@@ -65,18 +68,24 @@ class App:
         self.openid = openid
         self.documents = documents
         self.telemetry = telemetry
+        self.audit_log = audit_log
+        self.in_flight = InFlight()
         self.ready = False
 
     def handle(self, http: HttpRequest) -> Answer:
         """Answer a request: at once if that needs no waiting."""
         start = self.api.clock.monotonic()
         labels = ("", "", "", "")
+        request: Request | None = None
+        entry: audit.Entry | None = None
+        if self.audit_log is not None:
+            entry = audit.begun(http, http.peer, self.api.clock.now())
         try:
             target = route.parse(http.path)
             verb = "" if target is None else route.verb(http.method, target, http.query)
-            user = self._user(http, target, verb)
+            user = self._user(http, target, verb, entry)
             if target is not None:
-                self.api.authorizer.check(user, verb, target, http)
+                self._authorize(user, verb, target, http, entry)
             if target is None or not self._serves(target):
                 answer: Answer = self._other(http, user)
                 labels = (http.method, "", "", "")
@@ -84,18 +93,53 @@ class App:
                 request = self._request(http, user, target, verb)
                 plural = request.resource.plural
                 labels = (verb.upper(), request.resource.group, plural, request.subresource)
+                if entry is not None:
+                    audit.about(entry, request)
+                    request.annotations = entry.annotations
                 route.check(request.resource, target, verb)
-                answer = self._dispatch(request)
+                answer = self._counted(request)
                 if request.resource.deprecation:
                     answer = _with_notice(request.resource.deprecation, answer)
         except StatusError as error:
-            answer = failure(error)
+            answer = _failed(error, entry, request)
         except Exception:
             answer = _bug(http)
         if isinstance(answer, Response):
             self.telemetry.count(*labels, answer.status, self.api.clock.monotonic() - start)
+            self._write_down(entry, answer, request)
             return _prettified(http, answer)
-        return self._finish(http, answer, labels, start)
+        return self._finish(http, answer, labels, start, entry, request)
+
+    def _counted(self, request: Request) -> Answer:
+        """The answer; one that takes time takes one of the places there are."""
+        answer = self._dispatch(request)
+        if isinstance(answer, Response) or not counted(request.verb, request.subresource):
+            return answer
+        return self._in_place(request, answer)
+
+    async def _in_place(self, request: Request, pending: Awaitable[Response]) -> Response:
+        # Not taken before the work begins: a task that is cancelled before would keep it for ever.
+        try:
+            place = self.in_flight.enter(request.verb, request.user)
+        except StatusError:
+            if isinstance(pending, Coroutine):
+                pending.close()
+            raise
+        try:
+            return await pending
+        finally:
+            self.in_flight.leave(place)
+
+    def _write_down(
+        self, entry: audit.Entry | None, response: Response, request: Request | None
+    ) -> None:
+        if self.audit_log is None or entry is None:
+            return
+        if request is not None:
+            audit.about(entry, request)  # once more: by now a new object has its name
+        streaming = callable(response.body)
+        entry.ended(response.status, self.api.clock.now(), streaming=streaming)
+        self.audit_log.add(entry)
 
     async def _finish(
         self,
@@ -103,22 +147,33 @@ class App:
         pending: Awaitable[Response],
         labels: tuple[str, str, str, str],
         start: float,
+        entry: audit.Entry | None,
+        request: Request | None,
     ) -> Response:
         try:
             response = await pending
         except StatusError as error:
-            response = failure(error)
+            response = _failed(error, entry, request)
         except Exception:
             response = _bug(http)
         self.telemetry.count(*labels, response.status, self.api.clock.monotonic() - start)
+        self._write_down(entry, response, request)
         return _prettified(http, response)
 
     def _serves(self, target: route.Target) -> bool:
         return self.api.catalog.has_version(target.group, target.version)
 
-    def _user(self, http: HttpRequest, target: route.Target | None, verb: str) -> User:
+    def _user(
+        self,
+        http: HttpRequest,
+        target: route.Target | None,
+        verb: str,
+        entry: audit.Entry | None,
+    ) -> User:
         """Who asks, or whom they may ask as."""
         user = self.authenticator.user(http)
+        if entry is not None:
+            entry.user = user
         wanted = impersonation.wanted(http.headers)
         if wanted is None:
             return user
@@ -126,7 +181,28 @@ class App:
             asked = of_path(user, http.method, http.path)
         else:
             asked = of_resource(user, verb, target, http)
-        return impersonation.become(wanted, asked, self.api.authorizer.decide)
+        other = impersonation.become(wanted, asked, self.api.authorizer.decide)
+        if entry is not None:
+            entry.impersonated = other
+        return other
+
+    def _authorize(
+        self,
+        user: User,
+        verb: str,
+        target: route.Target,
+        http: HttpRequest,
+        entry: audit.Entry | None,
+    ) -> None:
+        """403 unless the user may; what was decided goes on record, if there is one."""
+        if entry is None:
+            self.api.authorizer.check(user, verb, target, http)
+            return
+        asked = of_resource(user, verb, target, http)
+        decision = self.api.authorizer.decide(asked)
+        entry.decided(decision.allowed, decision.reason)
+        if not decision.allowed:
+            raise denied(asked, decision.reason)
 
     def _request(self, http: HttpRequest, user: User, target: route.Target, verb: str) -> Request:
         resource = self.api.catalog.find(target.group, target.version, target.plural)
@@ -244,6 +320,15 @@ async def _with_notice(notice: str, answer: Answer) -> Response:
     """The answer of a resource that is on its way out."""
     response = answer if isinstance(answer, Response) else await answer
     response.headers += warning_headers([notice])
+    return response
+
+
+def _failed(error: StatusError, entry: audit.Entry | None, request: Request | None) -> Response:
+    if entry is not None:
+        entry.failed(error)
+    response = failure(error)
+    if request is not None and request.warnings:
+        response.headers += warning_headers(request.warnings)
     return response
 
 

@@ -7,11 +7,23 @@ import msgspec
 
 StoreKind = Literal["sqlite", "memory"]
 
-ADMISSION_PLUGINS: Final = ("NamespaceLifecycle",)
+ADMISSION_PLUGINS: Final = (
+    "NamespaceLifecycle",
+    "ServiceAccount",
+    "NodeRestriction",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionWebhook",
+    "ResourceQuota",
+)
 """The admission plugins that can be asked for."""
 
-UPSTREAM_ADMISSION: Final = ("NamespaceLifecycle",)
-"""Those of them that kube-apiserver enforces without being asked."""
+UPSTREAM_ADMISSION: Final = ADMISSION_PLUGINS
+"""What a cluster enforces: upstream's default set, and NodeRestriction as its installers add it."""
+
+READS_IN_FLIGHT: Final = 400
+WRITES_IN_FLIGHT: Final = 200
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +43,14 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The admission plugins to enforce."""
     upstream_only: bool = False
     """Refuse what Kubernetes itself would refuse, kedge's extensions included."""
+    audit_log: Path | None = None
+    """The file in which every request leaves a line; None keeps no such file."""
+    token_auth_file: Path | None = None
+    """A file of further tokens and whose they are; None means there are none."""
+    max_requests_inflight: int = READS_IN_FLIGHT
+    """Reads that may be under way at once; 0 sets no limit."""
+    max_mutating_requests_inflight: int = WRITES_IN_FLIGHT
+    """Writes that may be under way at once; 0 sets no limit."""
     hosts: tuple[str, ...] = ()
     """Further names and addresses that the serving certificate is to carry."""
 

@@ -16,6 +16,7 @@ from wsgiref.handlers import format_date_time
 import httptools
 import msgspec
 
+from kedge.apiserver.inflight import Sources
 from kedge.apiserver.message import HttpRequest, Response
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, bad_request, too_large
@@ -31,6 +32,7 @@ class Limits:
     """What a peer may do to us."""
 
     head_bytes: int = 1 << 16
+    url_bytes: int = 32 << 10
     headers: int = 200
     body_bytes: int = 3 << 20
     head_seconds: float = 15
@@ -40,6 +42,8 @@ class Limits:
     """How long a peer may take nothing of what it asked for."""
     linger_seconds: float = 2
     """How long what a refused peer still sends is thrown away, so that it can read why."""
+    linger_bytes: int = 16 << 20
+    """How much of that is thrown away before the connection is cut."""
     pipelined: int = 8
     padding: int = 8
     """How many times longer than its content a chunked body may be."""
@@ -63,6 +67,7 @@ class Server:
         self.clock = clock
         self.limits = limits or Limits()
         self.connections: set[Connection] = set()
+        self.sources = Sources()
         self.date = ""
         self._server: asyncio.Server | None = None
 
@@ -124,6 +129,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
         self._certificate: dict[str, Any] | None = None
         self._peer = ""
+        self._welcome = False
         self._parser = httptools.HttpRequestParser(self)
         self._waiting: deque[Asked] = deque()
         self._chunks = True
@@ -137,6 +143,7 @@ class Connection(asyncio.Protocol):
         self._unsent = 0
         self._in_head = False
         self._received = 0
+        self._discarded = 0
         self._messages = 0
         """How many messages the parser has begun to read."""
         self._reset()
@@ -146,11 +153,18 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._certificate = _certificate(transport)
         self._peer = (transport.get_extra_info("peername") or ("",))[0]
+        self._welcome = self.server.sources.enter(self._peer)
+        if not self._welcome:
+            self._closing = True
+            self.abort()
+            return
         self.server.connections.add(self)
         self._wait_for(self.server.limits.idle_seconds)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.connections.discard(self)
+        if self._welcome:
+            self.server.sources.leave(self._peer)
         self._closing = True
         self._waiting.clear()
         if self._task is not None:
@@ -159,6 +173,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
+            self._discarded += len(data)
+            if self._discarded > self.server.limits.linger_bytes:
+                self.abort()
             return
         message = self._messages
         try:
@@ -198,6 +215,8 @@ class Connection(asyncio.Protocol):
     def on_url(self, url: bytes) -> None:
         self._url += url
         self._count(len(url))
+        if len(self._url) > self.server.limits.url_bytes:
+            self._refuse(StatusError(414, "BadRequest", "the URL of the request is too long"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._count(len(name) + len(value))

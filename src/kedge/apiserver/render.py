@@ -13,6 +13,7 @@ from kedge.apiserver.media import OFFERED, Form, Wanted, negotiate
 from kedge.apiserver.message import JSON, Response, warning_headers
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
+from kedge.machinery.clock import Clock
 from kedge.machinery.durations import human_age, parse_time
 from kedge.machinery.errors import bad_request, not_acceptable
 
@@ -48,10 +49,10 @@ def own_version(resource: Resource[Any], body: bytes) -> bytes:
     return msgspec.json.encode(resource.store_as.from_stored(msgspec.json.decode(body)))
 
 
-def one(request: Request, item: Item, now: datetime, status: int = 200) -> Response:
+def one(request: Request, item: Item, clock: Clock, status: int = 200) -> Response:
     """A single object."""
     choice = wanted(request, ONE)
-    headers = warning_headers(request.warnings)
+    headers = warning_headers(request.warnings) if request.warnings else []
     match choice.form:
         case "json":
             return Response(status, own_version(request.resource, item.body), JSON, headers)
@@ -62,11 +63,11 @@ def one(request: Request, item: Item, now: datetime, status: int = 200) -> Respo
             return Response(status, partial(item, choice.version), JSON, headers)
         case _:
             meta = ListMeta(resourceVersion=str(item.revision))
-            table = b"".join(table_pieces(request, [item], meta, now, choice.version))
+            table = b"".join(table_pieces(request, [item], meta, clock.now(), choice.version))
             return Response(status, table, JSON, headers)
 
 
-def many(request: Request, items: Sequence[Item], meta: ListMeta, now: datetime) -> Response:
+def many(request: Request, items: Sequence[Item], meta: ListMeta, clock: Clock) -> Response:
     """A list of objects."""
     choice = wanted(request, MANY)
     resource = request.resource
@@ -80,7 +81,7 @@ def many(request: Request, items: Sequence[Item], meta: ListMeta, now: datetime)
         case "partial-list":
             return Response(200, partial_pieces(items, meta, choice.version))
         case _:
-            pieces = table_pieces(request, items, meta, now, choice.version)
+            pieces = table_pieces(request, items, meta, clock.now(), choice.version)
             return Response(200, pieces)
 
 

@@ -36,6 +36,8 @@ class Request:
     subresource: str = ""
     warnings: list[str] = field(default_factory=list)
     """What the client will be told in Warning headers, besides the answer."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    """What the audit log will say of it, besides the usual."""
 
     @property
     def query(self) -> Query:

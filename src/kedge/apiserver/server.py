@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from random import SystemRandom
+from random import Random, SystemRandom
 from typing import Any
 
 from kedge.api.catalog import Catalog
@@ -15,6 +15,7 @@ from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
+from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.authenticator import ADMIN, Authenticator
 from kedge.apiserver.authentication.keys import SigningKey
@@ -30,6 +31,8 @@ from kedge.apiserver.http import Server
 from kedge.apiserver.request import User
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
+from kedge.apiserver.webhooks.caller import Caller
+from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery.clock import Clock
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
@@ -64,7 +67,8 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
         api = await assemble(store, clock, config.admission)
         address = ""
         key = SigningKey(config.pki)
-        app = application(api, {token: ADMIN}, key, lambda: address)
+        trail = AuditLog(config.audit_log) if config.audit_log is not None else None
+        app = application(api, {token: ADMIN}, key, lambda: address, trail)
         listener = Server(app.handle, clock)
         async with asyncio.TaskGroup() as tasks:
             background = [
@@ -88,6 +92,9 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
             finally:
                 app.ready = False
                 await listener.close()
+                await api.caller.close()
+                if trail is not None:
+                    trail.close()
                 for task in background:
                     task.cancel()
     finally:
@@ -95,7 +102,11 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
 
 
 def application(
-    api: Api, tokens: Mapping[str, User], key: SigningKey, address: Callable[[], str]
+    api: Api,
+    tokens: Mapping[str, User],
+    key: SigningKey,
+    address: Callable[[], str],
+    audit_log: AuditLog | None = None,
 ) -> App:
     """The application on an Api: who may enter, and what it says of itself."""
     return App(
@@ -105,6 +116,7 @@ def application(
         openid=OpenId(key, address),
         documents=Documents(api.catalog, address, api.clock),
         telemetry=telemetry(api),
+        audit_log=audit_log,
     )
 
 
@@ -123,14 +135,19 @@ async def assemble(
     await cache.load(stored_resources(catalog))
     addresses = AddressBook(cache.of(service.RESOURCE))
     authorizer = Authorizer.following(cache, catalog)
+    caller = Caller(Resolver(cache))
+    given = plugins.Surroundings(cache, catalog, caller, authorizer, clock)
+    chosen = plugins.enabled(admission, given)
     return Api(
         store=store,
         cache=cache,
         catalog=catalog,
-        admission=Chain([addresses, *plugins.enabled(admission, cache), Escalation(authorizer)]),
+        admission=Chain([addresses, *chosen, Escalation(authorizer)]),
+        caller=caller,
         authorizer=authorizer,
         clock=clock,
-        random=SystemRandom(),
+        # Names and uids must differ, not surprise: a secret seed is enough, and cheaper.
+        random=Random(SystemRandom().getrandbits(256)),
     )
 
 

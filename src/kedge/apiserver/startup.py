@@ -3,6 +3,7 @@
 import errno
 
 from kedge.apiserver import pki
+from kedge.apiserver.authentication import keys, token_file
 from kedge.apiserver.config import ServerConfig
 from kedge.storage.store import StoreError
 
@@ -10,7 +11,7 @@ from kedge.storage.store import StoreError
 def explain(error: BaseException, config: ServerConfig) -> str:
     """What to tell the user; empty if the error is nothing that a user could have caused."""
     error = innermost(error)
-    if isinstance(error, StoreError | pki.Unusable):
+    if isinstance(error, StoreError | pki.Unusable | keys.Unusable | token_file.Unusable):
         return str(error)
     if isinstance(error, OSError):
         return _explain_system(error, config)

@@ -63,18 +63,64 @@ def add_server(parser: ArgumentParser, *, port: str, admission: str) -> None:
         "--admission-control",
         "-admission_control",
         "--admission_control",
-        "--enable-admission-plugins",
         dest="admission_control",
         type=items,
         metavar="LIST",
-        help="admission plugins to enforce, comma-separated"
+        help="the admission plugins to enforce, and no others, comma-separated"
         f" (default: $KEDGE_ADMISSION_CONTROL, else {admission})",
+    )
+    parser.add_argument(
+        "--enable-admission-plugins",
+        type=items,
+        metavar="LIST",
+        help="admission plugins to enforce beside those of the default"
+        " (default: $KEDGE_ENABLE_ADMISSION_PLUGINS)",
+    )
+    parser.add_argument(
+        "--disable-admission-plugins",
+        type=items,
+        metavar="LIST",
+        help="admission plugins of the default not to enforce"
+        " (default: $KEDGE_DISABLE_ADMISSION_PLUGINS)",
     )
     parser.add_argument(
         "--upstream-only",
         action=argparse.BooleanOptionalAction,
         help="refuse kedge's extensions as Kubernetes would (default: $KEDGE_UPSTREAM_ONLY,"
         " else accept them with a warning)",
+    )
+    add_guards(parser)
+
+
+def add_guards(parser: ArgumentParser) -> None:
+    """Who else is let in, how many at once, and whether it is written down."""
+    parser.add_argument(
+        "--token-auth-file",
+        type=file,
+        metavar="FILE",
+        help='CSV file of further tokens, each line: token,user,uid,"group,group"'
+        " (default: $KEDGE_TOKEN_AUTH_FILE, else none)",
+    )
+    parser.add_argument(
+        "--audit-log-path",
+        type=file,
+        metavar="FILE",
+        help="file in which every request leaves a line of JSON"
+        " (default: $KEDGE_AUDIT_LOG_PATH, else none)",
+    )
+    parser.add_argument(
+        "--max-requests-inflight",
+        type=count,
+        metavar="N",
+        help="reads under way at once before more are sent away, 0 for no limit"
+        " (default: $KEDGE_MAX_REQUESTS_INFLIGHT, else 400)",
+    )
+    parser.add_argument(
+        "--max-mutating-requests-inflight",
+        type=count,
+        metavar="N",
+        help="writes under way at once before more are sent away, 0 for no limit"
+        " (default: $KEDGE_MAX_MUTATING_REQUESTS_INFLIGHT, else 200)",
     )
 
 
@@ -112,6 +158,19 @@ def directory(value: str) -> Path:
     if not value:
         raise argparse.ArgumentTypeError("the name of the directory is empty")
     return Path(os.path.abspath(os.path.expanduser(value)))
+
+
+def file(value: str) -> str:
+    """Where the file is; empty for none, which beats one that the environment names."""
+    if value == "-":
+        raise argparse.ArgumentTypeError('"-" is not a file: give the name of one')
+    return os.path.abspath(os.path.expanduser(value)) if value else ""
+
+
+def count(value: str) -> int:
+    if not value.isascii() or not value.isdigit():
+        raise argparse.ArgumentTypeError(f'"{value}" is not a number from 0 on')
+    return int(value)
 
 
 def items(value: str) -> tuple[str, ...]:

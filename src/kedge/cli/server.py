@@ -55,6 +55,10 @@ def arguments(config: "ServerConfig") -> list[str]:
         f"--store={config.store}",
         f"--admission-control={','.join(config.admission)}",
         "--upstream-only" if config.upstream_only else "--no-upstream-only",
+        f"--token-auth-file={config.token_auth_file or ''}",
+        f"--audit-log-path={config.audit_log or ''}",
+        f"--max-requests-inflight={config.max_requests_inflight}",
+        f"--max-mutating-requests-inflight={config.max_mutating_requests_inflight}",
     ]
 
 

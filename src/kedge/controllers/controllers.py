@@ -11,6 +11,7 @@ from kedge.controllers.cluster_role_aggregation import ClusterRoleAggregationCon
 from kedge.controllers.garbage_collector import GarbageCollector
 from kedge.controllers.namespace import NamespaceController
 from kedge.controllers.namespaces import Namespaces
+from kedge.controllers.resource_quota import ResourceQuotaController
 from kedge.controllers.root_ca import RootCaController
 from kedge.controllers.service_account import ServiceAccountController
 from kedge.controllers.service_account_tokens import ServiceAccountTokenController, Sign
@@ -38,6 +39,7 @@ class Controllers:
             RootCaController(client, known, ca_pem, clock),
             ServiceAccountTokenController(client, sign, ca_pem, clock),
             ClusterRoleAggregationController(client, clock),
+            ResourceQuotaController(client, discovery, clock),
             GarbageCollector(client, discovery, clock),
         ]
 

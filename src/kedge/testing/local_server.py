@@ -139,7 +139,7 @@ class LocalServer:
         """Serve while the context is open; on a store that another one left, if given."""
         clock = clock or FakeClock()
         store = store or MemoryStore(clock)
-        api = await assemble(store, clock)
+        api = await assemble(store, clock, ("NamespaceLifecycle",))
         app = application(api, {TOKEN: ADMIN}, _signing_key(), lambda: "127.0.0.1:6443")
         server = cls(store, clock, app)
         try:

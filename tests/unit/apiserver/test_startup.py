@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kedge.apiserver import pki
+from kedge.apiserver.authentication import keys, token_file
 from kedge.apiserver.config import ServerConfig
 from kedge.apiserver.startup import explain
 from kedge.storage.store import StoreError
@@ -22,6 +23,8 @@ CONFIG = ServerConfig(state=Path("/state"), host="127.0.0.1", port=443)
         (PermissionError(errno.EACCES, "Permission denied", "/state/x"), "/state/x: Permission"),
         (StoreError("the store is from another age"), "the store is from another age"),
         (pki.Unusable(Path("/state/pki"), "ca.key is missing"), "ca.key is missing"),
+        (keys.Unusable(Path("/state/pki/sa.key"), "not PEM"), "sa.key cannot be used: not PEM"),
+        (token_file.Unusable("token file '/t' is no CSV file"), "token file '/t' is no CSV file"),
     ],
 )
 def test_what_a_user_can_put_right_is_explained(error: Exception, said: str) -> None:

@@ -19,9 +19,15 @@ CONFIGS = st.builds(
     host=st.sampled_from(["127.0.0.1", "::1", "0.0.0.0"]),
     port=st.integers(0, 65535),
     store=st.sampled_from(["sqlite", "memory"]),
-    admission=st.lists(st.sampled_from(ADMISSION_PLUGINS), unique=True).map(tuple),
+    admission=st.sets(st.sampled_from(ADMISSION_PLUGINS)).map(
+        lambda chosen: tuple(name for name in ADMISSION_PLUGINS if name in chosen)
+    ),
     upstream_only=st.booleans(),
     hosts=st.lists(HOSTS).map(tuple),
+    token_auth_file=st.sampled_from([None, Path("/s/tokens.csv")]),
+    audit_log=st.sampled_from([None, Path("/with space/audit=.log")]),
+    max_requests_inflight=st.integers(0, 1000),
+    max_mutating_requests_inflight=st.integers(0, 1000),
 )
 
 
@@ -34,7 +40,12 @@ def test_a_configuration_survives_the_command_line_whatever_the_environment_says
         "KEDGE_PORT": "1",
         "KEDGE_UPSTREAM_ONLY": "true",
         "KEDGE_ADMISSION_CONTROL": "NamespaceLifecycle",
+        "KEDGE_DISABLE_ADMISSION_PLUGINS": "NamespaceLifecycle",
         "KEDGE_CERT_HOSTS": "elsewhere",
+        "KEDGE_TOKEN_AUTH_FILE": "/elsewhere",
+        "KEDGE_AUDIT_LOG_PATH": "/elsewhere",
+        "KEDGE_MAX_REQUESTS_INFLIGHT": "1",
+        "KEDGE_MAX_MUTATING_REQUESTS_INFLIGHT": "1",
     }
     flags = parser().parse_args(["server", *arguments(wanted)])
     assert config.server(config.Source(flags, environment)) == wanted

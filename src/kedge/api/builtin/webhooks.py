@@ -7,12 +7,13 @@ from kedge.api import rules
 from kedge.api.builtin.content import listed, numbered, text
 from kedge.api.builtin.validation import Errors, Fields, named, selector
 from kedge.api.model import Document
-from kedge.machinery import names
+from kedge.machinery import cel, names
 from kedge.machinery.errors import FieldError
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_MOST_CONDITIONS = 64
 _URL_FORM = "; desired format: https://host[/path]"
 
 
@@ -48,6 +49,30 @@ def _webhook(hook: Fields, path: str) -> Errors:
     yield from selector(hook, path, "namespaceSelector")
     yield from selector(hook, path, "objectSelector")
     yield from _client_config(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    yield from _conditions(listed(hook, "matchConditions"), f"{path}.matchConditions")
+
+
+def _conditions(conditions: Sequence[Fields], path: str) -> Errors:
+    if len(conditions) > _MOST_CONDITIONS:
+        yield FieldError.too_many(path, len(conditions), _MOST_CONDITIONS)
+    seen: set[str] = set()
+    for i, condition in enumerate(conditions):
+        at, name = f"{path}[{i}]", text(condition, "name")
+        yield from _expression(text(condition, "expression").strip(), f"{at}.expression")
+        yield from named(f"{at}.name", name, names.qualified_name)
+        if name in seen:
+            yield FieldError.duplicate(f"{at}.name", name)
+        seen |= {name} - {""}
+
+
+def _expression(expression: str, path: str) -> Errors:
+    if not expression:
+        yield FieldError.required(path)
+        return
+    try:
+        cel.Condition(expression, ("object", "oldObject", "request"))
+    except cel.CelError as error:
+        yield FieldError.invalid(path, expression, str(error))
 
 
 def _webhook_rule(rule: Fields, path: str) -> Errors:

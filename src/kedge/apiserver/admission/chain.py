@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from kedge.api.model import Object
 from kedge.apiserver.request import Request
@@ -35,11 +35,21 @@ class Plugin(Protocol):
         ...
 
 
+@runtime_checkable
+class Holding(Protocol):
+    """A plugin that holds something for a write from its admission until it is over."""
+
+    def release(self, request: Request) -> None:
+        """The write is over, one way or the other."""
+        ...
+
+
 class Chain:
     """The plugins that are on, in order."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self.plugins = tuple(plugins)
+        self._holding = [plugin for plugin in plugins if isinstance(plugin, Holding)]
 
     async def mutate(self, attempt: Attempt) -> Object | None:
         for plugin in self.plugins:
@@ -51,3 +61,8 @@ class Chain:
     async def validate(self, attempt: Attempt) -> None:
         for plugin in self.plugins:
             await plugin.validate(attempt)
+
+    def release(self, request: Request) -> None:
+        """Tell those who hold something for the request that it is over."""
+        for plugin in self._holding:
+            plugin.release(request)

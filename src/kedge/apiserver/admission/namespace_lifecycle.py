@@ -17,8 +17,13 @@ class NamespaceLifecycle:
     def __init__(self, find: Callable[[str], Item | None]) -> None:
         self._find = find
         """Gives a namespace by name."""
+        self._known: dict[str, tuple[Item, bool]] = {}
+        """The states of namespaces that were looked at, and whether they are ending."""
 
     async def mutate(self, attempt: Attempt) -> Object | None:
+        # Before other plugins look for things in a namespace that is not there.
+        if attempt.operation == "CREATE" and attempt.request.namespace:
+            self._check(attempt)
         return attempt.object
 
     async def validate(self, attempt: Attempt) -> None:
@@ -27,16 +32,25 @@ class NamespaceLifecycle:
             if attempt.operation == "DELETE" and request.name in IMMORTAL:
                 raise forbidden("", "namespaces", request.name, "this namespace may not be deleted")
         elif attempt.operation == "CREATE" and request.namespace:
+            # Once more: it may have begun to end while others were asked.
             self._check(attempt)
 
     def _check(self, attempt: Attempt) -> None:
         request = attempt.request
         found = self._find(request.namespace)
         if found is None:
+            self._known.pop(request.namespace, None)
             raise not_found("", "namespaces", request.namespace)
-        namespace = RESOURCE.decode(found.body)
-        if namespace.metadata.deletionTimestamp or namespace.status.phase == "Terminating":
+        known = self._known.get(request.namespace)
+        if known is None or known[0] is not found:
+            known = self._known[request.namespace] = (found, _is_ending(found))
+        if known[1]:
             raise _terminating(attempt)
+
+
+def _is_ending(item: Item) -> bool:
+    namespace = RESOURCE.decode(item.body)
+    return bool(namespace.metadata.deletionTimestamp) or namespace.status.phase == "Terminating"
 
 
 def _terminating(attempt: Attempt) -> Exception:

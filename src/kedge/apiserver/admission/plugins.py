@@ -1,23 +1,104 @@
 """The admission plugins there are, in the order in which they run."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
 
-from kedge.api.core_v1 import namespace
+from kedge.api.catalog import Catalog
+from kedge.api.core_v1 import namespace, service_account
+from kedge.api.scheduling_v1 import priority_class
 from kedge.apiserver.admission.chain import Plugin
+from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
 from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from kedge.apiserver.admission.node_restriction import NodeRestriction
+from kedge.apiserver.admission.priority import Priority
+from kedge.apiserver.admission.resource_quota import ResourceQuota
+from kedge.apiserver.admission.service_account import ServiceAccount
+from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
+from kedge.apiserver.authorization.authorizer import Authorizer
+from kedge.apiserver.quota.ledger import Ledger
+from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import WatchCache
+from kedge.apiserver.webhooks.caller import Caller
+from kedge.apiserver.webhooks.dispatch import Webhooks, webhooks_of
+from kedge.machinery.clock import Clock
 
 
-def _namespace_lifecycle(cache: WatchCache) -> Plugin:
-    namespaces = cache.of(namespace.RESOURCE)
+@dataclass(frozen=True)
+class Surroundings:
+    """What plugins are made from."""
+
+    cache: WatchCache
+    catalog: Catalog
+    caller: Caller
+    authorizer: Authorizer
+    clock: Clock
+    earlier: tuple[Plugin, ...] = ()
+    """The plugins before this one."""
+
+    def webhooks(self, plural: str) -> Webhooks:
+        return webhooks_of(plural, self.catalog, self.cache, self.caller, _annotate)
+
+
+def _annotate(request: Request, key: str, value: str) -> None:
+    request.annotations[key] = value
+
+
+def _namespace_lifecycle(given: Surroundings) -> Plugin:
+    namespaces = given.cache.of(namespace.RESOURCE)
     return NamespaceLifecycle(lambda name: namespaces.get(namespace.RESOURCE.key("", name)))
 
 
-PLUGINS: dict[str, Callable[[WatchCache], Plugin]] = {
+def _mutating_webhook(given: Surroundings) -> Plugin:
+    webhooks = given.webhooks("mutatingwebhookconfigurations")
+    return MutatingAdmissionWebhook(webhooks, given.earlier)
+
+
+def _validating_webhook(given: Surroundings) -> Plugin:
+    return ValidatingAdmissionWebhook(given.webhooks("validatingwebhookconfigurations"))
+
+
+def _service_account(given: Surroundings) -> Plugin:
+    accounts = given.cache.of(service_account.RESOURCE)
+    return ServiceAccount(accounts, given.clock, Random())
+
+
+def _node_restriction(given: Surroundings) -> Plugin:
+    authorizer = given.authorizer
+    return NodeRestriction(
+        given.cache, given.catalog, lambda asked: authorizer.decide(asked).allowed
+    )
+
+
+def _priority(given: Surroundings) -> Plugin:
+    return Priority(given.cache.of(priority_class.RESOURCE))
+
+
+def _default_toleration_seconds(given: Surroundings) -> Plugin:
+    return DefaultTolerationSeconds()
+
+
+def _resource_quota(given: Surroundings) -> Plugin:
+    return ResourceQuota(Ledger(given.cache, given.clock))
+
+
+PLUGINS: dict[str, Callable[[Surroundings], Plugin]] = {
     "NamespaceLifecycle": _namespace_lifecycle,
+    "ServiceAccount": _service_account,
+    "NodeRestriction": _node_restriction,
+    "Priority": _priority,
+    "DefaultTolerationSeconds": _default_toleration_seconds,
+    "MutatingAdmissionWebhook": _mutating_webhook,
+    "ValidatingAdmissionWebhook": _validating_webhook,
+    "ResourceQuota": _resource_quota,
 }
 
 
-def enabled(names: Sequence[str], cache: WatchCache) -> list[Plugin]:
+def enabled(names: Sequence[str], given: Surroundings) -> list[Plugin]:
     """The plugins that are asked for; in which order they are named does not matter."""
-    return [make(cache) for name, make in PLUGINS.items() if name in names]
+    made: list[Plugin] = []
+    for name, make in PLUGINS.items():
+        if name in names:
+            made.append(make(replace(given, earlier=tuple(made))))
+    return made

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import msgspec
+
+from kedge.api.model import Document, ObjectMeta
+from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api
 from kedge.apiserver.message import Response, json_response
 from kedge.apiserver.request import Request
@@ -21,7 +25,9 @@ SUCCESS = {
 
 async def serve(api: Api, request: Request) -> Response:
     """POST to a pod's binding."""
-    return await bind(api, request, read_binding(api, request))
+    binding = read_binding(api, request)
+    await admit_posted(api, request, binding, "v1", "Binding")
+    return await bind(api, request, binding)
 
 
 async def serve_collection(api: Api, request: Request) -> Response:
@@ -30,9 +36,10 @@ async def serve_collection(api: Api, request: Request) -> Response:
     pods = api.catalog.find("", "v1", "pods")
     assert pods is not None
     name = (binding.get("metadata") or {}).get("name", "")
-    return await bind(
-        api, Request(request.http, request.user, pods, "create", request.namespace, name), binding
-    )
+    request.name = name
+    await admit_posted(api, request, binding, "v1", "Binding")
+    about = Request(request.http, request.user, pods, "create", request.namespace, name, "binding")
+    return await bind(api, about, binding)
 
 
 def read_binding(api: Api, request: Request) -> dict[str, Any]:
@@ -97,4 +104,22 @@ BOUND = Part(
     lambda resource, new, old: new,
     lambda resource, new, old: iter(()),
     write.MAIN.ignored,
+    shown=lambda resource, obj: None,
 )
+
+
+async def admit_posted(
+    api: Api, request: Request, document: dict[str, Any], api_version: str, kind: str
+) -> None:
+    """Ask admission about an object that is posted to a subresource and never stored."""
+    content = {k: v for k, v in document.items() if k not in ("apiVersion", "kind", "metadata")}
+    meta = (document.get("metadata") or {}) | {"name": request.name, "namespace": request.namespace}
+    posted = Document(
+        apiVersion=document.get("apiVersion") or api_version,
+        kind=kind,
+        metadata=msgspec.convert(meta, ObjectMeta),
+        content=content,
+    )
+    attempt = Attempt(request, "CREATE", posted)
+    await api.admission.mutate(attempt)
+    await api.admission.validate(attempt)

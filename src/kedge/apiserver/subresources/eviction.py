@@ -8,7 +8,7 @@ from kedge.apiserver import body
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.message import Response, json_response
 from kedge.apiserver.request import Request
-from kedge.apiserver.subresources.binding import SUCCESS
+from kedge.apiserver.subresources.binding import SUCCESS, admit_posted
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.delete import delete_object, to_options
 from kedge.apiserver.verbs.patches import Wanted
@@ -23,6 +23,7 @@ UNPROTECTED = ("Succeeded", "Failed", "Pending")
 async def serve(api: Api, request: Request) -> Response:
     eviction = _read(api, request)
     options = to_options(eviction.get("deleteOptions") or {})
+    await admit_posted(api, request, eviction, "policy/v1", "Eviction")
     options = replace(options, dryRun=[*options.dryRun, *request.query.all("dryRun")])
     item = api.find(request)
     if item is None:

@@ -17,4 +17,4 @@ async def serve(api: Api, request: Request, part: Part) -> Response:
         item, _ = await write.update_document(api, request, document, part)
     else:
         item, _ = await write.patch_part(api, request, part)
-    return render.one(request, item, api.clock.now())
+    return render.one(request, item, api.clock)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from kedge.api.autoscaling_v1.scale import COLUMNS, Scale
-from kedge.api.model import ObjectMeta
+from kedge.api.model import Document, Object, ObjectMeta
 from kedge.api.resource import Resource, ScalePaths
 from kedge.apiserver import prepare, render
 from kedge.apiserver.api import Api, gone, live_document
@@ -47,7 +47,7 @@ async def serve(api: Api, request: Request) -> Response:
         item = await _set(api, request, patched)
     shown = scale_of(request.resource, live_document(request.resource, item))
     answer = Item(item.key, item.revision, msgspec.json.encode(shown))
-    return render.one(scaled, answer, api.clock.now())
+    return render.one(scaled, answer, api.clock)
 
 
 def _view(request: Request) -> Request:
@@ -69,8 +69,18 @@ async def _set(api: Api, request: Request, change: Any) -> Item:
         scale = change(scale_of(request.resource, live))
         return Wanted(_with_replicas(request, live, scale))
 
-    part = Part("scale", write.MAIN.take, write.MAIN.validate, write.MAIN.ignored)
+    part = Part("scale", write.MAIN.take, write.MAIN.validate, write.MAIN.ignored, _shown)
     return await write.modify(api, request, scaled, part, "UpdateOptions")
+
+
+def _shown(resource: Resource[Any], obj: Object) -> Object:
+    scale = scale_of(resource, resource.to_document(obj))
+    return Document(
+        apiVersion=scale["apiVersion"],
+        kind=scale["kind"],
+        metadata=msgspec.convert(scale["metadata"], ObjectMeta),
+        content={"spec": scale["spec"], "status": scale["status"]},
+    )
 
 
 def _with_replicas(request: Request, live: dict[str, Any], scale: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ async def delete(api: Api, request: Request) -> Response:
     options = read_options(request)
     item, removed = await delete_object(api, request, options)
     if not removed or request.resource.answers_with_object:
-        return render.one(request, item, api.clock.now())
+        return render.one(request, item, api.clock)
     meta = item.document()["metadata"]
     details = {
         "name": meta["name"],
@@ -69,7 +69,7 @@ async def delete_collection(api: Api, request: Request) -> Response:
             if error.code != 404:
                 raise
     meta = ListMeta(resourceVersion=str(api.cache.revision))
-    return render.many(request, affected, meta, api.clock.now())
+    return render.many(request, affected, meta, api.clock)
 
 
 def _request_for(request: Request, item: Item) -> Request:
@@ -88,7 +88,10 @@ async def delete_object(api: Api, request: Request, options: DeleteOptions) -> t
                 raise gone(request)
             _check_preconditions(request, item, options.preconditions)
             obj = request.resource.from_document(live_document(request.resource, item))
-            await api.admission.validate(Attempt(request, "DELETE", None, obj))
+            if not request.subresource:  # an eviction was admitted as such
+                attempt = Attempt(request, "DELETE", None, obj)
+                await api.admission.mutate(attempt)
+                await api.admission.validate(attempt)
             try:
                 return await _begin_or_finish(api, request, item, obj, options, dry)
             except Conflict as race:

@@ -33,7 +33,7 @@ def get(api: Api, request: Request) -> Response:
     item = api.find(request)
     if item is None:
         raise gone(request)
-    return render.one(request, item, api.clock.now())
+    return render.one(request, item, api.clock)
 
 
 def get_not_older(api: Api, request: Request) -> Response:
@@ -86,9 +86,7 @@ def list_latest(api: Api, request: Request) -> Response:
     """The plain case: everything there is, from the cache."""
     selection = selected(request)
     items = api.cache_of(request.resource).select(selection)
-    return render.many(
-        request, items, ListMeta(resourceVersion=str(api.cache.revision)), api.clock.now()
-    )
+    return render.many(request, items, ListMeta(resourceVersion=str(api.cache.revision)), api.clock)
 
 
 def _page(
@@ -101,13 +99,13 @@ def _page(
 ) -> Response:
     if not limit or len(items) <= limit:
         meta = ListMeta(resourceVersion=str(revision))
-        return render.many(request, items, meta, api.clock.now())
+        return render.many(request, items, meta, api.clock)
     meta = ListMeta(
         resourceVersion=str(revision),
         continue_=token(revision, items[limit - 1].key, selection),
         remainingItemCount=len(items) - limit if selection.everything else None,
     )
-    return render.many(request, items[:limit], meta, api.clock.now())
+    return render.many(request, items[:limit], meta, api.clock)
 
 
 async def _check_kept(api: Api, snapshot: Snapshot, selection: Selection) -> None:
@@ -142,7 +140,7 @@ async def _past(
         continue_=token(snapshot.exact, items[-1].key, selection),
         remainingItemCount=page.remaining,
     )
-    return render.many(request, items, meta, api.clock.now())
+    return render.many(request, items, meta, api.clock)
 
 
 async def _snapshot(api: Api, request: Request, selection: Selection, limit: int) -> Snapshot:

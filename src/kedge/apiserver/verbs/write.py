@@ -47,6 +47,8 @@ class Part:
     validate: Callable[[Resource[Any], Object, Object], Iterator[FieldError]]
     ignored: Callable[[Resource[Any]], dict[str, Any]]
     """The fields whose ownership this endpoint does not track."""
+    shown: Callable[[Resource[Any], Object], Object | None] | None = None
+    """What admission sees instead of the object, and then cannot change; None if it was asked."""
 
 
 _SEALED_METADATA = (
@@ -109,7 +111,7 @@ async def create(api: Api, request: Request) -> Response:
     """POST: an object that was not there before."""
     document = decode.posted(request, "CreateOptions")
     item = await create_object(api, request, Wanted(document))
-    return render.one(request, item, api.clock.now(), 201)
+    return render.one(request, item, api.clock, 201)
 
 
 async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
@@ -118,13 +120,15 @@ async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
     manager = field_manager(request, "CreateOptions")
     generated = not (wanted.document.get("metadata") or {}).get("name") and not request.name
     for left in range(NAME_TRIES, 0, -1):
-        document = await _admitted(api, request, wanted, manager)
         try:
+            document = await _admitted(api, request, wanted, manager)
             return await _store_new(api, request, document, dry)
         except StatusError as error:
             if not (generated and left > 1 and error.reason == "AlreadyExists"):
                 raise
             request.name = ""
+        finally:
+            api.admission.release(request)
     raise AssertionError("unreachable")
 
 
@@ -224,7 +228,7 @@ async def update(api: Api, request: Request) -> Response:
     """PUT: the whole object as the client wants it."""
     document = decode.posted(request, "UpdateOptions")
     item, created = await update_document(api, request, document, MAIN)
-    return render.one(request, item, api.clock.now(), 201 if created else 200)
+    return render.one(request, item, api.clock, 201 if created else 200)
 
 
 async def update_document(
@@ -257,15 +261,17 @@ async def modify(api: Api, request: Request, change: Change, part: Part, options
             if item is None:
                 raise gone(request)
             live = live_document(request.resource, item)
-            new = await _changed(api, request, live, change(live), part, manager)
-            if new == live:
-                return item
-            if dry:
-                return Item(item.key, item.revision, msgspec.json.encode(new))
             try:
+                new = await _changed(api, request, live, change(live), part, manager)
+                if new == live:
+                    return item
+                if dry:
+                    return Item(item.key, item.revision, msgspec.json.encode(new))
                 return await _store_changed(api, request, item, new)
             except Conflict as race:
                 await api.caught_up(race)
+            finally:
+                api.admission.release(request)
 
 
 async def _changed(
@@ -283,12 +289,20 @@ async def _changed(
     new = prepare.updated(request, decode.to_object(resource, wanted.document), old)
     new = part.take(resource, resource.default(new), old)
     document = _owned_after(api, resource, new, live, part, None if wanted.applied else manager)
-    admitted = await api.admission.mutate(Attempt(request, "UPDATE", new, old))
+    attempt = _attempt(request, part, new, old)
+    admitted = new if attempt is None else await api.admission.mutate(attempt)
+    if part.shown is not None:
+        admitted = new
     assert admitted is not None
+    if admitted is not new:
+        # What a plugin changes outside of the endpoint's part is no more kept than a client's.
+        admitted = part.take(resource, admitted, old)
     errors = list(part.validate(resource, admitted, old))
     if errors:
         raise invalid(resource.group, resource.kind, request.name, errors)
-    await api.admission.validate(Attempt(request, "UPDATE", admitted, old))
+    attempt = _attempt(request, part, admitted, old)
+    if attempt is not None:
+        await api.admission.validate(attempt)
     request.warnings += resource.warn(admitted)
     if admitted is not new:
         document = _admitted_document(resource, admitted, document)
@@ -296,6 +310,15 @@ async def _changed(
     if generation:
         document["metadata"]["generation"] = generation
     return document
+
+
+def _attempt(request: Request, part: Part, new: Object, old: Object) -> Attempt | None:
+    if part.shown is None:
+        return Attempt(request, "UPDATE", new, old)
+    shown = part.shown(request.resource, new)
+    if shown is None:
+        return None
+    return Attempt(request, "UPDATE", shown, part.shown(request.resource, old))
 
 
 def _owned_after(
@@ -361,7 +384,7 @@ def _check_version(request: Request, wanted: dict[str, Any], live: dict[str, Any
 async def patch(api: Api, request: Request) -> Response:
     """PATCH: a description of a change."""
     item, created = await patch_part(api, request, MAIN)
-    return render.one(request, item, api.clock.now(), 201 if created else 200)
+    return render.one(request, item, api.clock, 201 if created else 200)
 
 
 async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool]:

@@ -1,0 +1,33 @@
+"""Counting: what an object takes from a quota by being there."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kedge.api.quota.measure import ONE, Measure
+
+_NO_SCOPES: frozenset[str] = frozenset()
+
+
+def count_name(group: str, plural: str) -> str:
+    """The name under which a quota bounds the number of objects of any resource."""
+    return f"count/{plural}.{group}" if group else f"count/{plural}"
+
+
+class Count:
+    """The meter of a resource of which only the number of objects matters."""
+
+    known = _NO_SCOPES
+    looks = False
+
+    def __init__(self, group: str, plural: str, alias: str = "") -> None:
+        self._names = frozenset((count_name(group, plural), *filter(None, (alias,))))
+        self._one = Measure(dict.fromkeys(self._names, ONE), {})
+
+    def names(self, hard: Iterable[str]) -> frozenset[str]:
+        return self._names.intersection(hard)
+
+    def measure(self, obj: Any) -> Measure:
+        return self._one
+
+    def missing(self, obj: Any, names: Iterable[str]) -> str:
+        return ""

@@ -1,0 +1,73 @@
+"""Measure: what one object takes from quotas, and the scopes it is in."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from kedge.api.core_v1.resource_quota import ScopedResourceSelectorRequirement
+from kedge.machinery.quantity import Quantity
+
+Usage = Mapping[str, Quantity]
+"""Amounts by the names that a quota bounds them under."""
+
+ZERO = Quantity.from_value(0)
+ONE = Quantity.from_value(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What one object in one state takes."""
+
+    usage: Usage
+    scopes: Mapping[str, Iterable[str]]
+    """The scopes that the object is in, and the values it has there, where a scope has values."""
+    until: datetime | None = None
+    """When the usage falls without anybody writing the object; None if it does not."""
+    after: Usage | None = None
+    """The usage from then on."""
+
+    def at(self, now: datetime) -> Usage:
+        """What the object takes at a moment."""
+        if self.until is None or self.after is None or now <= self.until:
+            return self.usage
+        return self.after
+
+
+class Meter(Protocol):
+    """Knows how to measure the objects of one resource."""
+
+    known: frozenset[str]
+    """The scopes that objects of the resource can be in; a quota with another never counts them."""
+    looks: bool
+    """Whether the objects themselves matter, or only how many there are."""
+
+    def names(self, hard: Iterable[str]) -> frozenset[str]:
+        """Those of a quota's names that objects of the resource are counted under."""
+        ...
+
+    def measure(self, obj: Any) -> Measure:
+        """What an object takes; without `looks`, whatever the object is."""
+        ...
+
+    def missing(self, obj: Any, names: Iterable[str]) -> str:
+        """What the object must say to be counted under the names and does not."""
+        ...
+
+
+def matches(
+    requirement: ScopedResourceSelectorRequirement, meter: Meter, scopes: Mapping[str, Any]
+) -> bool:
+    """Whether an object in these scopes meets one condition of a quota."""
+    if requirement.scopeName not in meter.known:
+        return False
+    values = scopes.get(requirement.scopeName)
+    if values is None:
+        return requirement.operator in ("NotIn", "DoesNotExist")
+    match requirement.operator:
+        case "In":
+            return any(value in requirement.values for value in values)
+        case "NotIn":
+            return any(value not in requirement.values for value in values)
+        case operator:
+            return operator == "Exists"

@@ -1,0 +1,59 @@
+"""Which meter measures the objects of which resource."""
+
+from collections.abc import Collection
+from functools import lru_cache
+
+from kedge.api.quota.claims import Claims
+from kedge.api.quota.count import Count
+from kedge.api.quota.measure import Meter
+from kedge.api.quota.pods import Pods
+from kedge.api.quota.services import Services
+
+Kind = tuple[str, str]
+"""A resource by group and plural: quotas do not care for versions."""
+
+_COUNT_PREFIX = "count/"
+_WITH_NAMES_OF_THEIR_OWN = ("configmaps", "replicationcontrollers", "resourcequotas", "secrets")
+"""Resources that quotas could count before they could count everything."""
+
+METERS: dict[Kind, Meter] = {
+    ("", "pods"): Pods(),
+    ("", "services"): Services(),
+    ("", "persistentvolumeclaims"): Claims(),
+    **{("", plural): Count("", plural, plural) for plural in _WITH_NAMES_OF_THEIR_OWN},
+}
+"""The meters of resources that have more names in quotas than count/."""
+
+IGNORED: frozenset[Kind] = frozenset(
+    (
+        ("", "bindings"),
+        ("", "componentstatuses"),
+        ("", "events"),
+        ("events.k8s.io", "events"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    )
+)
+"""Resources that no quota counts."""
+
+
+@lru_cache(maxsize=1024)
+def meter_of(kind: Kind) -> Meter | None:
+    """The meter of a resource, custom ones included; None if no quota counts it."""
+    if kind in IGNORED:
+        return None
+    return METERS.get(kind) or Count(*kind)
+
+
+def kinds_of(hard: Collection[str]) -> set[Kind]:
+    """The resources whose objects a quota with these names counts."""
+    kinds = {kind for kind, meter in METERS.items() if meter.names(hard)}
+    for name in hard:
+        if name.startswith(_COUNT_PREFIX):
+            plural, _, group = name.removeprefix(_COUNT_PREFIX).partition(".")
+            kinds.add((group, plural))
+    return kinds - IGNORED

@@ -1,0 +1,196 @@
+"""MutatingAdmissionWebhook: asks webhooks one after another; each may change what the next sees."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kedge.api.model import Object
+from kedge.api.resource import Resource
+from kedge.apiserver import prepare
+from kedge.apiserver.admission.chain import Attempt, Plugin
+from kedge.apiserver.body import check_depth
+from kedge.apiserver.verbs import decode
+from kedge.apiserver.webhooks import review
+from kedge.apiserver.webhooks.caller import CallFailed
+from kedge.apiserver.webhooks.configuration import Hook, Match
+from kedge.apiserver.webhooks.dispatch import MOST_SECONDS, TOO_LATE, Seen, Webhooks, failed
+from kedge.machinery.errors import StatusError, bad_request, internal, timeout
+from kedge.machinery.patch import PatchError, apply_json
+
+_MUTATION = "mutation.webhook.admission.k8s.io/"
+
+
+class MutatingAdmissionWebhook:
+    """The last plugin that changes objects: those before it run again after a webhook's change."""
+
+    name = "MutatingAdmissionWebhook"
+
+    def __init__(self, webhooks: Webhooks, earlier: Sequence[Plugin] = ()) -> None:
+        self._webhooks = webhooks
+        self._earlier = tuple(earlier)
+
+    async def mutate(self, attempt: Attempt) -> Object | None:
+        matches = self._webhooks.matching(attempt)
+        if not matches:
+            return attempt.object
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                return await _Mutation(self._webhooks, attempt, matches).run(self._earlier)
+        except TimeoutError:
+            raise timeout(TOO_LATE) from None
+
+    async def validate(self, attempt: Attempt) -> None:
+        pass
+
+
+class _Mutation:
+    """One object on its way past the webhooks."""
+
+    def __init__(self, webhooks: Webhooks, attempt: Attempt, matches: tuple[Match, ...]) -> None:
+        self._webhooks = webhooks
+        self._attempt = attempt
+        self._matches = matches
+        self._changed = False
+        self._asked: set[str] = set()
+        """Webhooks that want to be asked again, and have seen the latest change."""
+        self._outdated: set[str] = set()
+        """Webhooks that want to be asked again, and have not seen it."""
+
+    async def run(self, earlier: Sequence[Plugin]) -> Object | None:
+        """The object after one round, and after a second one if the first changed anything."""
+        await self._round(0)
+        if self._changed:
+            known = self._attempt.object
+            for plugin in earlier:
+                self._become(await plugin.mutate(self._attempt))
+            if self._attempt.object != known:
+                self._outdate()
+            await self._round(1)
+        return self._attempt.object
+
+    async def _round(self, number: int) -> None:
+        for match in self._matches:
+            hook = match.hook
+            # Who was passed over in the first round is not asked in the second.
+            if number and hook.uid not in self._outdated:
+                continue
+            about = review.subject(self._attempt)
+            seen = self._webhooks.seen(self._attempt, about, match)
+            if seen is None:
+                continue
+            if await self._ask(seen, number):
+                self._changed = True
+                self._outdate()
+            if hook.called_again:
+                self._asked.add(hook.uid)
+
+    async def _ask(self, seen: Seen, number: int) -> bool:
+        """Whether the webhook changed the object."""
+        hook, request = seen.match.hook, self._attempt.request
+        key = f"{_MUTATION}round_{number}_index_{hook.index}"
+        changed = False
+        try:
+            verdict = await self._webhooks.ask(request, seen, mutating=True)
+            changed = self._apply(seen, verdict)
+        except CallFailed as error:
+            refusal = failed(hook, error)
+            if refusal is not None:
+                raise refusal from None
+            self._webhooks.annotate(request, f"failed-open.{key}", hook.name)
+        self._webhooks.annotate(request, key, _note(hook, changed))
+        return changed
+
+    def _apply(self, seen: Seen, verdict: review.Verdict) -> bool:
+        operations = _operations(verdict.patch)
+        if not operations:
+            return False
+        hook, resource = seen.match.hook, self._attempt.request.resource
+        if seen.object is None or not seen.about.own_kind:
+            why = "attempted to modify the object, which is not supported for this operation"
+            raise internal(f'admission webhook "{hook.name}" {why}')
+        if verdict.patch_type != "JSONPatch":
+            raise CallFailed(f'unsupported patch type "{verdict.patch_type}"')
+        view = seen.match.resource
+        try:
+            patched = _fitted(view, apply_json(seen.object, operations))
+            if patched == seen.object:
+                return False
+            changed = decode.to_object(resource, review.seen_as(patched, view, resource))
+        except PatchError as error:
+            raise internal(error.message) from None
+        except StatusError as error:
+            raise internal(error.message) from None
+        self._become(_settled(self._attempt, resource.default(changed)))
+        return True
+
+    def _become(self, obj: Object | None) -> None:
+        if obj is not self._attempt.object:
+            was = self._attempt
+            self._attempt = Attempt(was.request, was.operation, obj, was.old)
+
+    def _outdate(self) -> None:
+        self._outdated |= self._asked
+        self._asked = set()
+
+
+def _operations(patch: bytes) -> list[Any]:
+    if not patch:
+        return []
+    try:
+        operations = msgspec.json.decode(patch)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _undecodable(str(error)) from None
+    if operations is None:
+        return []
+    if not isinstance(operations, list):
+        raise _undecodable("a JSON patch must be a list of operations")
+    return operations
+
+
+def _undecodable(why: str) -> CallFailed:
+    return CallFailed(f"received undecodable patch in webhook response: {why}")
+
+
+def _fitted(resource: Resource[Any], document: Any) -> dict[str, Any]:
+    """What the kind declares of a patched document."""
+    if not isinstance(document, dict):
+        raise bad_request("the patched object is not an object")
+    check_depth(document)
+    decode.check_kind(resource, document)
+    fitted = decode.shape(resource, document, [])
+    head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    return head | {"metadata": {}} | fitted | head
+
+
+def _settled(attempt: Attempt, obj: Object) -> Object:
+    """A patched object in which all that only the server sets is as it was."""
+    before, request = attempt.object, attempt.request
+    assert before is not None
+    was, now = before.metadata, obj.metadata
+    if now.namespace != was.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    kept = replace(
+        now,
+        uid=was.uid,
+        creationTimestamp=was.creationTimestamp,
+        generation=was.generation,
+        deletionTimestamp=was.deletionTimestamp,
+        deletionGracePeriodSeconds=was.deletionGracePeriodSeconds,
+        resourceVersion=was.resourceVersion,
+        managedFields=was.managedFields,
+        selfLink="",
+    )
+    settled = replace(obj, metadata=kept)
+    if request.subresource == "status" or request.resource.keeps_posted_status:
+        return settled
+    return prepare.with_status_of(request.resource, settled, before)
+
+
+def _note(hook: Hook, changed: bool) -> str:
+    told = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
+    return msgspec.json.encode(told).decode()

@@ -1,0 +1,55 @@
+"""ResourceQuota: the objects of a namespace together take no more than its quotas allow."""
+
+from kedge.api.core_v1.pod import Pod
+from kedge.api.model import Object
+from kedge.api.quota.pods import is_terminating
+from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.admission.refusal import refused
+from kedge.apiserver.quota.ledger import Ledger
+from kedge.apiserver.request import Request, check_dry_run
+
+_GROWING = ("services", "persistentvolumeclaims")
+"""Resources of the core group of which an update can take more."""
+
+
+class ResourceQuota:
+    name = "ResourceQuota"
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def mutate(self, attempt: Attempt) -> Object | None:
+        return attempt.object
+
+    async def validate(self, attempt: Attempt) -> None:
+        request, obj = attempt.request, attempt.object
+        if not self._ledger.limits(request.namespace) or obj is None or not counts(attempt):
+            return
+        # A request that tries again, under another name or on a newer object, begins anew.
+        self._ledger.release(request)
+        claim = self._ledger.claim(request, obj, new=attempt.operation == "CREATE")
+        if claim is None:
+            return
+        if claim.refusal:
+            raise refused(attempt, claim.refusal)
+        if not check_dry_run(request.query.all("dryRun"), "CreateOptions"):
+            self._ledger.hold(request, claim)
+
+    def release(self, request: Request) -> None:
+        """The request is over, whether or not anything was stored."""
+        self._ledger.release(request)
+
+
+def counts(attempt: Attempt) -> bool:
+    """Whether the write can take anything from a quota that was not taken before."""
+    request = attempt.request
+    if attempt.operation == "CREATE":
+        return not request.subresource
+    if attempt.operation != "UPDATE" or request.resource.group:
+        return False
+    new, old = attempt.object, attempt.old
+    if isinstance(new, Pod) and isinstance(old, Pod):
+        if request.subresource:
+            return request.subresource == "resize"
+        return is_terminating(new) != is_terminating(old)
+    return request.resource.plural in _GROWING and not request.subresource

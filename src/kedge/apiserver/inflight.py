@@ -1,0 +1,105 @@
+"""How many requests may be under way at once, and how many connections one source may hold."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from kedge.apiserver.request import User
+from kedge.machinery.errors import StatusError
+
+LONG_RUNNING: Final = frozenset(("watch", "connect", "proxy"))
+"""Verbs that are not counted: they wait far more than they work."""
+STREAMED: Final = frozenset(("attach", "exec", "log", "portforward", "proxy"))
+"""Subresources that are not counted."""
+_READS: Final = frozenset(("get", "list"))
+_MASTERS: Final = "system:masters"
+_OWN: Final = frozenset(("system:nodes", "system:serviceaccounts:kube-system"))
+"""Groups of those who keep the cluster alive."""
+_OWN_NAMES: Final = frozenset(
+    ("system:apiserver", "system:kube-controller-manager", "system:kube-scheduler")
+)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Bounds for requests of one sort; 0 sets none."""
+
+    ordinary: int
+    """From here on anybody is sent away."""
+    reserve: int
+    """How many more there may be of those who keep the cluster alive; administrators get half."""
+
+    def of(self, user: User) -> int:
+        groups = user.groups
+        if _MASTERS in groups:
+            return self.ordinary + self.reserve // 2
+        if not user.name.startswith("system:"):
+            return self.ordinary
+        own = user.name in _OWN_NAMES or not _OWN.isdisjoint(groups)
+        return self.ordinary + (self.reserve if own else 0)
+
+
+READS: Final = Limit(400, 200)
+WRITES: Final = Limit(200, 100)
+
+
+class InFlight:
+    """Counts what is under way. Enter before the work begins, leave when it is done."""
+
+    __slots__ = ("_limits", "counts", "refused")
+
+    def __init__(self, reads: Limit = READS, writes: Limit = WRITES) -> None:
+        self._limits = (reads, writes)
+        self.counts = [0, 0]
+        """Reads and writes that are under way."""
+        self.refused = [0, 0]
+        """Reads and writes that were sent away."""
+
+    def enter(self, verb: str, user: User) -> int:
+        """A place to give back with `leave`; raises 429 if there is none."""
+        sort = 0 if verb in _READS else 1
+        limit, count = self._limits[sort], self.counts[sort]
+        if count >= limit.ordinary > 0 and count >= limit.of(user):
+            self.refused[sort] += 1
+            raise too_many()
+        self.counts[sort] = count + 1
+        return sort
+
+    def leave(self, place: int) -> None:
+        self.counts[place] -= 1
+
+
+def counted(verb: str, subresource: str) -> bool:
+    """Whether a request takes a place."""
+    return verb not in LONG_RUNNING and subresource not in STREAMED
+
+
+def too_many() -> StatusError:
+    message = "Too many requests, please try again later."
+    return StatusError(429, "TooManyRequests", message, retry_after=1)
+
+
+CONNECTIONS_PER_SOURCE: Final = 1024
+"""Loopback counts as one source, and a busy operator there holds a connection per watch."""
+
+
+class Sources:
+    """Counts the connections of each address."""
+
+    __slots__ = ("_counts", "_limit")
+
+    def __init__(self, limit: int = CONNECTIONS_PER_SOURCE) -> None:
+        self._limit = limit
+        self._counts: Counter[str] = Counter()
+
+    def enter(self, source: str) -> bool:
+        """Whether one more connection from there is welcome; if so, `leave` must follow."""
+        if self._counts[source] >= self._limit:
+            return False
+        self._counts[source] += 1
+        return True
+
+    def leave(self, source: str) -> None:
+        self._counts[source] -= 1
+        if not self._counts[source]:
+            del self._counts[source]

@@ -1,0 +1,1 @@
+"""What the server knows of quotas while it admits."""

@@ -1,0 +1,286 @@
+"""Ledger: what is used of every quota at this moment, writes that are under way included."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from kedge.api.core_v1 import resource_quota
+from kedge.api.core_v1.resource_quota import ResourceQuotaSpec
+from kedge.api.model import Object
+from kedge.api.quota.account import Account, greater, increase, listed
+from kedge.api.quota.measure import Measure, Meter, Usage
+from kedge.api.quota.meters import Kind, meter_of
+from kedge.api.resource import dec_hook
+from kedge.apiserver.request import Request, stored
+from kedge.apiserver.watchcache import Change, Item, ResourceCache, Selection, WatchCache
+from kedge.machinery.clock import Clock
+from kedge.machinery.selectors import FieldSelector, LabelSelector
+
+
+class _Sketch(msgspec.Struct, frozen=True):
+    """A quota without its status, which changes far more often than the rest."""
+
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+
+
+_sketch = msgspec.json.Decoder(_Sketch, dec_hook=dec_hook)
+
+
+class Followed:
+    """A resource whose objects are counted."""
+
+    def __init__(self, cache: ResourceCache, kind: Kind, meter: Meter) -> None:
+        self.cache = cache
+        self.kind = kind
+        self.meter = meter
+        self._measures: dict[str, tuple[Item, Measure]] = {}
+
+    def measure(self, key: str) -> Measure | None:
+        """What an object in the cache takes; None if it is not there."""
+        item = self.cache.get(key)
+        if item is None:
+            self._measures.pop(key, None)
+            return None
+        known = self._measures.get(key)
+        if known is not None and known[0] is item:
+            return known[1]
+        obj = self.cache.resource.decode(item.body) if self.meter.looks else None
+        measure = self.meter.measure(obj)
+        if self.meter.looks:
+            self._measures[key] = item, measure
+        return measure
+
+    def within(self, namespace: str) -> Iterator[str]:
+        """The objects of a namespace."""
+        everything = Selection(self.cache.resource, namespace, LabelSelector(), FieldSelector())
+        return (item.key for item in self.cache.select(everything))
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an object that wants to be written would take."""
+
+    followed: Followed
+    key: str
+    measure: Measure
+    refusal: str = ""
+    """Why it may not; empty if it may."""
+
+
+class Ledger:
+    """Counts what the cache holds and what was admitted but is not yet in the cache.
+
+    An account is opened when the first write asks for it and follows the cache from then on. Who
+    is admitted is charged at once; when the write is over, whatever became of it, the cache has
+    the last word. Nothing here waits, so no two writes can be given the same room.
+    """
+
+    def __init__(self, cache: WatchCache, clock: Clock) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._specs: dict[str, dict[str, ResourceQuotaSpec]] = {}
+        """Every quota, by namespace and name."""
+        self._accounts: dict[str, dict[str, Account]] = {}
+        """Those that somebody has asked for."""
+        self._followed: dict[str, Followed] = {}
+        """By where their objects are stored."""
+        self._claims: dict[str, list[Claim]] = {}
+        """What was admitted and is under way, by the keys of the objects."""
+        self._held: dict[int, tuple[Request, list[Claim]]] = {}
+        """The same, by the identity of the request, which lives as long as it stands here."""
+        self._falling: dict[str, tuple[datetime, Followed]] = {}
+        """Objects that will take less at some moment without being written."""
+        quotas = cache.of(resource_quota.RESOURCE)
+        for item in quotas.values():
+            self._take(item)
+        quotas.listeners.add(self._quota_changed)
+
+    def limits(self, namespace: str) -> bool:
+        """Whether there is any quota in the namespace."""
+        return namespace in self._specs
+
+    # Quotas.
+
+    def _quota_changed(self, change: Change | None) -> None:
+        if change is None:
+            return
+        if change.type == "DELETED":
+            self._drop(change.item.key)
+        else:
+            self._take(change.item)
+
+    def _take(self, item: Item) -> None:
+        namespace, name = _place(item.key)
+        spec = _sketch.decode(item.body).spec
+        specs = self._specs.setdefault(namespace, {})
+        if specs.get(name) != spec:
+            specs[name] = spec
+            self._accounts.get(namespace, {}).pop(name, None)
+
+    def _drop(self, key: str) -> None:
+        namespace, name = _place(key)
+        specs = self._specs.get(namespace, {})
+        specs.pop(name, None)
+        self._accounts.get(namespace, {}).pop(name, None)
+        if not specs:
+            self._specs.pop(namespace, None)
+            self._accounts.pop(namespace, None)
+
+    # Accounts.
+
+    def _open(self, namespace: str, followed: Followed) -> Iterator[tuple[str, Account]]:
+        """The accounts of a namespace that count objects of a resource."""
+        accounts = self._accounts.setdefault(namespace, {})
+        specs = self._specs.get(namespace, {})
+        for name in sorted(specs):
+            account = accounts.get(name)
+            if account is None:
+                account = accounts[name] = Account(specs[name])
+            if account.names(followed.kind, followed.meter):
+                if not account.has_begun(followed.kind):
+                    self._begin(account, namespace, followed)
+                yield name, account
+
+    def _begin(self, account: Account, namespace: str, followed: Followed) -> None:
+        account.begin(followed.kind, followed.meter)
+        prefix = f"{followed.cache.resource.prefix}{namespace}/"
+        under_way = [key for key in self._claims if key.startswith(prefix)]
+        for key in dict.fromkeys((*followed.within(namespace), *under_way)):
+            account.put(followed.kind, key, self._charge(account, followed, key))
+
+    def _charge(self, account: Account, followed: Followed, key: str) -> Usage:
+        """What an object takes: as it is in the cache or as it may be in a moment."""
+        kind, meter = followed.kind, followed.meter
+        charge: Usage = {}
+        measure = followed.measure(key)
+        self._falling.pop(key, None)
+        if measure is not None:
+            charge = account.charge(kind, meter, measure, measure.at(self._clock.now()))
+            if measure.until is not None:
+                self._falling[key] = measure.until, followed
+        for claim in self._claims.get(key, ()):
+            claimed = account.charge(kind, meter, claim.measure, claim.measure.usage)
+            charge = greater(charge, claimed)
+        return charge
+
+    def _settle(self, followed: Followed, key: str) -> None:
+        """Bring all accounts in line with the cache and what is under way."""
+        for account in self._accounts.get(_place(key)[0], {}).values():
+            if account.has_begun(followed.kind):
+                account.put(followed.kind, key, self._charge(account, followed, key))
+
+    def _let_fall(self) -> None:
+        """Settle the objects whose moment has come."""
+        now = self._clock.now()
+        for key in [key for key, (until, _) in self._falling.items() if now > until]:
+            self._settle(self._falling[key][1], key)
+            self._falling.pop(key, None)
+
+    # The cache.
+
+    def _follow(self, request: Request) -> Followed | None:
+        """The request's resource, followed from now on; None if no quota counts it."""
+        resource = stored(request.resource)
+        known = self._followed.get(resource.registry)
+        if known is not None:
+            return known
+        kind = resource.group, resource.plural
+        meter = meter_of(kind)
+        if meter is None:
+            return None
+        try:
+            followed = Followed(self._cache.of(resource), kind, meter)
+        except KeyError:
+            # A custom resource whose definition went while the request was under way.
+            return None
+        self._followed[resource.registry] = followed
+
+        def changed(change: Change | None) -> None:
+            if change is None:
+                followed.cache.listeners.discard(changed)
+                self._leave(followed)
+            elif _place(change.item.key)[0] in self._accounts:
+                self._settle(followed, change.item.key)
+
+        followed.cache.listeners.add(changed)
+        return followed
+
+    def _leave(self, followed: Followed) -> None:
+        """A custom resource is gone or no longer what it was: count it anew when it is needed."""
+        self._followed.pop(followed.cache.resource.registry, None)
+        for accounts in self._accounts.values():
+            for account in accounts.values():
+                account.end(followed.kind)
+
+    # Writes.
+
+    def claim(self, request: Request, obj: Object, *, new: bool) -> Claim | None:
+        """What a write would take and whether there is room; None if no quota counts it."""
+        followed = self._follow(request)
+        if followed is None:
+            return None
+        self._let_fall()
+        key = stored(request.resource).key(request.namespace, obj.metadata.name)
+        measure = followed.meter.measure(obj)
+        concerned = [
+            (name, account)
+            for name, account in self._open(request.namespace, followed)
+            if account.covers(followed.meter, measure)
+        ]
+        refusal = _silence(concerned, followed, obj)
+        for name, account in concerned:
+            refusal = refusal or _excess(name, account, followed, key, measure, new=new)
+        return Claim(followed, key, measure, refusal)
+
+    def hold(self, request: Request, claim: Claim) -> None:
+        """Charge what was claimed, until the request is over."""
+        self._held.setdefault(id(request), (request, []))[1].append(claim)
+        self._claims.setdefault(claim.key, []).append(claim)
+        self._settle(claim.followed, claim.key)
+
+    def release(self, request: Request) -> None:
+        """The request is over: what it wrote is in the cache, what it did not counts no more."""
+        _, claims = self._held.pop(id(request), (request, []))
+        for claim in claims:
+            left = self._claims[claim.key]
+            left.remove(claim)
+            if not left:
+                del self._claims[claim.key]
+            self._settle(claim.followed, claim.key)
+
+
+def _silence(concerned: list[tuple[str, Account]], followed: Followed, obj: Object) -> str:
+    """Why an object cannot even be counted; empty if it can."""
+    for name, account in concerned:
+        names = account.names(followed.kind, followed.meter)
+        if missing := followed.meter.missing(obj, names):
+            return f"failed quota: {name}: {missing}"
+    return ""
+
+
+def _excess(
+    name: str, account: Account, followed: Followed, key: str, measure: Measure, *, new: bool
+) -> str:
+    """Why an object does not fit in; empty if it does."""
+    charge = account.charge(followed.kind, followed.meter, measure, measure.usage)
+    # As upstream: a new object needs room of its own even if one of its name exists.
+    requested = charge if new else increase(charge, account.charged(followed.kind, key))
+    exceeded = [
+        each
+        for each, amount in requested.items()
+        if account.used[each] + amount > account.hard[each]
+    ]
+    if not exceeded:
+        return ""
+    return (
+        f"exceeded quota: {name}, requested: {listed(requested, exceeded)}, "
+        f"used: {listed(account.used, exceeded)}, limited: {listed(account.hard, exceeded)}"
+    )
+
+
+def _place(key: str) -> tuple[str, str]:
+    """The namespace and the name of an object that lives in a namespace."""
+    _, namespace, name = key.rsplit("/", 2)
+    return namespace, name

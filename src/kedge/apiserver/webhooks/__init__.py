@@ -1,0 +1,1 @@
+"""Other people's programs that are asked before a write happens."""

@@ -1,0 +1,216 @@
+"""Calls webhooks over HTTPS, on connections that are kept for the next call."""
+
+import asyncio
+import base64
+import ssl
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from kedge.apiserver.webhooks.configuration import Client
+from kedge.apiserver.webhooks.services import Address, Resolve
+from kedge.client.http import CONNECT_SECONDS, HttpTransport, _Connection
+from kedge.client.transport import Call, Unreachable
+from kedge.machinery.errors import StatusError
+
+ANSWER_BYTES = 6 << 20
+"""The longest answer that is read: a patch of the largest object fits, in base64."""
+TRANSPORTS = 200
+"""Servers to which connections are kept."""
+_IN_PATHS = "/%:@!$&'()*+,;=~"
+_HEADERS = {
+    "accept": "application/json, */*",
+    "content-type": "application/json",
+    "user-agent": "kube-apiserver-admission",
+}
+
+
+class CallFailed(Exception):
+    """There is no answer; the text says why in the words that Kubernetes has for it."""
+
+
+class _Place(NamedTuple):
+    """A server, and how to tell that it is the right one."""
+
+    url: str
+    """Without the path."""
+    address: Address | None
+    """Where to dial if that is not what the URL says."""
+    ca_bundle: str
+
+
+class Caller:
+    """Everything that the server says to webhooks passes here."""
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._transports: OrderedDict[_Place, HttpTransport] = OrderedDict()
+
+    async def call(self, client: Client, body: bytes, seconds: int) -> bytes:
+        """Post a body and give the answer's; raises CallFailed."""
+        base, path = _target(client)
+        query = f"timeout={seconds}s"
+        call = Call("POST", path, query, _HEADERS, body)
+        try:
+            async with asyncio.timeout(seconds):
+                status, answer = await self._exchange(client, base, call)
+        except TimeoutError:
+            why = "context deadline exceeded"
+        except StatusError as error:
+            why = error.message
+        except Unreachable as error:
+            why = _network_failure(error, base)
+        else:
+            if 200 <= status <= 299:
+                if not answer:
+                    told = f"0-length response with status code: {status}"
+                    raise CallFailed(f"failed to call webhook: {told}")
+                return answer
+            raise CallFailed(f"failed to call webhook: {_refusal(status, answer)}")
+        raise CallFailed(f'failed to call webhook: Post "{base}{path}?{query}": {why}')
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        while self._transports:
+            _, transport = self._transports.popitem()
+            await transport.close()
+
+    async def _exchange(self, client: Client, base: str, call: Call) -> tuple[int, bytes]:
+        address = None
+        if not client.url:
+            address = self._resolve(client.namespace, client.service, client.port)
+        transport = await self._transport(_Place(base, address, client.ca_bundle))
+        try:
+            return await _post(transport, call)
+        except Unreachable as error:
+            # A kept connection may end just as it is used. Webhooks must bear being asked twice.
+            if error.__cause__ is not None:
+                raise
+            return await _post(transport, call)
+
+    async def _transport(self, place: _Place) -> HttpTransport:
+        transport = self._transports.get(place)
+        if transport is None:
+            transport = self._transports[place] = _made(place)
+            if len(self._transports) > TRANSPORTS:
+                _, oldest = self._transports.popitem(last=False)
+                await oldest.close()
+        self._transports.move_to_end(place)
+        return transport
+
+
+class _Directed(HttpTransport):
+    """Dials another address than the URL names, but expects the certificate of that name."""
+
+    def __init__(self, url: str, ca_pem: bytes, address: Address) -> None:
+        super().__init__(url, ca_pem=ca_pem)
+        self._address = address
+
+    async def _connect(self) -> _Connection:
+        host, port = self._address
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(self._open),
+                    host,
+                    port,
+                    ssl=self._tls,
+                    server_hostname=self._host,
+                )
+        except OSError as error:
+            raise Unreachable(f"cannot connect to {host}:{port}: {error}") from error
+        return connection
+
+
+def _made(place: _Place) -> HttpTransport:
+    try:
+        ca_pem = base64.b64decode(place.ca_bundle)
+        if place.address is not None:
+            return _Directed(place.url, ca_pem, place.address)
+        return HttpTransport(place.url, ca_pem=ca_pem)
+    except (ssl.SSLError, ValueError):
+        why = "unable to load root certificates: unable to parse bytes as PEM block"
+        raise CallFailed(f"could not get REST client: {why}") from None
+
+
+def _target(client: Client) -> tuple[str, str]:
+    """The server of a webhook, and the path on it."""
+    if not client.url:
+        host = f"{client.service}.{client.namespace}.svc"
+        return f"https://{host}:{client.port}", quote(f"/{client.path.lstrip('/')}", _IN_PATHS)
+    parts = urlsplit(client.url)
+    return f"https://{parts.netloc}", quote(parts.path or "/", _IN_PATHS)
+
+
+async def _post(transport: HttpTransport, call: Call) -> tuple[int, bytes]:
+    pieces: list[bytes] = []
+    left = ANSWER_BYTES
+    async with transport.stream(call) as stream:
+        async for piece in stream.pieces:
+            left -= len(piece)
+            if left < 0:
+                raise CallFailed(
+                    f"failed to call webhook: the answer is longer than {ANSWER_BYTES} bytes"
+                )
+            pieces.append(piece)
+        return stream.status, b"".join(pieces)
+
+
+_UNTRUSTED = (18, 19, 20, 21)
+"""What OpenSSL says of chains that end in no authority known to us."""
+
+
+def _network_failure(error: Unreachable, base: str) -> str:
+    match error.__cause__:
+        case ssl.SSLCertVerificationError() as cause if cause.verify_code in _UNTRUSTED:
+            why = "x509: certificate signed by unknown authority"
+            return f"tls: failed to verify certificate: {why}"
+        case ssl.SSLCertVerificationError() as cause:
+            return f"tls: failed to verify certificate: x509: {cause.verify_message}"
+        case ConnectionRefusedError():
+            return f"dial tcp {urlsplit(base).netloc}: connect: connection refused"
+        case _:
+            return str(error)
+
+
+_GENERIC: Mapping[int, str] = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: (
+        "the server was unable to return a response in the time allotted, "
+        "but may still be processing the request"
+    ),
+}
+
+
+class _Said(msgspec.Struct):
+    kind: str = ""
+    message: str = ""
+
+
+def _refusal(status: int, answer: bytes) -> str:
+    """Why an HTTP server did not do as asked: its own Status, or what the code stands for."""
+    try:
+        said = msgspec.json.decode(answer, type=_Said)
+        if said.kind == "Status" and said.message:
+            return said.message
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    text = answer[:2048].decode("utf-8", "replace").strip() or "unknown"
+    if status in (403, 406, 415):
+        return text
+    if status not in _GENERIC and status >= 500:
+        quoted = msgspec.json.encode(text).decode()
+        return f"an error on the server ({quoted}) has prevented the request from succeeding"
+    told = f"the server responded with the status code {status}"
+    return _GENERIC.get(status, f"{told} but did not return more information")

@@ -1,0 +1,183 @@
+"""Whether a webhook is to be asked about an attempt, and what asking it leads to."""
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kedge.api.catalog import Catalog
+from kedge.api.core_v1 import namespace
+from kedge.api.model import Object
+from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.request import Request
+from kedge.apiserver.watchcache import WatchCache
+from kedge.apiserver.webhooks import review
+from kedge.apiserver.webhooks.caller import Caller, CallFailed
+from kedge.apiserver.webhooks.configuration import GROUP, Hook, Hooks, Match
+from kedge.machinery.cel import CelError
+from kedge.machinery.errors import StatusError, bad_request, forbidden, internal, not_found
+
+log = logging.getLogger(__name__)
+
+MOST_SECONDS = 34
+"""How long all webhooks of one sort together may take for one request."""
+TOO_LATE = "request did not complete within requested timeout"
+
+Annotate = Callable[[Request, str, str], None]
+"""Notes something about a request for the audit log."""
+NamespaceLabels = Callable[[str], Mapping[str, str] | None]
+"""The labels of a namespace; None if there is none of that name."""
+
+
+def no_annotations(request: Request, key: str, value: str) -> None:
+    """Where nobody keeps an audit log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An attempt in the version in which a webhook wants to see it."""
+
+    about: review.Subject
+    match: Match
+    object: dict[str, Any] | None
+    old: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, attempt: Attempt, about: review.Subject, match: Match) -> "Seen":
+        def in_view(obj: Object | None) -> dict[str, Any] | None:
+            document = review.document_of(about.resource, obj)
+            if document is None or not about.own_kind:
+                return document
+            return review.seen_as(document, about.resource, match.resource)
+
+        return cls(about, match, in_view(attempt.object), in_view(attempt.old))
+
+    def description(self) -> dict[str, Any]:
+        return review.description(self.about, self.match.resource)
+
+
+class Webhooks:
+    """The webhooks of one sort, and what is needed to ask them."""
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        caller: Caller,
+        namespace_labels: NamespaceLabels,
+        annotate: Annotate = no_annotations,
+    ) -> None:
+        self._hooks = hooks
+        self._caller = caller
+        self._namespace_labels = namespace_labels
+        self.annotate = annotate
+
+    def matching(self, attempt: Attempt) -> tuple[Match, ...]:
+        """The webhooks whose rules speak of such attempts."""
+        request = attempt.request
+        if request.resource.group == GROUP:
+            # A webhook that breaks must not be able to keep itself from being repaired.
+            return ()
+        return self._hooks.matching(attempt.operation, request.resource, request.subresource)
+
+    def seen(self, attempt: Attempt, about: review.Subject, match: Match) -> Seen | None:
+        """What the webhook will be shown; None if its selectors or conditions say not to ask."""
+        hook = match.hook
+        if hook.fault:
+            raise internal(hook.fault)
+        if not (self._in_namespaces(hook, attempt, about) and _in_objects(hook, attempt)):
+            return None
+        seen = Seen.of(attempt, about, match)
+        return seen if _conditions_hold(hook, seen) else None
+
+    def _in_namespaces(self, hook: Hook, attempt: Attempt, about: review.Subject) -> bool:
+        if hook.namespaces.empty or not (about.namespace or _is_namespace(about)):
+            return True
+        if _is_namespace(about) and not about.subresource and attempt.object is not None:
+            return hook.namespaces.matches(attempt.object.metadata.labels)
+        labels = self._namespace_labels(about.namespace)
+        if labels is None:
+            raise not_found("", "namespaces", about.namespace)
+        return hook.namespaces.matches(labels)
+
+    async def ask(self, request: Request, seen: Seen, *, mutating: bool) -> review.Verdict:
+        """The verdict of a webhook that allows; raises CallFailed, or StatusError to refuse."""
+        hook = seen.match.hook
+        if seen.about.dry_run and not hook.spares_dry_runs:
+            raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
+        if not hook.review:
+            known = "(v1, v1beta1)"
+            raise CallFailed(
+                "could not create admission objects: "
+                f"webhook does not accept known AdmissionReview versions {known}"
+            )
+        uid = str(uuid.uuid4())
+        told = seen.description() | {"object": seen.object, "oldObject": seen.old}
+        body = review.encode(hook.review, uid, told)
+        answer = await self._caller.call(hook.client, body, hook.seconds)
+        try:
+            verdict = review.read(answer, hook.review, uid, mutating=mutating)
+        except review.Unreadable as error:
+            raise CallFailed(f"failed to call webhook: {error}") from None
+        except review.Invalid as error:
+            raise CallFailed(f"received invalid webhook response: {error}") from None
+        for key, value in verdict.annotations:
+            self.annotate(request, f"{hook.name}/{key}", value)
+        request.warnings += verdict.warnings
+        if not verdict.allowed:
+            raise review.denial(hook.name, verdict.status)
+        return verdict
+
+
+def webhooks_of(
+    plural: str,
+    catalog: Catalog,
+    cache: WatchCache,
+    caller: Caller,
+    annotate: Annotate = no_annotations,
+) -> Webhooks:
+    """The webhooks of one sort of configuration, named by its plural."""
+    configurations = catalog.find(GROUP, "v1", plural)
+    assert configurations is not None
+    namespaces = cache.of(namespace.RESOURCE)
+
+    def labels(name: str) -> Mapping[str, str] | None:
+        item = namespaces.get(namespace.RESOURCE.key("", name))
+        return None if item is None else item.labels
+
+    return Webhooks(Hooks(cache.of(configurations), catalog), caller, labels, annotate)
+
+
+def failed(hook: Hook, error: CallFailed) -> StatusError | None:
+    """What becomes of a request whose webhook gave no answer; None lets it pass."""
+    told = f'failed calling webhook "{hook.name}": {error}'
+    if hook.ignores_failure:
+        log.warning("webhook failed and is passed over webhook=%s error=%s", hook.uid, error)
+        return None
+    return internal(told)
+
+
+def _is_namespace(about: review.Subject) -> bool:
+    return about.resource.plural == "namespaces" and not about.resource.group
+
+
+def _in_objects(hook: Hook, attempt: Attempt) -> bool:
+    if hook.objects.empty:
+        return True
+    objects = (attempt.object, attempt.old)
+    return any(obj is not None and hook.objects.matches(obj.metadata.labels) for obj in objects)
+
+
+def _conditions_hold(hook: Hook, seen: Seen) -> bool:
+    if hook.conditions is None:
+        return True
+    values = {"object": seen.object, "oldObject": seen.old, "request": seen.description()}
+    try:
+        return hook.conditions.hold(values)
+    except CelError as error:
+        if hook.ignores_failure:
+            return False
+        about = seen.about
+        raise forbidden(
+            about.resource.group, about.resource.plural, about.name, str(error)
+        ) from None

@@ -1,0 +1,251 @@
+"""Every ResourceQuota's status says what is used of it."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec.structs import replace
+
+from kedge.api.core_v1 import persistent_volume_claim, pod, service
+from kedge.api.core_v1.resource_quota import RESOURCE, ResourceQuota, ResourceQuotaStatus
+from kedge.api.quota.account import Account
+from kedge.api.quota.measure import Measure, Meter, Usage
+from kedge.api.quota.meters import Kind, kinds_of, meter_of
+from kedge.api.resource import Resource
+from kedge.client.client import Client
+from kedge.client.discovery import Discovery, Served
+from kedge.client.informer import Cache, Informer, Key
+from kedge.client.view import View, objects, outlines
+from kedge.controllers.kinds import Definition, Kinds, definitions
+from kedge.controllers.loop import Loop
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError
+
+WORKERS = 4
+RECOUNT = 300.0
+"""Seconds between full counts: some pods stop counting without anybody writing them."""
+PAUSE = 0.05
+"""Seconds between two writes of one status: many changes in a row become one write."""
+
+_LOOKED_AT: dict[Kind, Resource[Any]] = {
+    ("", "pods"): pod.RESOURCE,
+    ("", "services"): service.RESOURCE,
+    ("", "persistentvolumeclaims"): persistent_volume_claim.RESOURCE,
+}
+"""The kinds of which more than the number matters; of others only the names are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One object: all that is kept of it is what it takes."""
+
+    metadata: Key
+    measure: Measure
+
+
+def measured(resource: Resource[Any], meter: Meter) -> View[Measured]:
+    """How the objects of a resource are read."""
+    if meter.looks:
+        whole = objects(_LOOKED_AT[resource.group, resource.plural])
+
+        def look(body: bytes) -> Measured:
+            obj = whole.decode(body)
+            key = Key(obj.metadata.namespace, obj.metadata.name)
+            return Measured(key, meter.measure(obj))
+
+        return View(whole.resource, look)
+    outline, one = outlines(resource), meter.measure(None)
+
+    def count(body: bytes) -> Measured:
+        meta = outline.decode(body).metadata
+        return Measured(Key(meta.namespace, meta.name), one)
+
+    return View(resource, count, outline.accept, outline.accept_list)
+
+
+class Monitor:
+    """Knows what every object of one kind takes, and tells the controller."""
+
+    def __init__(self, controller: "ResourceQuotaController", kind: Kind, meter: Meter) -> None:
+        self.kind = kind
+        self.meter = meter
+        self.task: asyncio.Task[None]
+        """Whoever follows the kind."""
+        self.counted = False
+        """Whether every object that was there is known."""
+        self._controller = controller
+        self._measures: dict[str, dict[str, Measure]] = {}
+
+    def within(self, namespace: str) -> Iterable[tuple[str, Measure]]:
+        return self._measures.get(namespace, {}).items()
+
+    def replace(self, objects: Iterable[Measured]) -> None:
+        self._measures = {}
+        for obj in objects:
+            namespace, name = obj.metadata
+            self._measures.setdefault(namespace, {})[name] = obj.measure
+        self.counted = True
+        self._controller.recount(self)
+
+    def put(self, obj: Measured) -> None:
+        namespace, name = obj.metadata
+        self._measures.setdefault(namespace, {})[name] = obj.measure
+        self._controller.changed(self, obj.metadata, obj.measure)
+
+    def remove(self, obj: Measured) -> None:
+        namespace, name = obj.metadata
+        known = self._measures.get(namespace, {})
+        known.pop(name, None)
+        if not known:
+            self._measures.pop(namespace, None)
+        self._controller.changed(self, obj.metadata, None)
+
+
+class ResourceQuotaController:
+    """Follows the kinds that quotas count, and only those."""
+
+    def __init__(self, client: Client, discovery: Discovery, clock: Clock) -> None:
+        self._client = client
+        self._discovery = discovery
+        self._clock = clock
+        self._quotas: Cache[ResourceQuota] = Cache()
+        self._definitions: Cache[Definition] = Cache()
+        self._served = Served(())
+        self._accounts: dict[str, dict[str, Account]] = {}
+        """By namespace and name of the quota."""
+        self._monitors: dict[Kind, Monitor] = {}
+        self._written: dict[Key, float] = {}
+        """When each status was last written."""
+        self._loop: Loop[Key] = Loop("resource-quota", self.reconcile, clock, workers=WORKERS)
+        self._tasks: asyncio.TaskGroup
+
+    async def run(self) -> None:
+        quotas = Informer(self._client, objects(RESOURCE), self._quotas, self._clock)
+        custom = Informer(self._client, definitions(), self._definitions, self._clock)
+        async with asyncio.TaskGroup() as self._tasks:
+            for informer in (quotas, custom):
+                self._tasks.create_task(informer.run())
+                await informer.synced.wait()
+            self._served = await self._discover()
+            self._quotas.listen(self._quota_changed)
+            self._definitions.listen(lambda _: self._follow())
+            for quota in self._quotas:
+                self._quota_changed(Key(quota.metadata.namespace, quota.metadata.name))
+            self._tasks.create_task(self._loop.run())
+            while True:
+                await self._clock.sleep(RECOUNT)
+                for monitor in self._monitors.values():
+                    self.recount(monitor)
+
+    async def _discover(self) -> Served:
+        while True:
+            try:
+                return await self._discovery.served()
+            except (StatusError, OSError):
+                await self._clock.sleep(1)
+
+    # Which kinds are followed.
+
+    def _quota_changed(self, key: Key) -> None:
+        namespace, name = key
+        quota = self._quotas.get(name, namespace)
+        accounts = self._accounts.setdefault(namespace, {})
+        if quota is None:
+            accounts.pop(name, None)
+            self._written.pop(key, None)
+        elif name not in accounts or accounts[name].spec != quota.spec:
+            account = accounts[name] = Account(quota.spec)
+            for monitor in self._monitors.values():
+                self._count(monitor, namespace, account)
+        else:
+            self._loop.add(key)
+            return
+        if not accounts:
+            del self._accounts[namespace]
+        self._follow()
+        self._loop.add(key)
+
+    def _follow(self) -> None:
+        """Begin to follow the kinds that have come to count and leave those that no longer do."""
+        kinds = Kinds(self._served, self._definitions)
+        there = {(r.group, r.plural): r for r in kinds.followed() if r.namespaced}
+        accounts = [each for some in self._accounts.values() for each in some.values()]
+        wanted = {kind for each in accounts for kind in kinds_of(each.hard) if kind in there}
+        for kind in self._monitors.keys() - wanted:
+            self._monitors.pop(kind).task.cancel()
+            for account in accounts:
+                account.end(kind)
+        for kind in wanted - self._monitors.keys():
+            meter = meter_of(kind)
+            assert meter is not None
+            monitor = self._monitors[kind] = Monitor(self, kind, meter)
+            view = measured(there[kind], meter)
+            informer = Informer(self._client, view, monitor, self._clock)
+            monitor.task = self._tasks.create_task(informer.run())
+
+    # What is used.
+
+    def _count(self, monitor: Monitor, namespace: str, account: Account) -> None:
+        """Charge all that is known of a kind to an account."""
+        kind, meter = monitor.kind, monitor.meter
+        if not monitor.counted or not account.names(kind, meter):
+            return
+        now = self._clock.now()
+        account.begin(kind, meter)
+        for name, measure in monitor.within(namespace):
+            charge = account.charge(kind, meter, measure, measure.at(now))
+            account.put(kind, name, charge)
+
+    def recount(self, monitor: Monitor) -> None:
+        """Anything may be different."""
+        for namespace, accounts in self._accounts.items():
+            for name, account in accounts.items():
+                self._count(monitor, namespace, account)
+                self._loop.add(Key(namespace, name))
+
+    def changed(self, monitor: Monitor, key: Key, measure: Measure | None) -> None:
+        """One object is different, or gone."""
+        kind, meter = monitor.kind, monitor.meter
+        for name, account in self._accounts.get(key.namespace, {}).items():
+            if not account.has_begun(kind):
+                continue
+            charge: Usage = {}
+            if measure is not None:
+                usage = measure.at(self._clock.now())
+                charge = account.charge(kind, meter, measure, usage)
+            if account.put(kind, key.name, charge):
+                self._loop.add(Key(key.namespace, name))
+
+    # One quota.
+
+    async def reconcile(self, key: Key) -> None:
+        await self._pause(key)
+        quota = self._quotas.get(key.name, key.namespace)
+        account = self._accounts.get(key.namespace, {}).get(key.name)
+        if quota is None or account is None:
+            return
+        status = status_of(quota, account.used)
+        if status == quota.status:
+            return
+        self._written[key] = self._clock.monotonic()
+        try:
+            await self._client.update(RESOURCE, replace(quota, status=status), subresource="status")
+        except StatusError as error:
+            if error.code != 404:
+                raise
+
+    async def _pause(self, key: Key) -> None:
+        """Wait if the status was written a moment ago."""
+        left = self._written.get(key, -PAUSE) + PAUSE - self._clock.monotonic()
+        if left > 0:
+            await self._clock.sleep(left)
+
+
+def status_of(quota: ResourceQuota, used: Usage) -> ResourceQuotaStatus:
+    """The status as it should be; what nobody has counted yet stays as it was."""
+    hard = quota.spec.hard
+    known = {**quota.status.used, **used}
+    return ResourceQuotaStatus(
+        hard=hard, used={name: known[name] for name in sorted(hard) if name in known}
+    )

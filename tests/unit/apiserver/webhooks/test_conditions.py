@@ -1,0 +1,32 @@
+"""matchConditions: who decides when several conditions disagree or fail."""
+
+import pytest
+
+from kedge.apiserver.webhooks.conditions import Conditions
+from kedge.machinery.cel import CelError
+
+VALUES = {
+    "object": {"metadata": {"name": "a"}, "spec": {"replicas": 3}},
+    "oldObject": None,
+    "request": {"operation": "CREATE", "userInfo": {"groups": ["system:nodes"]}},
+}
+TRUE = "object.spec.replicas == 3"
+FALSE = "request.userInfo.groups.exists(g, g == 'system:masters')"
+ERROR = "object.spec.missing == 1"
+
+
+def test_all_conditions_must_hold() -> None:
+    assert Conditions([TRUE, "oldObject == null"]).hold(VALUES)
+    assert not Conditions([TRUE, FALSE]).hold(VALUES)
+
+
+@pytest.mark.parametrize("order", [[ERROR, FALSE], [FALSE, ERROR]])
+def test_one_that_is_false_decides_whatever_the_others_do(order: list[str]) -> None:
+    assert not Conditions(order).hold(VALUES)
+
+
+def test_without_a_false_one_every_error_is_told() -> None:
+    with pytest.raises(CelError) as error:
+        Conditions([TRUE, ERROR, "nobody == 1"]).hold(VALUES)
+    assert str(error.value).startswith("[expression 'object.spec.missing == 1' resulted in error:")
+    assert "undeclared reference to 'nobody'" in str(error.value)

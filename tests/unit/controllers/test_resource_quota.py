@@ -1,0 +1,169 @@
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kedge.api.core_v1.resource_quota import (
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceQuotaStatus,
+)
+from kedge.apiserver.message import HttpRequest, Response
+from kedge.client.client import Client
+from kedge.client.discovery import Discovery
+from kedge.client.transport import Call, LocalTransport
+from kedge.controllers.resource_quota import RECOUNT, ResourceQuotaController, status_of
+from kedge.machinery.quantity import Quantity
+from kedge.testing.admission import admit_only_with
+from kedge.testing.local_server import TOKEN, LocalServer
+from kedge.testing.pods import pod_document
+
+CORE = "/api/v1/namespaces/default"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def client_of(server: LocalServer) -> Client:
+    def handle(call: Call) -> Response | Awaitable[Response]:
+        headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
+        return server.app.handle(
+            HttpRequest(call.method, call.path, call.query, headers, call.body)
+        )
+
+    return Client(LocalTransport(handle))
+
+
+class Cluster:
+    """A server whose quotas are looked after."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self.server = server
+
+    async def quota(self, hard: dict[str, str], name: str = "q", **spec: Any) -> None:
+        body = {"metadata": {"name": name}, "spec": {"hard": hard} | spec}
+        await self.server.post(f"{CORE}/resourcequotas", body)
+
+    async def used(self, name: str = "q") -> dict[str, str]:
+        """What the status says once everybody has had the time to act."""
+        for _ in range(5):
+            await self.server.clock.advance(0.1)
+        quota = await self.server.get(f"{CORE}/resourcequotas/{name}")
+        assert quota["status"]["hard"] == quota["spec"]["hard"]
+        used: dict[str, str] = quota["status"].get("used", {})
+        return used
+
+    async def pod(self, name: str, cpu: str = "1") -> None:
+        container = {"resources": {"requests": {"cpu": cpu}}}
+        document = pod_document(metadata={"name": name}, container=container)
+        await self.server.post(f"{CORE}/pods", document)
+
+
+@asynccontextmanager
+async def looked_after() -> AsyncIterator[Cluster]:
+    async with LocalServer.running() as server:
+        admit_only_with(server)
+        client = client_of(server)
+        controller = ResourceQuotaController(client, Discovery(client), server.clock)
+        task = server.start(controller.run())
+        try:
+            yield Cluster(server)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_status_follows_the_life_of_objects() -> None:
+    async with looked_after() as cluster:
+        await cluster.pod("before")
+        await cluster.quota({"pods": "9", "requests.cpu": "9", "secrets": "9"})
+        assert await cluster.used() == {"pods": "1", "requests.cpu": "1", "secrets": "0"}
+        await cluster.pod("after", "500m")
+        await cluster.server.post(f"{CORE}/secrets", {"metadata": {"name": "s"}})
+        assert await cluster.used() == {"pods": "2", "requests.cpu": "1500m", "secrets": "1"}
+        await cluster.server.delete(f"{CORE}/pods/before")
+        assert await cluster.used() == {"pods": "1", "requests.cpu": "500m", "secrets": "1"}
+        await cluster.server.merge(f"{CORE}/pods/after/status", {"status": {"phase": "Failed"}})
+        assert await cluster.used() == {"pods": "0", "requests.cpu": "0", "secrets": "1"}
+
+
+async def test_a_changed_bound_is_taken_over_and_what_is_no_longer_bounded_goes() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9", "services": "9"})
+        await cluster.used()
+        hard = {"pods": "3", "services": None, "count/configmaps": "5"}
+        await cluster.server.merge(f"{CORE}/resourcequotas/q", {"spec": {"hard": hard}})
+        await cluster.server.post(f"{CORE}/configmaps", {"metadata": {"name": "c"}})
+        assert await cluster.used() == {"pods": "0", "count/configmaps": "1"}
+
+
+async def test_what_others_write_into_the_status_is_put_right() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9"})
+        await cluster.used()
+        lies = {"hard": {"pods": "99"}, "used": {"pods": "42"}}
+        await cluster.server.merge(f"{CORE}/resourcequotas/q/status", {"status": lies})
+        assert await cluster.used() == {"pods": "0"}
+
+
+async def test_scopes_decide_what_is_counted() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9"}, "lazy", scopes=["BestEffort"])
+        await cluster.quota({"pods": "9"}, "busy", scopes=["NotBestEffort"])
+        await cluster.pod("p")
+        assert await cluster.used("lazy") == {"pods": "0"}
+        assert await cluster.used("busy") == {"pods": "1"}
+
+
+async def test_custom_objects_are_counted_from_the_moment_their_kind_exists() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"count/widgets.example.com": "9"})
+        assert await cluster.used() == {}
+        schema = {"openAPIV3Schema": {"type": "object"}}
+        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        names = {"plural": "widgets", "kind": "Widget"}
+        spec = {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [version],
+        }
+        await cluster.server.post(CRDS, {"metadata": {"name": "widgets.example.com"}, "spec": spec})
+        assert await cluster.used() == {"count/widgets.example.com": "0"}
+        widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+        await cluster.server.post("/apis/example.com/v1/namespaces/default/widgets", widget)
+        assert await cluster.used() == {"count/widgets.example.com": "1"}
+
+
+async def test_a_pod_that_overstays_its_time_is_left_out_at_the_next_full_count() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "9"})
+        document = pod_document(spec={"nodeName": "n"})
+        await cluster.server.post(f"{CORE}/pods", document)
+        await cluster.server.delete(f"{CORE}/pods/pod", {"gracePeriodSeconds": 30})
+        assert await cluster.used() == {"pods": "1"}
+        await cluster.server.clock.advance(RECOUNT)
+        assert await cluster.used() == {"pods": "0"}
+
+
+async def test_many_changes_in_a_row_become_few_writes() -> None:
+    async with looked_after() as cluster:
+        await cluster.quota({"pods": "99"})
+        await cluster.used()
+        before = cluster.server.store.revision
+        for i in range(20):
+            await cluster.pod(f"p{i}")
+        assert await cluster.used() == {"pods": "20"}
+        assert cluster.server.store.revision - before <= 23
+
+
+@pytest.mark.parametrize("known", [{}, {"pods": "3", "old": "1"}])
+def test_what_nobody_has_counted_yet_stays_as_it_was(known: dict[str, str]) -> None:
+    used = {name: Quantity.parse(amount) for name, amount in known.items()}
+    hard = {"pods": Quantity.parse("9"), "services": Quantity.parse("9")}
+    quota = ResourceQuota(spec=ResourceQuotaSpec(hard=hard))
+    quota = replace(quota, status=ResourceQuotaStatus(used=used))
+    one = Quantity.parse("1")
+    expected = {"services": one} | ({"pods": used["pods"]} if known else {})
+    assert status_of(quota, {"services": one}) == ResourceQuotaStatus(hard=hard, used=expected)
