@@ -27,7 +27,9 @@ check: .venv/.dev ## format, lint, types, floors, unit and contract tests
 
 e2e: .venv/.dev ## a real kubectl against a real cluster
 	@tools/setup kubectl
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) tests/e2e
+	PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
+		KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" \
+		$(PYTEST) tests/e2e
 
 test: check docs e2e ## everything
 

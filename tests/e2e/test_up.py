@@ -55,7 +55,16 @@ def test_a_cluster_comes_up_serves_kubectl_and_leaves_nothing_behind(terminal: T
     ready = status(terminal)
     assert ready["status"] == "Ready"
     assert ready["address"].startswith("https://127.0.0.1:")
-    assert ready["admission"] == ["NamespaceLifecycle"]
+    assert ready["admission"] == [
+        "NamespaceLifecycle",
+        "ServiceAccount",
+        "NodeRestriction",
+        "Priority",
+        "DefaultTolerationSeconds",
+        "MutatingAdmissionWebhook",
+        "ValidatingAdmissionWebhook",
+        "ResourceQuota",
+    ]
     assert ready["storeBytes"] > 0
 
     assert 'Cluster "default" was stopped' in ok(terminal.kedge("down", "--purge"))

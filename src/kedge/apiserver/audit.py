@@ -211,6 +211,8 @@ class AuditLog:
     def __init__(self, path: Path, rotation: Rotation | None = None) -> None:
         self._waiting: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self._file = _File(path, rotation or Rotation())
+        # Now, so that a file that cannot be written is noticed by whoever starts the server.
+        self._file.open()
         self.dropped = 0
         """Entries that were lost because the disk did not keep up or failed."""
         self._thread = threading.Thread(target=self._write, name="audit", daemon=True)
@@ -264,6 +266,10 @@ class _File:
         self._rotation = rotation
         self._file: BinaryIO | None = None
         self._size = 0
+
+    def open(self) -> None:
+        """Raises OSError if the file cannot be written."""
+        self._opened()
 
     def write(self, lines: list[bytes]) -> None:
         file = self._opened()

@@ -16,7 +16,7 @@ from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
-from kedge.apiserver.authentication import jwt
+from kedge.apiserver.authentication import jwt, token_file
 from kedge.apiserver.authentication.authenticator import ADMIN, Authenticator
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authentication.openid import OpenId
@@ -28,6 +28,7 @@ from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.http import Server
+from kedge.apiserver.inflight import InFlight, Limit
 from kedge.apiserver.request import User
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
@@ -68,7 +69,9 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
         address = ""
         key = SigningKey(config.pki)
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
-        app = application(api, {token: ADMIN}, key, lambda: address, trail)
+        users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
+        app = application(api, {**users, token: ADMIN}, key, lambda: address, trail)
+        app.in_flight = in_flight(config)
         listener = Server(app.handle, clock)
         async with asyncio.TaskGroup() as tasks:
             background = [
@@ -118,6 +121,12 @@ def application(
         telemetry=telemetry(api),
         audit_log=audit_log,
     )
+
+
+def in_flight(config: ServerConfig) -> InFlight:
+    """Counts requests; those who keep the cluster alive have half as many places more."""
+    reads, writes = config.max_requests_inflight, config.max_mutating_requests_inflight
+    return InFlight(Limit(reads, reads // 2), Limit(writes, writes // 2))
 
 
 async def open_store(config: ServerConfig, clock: Clock) -> Store:

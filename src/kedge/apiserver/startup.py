@@ -37,6 +37,11 @@ def _explain_system(error: OSError, config: ServerConfig) -> str:
             return f"this user may not listen on {where}: choose a port above 1023 with --port"
         case errno.EADDRNOTAVAIL:
             return f"{config.host} is not an address of this machine: choose another with --host"
+        case _ if config.audit_log is not None and error.filename == str(config.audit_log):
+            return (
+                f"the audit log {error.filename} cannot be written: {error.strerror}. Choose"
+                " another file with --audit-log-path"
+            )
         case _ if error.filename is not None:
             return (
                 f"{error.filename}: {error.strerror}. Make it accessible, or choose another"

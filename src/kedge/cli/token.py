@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 NAME: Final = "token"
 HELP: Final = "Make, list and delete tokens for joining a cluster"
 DESCRIPTION: Final = """\
-Make, list and delete bootstrap tokens: whoever has one may join the cluster as a node.
+Make, list and delete bootstrap tokens. Whoever has one is known to the cluster as a member of
+system:bootstrappers, and may do what you let that group do; nodes come in a later release.
 
 A token is "ID.SECRET". To delete it takes only the ID, and only the ID is safe to show around."""
 EXAMPLES: Final = """\
