@@ -5,6 +5,7 @@ import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import uvloop
 
@@ -15,6 +16,8 @@ from kedge.client.client import Client
 from kedge.client.transport import Call, Handler, LocalTransport
 from kedge.controllers.controllers import Controllers
 from kedge.machinery.clock import SystemClock
+
+log = logging.getLogger(__name__)
 
 OnReady = Callable[[Running], None]
 
@@ -30,6 +33,7 @@ def run(config: ServerConfig, on_ready: OnReady) -> None:
 async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(note_failure)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
@@ -42,6 +46,12 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
         on_ready(server)
         await stop.wait()
         controllers.cancel()
+
+
+def note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What failed outside of any request, mostly handshakes of strangers: a line, not a page."""
+    what = str(context.get("message", "")).partition("\n")[0]
+    log.warning("%s: %r", what, context.get("exception"))
 
 
 def into(server: Running) -> Handler:

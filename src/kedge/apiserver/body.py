@@ -93,32 +93,21 @@ def _decoded_protobuf(data: bytes) -> dict[str, Any]:
 
 
 def _may_repeat_keys(data: bytes, document: dict[str, Any]) -> bool:
-    """A cheap sieve: every colon belongs to a key that was kept, or stands inside a string."""
-    colons = data.count(b":")
-    if colons == _count_keys(document):
-        return False
-    # A colon may also hide behind an escape; then only a closer look tells.
-    return b"\\u" in data or colons != _count_colons(document)
+    """A cheap sieve: whether more keys were written than the document has."""
+    return _STRINGS.findall(data).count(b":") != _count_keys(document)
+
+
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"\s*(:?)', re.DOTALL)
+"""Every string of a JSON text, and the colon that makes it a key."""
 
 
 def _count_keys(value: Any) -> int:
     if type(value) is dict:
-        return len(value) + sum(map(_count_keys, value.values()))
-    if type(value) is list:
-        return sum(map(_count_keys, value))
-    return 0
+        return len(value) + sum([_count_keys(v) for v in value.values() if type(v) in _HOLDERS])
+    return sum([_count_keys(v) for v in value if type(v) in _HOLDERS])
 
 
-def _count_colons(value: Any) -> int:
-    """The colons that the value must have had as JSON, those in strings included."""
-    if isinstance(value, str):
-        return value.count(":")
-    if isinstance(value, dict):
-        in_keys: int = sum(key.count(":") for key in value)
-        return len(value) + in_keys + sum(map(_count_colons, value.values()))
-    if type(value) is list:
-        return sum(map(_count_colons, value))
-    return 0
+_HOLDERS = frozenset((dict, list))
 
 
 def _duplicates(data: bytes) -> list[str]:

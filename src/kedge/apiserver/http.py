@@ -66,6 +66,7 @@ class Server:
         self.handler = handler
         self.clock = clock
         self.limits = limits or Limits()
+        self._unwritten: list[Connection] = []
         self.connections: set[Connection] = set()
         self.sources = Sources()
         self.date = ""
@@ -108,6 +109,20 @@ class Server:
         for connection in list(self.connections):
             connection.abort()
 
+    def write_soon(self, connection: "Connection") -> None:
+        """Have a connection's answer written once all requests that have come in are answered.
+
+        Waking up a peer costs more than the writing, and one that is awake need not be woken.
+        """
+        if not self._unwritten:
+            asyncio.get_running_loop().call_soon(self._write_all)
+        self._unwritten.append(connection)
+
+    def _write_all(self) -> None:
+        connections, self._unwritten = self._unwritten, []
+        for connection in connections:
+            connection.flush()
+
     def _stamp(self) -> None:
         self.date = f"Date: {format_date_time(self.clock.now().timestamp())}\r\n"
 
@@ -144,6 +159,8 @@ class Connection(asyncio.Protocol):
         self._in_head = False
         self._received = 0
         self._discarded = 0
+        self._unwritten = b""
+        """Answers that are written when the loop has nothing else to do."""
         self._messages = 0
         """How many messages the parser has begun to read."""
         self._reset()
@@ -241,7 +258,7 @@ class Connection(asyncio.Protocol):
         if length.isdecimal() and int(length) > self.server.limits.body_bytes:
             self._refuse(too_large(self.server.limits.body_bytes))
         elif self._headers.get("expect", "").lower() == "100-continue":
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
         self._size += len(data)
@@ -367,7 +384,9 @@ class Connection(asyncio.Protocol):
         assert isinstance(response.body, bytes)
         head = self._head(response, len(response.body))
         bodiless = method == "HEAD" or response.status in _BODILESS
-        self.send(head if bodiless else head + response.body)
+        if not self._unwritten:
+            self.server.write_soon(self)
+        self._unwritten += head if bodiless else head + response.body
 
     def _write_head(self, response: Response, length: int | None) -> None:
         self.send(self._head(response, length))
@@ -417,8 +436,14 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("the client has gone")
 
     def send(self, data: bytes) -> None:
+        """Write at once, after whatever still waits to be written."""
         if not self._transport.is_closing():
-            self._transport.write(data)
+            self._transport.write(self._unwritten + data if self._unwritten else data)
+        self._unwritten = b""
+
+    def flush(self) -> None:
+        if self._unwritten:
+            self.send(b"")
 
     def expire(self, now: float) -> None:
         """End what has run out of time: the peer owes us a request, or takes no answer."""
@@ -452,6 +477,7 @@ class Connection(asyncio.Protocol):
 
     def _finish_if_idle(self) -> None:
         if self._closing and self._task is None and not self._waiting:
+            self.flush()
             self._transport.close()
 
     def _wait_for(self, seconds: float) -> None:

@@ -181,22 +181,18 @@ def row(resource: Resource[Any], item: Item, include: str, seconds: int, version
     cached = item.row
     if not isinstance(cached, _Row) or cached.resource is not resource:
         cached = item.row = _Row(resource, item)
-    cells = cached.cells(seconds)
-    if include == "None":
-        return cells + b"}"
-    if include == "Object":
-        return b'%b,"object":%b}' % (cells, own_version(resource, item.body))
-    return b'%b,"object":%b}' % (cells, cached.metadata(item, version))
+    return cached.written(item, include, seconds, version)
 
 
 class _Row:
-    """The cells of a row with gaps where ages go."""
+    """The cells of a row with gaps where ages go, and the row as it was last written."""
 
-    __slots__ = ("_ages", "_partial", "_texts", "resource")
+    __slots__ = ("_ages", "_asked", "_texts", "_written", "resource")
 
     def __init__(self, resource: Resource[Any], item: Item) -> None:
         self.resource = resource
-        self._partial: tuple[str, bytes] | None = None
+        self._asked: tuple[str, int, str] | None = None
+        self._written = b""
         obj = resource.decode(own_version(resource, item.body))
         texts = [b'{"cells":[']
         ages: list[tuple[int | None, Age]] = []
@@ -213,7 +209,23 @@ class _Row:
         self._texts = texts
         self._ages = ages
 
-    def cells(self, seconds: int) -> bytes:
+    def written(self, item: Item, include: str, seconds: int, version: str) -> bytes:
+        asked = (include, seconds, version)
+        if self._asked != asked:
+            # Ages stand still for a second, and so do whole tables for those who ask at once.
+            self._written = self._write(item, *asked)
+            self._asked = asked
+        return self._written
+
+    def _write(self, item: Item, include: str, seconds: int, version: str) -> bytes:
+        cells = self._cells(seconds)
+        if include == "None":
+            return cells + b"}"
+        if include == "Object":
+            return b'%b,"object":%b}' % (cells, own_version(self.resource, item.body))
+        return b'%b,"object":%b}' % (cells, partial(item, version))
+
+    def _cells(self, seconds: int) -> bytes:
         texts = self._texts
         if len(texts) == 1:
             return texts[0]
@@ -223,11 +235,6 @@ class _Row:
             parts.append(b'"%b"' % cell.around(age).encode())
             parts.append(text)
         return b"".join(parts)
-
-    def metadata(self, item: Item, version: str) -> bytes:
-        if self._partial is None or self._partial[0] != version:
-            self._partial = (version, partial(item, version))
-        return self._partial[1]
 
 
 def _row_conditions(resource: Resource[Any], obj: Object) -> bytes:

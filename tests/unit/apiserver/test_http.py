@@ -554,6 +554,7 @@ async def test_an_endless_header_does_not_fill_the_memory(site: Site) -> None:
     connection.data_received(b"GET / HTTP/1.1\r\na: ")
     for _ in range(20):
         connection.data_received(b"x" * 100)
+    await turn()
     assert b" 431 " in transport.written
 
 
