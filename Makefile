@@ -19,8 +19,8 @@ down: .venv/.run ## stop it
 setup: .venv/.dev ## make the virtual environment with all that developing takes
 
 check: .venv/.dev ## format, lint, types, floors, unit and contract tests
-	$(BIN)/ruff format --check src tests tools
-	$(BIN)/ruff check src tests tools
+	$(BIN)/ruff format --check src tests tools bench examples
+	$(BIN)/ruff check src tests tools bench examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(PYTEST) tests/unit tests/contract

@@ -163,6 +163,8 @@ def _updated(
 
 def _change(schema: Schema, live: Document, new: Document, ignore: Fields) -> tuple[Fields, Fields]:
     """The fields that `new` sets or changes, and those that it lacks."""
+    if not live:
+        return fields.without(fields.brought(schema, new), ignore), {}
     found = fields.compare(schema, live, new)
     taken = fields.union(found.added, found.modified)
     return fields.without(taken, ignore), fields.without(found.removed, ignore)

@@ -75,6 +75,18 @@ def compare(schema: Schema, old: Any, new: Any) -> Comparison:
     return found
 
 
+def brought(schema: Schema, new: dict[str, Any]) -> Fields:
+    """What a new object adds or changes, in one set: all that `compare` with nothing finds."""
+    result: Fields = {}
+    lasting = _lasting(schema)
+    for name, value in new.items():
+        child = schema.field(name) or ANY
+        part = _filled(child, value) if name in lasting else _tree(child, value, True, True)
+        if part is not None:
+            result["f:" + name] = part
+    return result
+
+
 def remove(schema: Schema, document: Any, fields: Fields) -> Any:
     """The document without these fields; what is left empty goes too."""
     return _pruned(schema, document, fields) if fields else document
@@ -330,6 +342,19 @@ def _compare_one(schema: Schema, element: str, old: Any, new: Any, found: Compar
     for whole, part in zip(found, inner, strict=True):
         if part:
             whole[element] = part
+
+
+def _filled(schema: Schema, value: Any) -> Fields | None:
+    """The fields of a value that was there all the time, and empty."""
+    if not _is_granular(schema, None, value):
+        return None if _is_void(value) else _LEAF
+    if type(value) is dict:
+        return brought(schema, value) or None
+    child = schema.items or ANY
+    return {
+        element: _tree(child, items[0], True, True) if len(items) == 1 else _LEAF
+        for element, items in _grouped(schema, value).items()
+    }
 
 
 def _is_granular(schema: Schema, old: Any, new: Any) -> bool:

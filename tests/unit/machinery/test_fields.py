@@ -393,3 +393,12 @@ def test_removal_takes_items_and_what_becomes_empty() -> None:
             "nodeSelector": {"zone": "a"},
         },
     }
+
+
+@given(pods)
+def test_what_a_new_object_brings_is_what_comparing_it_with_nothing_finds(
+    pod: dict[str, Any],
+) -> None:
+    found = fields.compare(POD, {}, pod)
+    assert fields.brought(POD, pod) == fields.union(found.added, found.modified)
+    assert found.removed == {}
