@@ -43,6 +43,7 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
             Controllers(client, clock, server.ca_pem, server.sign).run()
         )
         gc.freeze()
+        gc.enable()
         on_ready(server)
         await stop.wait()
         controllers.cancel()

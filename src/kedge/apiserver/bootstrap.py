@@ -25,7 +25,6 @@ async def ensure(api: Api, host: str, port: int) -> None:
     """Make whatever is missing; what is there is left as it is."""
     for document in _objects():
         await _ensure(api, document)
-    await _open_range(api)
     if _reachable(host):
         await _publish(api, host, port)
 
@@ -45,8 +44,6 @@ def _objects() -> Iterator[dict[str, Any]]:
     for name, (value, description) in PRIORITIES.items():
         rest = {"value": value, "description": description}
         yield _object("scheduling.k8s.io/v1", "PriorityClass", name) | rest
-    spec = {"cidrs": [str(RANGE)]}
-    yield _object("networking.k8s.io/v1", "ServiceCIDR", "kubernetes") | {"spec": spec}
     yield _object("v1", "Service", "kubernetes", "default", _API_LABELS) | {
         "spec": {
             "type": "ClusterIP",
@@ -70,9 +67,18 @@ def _object(
     return {"apiVersion": version, "kind": kind, "metadata": meta}
 
 
-async def _open_range(api: Api) -> None:
-    """Say that service addresses are given out from the range, as they are."""
+async def ensure_range(api: Api) -> None:
+    """Say from which range service addresses are given out.
+
+    Apart from the rest, because nobody waits for it: it is the first to need the table of
+    published types, and that takes longer to read than all else takes to make.
+    """
     document = _object("networking.k8s.io/v1", "ServiceCIDR", "kubernetes")
+    request = _request(api, document, "update")
+    item = api.find(request)
+    if item is not None and item.document().get("status"):
+        return
+    await _ensure(api, document | {"spec": {"cidrs": [str(RANGE)]}})
     ready = {
         "type": "Ready",
         "status": "True",
@@ -84,7 +90,6 @@ async def _open_range(api: Api) -> None:
     def opened(live: dict[str, Any]) -> Wanted:
         return Wanted(live if live.get("status") else live | {"status": {"conditions": [ready]}})
 
-    request = _request(api, document, "update")
     await write.modify(api, request, opened, write.STATUS, "UpdateOptions")
 
 

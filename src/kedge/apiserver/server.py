@@ -88,6 +88,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
             await bootstrap.ensure(api, config.host, port)
             await policy.ensure(api)
             app.ready = True
+            background.append(tasks.create_task(bootstrap.ensure_range(api)))
             # Making a key takes a while, and nobody has asked for a signature yet.
             background.append(tasks.create_task(asyncio.to_thread(key.prepare)))
             try:

@@ -1,5 +1,6 @@
 """`kedge server`: one API server in the foreground."""
 
+import gc
 import os
 import sys
 from argparse import ArgumentParser
@@ -64,6 +65,8 @@ def arguments(config: "ServerConfig") -> list[str]:
 
 def run(config: "ServerConfig", announce: Callable[["Announcement"], None]) -> int:
     """Run the server till it is told to end; `announce` is called once it answers."""
+    # Nothing that is imported or loaded now is garbage; the control plane turns this on again.
+    gc.disable()
     from kedge import control_plane
     from kedge.apiserver.server import Running
     from kedge.apiserver.startup import explain, innermost

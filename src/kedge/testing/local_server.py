@@ -148,6 +148,7 @@ class LocalServer:
             await registrar.load()
             server.start(registrar.run())
             await bootstrap.ensure(api, "127.0.0.1", 6443)
+            await bootstrap.ensure_range(api)
             await policy.ensure(api)
             app.ready = True
             yield server
