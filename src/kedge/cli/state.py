@@ -94,6 +94,11 @@ def read(state: Path) -> Cluster | None:
         content = (state / "cluster.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise Failure(
+            f"{state} cannot be read: {error.strerror}. Run kedge as the user whose cluster it is,"
+            " or choose another directory with --state"
+        ) from error
     try:
         layout = msgspec.json.decode(content, type=dict[str, msgspec.Raw])["layout"]
         if msgspec.json.decode(layout) != LAYOUT:

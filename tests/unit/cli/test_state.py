@@ -1,5 +1,6 @@
 """The directory of a cluster."""
 
+import errno
 import json
 import stat
 from pathlib import Path
@@ -56,3 +57,15 @@ def test_fields_of_a_newer_kedge_with_the_same_layout_are_no_trouble(tmp_path: P
     known = json.loads((tmp_path / "cluster.json").read_text())
     (tmp_path / "cluster.json").write_text(json.dumps(known | {"colour": "blue"}))
     assert state.prepare(tmp_path, "blue").name == "blue"
+
+
+def test_a_directory_that_may_not_be_read_is_said_to_be_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    # Root may read everything, so the refusal has to come from elsewhere than the file system.
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(Failure, match=r"cannot be read: Permission denied.*--state"):
+        state.read(tmp_path)
