@@ -4,7 +4,9 @@
 without new certificates spares the time and memory.
 """
 
+import asyncio
 import ipaddress
+import logging
 import socket
 import ssl
 from collections.abc import Iterable, Sequence
@@ -18,6 +20,8 @@ from kedge.machinery.clock import Clock, SystemClock
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
+
+log = logging.getLogger(__name__)
 
 SERVICE_IP: Final = "10.96.0.1"
 """Where pods find the service `kubernetes`."""
@@ -35,6 +39,7 @@ OWN_HOSTS: Final = (
 _CA_LIFE: Final = timedelta(days=3650)
 _SERVING_LIFE: Final = timedelta(days=365)
 _RENEW_BEFORE: Final = timedelta(days=30)
+_LOOK_EVERY: Final = timedelta(hours=12)
 # A client whose clock is a little behind must not find the certificate to be of the future.
 _BACKDATED: Final = timedelta(minutes=5)
 _SYSTEM_CLOCK: Final = SystemClock()
@@ -74,6 +79,19 @@ def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) 
         _issue(directory, wanted, clock.now())
     ca_pem = (directory / "ca.crt").read_bytes()
     return Identity(ca_pem, _server_context(directory), directory)
+
+
+async def keep_renewed(identity: Identity, hosts: Sequence[str], clock: Clock) -> None:
+    """For ever: renew the serving certificate before it ends, under a server that goes on."""
+    directory = identity.directory
+    while True:
+        await clock.sleep(_LOOK_EVERY.total_seconds())
+        try:
+            await asyncio.to_thread(ensure, directory, hosts, clock)
+            # Connections that are made from now on see it; those that are open need not.
+            identity.context.load_cert_chain(directory / "server.crt", directory / "server.key")
+        except (OSError, Unusable) as error:
+            log.error("serving certificate not renewed error=%s", error)
 
 
 def _server_context(directory: Path) -> ssl.SSLContext:

@@ -78,6 +78,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
                 tasks.create_task(api.cache.run()),
                 tasks.create_task(listener.sweep()),
                 tasks.create_task(keep_history(store, clock)),
+                tasks.create_task(pki.keep_renewed(identity, (config.host, *config.hosts), clock)),
             ]
             registrar = Registrar(api)
             await registrar.load()

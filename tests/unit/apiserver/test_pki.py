@@ -1,5 +1,6 @@
 """What a client sees of the cluster's certificates, and what a restart keeps of them."""
 
+import asyncio
 import contextlib
 import socket
 import ssl
@@ -116,6 +117,35 @@ def test_a_certificate_near_its_end_is_renewed(
     later = before.not_valid_after_utc - timedelta(days=days_left)
     pki.ensure(tmp_path, [], StoppedClock(later))
     assert (certificate(tmp_path, "server.crt") != before) is renewed
+
+
+class OneLook(StoppedClock):
+    """A clock by which one stretch of sleep passes at once, and the next never."""
+
+    def __init__(self, at: datetime) -> None:
+        super().__init__(at)
+        self.looked = asyncio.Event()
+        self._slept = False
+
+    async def sleep(self, seconds: float) -> None:
+        if self._slept:
+            self.looked.set()
+            await asyncio.Event().wait()
+        self._slept = True
+
+
+async def test_a_server_that_goes_on_shows_the_renewed_certificate(tmp_path: Path) -> None:
+    identity = pki.ensure(tmp_path, [], StoppedClock(TODAY - timedelta(days=340)))
+    old = certificate(tmp_path, "server.crt")
+    clock = OneLook(TODAY)
+    async with asyncio.TaskGroup() as tasks:
+        keeper = tasks.create_task(pki.keep_renewed(identity, [], clock))
+        await clock.looked.wait()
+        keeper.cancel()
+    with connect(identity, "localhost") as client:
+        shown = x509.load_der_x509_certificate(client.getpeercert(binary_form=True) or b"")
+    assert shown.serial_number != old.serial_number
+    assert shown.not_valid_after_utc > TODAY + timedelta(days=300)
 
 
 def test_a_damaged_serving_certificate_is_made_anew(tmp_path: Path) -> None:
