@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kedge import __version__
+from kedge import KUBERNETES, __version__
 from kedge.apiserver import audit, render, route
 from kedge.apiserver.api import Api
 from kedge.apiserver.audit import AuditLog
@@ -40,9 +40,6 @@ from kedge.machinery.errors import (
 )
 
 log = logging.getLogger(__name__)
-
-KUBERNETES = "1.36.4"
-"""The Kubernetes release whose behaviour is followed."""
 
 Answer = Response | Awaitable[Response]
 _ON_MANY = ("deletecollection",)

@@ -1,7 +1,7 @@
 """A whole API server without a network: requests go straight into the App, on a MemoryStore."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +19,8 @@ from kedge.apiserver.authorization import policy
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.message import HttpRequest, Response
 from kedge.apiserver.server import application, assemble
+from kedge.client.client import Client
+from kedge.client.transport import Call, LocalTransport
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 
@@ -154,6 +156,18 @@ class LocalServer:
             yield server
         finally:
             await server.close()
+
+    @property
+    def client(self) -> Client:
+        """The administrator, as controllers and agents see the server."""
+
+        def handle(call: Call) -> Response | Awaitable[Response]:
+            headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
+            return self.app.handle(
+                HttpRequest(call.method, call.path, call.query, headers, call.body)
+            )
+
+        return Client(LocalTransport(handle), user_agent="kedge-test")
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something in the background until the server is closed."""

@@ -162,9 +162,9 @@ class ContainerSpec(Value):
     """What one container is to be."""
 
     name: str
-    attempt: int = 0
     image: str
     """Id of an image that is there: see kedge.node.images."""
+    attempt: int = 0
     image_name: str = ""
     """As the manifest spells it, for reports."""
     command: Sequence[str] = ()
@@ -194,8 +194,8 @@ class Container(Value):
     id: str
     sandbox: str
     name: str
-    attempt: int = 0
     state: State
+    attempt: int = 0
     created_at: int = 0
     started_at: int = 0
     finished_at: int = 0
