@@ -77,10 +77,10 @@ def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) 
         _make_authority(directory, clock.now())
     machine = socket.gethostname()
     wanted = [*OWN_HOSTS, *([machine] if machine.isascii() and machine else []), *hosts]
-    if not _serves(directory, wanted, clock.now()):
+    if not _serves(directory, "server", wanted, clock.now()) or not _calls(directory):
         _issue(directory, wanted, clock.now())
     ca_pem = (directory / "ca.crt").read_bytes()
-    return Identity(ca_pem, _server_context(directory), directory)
+    return Identity(ca_pem, _server_context(directory, "server"), directory)
 
 
 async def keep_renewed(identity: Identity, hosts: Sequence[str], clock: Clock) -> None:
@@ -96,23 +96,20 @@ async def keep_renewed(identity: Identity, hosts: Sequence[str], clock: Clock) -
             log.error("serving certificate not renewed error=%s", error)
 
 
-def _server_context(directory: Path) -> ssl.SSLContext:
+def _server_context(directory: Path, name: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(directory / "server.crt", directory / "server.key")
+    context.load_cert_chain(directory / f"{name}.crt", directory / f"{name}.key")
     context.load_verify_locations(directory / "ca.crt")
     context.verify_mode = ssl.CERT_OPTIONAL
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-def _serves(directory: Path, hosts: Iterable[str], now: datetime) -> bool:
-    """Whether the certificates are whole, ours, last a while and name all the hosts."""
+def _serves(directory: Path, name: str, hosts: Iterable[str], now: datetime) -> bool:
+    """Whether the certificate is whole, ours, lasts a while and names all the hosts."""
     try:
-        certificate = _as_seen_by_a_client(directory)
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
-            directory / "node-client.crt", directory / "node-client.key"
-        )
+        certificate = _as_seen_by_a_client(directory, name)
     except (OSError, ssl.SSLError):
         return False
     ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
@@ -120,14 +117,25 @@ def _serves(directory: Path, hosts: Iterable[str], now: datetime) -> bool:
     return now + _RENEW_BEFORE < ends and all(_canonical(host) in names for host in hosts)
 
 
-def _as_seen_by_a_client(directory: Path) -> dict[str, Any]:
-    """What a client that trusts only our authority learns from a handshake with us."""
+def _calls(directory: Path) -> bool:
+    """Whether there is a certificate to call nodes with; it is renewed with the serving one."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
+            directory / "node-client.crt", directory / "node-client.key"
+        )
+    except (OSError, ssl.SSLError):
+        return False
+    return True
+
+
+def _as_seen_by_a_client(directory: Path, name: str) -> dict[str, Any]:
+    """What a client that trusts only our authority learns from a handshake with this one."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.load_verify_locations(directory / "ca.crt")
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trusting.wrap_bio(down, up)
-    server = _server_context(directory).wrap_bio(up, down, server_side=True)
+    server = _server_context(directory, name).wrap_bio(up, down, server_side=True)
     for end in (client, server, client):
         try:
             end.do_handshake()
@@ -170,10 +178,19 @@ class Issued(NamedTuple):
     key: bytes
 
 
-def issue_node(directory: Path, node: str, hosts: Iterable[str], now: datetime) -> Issued:
-    """What one node shows to the API server, and to those who call it."""
+def ensure_node(
+    directory: Path, node: str, hosts: Sequence[str], theirs: Path, now: datetime
+) -> None:
+    """See that a node of this machine has what it shows to the server and to those who call it."""
+    trusted = (directory / "ca.crt").read_bytes()
+    theirs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    known = theirs / "ca.crt"
+    if known.exists() and known.read_bytes() == trusted and _serves(theirs, "node", hosts, now):
+        return
     subject = _name(f"system:node:{node}", organization="system:nodes")
-    return _issued(directory, subject, ("clientAuth", "serverAuth"), hosts, now)
+    issued = _issued(directory, subject, ("clientAuth", "serverAuth"), hosts, now)
+    atomic.write(known, trusted, mode=0o644)
+    _save(theirs, "node", issued)
 
 
 def _issue(directory: Path, hosts: Iterable[str], now: datetime) -> None:

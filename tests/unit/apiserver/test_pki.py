@@ -99,13 +99,27 @@ def test_the_extensions_are_those_strict_verifiers_demand(tmp_path: Path) -> Non
 
 def test_a_node_is_known_by_its_certificate_and_serves_with_it(tmp_path: Path) -> None:
     pki.ensure(tmp_path, [])
-    issued = pki.issue_node(tmp_path, "box", ["box", "10.0.0.7"], TODAY)
-    leaf = x509.load_pem_x509_certificate(issued.certificate)
+    pki.ensure_node(tmp_path, "box", ["box", "10.0.0.7"], tmp_path / "box", TODAY)
+    leaf = certificate(tmp_path / "box", "node.crt")
     assert leaf.subject.rfc4514_string() == "CN=system:node:box,O=system:nodes"
     uses = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert set(uses) == {x509.OID_CLIENT_AUTH, x509.OID_SERVER_AUTH}
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["box"]
+
+
+def test_a_node_keeps_its_certificate_until_it_ends_or_the_authority_is_another(
+    tmp_path: Path,
+) -> None:
+    pki.ensure(tmp_path / "a", [])
+    pki.ensure(tmp_path / "b", [])
+    made = []
+    for authority, today in (("a", TODAY), ("a", TODAY), ("b", TODAY)):
+        pki.ensure_node(tmp_path / authority, "box", ["box"], tmp_path / "box", today)
+        made.append(certificate(tmp_path / "box", "node.crt"))
+    assert made[0] == made[1] != made[2]
+    pki.ensure_node(tmp_path / "b", "box", ["box"], tmp_path / "box", TODAY + timedelta(days=340))
+    assert certificate(tmp_path / "box", "node.crt") != made[2]
 
 
 def test_the_server_calls_nodes_as_an_administrator_and_serves_nothing_with_it(
