@@ -204,7 +204,7 @@ Images = Callable[[], Sequence[ContainerImage]]
 
 
 class Registration:
-    """Registers the node and keeps it alive in the eyes of the cluster. Fulfils parts.Machine."""
+    """Registers the node and keeps it alive in the eyes of the cluster. Fulfils parts.ThisNode."""
 
     def __init__(self, client: Client, clock: Clock, node: Node, images: Images) -> None:
         self.registered = asyncio.Event()
