@@ -19,14 +19,6 @@ from kedge.apiserver.authorization import access_review
 from kedge.apiserver.authorization.attributes import denied, of_path, of_resource
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.inflight import InFlight, counted
-from kedge.apiserver.message import (
-    JSON,
-    HttpRequest,
-    Response,
-    json_response,
-    text_response,
-    warning_headers,
-)
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.subresources import binding
 from kedge.apiserver.subresources import table as subresources
@@ -37,6 +29,14 @@ from kedge.machinery.errors import (
     internal,
     method_not_allowed,
     unknown_resource,
+)
+from kedge.web.message import (
+    JSON,
+    HttpRequest,
+    Response,
+    json_response,
+    text_response,
+    warning_headers,
 )
 
 log = logging.getLogger(__name__)

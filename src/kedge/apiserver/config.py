@@ -9,6 +9,7 @@ StoreKind = Literal["sqlite", "memory"]
 
 ADMISSION_PLUGINS: Final = (
     "NamespaceLifecycle",
+    "LimitRanger",
     "ServiceAccount",
     "NodeRestriction",
     "Priority",

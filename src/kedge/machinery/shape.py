@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from kedge.machinery import durations
-from kedge.machinery.quantity import Quantity
+from kedge.machinery.quantity import FORMAT_WRONG, Quantity
 from kedge.machinery.schema import Schema
 
 Path = tuple["Path", str] | None
@@ -114,6 +114,9 @@ def _fit_map(
     _check_depth(depth, path, value, schema)
     items = schema.items
     assert items is not None
+    if items.type == "quantity" and None in value.values():
+        # Upstream reads an amount of null as none of it, not as no amount.
+        value = {name: 0 if element is None else element for name, element in value.items()}
     return {
         name: _fit(items, element, (path, name), unknown, depth)
         for name, element in value.items()
@@ -160,12 +163,12 @@ def _fit_boolean(schema: Schema, value: Any, path: Path) -> bool:
 
 
 def _fit_quantity(schema: Schema, value: Any, path: Path) -> str:
-    if type(value) in (str, int, float):
-        try:
-            return str(Quantity.of(value))
-        except ValueError as error:
-            raise Misfit(path, value, schema, str(error)) from None
-    raise Misfit(path, value, schema)
+    if type(value) not in (str, int, float):
+        raise Misfit(path, value, schema, FORMAT_WRONG)
+    try:
+        return str(Quantity.of(value))
+    except ValueError as error:
+        raise Misfit(path, value, schema, str(error)) from None
 
 
 def _fit_int_or_string(schema: Schema, value: Any, path: Path) -> int | str:

@@ -1,14 +1,19 @@
 """Parts: what the life of a pod needs of the other rooms of the node, as small protocols."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.references import ObjectReference
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object
-from kedge.node.runtime.runtime import Mount, Resources
+from kedge.machinery.clock import Clock
+from kedge.node.files import PodFiles
+from kedge.node.runtime.runtime import Dns, Mount, Resources, Runtime
 
 
 class ImageFailure(Exception):
@@ -156,16 +161,51 @@ class PodCgroups(Protocol):
 class Events(Protocol):
     """Tells the users what happens (kedge.client.events.Recorder)."""
 
-    def record(self, obj: Object, type_: str, reason: str, message: str) -> None:
-        """`type_` is Normal or Warning. Never waits and never raises. Events about a container
-        are told of its pod; the recorder of a pod's worker adds the field path."""
+    def record(
+        self,
+        obj: Object | ObjectReference,
+        type: str,
+        reason: str,
+        message: str,
+        *,
+        field_path: str = "",
+    ) -> None:
+        """`type` is Normal or Warning. Never waits and never raises. Events about a container are
+        told of its pod, with a field path such as `spec.containers{main}`."""
         ...
 
 
-class Machine(Protocol):
+class ThisNode(Protocol):
     """What the pods need to know of the node they are on."""
 
     @property
     def node(self) -> Node:
         """The node's own object as last seen: labels, taints, allocatable, addresses."""
         ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that the pods of a node share."""
+
+    runtime: Runtime
+    images: Images
+    secrets: PullSecrets
+    volumes: Volumes
+    environment: Environment
+    cgroups: PodCgroups
+    events: Events
+    files: PodFiles
+    here: ThisNode
+    clock: Clock
+    dns: Callable[[], Dns]
+    """Where the machine itself looks up names."""
+    hosts: Callable[[], str]
+    """The machine's own /etc/hosts."""
+    profiles: Path
+    """Where seccomp profiles of type Localhost are."""
+
+    def host_ips(self) -> list[str]:
+        """The node's addresses, one of each family."""
+        addresses = self.here.node.status.addresses
+        return [each.address for each in addresses if each.type == "InternalIP"][:2]

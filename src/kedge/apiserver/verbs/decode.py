@@ -11,6 +11,7 @@ from kedge.api.structs import schema_of
 from kedge.apiserver import body
 from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.request import Request, field_validation
+from kedge.machinery import extensions
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.machinery.schema import Schema
 from kedge.machinery.shape import Misfit, fit
@@ -36,6 +37,9 @@ def fitted(
     findings = [f'unknown field "{path}"' for path in unknown]
     findings += duplicates
     _complain(request, findings, field_validation(request, options))
+    # Whoever reports a status did not choose what the object is made of.
+    if resource.extensions is not None and request.subresource != "status":
+        request.warnings += map(extensions.warning, resource.extensions.find(shaped))
     return shaped
 
 

@@ -13,7 +13,6 @@ from kedge.api.resource import Resource
 from kedge.apiserver import managed, prepare, render
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone, live_document
-from kedge.apiserver.message import Response
 from kedge.apiserver.request import Request, dry_run, field_manager, stored
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.verbs.patches import Patch, Wanted, read_patch
@@ -27,6 +26,7 @@ from kedge.machinery.errors import (
     invalid,
 )
 from kedge.storage.store import Conflict
+from kedge.web.message import Response
 
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"

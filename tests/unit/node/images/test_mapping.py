@@ -25,7 +25,11 @@ def target(rules: list[str], name: str) -> str | None:
         ("busybox", f"busybox@{DIGEST}", True),
         ("busybox:1.36", "busybox:1.35", False),
         ("registry.k8s.io/*", "registry.k8s.io/e2e-test-images/agnhost:2.53", True),
-        ("registry.k8s.io/e2e-test-images/agnhost", "registry.k8s.io/e2e-test-images/agnhost", True),
+        (
+            "registry.k8s.io/e2e-test-images/agnhost",
+            "registry.k8s.io/e2e-test-images/agnhost",
+            True,
+        ),
         ("localhost:5000/app", "localhost:5000/app:3", True),
         ("docker.io/library/*", "nginx", True),
         ("nginx", "me/nginx", False),

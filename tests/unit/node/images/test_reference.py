@@ -19,6 +19,7 @@ DIGEST = "sha256:" + "a1" * 32
         ("library/busybox", "docker.io/library/busybox:latest", "busybox:latest"),
         ("me/app", "docker.io/me/app:latest", "me/app:latest"),
         ("docker.io/library/a/b", "docker.io/library/a/b:latest", "library/a/b:latest"),
+        ("docker.io/a.b/c", "docker.io/a.b/c:latest", "docker.io/a.b/c:latest"),
         ("localhost/app", "localhost/app:latest", "localhost/app:latest"),
         ("localhost:5000/app:v1", "localhost:5000/app:v1", "localhost:5000/app:v1"),
         ("[::1]:5000/app", "[::1]:5000/app:latest", "[::1]:5000/app:latest"),

@@ -1,14 +1,18 @@
 """Layers unpacked: what they hold, what they hide, and what they must not be able to do."""
 
+import contextlib
 import errno
 import io
 import os
 import stat
 import tarfile
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kedge.node.images import layers, unpack
 from kedge.node.images.documents import Refused
@@ -134,7 +138,7 @@ def test_hard_links_to_files_of_lower_layers_become_copies(tmp_path: Path) -> No
 
 
 def test_later_members_replace_earlier_ones(tmp_path: Path) -> None:
-    members = [
+    members: list[tuple[str, bytes | Entry]] = [
         ("a/x", b"1"),
         ("a", b"a file now"),
         ("b", symlink("nowhere")),
@@ -228,12 +232,11 @@ def test_a_layer_that_is_too_large_is_refused(tmp_path: Path) -> None:
         unpacked(tmp_path / "b", many, limits=Limits(entries=10))
 
 
-def header(**fields: int | bytes) -> bytes:
+def header(size: bytes = b"00000000000\0", kind: bytes = b"0") -> bytes:
     """A tar header with fields that no tool would write."""
     block = bytearray(tarfile.TarInfo("x").tobuf(tarfile.GNU_FORMAT))
-    if "size" in fields:
-        block[124:136] = fields["size"]  # type: ignore[call-overload]
-    block[156:157] = fields.get("type", b"0")  # type: ignore[call-overload]
+    block[124:136] = size
+    block[156:157] = kind
     block[148:156] = b" " * 8
     block[148:156] = b"%06o\0 " % sum(block)
     return bytes(block)
@@ -243,18 +246,58 @@ def header(**fields: int | bytes) -> bytes:
     "tar",
     [
         pytest.param(header(size=b"\xff" * 10 + b"\xfc\x00"), id="negative size"),
-        pytest.param(header(size=b"\xff" * 10 + b"\xfc\x00", type=b"x"), id="negative pax size"),
-        pytest.param(header(size=b"77777777777\0", type=b"L"), id="huge name"),
-        pytest.param(header(size=b"77777777777\0", type=b"x"), id="huge pax header"),
-        pytest.param(header(size=b"00000000004\0", type=b"L") * 9000, id="names without end"),
-        pytest.param(header(size=b"00000001000\0") + b"x", id="truncated"),
+        pytest.param(header(size=b"\xff" * 10 + b"\xfc\x00", kind=b"x"), id="negative pax size"),
+        pytest.param(header(size=b"77777777777\0", kind=b"L"), id="huge name"),
+        pytest.param(header(size=b"77777777777\0", kind=b"x"), id="huge pax header"),
+        pytest.param(header(size=b"00000000004\0", kind=b"L") * 9000, id="names without end"),
+        pytest.param(header(size=b"00000077777\0") + b"x", id="truncated"),
         pytest.param(b"not a tar file at all" * 50, id="no tar"),
-        pytest.param(header(type=b"Z"), id="unknown kind"),
+        pytest.param(header(kind=b"Z"), id="unknown kind"),
     ],
 )
 def test_crafted_headers_are_refused_without_harm(tmp_path: Path, tar: bytes) -> None:
     with pytest.raises(Refused):
         unpacked(tmp_path / "root", header() + tar + bytes(1024))
+
+
+NASTY = st.lists(
+    st.sampled_from(["a", "b", "..", ".", "", ".wh.a", ".wh..wh..opq", ".wh...", "outside"]),
+    min_size=1,
+    max_size=4,
+).map("/".join)
+MEMBERS = st.lists(
+    st.tuples(
+        st.one_of(NASTY, NASTY.map("/{}".format)),
+        st.one_of(
+            st.just(b"planted"),
+            st.just(directory()),
+            st.one_of(NASTY, NASTY.map("/{}".format), NASTY.map("../../{}".format)).flatmap(
+                lambda target: st.sampled_from([symlink(target), hard_link(target)])
+            ),
+        ),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(below=MEMBERS, above=MEMBERS)
+def test_no_archive_whatsoever_changes_anything_outside(
+    below: list[tuple[str, bytes | Entry]], above: list[tuple[str, bytes | Entry]]
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name)
+        (top / "outside").mkdir()
+        (top / "outside" / "a").write_text("untouched")
+        roots: list[Path] = []
+        for number, members in enumerate((below, above)):
+            with contextlib.suppress(Refused):
+                unpacked(top / "in" / str(number), layer(members), roots)
+            roots.insert(0, top / "in" / str(number))
+        assert sorted(os.listdir(top)) == ["in", "outside"]
+        assert os.listdir(top / "outside") == ["a"]
+        assert (top / "outside" / "a").read_text() == "untouched"
+        assert (top / "outside" / "a").stat().st_nlink == 1
 
 
 def test_a_full_disk_is_not_the_archives_fault(

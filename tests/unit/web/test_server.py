@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.apiserver.http import GZIP_FROM, Connection, Limits, Server
-from kedge.apiserver.message import HttpRequest, Response, Sink
 from kedge.testing.clock import FakeClock
+from kedge.web.message import HttpRequest, Response, Sink
+from kedge.web.server import GZIP_FROM, Connection, Limits, Server
 
 PATIENCE = 10
 """Seconds of real time after which a test that waits for the network has failed."""

@@ -16,10 +16,10 @@ from wsgiref.handlers import format_date_time
 import httptools
 import msgspec
 
-from kedge.apiserver.inflight import Sources
-from kedge.apiserver.message import HttpRequest, Response
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, bad_request, too_large
+from kedge.web.message import HttpRequest, Response
+from kedge.web.sources import Sources
 
 log = logging.getLogger(__name__)
 
