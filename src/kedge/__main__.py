@@ -120,10 +120,10 @@ DEEDS: Final[Mapping[str, cli.Deed]] = {
     "delete": visiting(delete),
     "namespace": visiting(namespace),
     "explain": visiting(explain),
+    "image": image,
     "token": token,
     "server": server,
     "node": node,
-    "image": image,
     "version": version,
 }
 

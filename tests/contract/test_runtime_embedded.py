@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -119,7 +120,45 @@ def mounts() -> set[str]:
 
 
 def groups_left() -> list[Path]:
-    return [each for each in Path("/sys/fs/cgroup").glob(f"*{GROUPS}")]
+    return list(Path("/sys/fs/cgroup").glob(f"*{GROUPS}"))
+
+
+def containers_left() -> list[Path]:
+    """Groups of containers; those of their pods stay as long as the pods do."""
+    return [each for each in Path("/sys/fs/cgroup").glob(f"*{GROUPS}/*/*") if each.is_dir()]
+
+
+def processes_in(group: str) -> set[int]:
+    doors = Path("/sys/fs/cgroup").glob(f"*{group}/cgroup.procs")
+    return {int(pid) for door in doors for pid in door.read_text().split()}
+
+
+def descriptors_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def resident_of(pid: int) -> int:
+    """Kilobytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+
+def lines_of(container: Container) -> list[list[str]]:
+    """Stream, tag and text of each line of a log."""
+    lines = Path(container.log_path).read_text().splitlines()
+    return [line.split(" ", 3)[1:] for line in lines]
+
+
+def small_root(directory: Path, *programs: str) -> Path:
+    """A root with a few of the machine's programs, and the libraries that they need."""
+    for program in programs:
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
+        words = listed.stdout.split()
+        for path in [program, *(word for word in words if word.startswith("/"))]:
+            target = directory / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    return directory
 
 
 def processes_below(directory: Path) -> list[str]:
@@ -228,7 +267,9 @@ async def test_a_program_that_cannot_run_is_a_start_error(
 
 async def test_who_minds_the_signal_ends_at_once_and_who_does_not_is_killed(bench: Bench) -> None:
     sandbox = await bench.pod()
-    polite = await bench.start(sandbox, "sh", "-c", "trap 'exit 7' TERM; while :; do sleep 1; done")
+    script = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.1; done"
+    polite = await bench.start(sandbox, "sh", "-c", script)
+    await until_said(bench, polite, "ready")
     async with asyncio.timeout(10):
         await bench.runtime.stop_container(polite, 60)
     assert (await bench.runtime.container(polite)).exit_code == 7
@@ -238,8 +279,9 @@ async def test_who_minds_the_signal_ends_at_once_and_who_does_not_is_killed(benc
 
 
 async def test_the_stop_signal_of_the_pod_is_the_one_that_is_sent(bench: Bench) -> None:
-    script = "trap 'exit 9' USR1; echo ready; while :; do sleep 1; done"
+    script = "trap 'exit 9' USR1; echo ready; while :; do sleep 0.1; done"
     container = await bench.start(await bench.pod(), "sh", "-c", script, stop_signal="SIGUSR1")
+    await until_said(bench, container, "ready")
     async with asyncio.timeout(10):
         await bench.runtime.stop_container(container, 60)
     assert (await bench.runtime.container(container)).exit_code == 9
@@ -322,11 +364,11 @@ async def test_a_container_sees_its_own_processes_host_name_and_network_only(ben
 
 async def test_what_a_container_writes_is_gone_with_it(bench: Bench) -> None:
     mark = f"/etc/kedge-{os.getpid()}"
-    assert (
-        await bench.shell(f"echo mine > {mark}; cat {mark}; rm /etc/passwd; ls /etc | wc -l") > ""
-    )
-    assert not Path(mark).exists()
-    assert Path("/etc/passwd").exists()
+    said = await bench.shell(f"echo mine > {mark}; cat {mark}; rm /etc/passwd; ls /etc/passwd")
+    assert said.startswith("mine")
+    assert "No such file" in said
+    assert "passwd" in os.listdir("/etc")
+    assert os.path.basename(mark) not in os.listdir("/etc")
 
 
 async def test_a_container_sees_neither_the_state_directory_nor_the_disk(bench: Bench) -> None:
@@ -362,7 +404,7 @@ async def test_mounts_appear_where_nothing_was(bench: Bench, tmp_path: Path) -> 
         "cat /new/place/inside /other/file.txt; echo back > /new/place/out; echo no > /new/ro/out",
         mounts=binds,
     )
-    assert said.startswith("hellosingle")
+    assert "hellosingle" in said
     assert "Read-only file system" in said
     assert (tmp_path / "data" / "out").read_text() == "back\n"
 
@@ -376,20 +418,21 @@ async def test_a_mount_that_cannot_be_made_says_which(bench: Bench) -> None:
 
 
 async def test_links_of_an_image_do_not_lead_out_of_it(bench: Bench, tmp_path: Path) -> None:
+    base = small_root(tmp_path / "base", "/bin/sh", "/bin/cat", "/bin/ls")
     layer = tmp_path / "layer"
     (layer / "volumes").mkdir(parents=True)
     (layer / "volumes" / "escape").symlink_to(tmp_path / "outside")
     (layer / "hello").write_text("from the layer")
-    bench.images.known["layered"] = Image("layered", "layered", layers=(layer, Path("/")))
-    data = tmp_path / "data"
-    data.mkdir()
+    bench.images.known["small"] = Image("small", "small", layers=(layer, base))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mounted").touch()
     said = await bench.shell(
-        "cat /hello; ls -d /volumes/escape/",
-        image="layered",
-        mounts=[Mount(container_path="/volumes/escape", host_path=str(data))],
-        env=[("PATH", "/usr/bin:/bin")],
+        "cat /hello; ls /volumes/escape/; ls /",
+        image="small",
+        mounts=[Mount(container_path="/volumes/escape", host_path=str(tmp_path / "data"))],
     )
-    assert said.startswith("from the layer")
+    assert said.startswith("from the layermounted\n")
+    assert "hello" in said.split()
     assert not (tmp_path / "outside").exists()
 
 
@@ -477,7 +520,7 @@ async def test_the_privileged_may_do_everything(bench: Bench) -> None:
 async def test_what_would_touch_the_machine_is_not_permitted(bench: Bench, command: str) -> None:
     ended, said = await bench.run("sh", "-c", command)
     assert ended.exit_code != 0
-    assert "not permitted" in said or "permission denied" in said.lower()
+    assert any(words in said.lower() for words in ("not permitted", "denied", "must be root"))
 
 
 async def test_a_profile_in_a_file_decides_which_calls_fail(bench: Bench, tmp_path: Path) -> None:
@@ -504,10 +547,10 @@ async def test_a_profile_in_a_file_decides_which_calls_fail(bench: Bench, tmp_pa
 
 
 async def test_a_device_that_is_given_can_be_opened(bench: Bench) -> None:
-    devices = [Device(container_path="/dev/mine", host_path="/dev/kmsg", permissions="r")]
-    script = "timeout 1 head -c1 /dev/mine | wc -c; echo x > /dev/mine"
+    devices = [Device(container_path="/dev/mine", host_path="/dev/fuse", permissions="r")]
+    script = "exec 3< /dev/mine && echo opened; echo x > /dev/mine"
     said = await bench.shell(script, devices=devices)
-    assert said.startswith("1\n")
+    assert "opened" in said
     assert "not permitted" in said
 
 
@@ -600,9 +643,9 @@ async def test_a_connection_into_the_pod_comes_from_its_own_loopback(bench: Benc
 
 async def until_said(bench: Bench, container: str, text: str) -> None:
     """Wait until the log holds a text."""
-    path = Path((await bench.runtime.container(container)).log_path)
+    known = await bench.runtime.container(container)
     async with asyncio.timeout(20):
-        while text not in path.read_text():
+        while text not in bench.said(known):
             await bench.runtime.execute(container, ["sleep", "0.02"], 10)
 
 
@@ -611,10 +654,8 @@ async def until_said(bench: Bench, container: str, text: str) -> None:
 
 async def test_the_log_tells_streams_apart_and_cuts_long_lines(bench: Bench) -> None:
     script = "echo out; echo err >&2; head -c 40000 /dev/zero | tr '\\0' x; echo; printf unfinished"
-    ended, _ = await bench.run("sh", "-c", script, annotations={})
-    assert ended.exit_code == 0
-    ended2 = await bench.ended(await bench.start(await bench.pod("two"), "sh", "-c", script))
-    lines = [x.split(" ", 3)[1:] for x in Path(ended2.log_path).read_text().splitlines()]
+    ended = await bench.ended(await bench.start(await bench.pod(), "sh", "-c", script))
+    lines = lines_of(ended)
     assert ["stdout", "F", "out"] in lines
     assert ["stderr", "F", "err"] in lines
     long = [(tag, len(text)) for stream, tag, text in lines if text.startswith("x")]
@@ -627,16 +668,16 @@ async def test_a_renamed_log_is_followed_by_a_new_one(bench: Bench) -> None:
         await bench.pod(), "sh", "-c", "echo one; read x; echo two; sleep 1000", stdin=True
     )
     await until_said(bench, container, "one")
-    path = Path((await bench.runtime.container(container)).log_path)
-    path.rename(f"{path}.old")
+    known = await bench.runtime.container(container)
+    os.rename(known.log_path, f"{known.log_path}.old")
     await bench.runtime.reopen_log(container)
     stream = await bench.runtime.attach(container, stdin=True)
     os.write(stream.stdin, b"\n")
     await stream.close()
     await until_said(bench, container, "two")
-    assert "one" not in path.read_text()
+    assert "one" not in bench.said(known)
     await bench.runtime.remove_container(container)
-    assert not path.exists()
+    assert os.path.basename(known.log_path) not in os.listdir(os.path.dirname(known.log_path))
 
 
 async def test_who_attaches_sees_output_and_standard_input_outlives_them(bench: Bench) -> None:
@@ -670,6 +711,7 @@ async def test_a_terminal_is_the_container_s_own(bench: Bench) -> None:
     stream = await bench.runtime.attach(container, stdin=True)
     assert stream.stdin == stream.stdout
     assert stream.stderr == -1
+    await until_said(bench, container, "yes")
     await stream.resize(99, 33)
     os.write(stream.stdin, b"hello\n")
     code = await stream.wait()
@@ -687,11 +729,15 @@ async def test_a_command_is_what_the_container_is(bench: Bench) -> None:
     container = await bench.start(
         await bench.pod(), "sleep", "1000", security=security, env=[("A", "b")], working_dir="/var"
     )
-    script = "id -u; id -G; echo $A; pwd; grep CapBnd /proc/self/status; cat /proc/self/cgroup >&2; exit 5"
+    script = "id -u; id -G; echo $A; pwd; grep CapBnd /proc/self/status; exit 5"
     done = await bench.runtime.execute(container, ["sh", "-c", script], 10)
     assert done.exit_code == 5
     assert done.stdout == b"1234\n99 7\nb\n/var\nCapBnd:\t0000000000000000\n"
-    assert GROUPS.encode() not in done.stderr
+    path = (await bench.runtime.container(container)).cgroup
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.runtime.execute(container, ["sleep", "0.3"], 10))
+        await bench.runtime.execute(container, ["sleep", "0.1"], 10)
+        assert len(processes_in(path)) == 2
 
 
 async def test_a_command_that_is_not_there_says_so(bench: Bench) -> None:
@@ -786,7 +832,7 @@ async def test_containers_end_with_their_supervisor_and_nothing_is_left(bench: B
         assert seen[each].reason == "ContainerStatusUnknown"
     assert seen[never].state is State.CREATED
     assert [each.ready for each in await bench.runtime.sandboxes()] == [False]
-    assert list(Path("/sys/fs/cgroup").glob(f"*{GROUPS}/*/*")) == []
+    assert containers_left() == []
     _, said = await bench.run("echo", "again")
     assert said == "again\n"
 
@@ -804,8 +850,7 @@ async def test_who_escapes_the_parent_s_death_is_found_by_the_next_supervisor(be
     status = await bench.runtime.execute(container, ["cat", "/proc/self/cgroup"], 10)
     assert status.exit_code == 0
     path = (await bench.runtime.container(container)).cgroup
-    doors = list(Path("/sys/fs/cgroup").glob(f"*{path}/cgroup.procs"))
-    pids = {int(pid) for door in doors for pid in door.read_text().split()}
+    pids = processes_in(path)
     assert len(pids) == 3
     os.kill(bench.runtime.supervisor, signal.SIGKILL)
     await gone(bench.runtime.supervisor)
@@ -844,8 +889,7 @@ async def test_many_start_at_once(bench: Bench) -> None:
 async def test_the_supervisor_is_small_and_leaks_no_descriptors(bench: Bench) -> None:
     assert bench.runtime.level is Level.FULL
     await bench.run("true")
-    descriptors = Path(f"/proc/{bench.runtime.supervisor}/fd")
-    before = len(list(descriptors.iterdir()))
+    before = descriptors_of(bench.runtime.supervisor)
     for _ in range(3):
         sandbox = await bench.pod(shared_pid=True)
         container = await bench.start(sandbox, "sleep", "100", tty=True, stdin=True)
@@ -853,7 +897,5 @@ async def test_the_supervisor_is_small_and_leaks_no_descriptors(bench: Bench) ->
         stream = await bench.runtime.attach(container, stdin=True)
         await stream.close()
         await bench.runtime.remove_sandbox(sandbox.id)
-    assert len(list(descriptors.iterdir())) == before
-    status = Path(f"/proc/{bench.runtime.supervisor}/status").read_text()
-    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-    assert int(resident.split()[1]) < 15_000
+    assert descriptors_of(bench.runtime.supervisor) == before
+    assert resident_of(bench.runtime.supervisor) < 15_000

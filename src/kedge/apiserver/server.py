@@ -13,6 +13,7 @@ from kedge.apiserver import bootstrap, pki, tokens
 from kedge.apiserver.addresses import AddressBook
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
+from kedge.apiserver.admission.signing_requests import SigningRequests
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
@@ -157,7 +158,7 @@ async def assemble(
         store=store,
         cache=cache,
         catalog=catalog,
-        admission=Chain([addresses, *chosen, Escalation(authorizer)]),
+        admission=Chain([addresses, *chosen, SigningRequests(clock), Escalation(authorizer)]),
         caller=caller,
         authorizer=authorizer,
         clock=clock,

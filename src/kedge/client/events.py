@@ -9,11 +9,10 @@ import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from kedge.api.catalog import HAND_WRITTEN
 from kedge.api.core_v1.event import MESSAGE_LIMIT, RESOURCE, Event, EventSource
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Object, ObjectMeta
@@ -264,7 +263,17 @@ class Recorder:
             await self._client.create(RESOURCE, again)
 
 
-_RESOURCES: Final[dict[type[Any], Any]] = {resource.type: resource for resource in HAND_WRITTEN}
+_VERSIONS: Final = {"core_v1": "v1", "apps_v1": "apps/v1", "batch_v1": "batch/v1"}
+"""By package: what events are mostly about, told without reading the whole catalog."""
+
+
+def _version_of(kind: type[Object]) -> str:
+    package = kind.__module__.split(".")[2]
+    if package in _VERSIONS:
+        return _VERSIONS[package]
+    from kedge.api.catalog import HAND_WRITTEN
+
+    return next(resource.api_version for resource in HAND_WRITTEN if resource.type is kind)
 
 
 def reference_to(obj: Object) -> ObjectReference:
@@ -272,8 +281,7 @@ def reference_to(obj: Object) -> ObjectReference:
     kind, api_version = obj.kind, obj.apiVersion
     if not kind:
         # Objects that were made here or came in a list do not say themselves what they are.
-        resource = _RESOURCES[type(obj)]
-        kind, api_version = resource.kind, resource.api_version
+        kind, api_version = type(obj).__name__, _version_of(type(obj))
     meta = obj.metadata
     return ObjectReference(
         apiVersion=api_version,

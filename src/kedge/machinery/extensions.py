@@ -1,10 +1,11 @@
-"""Extensions: the fields that only kedge knows, found in documents and taken out of schemas."""
+"""Extensions: what only kedge knows, found in documents and taken out of schemas."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from kedge.machinery.errors import FieldError, Minded
 from kedge.machinery.schema import Schema
 from kedge.machinery.shape import Path, spell
 
@@ -14,14 +15,28 @@ def warning(path: str) -> str:
     return f"{path}: kedge extension, not portable to other clusters"
 
 
+def sorted_out(
+    errors: Iterable[FieldError], *, upstream_only: bool
+) -> tuple[list[FieldError], list[str]]:
+    """The errors that count, and the paths of values that are extensions where those are taken."""
+    found = list(errors)
+    if upstream_only:
+        return [error for error in found if error.minded is not Minded.KEDGE], []
+    used = [error.field for error in found if error.minded is Minded.EXTENSION]
+    counting = [error for error in found if error.minded in (None, Minded.KEDGE)]
+    return counting, list(dict.fromkeys(used))
+
+
 class Trail:
     """The way from one value to the extensions below it: a document is looked at only there."""
 
-    __slots__ = ("below", "each", "extensions")
+    __slots__ = ("below", "each", "extensions", "spellings")
 
     def __init__(self) -> None:
         self.extensions: tuple[str, ...] = ()
         """Of an object: its fields that are extensions."""
+        self.spellings: dict[str, str] = {}
+        """Of an object: those that are other spellings, each with the field that is meant."""
         self.below: dict[str, Trail] = {}
         """Of an object: its fields that lead to some."""
         self.each: Trail | None = None
@@ -30,6 +45,24 @@ class Trail:
     def find(self, document: dict[str, Any]) -> list[str]:
         """The paths of the extensions that a document of the right shape uses."""
         return [spell(path) for path in self._find(document, None)] if self._used(document) else []
+
+    def settle(self, document: dict[str, Any]) -> None:
+        """Move what is spelled otherwise to where it belongs; where both are, and differ, both
+        stay, for validation to refuse."""
+        if self._used(document):
+            self._settle(document)
+
+    def _settle(self, value: Any) -> None:
+        if self.each is not None:
+            for _, inner in _elements(value):
+                self.each._settle(inner)
+            return
+        for spelling, name in self.spellings.items():
+            if spelling in value and value.setdefault(name, value[spelling]) == value[spelling]:
+                del value[spelling]
+        for name, trail in self.below.items():
+            if inner := value.get(name):
+                trail._settle(inner)
 
     def _used(self, value: Any) -> bool:
         """Whether there is anything to find; asked of every write, so it keeps no paths."""
@@ -93,6 +126,7 @@ def _lay(schema: Schema, trails: dict[int, Trail]) -> Trail:
     if schema.items is not None:
         made.each = _lay(schema.items, trails)
     made.extensions = tuple(name for name, field in schema.fields.items() if field.extension)
+    made.spellings = {name: f.spells for name, f in schema.fields.items() if f.spells}
     made.below = {
         name: _lay(field, trails) for name, field in schema.fields.items() if not field.extension
     }

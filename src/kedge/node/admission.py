@@ -49,7 +49,7 @@ def shortages(pod: Pod, others: list[Pod], node: Node) -> Iterator[Rejection]:
     if most is not None and len(others) + 1 > most.value():
         yield _short("pods", 1, len(others), most.value())
     wanted = pod_requests(pod.spec)
-    used = _sum(pod_requests(other.spec) for other in others)
+    used = _sum(pod_requests(other.spec) for other in others) if wanted else {}
     for name in _ordered(wanted):
         amount = _units(name, wanted[name])
         if amount == 0:

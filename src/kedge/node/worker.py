@@ -50,8 +50,9 @@ from kedge.node.waits import Interrupted, unless, woken
 
 log = logging.getLogger(__name__)
 
-REFRESH = 60.0
-"""Seconds after which volumes that show objects of the API are looked after, at the latest."""
+REFRESH = 600.0
+"""Seconds after which volumes that show objects of the API are looked after though nobody said
+that something has changed."""
 
 
 class Worker:

@@ -59,6 +59,7 @@ class Container:
         self.record = record
         self.directory = records.directory(record["id"])
         self.pidfd = -1
+        """Stands for its first process."""
         self.streams: Streams | None = None
         self._machine = machine
         self._records = records
@@ -68,6 +69,8 @@ class Container:
         self._ready = False
         self._started: list[Waiting] = []
         self._ended: list[Waiting] = []
+        self._cleared: list[Waiting] = []
+        self._clearing = False
         self._oom: tuple[int, int] | None = None
         self._oom_seen = 0
 
@@ -245,6 +248,7 @@ class Container:
             text = self._error or f"it ended with {code}{hint} before its program could run"
             self.end(START_ERROR, "StartError", text)
         self._call(self._started)
+        self._clear(0)
 
     def end(self, code: int, reason: str, message: str = "") -> None:
         """Put its end on record."""
@@ -264,12 +268,13 @@ class Container:
         """It could not even be forked."""
         self._release()
         self.end(START_ERROR, "StartError", text)
+        self._clear(0)
 
     def sweep(self) -> None:
         """Remove what an earlier supervisor has left of it."""
         if group := self.group:
             group.kill()
-            self._remove_group(group, 0)
+            self._clear(0)
 
     def remove_log(self) -> None:
         if self.plan["log"]:
@@ -288,20 +293,24 @@ class Container:
         if group := self.group:
             if group.pids():
                 group.kill()
-            self._remove_group(group, 0)
         elif self._machine.home is None:
             processes.kill(processes.session(self.pid))
         if self.streams is not None:
             self.streams.finish()
             self.streams = None
 
-    def _remove_group(self, group: cgroups.Group, attempt: int) -> None:
-        if group.remove() or attempt == len(_REMOVALS):
+    def _clear(self, attempt: int) -> None:
+        """Remove its control group, as soon as the kernel has let go of the last process."""
+        group = self.group
+        self._clearing = group is not None and not group.remove() and attempt < len(_REMOVALS)
+        if not self._clearing:
+            self._call(self._cleared)
             return
 
         def again() -> None:
+            assert group is not None
             group.kill()
-            self._remove_group(group, attempt + 1)
+            self._clear(attempt + 1)
 
         self._machine.loop.after(_REMOVALS[attempt], again)
 
@@ -324,6 +333,13 @@ class Container:
         """Do that as soon as it does not run, which may be now."""
         if self.alive:
             self._ended.append(deed)
+        else:
+            deed()
+
+    def when_cleared(self, deed: Waiting) -> None:
+        """Do that as soon as nothing is left of what ran, which may be now."""
+        if self.alive or self._clearing:
+            self._cleared.append(deed)
         else:
             deed()
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
-from kedge.supervisor import libc
+from kedge.supervisor import libc, wire
 from kedge.supervisor.plan import Shared
 
 _KINDS: Final = {
@@ -19,6 +20,7 @@ _KINDS: Final = {
     "mnt": libc.NEW_MOUNT,
     "pid": libc.NEW_PID,
 }
+_AF_NETLINK: Final = 16
 _NETLINK_ROUTE: Final = 0
 _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 1
@@ -80,11 +82,11 @@ class Pod:
         """A path at which the network namespace is found."""
         return f"/proc/{os.getpid()}/fd/{self.held['net']}" if "net" in self.held else ""
 
-    def socket(self, home: Home, family: int, kind: int, protocol: int = 0) -> socket.socket:
-        """A socket that lives in the pod's network."""
+    def socket(self, home: Home, family: int) -> socket.socket:
+        """A socket for streams that lives in the pod's network."""
         with home.away("net"):
             libc.setns(self.held["net"], libc.NEW_NET)
-            return socket.socket(family, kind, protocol)
+            return socket.socket(family, socket.SOCK_STREAM)
 
     def close(self) -> None:
         for descriptor in self.held.values():
@@ -96,23 +98,32 @@ class Pod:
             self.pause = 0
 
 
-def make(shared: Shared, home: Home, directory: str) -> Pod:
-    """Namespaces for a pod, its loopback device up, its sysctls set."""
-    pod = Pod()
-    kinds = [] if shared["host_network"] else ["net", "uts"]
-    kinds += [] if shared["host_ipc"] else ["ipc"]
-    _check_sysctls(shared)
+def make(shared: Shared, directory: str, status: socket.socket) -> NoReturn:
+    """Make namespaces for a pod, its loopback device up, its sysctls set, and send them to the
+    supervisor, with a netlink socket in the pod's network at the end; runs in a child."""
     try:
-        with home.away(*kinds):
-            libc.unshare(sum(_KINDS[kind] for kind in kinds))
-            _settle(shared, kinds)
-            pod.held = {kind: _open(kind) for kind in kinds}
-        if not shared["host_ipc"]:
-            pod.held["mnt"] = _shared_memory(home, directory)
-    except OSError:
-        pod.close()
-        raise
-    return pod
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        _check_sysctls(shared)
+        kinds = kinds_of(shared)
+        libc.unshare(sum(_KINDS[kind] for kind in kinds if kind != "mnt"))
+        _settle(shared, kinds)
+        held = [_open(kind) for kind in kinds if kind != "mnt"]
+        if "mnt" in kinds:
+            held.append(_shared_memory(directory))
+        if "net" in kinds:
+            held.append(_netlink())
+        wire.post(status, b"{}", held)
+    except OSError as error:
+        text = error.strerror or str(error)
+        wire.post(status, json.dumps({"error": text}).encode(), [])
+    finally:
+        os._exit(0)
+
+
+def kinds_of(shared: Shared) -> list[str]:
+    """The namespaces that a pod has of its own, in the order in which they are sent."""
+    kinds = [] if shared["host_network"] else ["net", "uts"]
+    return kinds + ([] if shared["host_ipc"] else ["ipc", "mnt"])
 
 
 def share_pids(pod: Pod, home: Home) -> int:
@@ -162,21 +173,21 @@ def _set(name: str, value: str) -> None:
         raise OSError(error.errno, f'sysctl "{name}": {error.strerror}') from error
 
 
-def _shared_memory(home: Home, directory: str) -> int:
+def _netlink() -> int:
+    return socket.socket(_AF_NETLINK, socket.SOCK_RAW, _NETLINK_ROUTE).detach()
+
+
+def _shared_memory(directory: str) -> int:
     """A mount namespace in which there is nothing but the pod's /dev/shm."""
-    with home.away("mnt"):
-        own = os.open("/proc/self/ns", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            libc.unshare(libc.NEW_MOUNT)
-            libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
-            safe = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
-            libc.mount("shm", directory, "tmpfs", safe, _SHM)
-            os.chdir(directory)
-            libc.pivot_root(".", ".")
-            libc.unmount(".")
-            return os.open("mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
-        finally:
-            os.close(own)
+    own = os.open("/proc/self/ns", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    libc.unshare(libc.NEW_MOUNT)
+    libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+    safe = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
+    libc.mount("shm", directory, "tmpfs", safe, _SHM)
+    os.chdir(directory)
+    libc.pivot_root(".", ".")
+    libc.unmount(".")
+    return os.open("mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
 
 
 def _reap_for_ever() -> NoReturn:

@@ -286,11 +286,13 @@ def _dev(root: int, plan: Plan, given: Given, shm: int) -> None:
     _mount(root, "/dev", "tmpfs", libc.MS_NOSUID | libc.MS_STRICTATIME, "mode=755,size=64m")
     top = inside.directory(root, "/dev")
     dev = _name(top)
+    for name in ("pts", "mqueue", "shm"):
+        os.mkdir(f"{dev}/{name}")
+    for source, name in _LINKS:
+        os.symlink(source, f"{dev}/{name}")
     previous = os.umask(0)
     _nodes(dev, plan, given)
     os.umask(previous)
-    for name in ("pts", "mqueue", "shm"):
-        os.mkdir(f"{dev}/{name}")
     owner = "" if given.mapped else ",gid=5"
     pts = f"newinstance,ptmxmode=0666,mode=0620{owner}"
     libc.mount("devpts", f"{dev}/pts", "devpts", libc.MS_NOSUID | libc.MS_NOEXEC, pts)
@@ -300,8 +302,6 @@ def _dev(root: int, plan: Plan, given: Given, shm: int) -> None:
     target = os.open(f"{dev}/shm", os.O_PATH | os.O_CLOEXEC)
     libc.move_mount(shm, target)
     os.close(target)
-    for source, name in _LINKS:
-        os.symlink(source, f"{dev}/{name}")
     os.close(top)
 
 

@@ -1,10 +1,13 @@
 """One sandbox: what the containers of a pod share, from its making to its end."""
 
 import os
+import socket
+from collections.abc import Callable
 from typing import Any, Final
 
-from kedge.supervisor import namespaces
+from kedge.supervisor import namespaces, wire
 from kedge.supervisor.container import Machine
+from kedge.supervisor.loop import READABLE
 from kedge.supervisor.namespaces import Pod
 from kedge.supervisor.plan import Shared
 from kedge.supervisor.records import Records
@@ -12,6 +15,8 @@ from kedge.supervisor.records import Records
 Document = dict[str, Any]
 
 _PAUSE: Final = "pause"
+_ATTEMPTS: Final = 200
+_PAUSE_BETWEEN: Final = 0.01
 
 
 class Sandbox:
@@ -33,15 +38,50 @@ class Sandbox:
         shared: Shared = self.record["shared"]
         return shared
 
-    def open(self) -> None:
-        """Make its namespaces and its files."""
+    def open(self, done: Callable[[str, list[int]], None]) -> None:
+        """Make its files and its namespaces; `done` is told what went wrong, if anything, and gets
+        a netlink socket in its network, if it has one of its own."""
         for name, content in self.shared["files"].items():
             with open(f"{self.directory}/{name}", "w") as file:
                 file.write(content)
-        if (home := self._machine.home) is None:
+        kinds = namespaces.kinds_of(self.shared)
+        if self._machine.home is None or not kinds:
+            self._share_pids()
+            done("", [])
             return
-        self.pod = namespaces.make(self.shared, home, self.directory)
-        if self.shared["shared_pid"]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            namespaces.make(self.shared, self.directory, theirs)
+        theirs.close()
+        loop = self._machine.loop
+        loop.child(pid, lambda *_: None)
+
+        def made() -> None:
+            loop.off(ours.fileno())
+            with ours:
+                done(*self._take(ours, kinds))
+
+        loop.on(ours.fileno(), READABLE, made)
+
+    def _take(self, made: socket.socket, kinds: list[str]) -> tuple[str, list[int]]:
+        """Namespaces as they come from the child that made them."""
+        try:
+            message, descriptors = wire.take(made)
+        except (wire.Closed, OSError):
+            return "the pod's namespaces could not be made", []
+        if "error" in message:
+            return str(message["error"]), []
+        self.pod.held = dict(zip(kinds, descriptors, strict=False))
+        try:
+            self._share_pids()
+        except OSError as error:
+            return error.strerror or str(error), descriptors[len(kinds) :]
+        return "", descriptors[len(kinds) :]
+
+    def _share_pids(self) -> None:
+        home = self._machine.home
+        if self.shared["shared_pid"] and home is not None:
             pid = namespaces.share_pids(self.pod, home)
             self._machine.loop.child(pid, lambda *_: None)
             self._confine(pid)
@@ -70,27 +110,25 @@ class Sandbox:
         self.record.update(ready=True, ips=ips)
         self._records.save(self.record)
 
-    def close(self) -> None:
+    def close(self, done: Callable[[], None]) -> None:
         """Let go of everything but the record."""
         self.pod.close()
-        cgroups = self._machine.cgroups
-        if cgroups is not None:
-            if pause := self.record["pause"]:
-                self._remove_pause(pause, 10)
-            else:
-                self._remove_above()
         if self.record["ready"]:
             self.record["ready"] = False
             self._records.save(self.record)
+        self._clear(done, _ATTEMPTS)
 
-    def _remove_pause(self, path: str, attempts: int) -> None:
-        assert self._machine.cgroups is not None
-        group = self._machine.cgroups.group(path)
-        group.kill()
-        if group.remove() or not attempts:
-            self._remove_above()
-        else:
-            self._machine.loop.after(0.02, lambda: self._remove_pause(path, attempts - 1))
+    def _clear(self, done: Callable[[], None], attempts: int) -> None:
+        """Remove its control groups, as soon as the kernel has let go of the last process."""
+        cgroups, path = self._machine.cgroups, self.record["pause"]
+        if cgroups is not None and path:
+            group = cgroups.group(path)
+            group.kill()
+            if not group.remove() and attempts:
+                self._machine.loop.after(_PAUSE_BETWEEN, lambda: self._clear(done, attempts - 1))
+                return
+        self._remove_above()
+        done()
 
     def _remove_above(self) -> None:
         """Those that other pods are still in are left to the last of them."""

@@ -27,7 +27,6 @@ Document = dict[str, Any]
 PROTOCOL: Final = 1
 """Raised when an agent and a supervisor of different releases could misunderstand each other."""
 _LOST: Final = "its supervisor ended, and the container with it"
-_AF_NETLINK: Final = 16
 _SWEEP_AFTER: Final = 0.2
 _PATIENCE: Final = 5.0
 """Seconds that a shutdown waits for processes which the kernel does not let go of."""
@@ -91,7 +90,7 @@ class Supervisor:
             self._containers[container.id] = container
             self._bury(container)
         for sandbox in self._sandboxes.values():
-            sandbox.close()
+            sandbox.close(_nothing)
 
     def _bury(self, container: Container) -> None:
         """End whatever a container of an earlier supervisor still has."""
@@ -174,24 +173,21 @@ class Supervisor:
             "pause": "",
         }
         self._sandbox_records.make(record["id"])
-        sandbox = self._sandbox_of(record)
-        try:
-            self._sandbox_records.save(record)
-            sandbox.open()
-            descriptors = self._netlink(sandbox)
-        except OSError:
-            sandbox.close()
-            self._throw_away(self._sandbox_records, sandbox.id)
-            raise
-        self._sandboxes[sandbox.id] = sandbox
-        call.answer({**_told(record), "network": sandbox.pod.network}, descriptors)
+        self._sandbox_records.save(record)
+        sandbox = self._sandboxes[record["id"]] = self._sandbox_of(record)
 
-    def _netlink(self, sandbox: Sandbox) -> list[int]:
-        """A way to set up the pod's network without being in it."""
-        if self._machine.home is None or "net" not in sandbox.pod.held:
-            return []
-        made = sandbox.pod.socket(self._machine.home, _AF_NETLINK, socket.SOCK_RAW, 0)
-        return [made.detach()]
+        def done(error: str, descriptors: list[int]) -> None:
+            if not error:
+                call.answer({**_told(record), "network": sandbox.pod.network}, descriptors)
+                return
+            for descriptor in descriptors:
+                os.close(descriptor)
+            sandbox.close(_nothing)
+            del self._sandboxes[sandbox.id]
+            self._throw_away(self._sandbox_records, sandbox.id)
+            call.refuse(Failure(error))
+
+        sandbox.open(done)
 
     def _settle_sandbox(self, call: Call) -> None:
         sandbox = self._sandbox(call)
@@ -210,20 +206,18 @@ class Supervisor:
         inside = [
             each for each in self._containers.values() if each.record["sandbox"] == sandbox.id
         ]
-        left = {each.id for each in inside if each.alive}
+        left = {each.id for each in inside}
 
-        def gone(identity: str = "") -> None:
+        def gone(identity: str) -> None:
             left.discard(identity)
             if not left:
-                sandbox.close()
-                done()
+                sandbox.close(done)
 
         for each in inside:
-            if each.alive:
-                each.when_ended(partial(gone, each.id))
-                each.kill()
-        if not left:
-            gone()
+            each.kill()
+            each.when_cleared(partial(gone, each.id))
+        if not inside:
+            sandbox.close(done)
 
     def _remove_sandbox(self, call: Call) -> None:
         sandbox = self._sandboxes.get(call.message["sandbox"])
@@ -341,7 +335,7 @@ class Supervisor:
             self._discard(container)
             call.answer()
 
-        container.when_ended(done)
+        container.when_cleared(done)
         container.kill()
 
     def _discard(self, container: Container) -> None:
@@ -467,7 +461,7 @@ class Supervisor:
         if self._machine.home is None or "net" not in sandbox.pod.held:
             made = socket.socket(family, socket.SOCK_STREAM)
         else:
-            made = sandbox.pod.socket(self._machine.home, family, socket.SOCK_STREAM)
+            made = sandbox.pod.socket(self._machine.home, family)
         call.answer({}, [made.detach()])
 
     def _shutdown(self, call: Call) -> None:
@@ -498,6 +492,10 @@ class Supervisor:
 def _told(record: Document) -> Document:
     """What agents are told of a record."""
     return {name: value for name, value in record.items() if name not in ("plan", "shared")}
+
+
+def _nothing() -> None:
+    """For those who need not be told."""
 
 
 def ignore_signals() -> None:

@@ -2,29 +2,26 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object, ObjectMeta
-from kedge.client.client import Client
-from kedge.client.transport import Call, LocalTransport
 from kedge.machinery.clock import Clock
 from kedge.machinery.quantity import Quantity
 from kedge.node.files import PodFiles
 from kedge.node.parts import ConfigFailure, ImageFailure, Parts, VolumeFailure
 from kedge.node.pods import Pods
 from kedge.node.runtime.runtime import Dns, Mount, Resources
-from kedge.testing.local_server import TOKEN, LocalServer
+from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import pod_document
 from kedge.testing.runtime import FakeRuntime
-from kedge.web.message import HttpRequest, Response
 
 NODE = "here"
 HOST_IP = "192.168.0.1"
@@ -184,18 +181,6 @@ class Here:
         )
 
 
-def client_of(server: LocalServer) -> Client:
-    """A client that may do everything."""
-
-    def handle(call: Call) -> Response | Awaitable[Response]:
-        headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
-        return server.app.handle(
-            HttpRequest(call.method, call.path, call.query, headers, call.body)
-        )
-
-    return Client(LocalTransport(handle))
-
-
 class LocalNode:
     """A node agent, as far as pods go, on an API server in the same process."""
 
@@ -236,7 +221,7 @@ class LocalNode:
 
     async def start(self) -> None:
         """Begin, or begin again after a kill."""
-        self.pods = Pods(client_of(self.server), self.parts(), NODE)
+        self.pods = Pods(self.server.client, self.parts(), NODE)
         self._task = asyncio.get_running_loop().create_task(self.pods.run())
         await self.settle()
 
@@ -306,6 +291,3 @@ class LocalNode:
                     known: dict[str, Any] = found
                     return known
         raise AssertionError(f"no status of container {name}")
-
-    def decoded(self, document: dict[str, Any]) -> Pod:
-        return RESOURCE.from_document(document)

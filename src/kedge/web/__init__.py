@@ -1,1 +1,1 @@
-"""HTTP as the servers of a cluster speak it: requests in, responses out, and what they turn into."""
+"""HTTP as the servers of a cluster speak it: requests in, responses out, what these turn into."""

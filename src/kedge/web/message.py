@@ -8,6 +8,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from kedge.web.duplex import Duplex
+
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
@@ -77,6 +79,9 @@ class Sink(Protocol):
 
 Stream = Callable[[Sink], Awaitable[None]]
 
+TakeOver = Callable[[Duplex], Awaitable[None]]
+"""Speaks on a connection that no longer carries HTTP; it is closed when this returns."""
+
 
 @dataclass(slots=True)
 class Response:
@@ -86,6 +91,16 @@ class Response:
     body: bytes | Iterable[bytes] | Stream = b""
     content_type: str = JSON
     headers: list[tuple[str, str]] = field(default_factory=list)
+    take_over: TakeOver | None = None
+    """Of an answer with status 101: who goes on with the connection. The request must have asked
+    for that (`asks_upgrade`)."""
+
+
+def asks_upgrade(headers: Mapping[str, str], protocol: str = "") -> bool:
+    """Whether a request wants its connection to speak another protocol, or that one."""
+    tokens = [token.strip() for token in headers.get("connection", "").lower().split(",")]
+    wanted = headers.get("upgrade", "").lower()
+    return "upgrade" in tokens and (wanted == protocol.lower() if protocol else bool(wanted))
 
 
 def json_response(document: Any, status: int = 200) -> Response:

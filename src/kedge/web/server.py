@@ -18,7 +18,8 @@ import msgspec
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, bad_request, too_large
-from kedge.web.message import HttpRequest, Response
+from kedge.web.duplex import Duplex
+from kedge.web.message import HttpRequest, Response, TakeOver
 from kedge.web.sources import Sources
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ NEXT = "\n"
 GZIP_FROM = 128 << 10
 """Answers below this size are sent as they are."""
 _BODILESS = (204, 304)
+_HELD = 64 << 10
+"""Bytes of another protocol that may come before it has been agreed on."""
 GOODBYES = 5
 """How many times a closing server looks whether its idle peers have hung up."""
 _REASONS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
@@ -163,6 +166,10 @@ class Connection(asyncio.Protocol):
         """Answers that are written when the loop has nothing else to do."""
         self._messages = 0
         """How many messages the parser has begun to read."""
+        self._held: bytes | None = None
+        """What came after a request for another protocol; None if there was no such request."""
+        self._duplex: Duplex | None = None
+        """Who has taken the connection over."""
         self._reset()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -184,11 +191,15 @@ class Connection(asyncio.Protocol):
             self.server.sources.leave(self._peer)
         self._closing = True
         self._waiting.clear()
-        if self._task is not None:
+        # Who took over learns of it by reading, after all that had come before.
+        if self._task is not None and self._duplex is None:
             self._task.cancel()
         self.resume_writing()
 
     def data_received(self, data: bytes) -> None:
+        if self._held is not None:
+            self._hold(data)
+            return
         if self._closing:
             self._discarded += len(data)
             if self._discarded > self.server.limits.linger_bytes:
@@ -197,13 +208,19 @@ class Connection(asyncio.Protocol):
         message = self._messages
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # Nothing here is offered over another protocol yet: answered in plain HTTP and closed.
-            pass
+        except httptools.HttpParserUpgrade as upgrade:
+            # Whoever answers may take the connection over; else it is answered and closed.
+            self._hold(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._refuse(bad_request(f"malformed HTTP request: {error}"))
         if message == self._messages:
             self._measure(len(data))
+
+    def _hold(self, data: bytes) -> None:
+        """Keep what is meant for whoever takes over."""
+        self._held = (self._held or b"") + data
+        if len(self._held) > _HELD:
+            self._transport.pause_reading()
 
     def _measure(self, size: int) -> None:
         """Bound what the parser itself may hold back of one unfinished message."""
@@ -216,7 +233,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         # A client that half-closes after its request still gets its answer; TLS has no half-close.
-        if self._task is None and not self._waiting:
+        if self._held is not None or (self._task is None and not self._waiting):
             return False
         self._closing = not self._streaming
         return not self._streaming and self._transport.get_extra_info("sslcontext") is None
@@ -338,6 +355,9 @@ class Connection(asyncio.Protocol):
 
     async def _write(self, request: HttpRequest, response: Response) -> None:
         body = response.body
+        if response.take_over is not None:
+            await self._hand_over(response, response.take_over)
+            return
         if callable(body):
             self._streaming = True
             self._write_head(response, None)
@@ -375,6 +395,19 @@ class Connection(asyncio.Protocol):
         if packer:
             chunks.write(packer.flush())
         self._end_of_chunks()
+
+    async def _hand_over(self, response: Response, take_over: TakeOver) -> None:
+        if self._held is None:
+            raise ValueError("a connection was to be taken over that has not been offered")
+        lines = [f"{name}: {value}\r\n" for name, value in response.headers]
+        head = f"{_REASONS[response.status]}{self.server.date}{''.join(lines)}\r\n"
+        self.send(head.encode("latin-1", "replace"))
+        held, self._held = self._held, b""
+        self._duplex = Duplex.over(self._transport, held, self.connection_lost)
+        try:
+            await take_over(self._duplex)
+        finally:
+            self._duplex.close()
 
     def _end_of_chunks(self) -> None:
         if self._chunks:
@@ -465,7 +498,9 @@ class Connection(asyncio.Protocol):
     def finish(self) -> None:
         """Close when the request under way is done; at once if it is a stream."""
         self._closing = True
-        if self._streaming and self._task is not None:
+        if self._duplex is not None:
+            self._duplex.close()
+        elif self._streaming and self._task is not None:
             self._task.cancel()
             self._end_of_chunks()
             self._transport.close()
@@ -529,7 +564,7 @@ def _certificate(transport: asyncio.BaseTransport) -> dict[str, Any] | None:
 
 def _is_short(response: Response, request: HttpRequest) -> bool:
     """Whether the body can be sent as it is, in one go."""
-    if not isinstance(response.body, bytes):
+    if not isinstance(response.body, bytes) or response.take_over is not None:
         return False
     return len(response.body) < GZIP_FROM or not _takes_gzip(request)
 

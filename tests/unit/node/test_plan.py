@@ -110,9 +110,7 @@ def test_the_sandbox_comes_first() -> None:
 
 def test_a_lost_sandbox_is_replaced_by_the_next() -> None:
     of = pod()
-    known = seen(
-        record(of, "ctr", EXITED, exit_code=137), sandboxes=(sandbox(3, ready=False),)
-    )
+    known = seen(record(of, "ctr", EXITED, exit_code=137), sandboxes=(sandbox(3, ready=False),))
     assert plan_for(of, observed=known).actions == (RunSandbox(4),)
 
 
@@ -340,9 +338,7 @@ def test_a_failed_init_container_ends_a_pod_that_runs_once() -> None:
         ({"ctr": RUNNING}, "side"),
     ],
 )
-def test_sidecars_are_kept_running_beside_the_rest(
-    states: dict[str, State], expected: str
-) -> None:
+def test_sidecars_are_kept_running_beside_the_rest(states: dict[str, State], expected: str) -> None:
     of = pod(spec=init("side", "job", sidecars=("side",)))
     assert first(plan_for(of, *(record(of, n, s) for n, s in states.items()))) == expected
 
@@ -486,8 +482,6 @@ def test_a_resize_that_needs_a_restart_restarts() -> None:
 
 def test_a_failed_resize_waits() -> None:
     failure = Failure("Error", "busy", NOW, Delay(1, NOW))
-    found = plan_for(
-        sized("2"), record(sized("1"), "ctr", RUNNING), failures={A_RESIZE: failure}
-    )
+    found = plan_for(sized("2"), record(sized("1"), "ctr", RUNNING), failures={A_RESIZE: failure})
     assert found.actions == ()
     assert found.wake == NOW + 1

@@ -166,9 +166,7 @@ def sized(cpu: str) -> dict[str, Any]:
 
 async def resize(node: LocalNode, name: str, cpu: str) -> None:
     patch = {"spec": {"containers": [{"name": "ctr", **sized(cpu)}]}}
-    answer = await node.server.call(
-        "PATCH", f"{PODS}/{name}/resize", patch, content_type=STRATEGIC
-    )
+    answer = await node.server.call("PATCH", f"{PODS}/{name}/resize", patch, content_type=STRATEGIC)
     assert answer.status == 200, answer.text
     await node.settle()
 
@@ -320,9 +318,7 @@ async def test_an_agent_that_dies_at_any_step_is_made_up_for(
 
 
 @pytest.mark.parametrize("turns", range(1, 40, 3))
-async def test_an_agent_that_dies_at_any_moment_is_made_up_for(
-    tmp_path: Path, turns: int
-) -> None:
+async def test_an_agent_that_dies_at_any_moment_is_made_up_for(tmp_path: Path, turns: int) -> None:
     async with LocalServer.running() as server:
         node = LocalNode(server, tmp_path)
         node.runtime.lives |= LIVES

@@ -10,9 +10,7 @@ from kedge.testing.node import FakeImage
 from kedge.testing.pods import new_pod
 
 
-def made(
-    context: dict[str, Any] | None = None, *, image_user: str = "", **spec: Any
-) -> Security:
+def made(context: dict[str, Any] | None = None, *, image_user: str = "", **spec: Any) -> Security:
     whole = {"containers": [{"name": "c", "image": "i"}], **spec}
     container = {} if context is None else {"securityContext": context}
     pod = new_pod(metadata={"uid": "u"}, spec=whole, container=container)

@@ -187,9 +187,7 @@ def test_a_container_the_runtime_has_lost_is_counted() -> None:
     assert lost.restartCount == 1
     assert lost.lastState.terminated is not None
     assert lost.lastState.terminated.reason == "ContainerStatusUnknown"
-    again = status_of(
-        of, observed=observed([], []), previous=PodStatus(containerStatuses=[lost])
-    )
+    again = status_of(of, observed=observed([], []), previous=PodStatus(containerStatuses=[lost]))
     assert only(again).restartCount == 1
 
 
@@ -203,8 +201,12 @@ def test_the_last_status_leaves_nothing_open() -> None:
 
 
 def test_what_was_never_begun_is_not_said_to_have_ended() -> None:
-    of = pod(spec={"initContainers": [{"name": "i", "image": "i"}], "containers": [
-        {"name": "ctr", "image": "i"}]})
+    of = pod(
+        spec={
+            "initContainers": [{"name": "i", "image": "i"}],
+            "containers": [{"name": "ctr", "image": "i"}],
+        }
+    )
     status = final(of, status_of(of, record(of, "i", State.EXITED, exit_code=1), terminal=True))
     assert only(status).state.waiting is not None
     assert status.initContainerStatuses[0].state.terminated is not None

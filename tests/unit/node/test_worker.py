@@ -316,9 +316,10 @@ async def test_a_sandbox_that_cannot_be_made_is_tried_again(node: LocalNode) -> 
     assert (await node.container())["state"] == {"waiting": {"reason": "ContainerCreating"}}
     await node.later(1)
     await node.later(2)
-    assert node.events.messages("FailedCreatePodSandBox") == [
-        "Failed to create pod sandbox: no network"
-    ] * 2
+    assert (
+        node.events.messages("FailedCreatePodSandBox")
+        == ["Failed to create pod sandbox: no network"] * 2
+    )
     assert (await node.status())["phase"] == "Running"
 
 
@@ -494,7 +495,7 @@ async def test_volumes_are_looked_after_while_a_pod_runs(node: LocalNode) -> Non
     volume = {"configMap": {"name": "c"}}
     await node.create(volume=volume)
     assert node.volumes.mounts == 1
-    await node.later(61)
+    await node.later(601)
     assert node.volumes.mounts == 2
     await node.server.merge(f"{PODS}/pod", {"metadata": {"labels": {"a": "b"}}})
     await node.settle()

@@ -7,6 +7,9 @@ from random import Random
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import limit_range, namespace, service_account
 from kedge.api.scheduling_v1 import priority_class
+from kedge.apiserver.admission.certificate_approval import CertificateApproval
+from kedge.apiserver.admission.certificate_signing import CertificateSigning
+from kedge.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from kedge.apiserver.admission.chain import Plugin
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from kedge.apiserver.admission.limit_ranger import LimitRanger
@@ -84,6 +87,18 @@ def _default_toleration_seconds(given: Surroundings) -> Plugin:
     return DefaultTolerationSeconds()
 
 
+def _certificate_approval(given: Surroundings) -> Plugin:
+    return CertificateApproval(given.authorizer)
+
+
+def _certificate_signing(given: Surroundings) -> Plugin:
+    return CertificateSigning(given.authorizer)
+
+
+def _certificate_subject_restriction(given: Surroundings) -> Plugin:
+    return CertificateSubjectRestriction()
+
+
 def _resource_quota(given: Surroundings) -> Plugin:
     return ResourceQuota(Ledger(given.cache, given.clock))
 
@@ -95,6 +110,9 @@ PLUGINS: dict[str, Callable[[Surroundings], Plugin]] = {
     "NodeRestriction": _node_restriction,
     "Priority": _priority,
     "DefaultTolerationSeconds": _default_toleration_seconds,
+    "CertificateApproval": _certificate_approval,
+    "CertificateSigning": _certificate_signing,
+    "CertificateSubjectRestriction": _certificate_subject_restriction,
     "MutatingAdmissionWebhook": _mutating_webhook,
     "ValidatingAdmissionWebhook": _validating_webhook,
     "ResourceQuota": _resource_quota,

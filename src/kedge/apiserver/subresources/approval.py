@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kedge.api import metadata
+from kedge.api.builtin.signing_requests import condition_errors
 from kedge.api.model import Document, Object
 from kedge.api.resource import Resource
 from kedge.apiserver.api import Api
@@ -26,7 +28,10 @@ def _take(resource: Resource[Any], new: Object, old: Object) -> Object:
 
 
 def _validate(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
-    return iter(resource.validate(new))
+    assert isinstance(new, Document)
+    assert isinstance(old, Document)
+    yield from metadata.validate_update(new.metadata, old.metadata)
+    yield from condition_errors(new, old)
 
 
 APPROVAL = Part("approval", _take, _validate, all_but_status)

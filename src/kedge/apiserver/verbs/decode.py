@@ -51,7 +51,10 @@ def shape(resource: Resource[Any], document: dict[str, Any], unknown: list[str])
             pruned = prune(resource.schema, document, unknown)
             rest = {name: value for name, value in pruned.items() if name != "metadata"}
             return rest | fit(_META, {"metadata": pruned.get("metadata")}, unknown)
-        return fit(resource.schema, document, unknown)
+        fitted = fit(resource.schema, document, unknown)
+        if resource.extensions is not None:
+            resource.extensions.settle(fitted)
+        return fitted
     except Misfit as misfit:
         raise unreadable(resource, str(misfit)) from None
 

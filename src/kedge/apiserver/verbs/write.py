@@ -1,6 +1,6 @@
 """Create, update and the four patches: one road from a document to the store."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from kedge.apiserver.request import Request, dry_run, field_manager, stored
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.verbs.patches import Patch, Wanted, read_patch
 from kedge.apiserver.watchcache import Item
-from kedge.machinery import names
+from kedge.machinery import extensions, names
 from kedge.machinery.errors import (
     FieldError,
     StatusError,
@@ -149,10 +149,29 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
         *resource.validate_new(begun),
     ]
     if errors:
-        raise invalid(resource.group, resource.kind, obj.metadata.name, errors)
+        _judge(api, request, obj.metadata.name, errors)
     await api.admission.validate(Attempt(request, "CREATE", begun))
     request.warnings += resource.warn(begun)
     return document if begun is obj else _admitted_document(resource, begun, document)
+
+
+def _judge(
+    api: Api,
+    request: Request,
+    name: str,
+    errors: list[FieldError],
+    known: Iterable[FieldError] = (),
+) -> None:
+    """Refuse what is wrong, and warn of what only kedge takes. What Kubernetes alone would mind may
+    stay if it is known: it was stored before the server knew no extensions."""
+    allowed = {error for error in known if error.minded is not None}
+    counting, used = extensions.sorted_out(
+        (error for error in errors if error not in allowed),
+        upstream_only=api.catalog.upstream_only,
+    )
+    if counting:
+        raise invalid(request.resource.group, request.resource.kind, name, counting)
+    request.warnings += map(extensions.warning, used)
 
 
 def _metadata_errors(
@@ -299,7 +318,8 @@ async def _changed(
         admitted = part.take(resource, admitted, old)
     errors = list(part.validate(resource, admitted, old))
     if errors:
-        raise invalid(resource.group, resource.kind, request.name, errors)
+        known = part.validate(resource, old, old) if api.catalog.upstream_only else ()
+        _judge(api, request, request.name, errors, known)
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)

@@ -22,7 +22,8 @@ class User:
     uid: int
     gid: int
     groups: tuple[int, ...]
-    """All groups that the image has them in, the first one included."""
+    """Those that the image's list of groups has them in, and `gid`. A group that takes the place
+    of their own one really does: upstream's runtimes do not keep both."""
     home: str = "/"
     """What HOME is unless the container says otherwise."""
 
@@ -53,7 +54,7 @@ def lookup(below: Sequence[Path], text: str) -> User:
     account = _account(stack, name or "0")
     gid = _group(stack, group) if group else account.gid
     groups = _memberships(stack, account.name)
-    return User(account.uid, gid, tuple(sorted({gid, account.gid, *groups})), account.home)
+    return User(account.uid, gid, tuple(sorted({gid, *groups})), account.home)
 
 
 @dataclass(frozen=True, slots=True)

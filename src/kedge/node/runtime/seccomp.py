@@ -117,7 +117,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     syscalls: Sequence[Rule] = ()
 
 
-def default(capabilities: Collection[str], machine: str = "") -> bytes:
+@cache
+def default(capabilities: frozenset[str], machine: str = "") -> bytes:
     """The filter of a container that names none."""
     machine = machine or platform.machine()
     rules = [Rule(names=_forbidden(capabilities), action="SCMP_ACT_ERRNO")]
