@@ -4,12 +4,12 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.apiserver import pki
+from kedge.apiserver import joining, pki
 from kedge.cli import node, process, registry, server, state
 from kedge.cli.announcement import Announcement, decode
 from kedge.cli.children import Child, Launch, Program, launching
@@ -22,6 +22,10 @@ from kedge.machinery.clock import SystemClock
 if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig
     from kedge.node.config import NodeConfig
+
+
+_GRACE: Final = 10.0
+"""Seconds that an agent gets to end by itself."""
 
 
 def background(config: UpConfig, say: Say) -> Up:
@@ -91,10 +95,13 @@ def introduced(config: UpConfig, launch: Launch) -> list[Child]:
     if not config.nodes:
         return []
     wanted = config.server
-    pki.ensure(wanted.pki, (wanted.host, *wanted.hosts))
+    pki.ensure(wanted.pki, joining.hosts(wanted))
     for one in config.nodes:
         hosts = (one.name, one.address)
         pki.ensure_node(wanted.pki, one.name, hosts, one.pki, SystemClock().now())
+        if agent := process.running(one.state, "node"):
+            # It outlived its server and may look for it elsewhere; containers do not mind.
+            process.stop(agent, _GRACE)
     return [launch(node_program(one, wanted.state)) for one in config.nodes]
 
 
