@@ -63,7 +63,9 @@ def node(flags: Namespace) -> int:
     last_seen = partial(config.server_of_node, source, wanted)
     find = last_seen if flags.join_fd is None else node.told(flags.join_fd)
     ready = node.say(wanted) if flags.ready_fd is None else node.tell(flags.ready_fd)
-    return node.run(wanted, config.invitation(source), find, ready)
+    # Whoever says later where the server is has made the node, too.
+    invited = config.invitation(source) if flags.join_fd is None else None
+    return node.run(wanted, invited, find, ready)
 
 
 def token(flags: Namespace) -> int:

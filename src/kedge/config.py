@@ -29,6 +29,7 @@ from kedge.cli.state import read as read_cluster
 from kedge.cli.state import read_server
 from kedge.cli.up import UpConfig
 from kedge.client.kubeconfig import path_to_change, paths_to_read
+from kedge.deviceplugin.messages import DIRECTORY
 from kedge.machinery.certificates import validity
 from kedge.machinery.interfaces import address_towards
 from kedge.node.config import MOST_PIDS, MOST_PODS, Invitation, NodeConfig
@@ -197,6 +198,7 @@ def _nodes(source: Source) -> tuple[NodeConfig, ...]:
 def _node(source: Source, name: str) -> NodeConfig:
     cluster, state = _place(source)
     rules = source.get("image_map", lambda text: [read.image_rule(text)])
+    devices = source.get("devices", lambda text: [read.device_count(text)])
     max_pods = source.get("max_pods", read.count)
     max_pids = source.get("pod_max_pids", int)
     return NodeConfig(
@@ -209,10 +211,20 @@ def _node(source: Source, name: str) -> NodeConfig:
         port=source.get("node_port", read.port_number) or 0,
         labels=source.get("node_labels", read.labels) or {},
         image_map=tuple(rules or ()),
+        plugins=_plugin_directory(source, name),
+        devices={name: number for each in devices or () for name, number in each.items()},
         reserved=source.get("reserved", read.amounts) or {},
         max_pods=MOST_PODS if max_pods is None else max_pods,
         max_pids=MOST_PIDS if max_pids is None else max_pids,
     )
+
+
+def _plugin_directory(source: Source, name: str) -> Path | None:
+    """Plugins that know nothing of kedge look where Kubernetes does; one node can have that."""
+    asked = source.get("device_plugin_dir", read.directory)
+    if asked is not None:
+        return asked if name == node_name(1) or hasattr(source.flags, "node_name") else None
+    return Path(DIRECTORY) if os.geteuid() == 0 and name == node_name(1) else None
 
 
 def kubeconfig(source: Source) -> Path:

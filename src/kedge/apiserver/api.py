@@ -12,6 +12,7 @@ import msgspec
 from kedge.api.catalog import Catalog
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Chain
+from kedge.apiserver.agents import Agents
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
@@ -45,6 +46,8 @@ class Api:
         self.caller = caller
         self.clock = clock
         self.random = random
+        self.agents: Agents | None = None
+        """How nodes are called; None if this server calls none."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def cache_of(self, resource: Resource[Any]) -> ResourceCache:

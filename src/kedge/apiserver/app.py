@@ -18,7 +18,7 @@ from kedge.apiserver.authentication.token_requests import TokenRequests
 from kedge.apiserver.authorization import access_review
 from kedge.apiserver.authorization.attributes import denied, of_path, of_resource
 from kedge.apiserver.documents import Documents
-from kedge.apiserver.inflight import InFlight, counted
+from kedge.apiserver.inflight import STREAMED, InFlight, counted
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.subresources import binding
 from kedge.apiserver.subresources import table as subresources
@@ -134,7 +134,7 @@ class App:
             return
         if request is not None:
             audit.about(entry, request)  # once more: by now a new object has its name
-        streaming = callable(response.body)
+        streaming = callable(response.body) or response.take_over is not None
         entry.ended(response.status, self.api.clock.now(), streaming=streaming)
         self.audit_log.add(entry)
 
@@ -210,7 +210,7 @@ class App:
 
     def _dispatch(self, request: Request) -> Answer:
         api = self.api
-        if request.http.method != "GET":
+        if request.http.method != "GET" and request.subresource not in STREAMED:
             # Before anything is written: a client that gets an error must find nothing changed.
             render.check(request, render.MANY if request.verb in _ON_MANY else render.ONE)
         if request.subresource == "token":

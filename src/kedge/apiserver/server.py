@@ -15,6 +15,7 @@ from kedge.apiserver.addresses import AddressBook
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.admission.signing_requests import SigningRequests
+from kedge.apiserver.agents import Agents
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
@@ -76,6 +77,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
     store = await open_store(config, clock)
     try:
         api = await assemble(store, clock, config.admission, upstream_only=config.upstream_only)
+        api.agents = Agents(config.pki)
         address = ""
         key = SigningKey(config.pki)
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None

@@ -25,7 +25,7 @@ from kedge.cli.manifests import Manifest
 from kedge.client.client import path_of
 from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Quantity
-from kedge.machinery.shape import Misfit, fit
+from kedge.machinery.shape import AsMapping, Misfit, fit
 
 Amounts = Mapping[str, Quantity]
 
@@ -102,8 +102,8 @@ def object_of(resource: Resource[Any], manifest: Manifest, namespace: str) -> Ob
         obj: Object = resource.from_document({**document, "metadata": metadata})
     except (Misfit, msgspec.ValidationError, ValueError) as error:
         raise _refused(resource, manifest, str(error)) from error
-    if unknown:
-        fields = ", ".join(f'unknown field "{path}"' for path in unknown)
+    if strange := [path for path in unknown if type(path) is not AsMapping]:
+        fields = ", ".join(f'unknown field "{path}"' for path in strange)
         raise _refused(resource, manifest, f"strict decoding error: {fields}")
     return obj
 

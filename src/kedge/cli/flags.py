@@ -153,6 +153,22 @@ def add_node(parser: ArgumentParser, *, address: str = "127.0.0.1") -> None:
         " the first match counts (default: $KEDGE_IMAGE_MAP, one rule)",
     )
     parser.add_argument(
+        "--device-plugin-dir",
+        type=directory,
+        metavar="DIR",
+        help="where device plugins register with the first node (default:"
+        " $KEDGE_DEVICE_PLUGIN_DIR, else for root /var/lib/kubelet/device-plugins if it is free,"
+        " else a directory below --state)",
+    )
+    parser.add_argument(
+        "--devices",
+        action="append",
+        type=device_count,
+        metavar="NAME=N",
+        help="devices that each node simulates, such as example.com/gadget=4; may be repeated"
+        " (default: $KEDGE_DEVICES)",
+    )
+    parser.add_argument(
         "--reserved",
         type=amounts,
         metavar="NAME=AMOUNT,...",
@@ -278,6 +294,20 @@ def image_rule(value: str) -> str:
     if not (pattern and equals and image):
         raise argparse.ArgumentTypeError(f'"{value}" is not PATTERN=IMAGE')
     return value
+
+
+def device_count(value: str) -> dict[str, int]:
+    """NAME=N, as often as there are commas."""
+    from kedge.api.core_v1.resource_names import is_extended
+
+    found = {}
+    for name, number in pairs(value).items():
+        if not is_extended(name):
+            raise argparse.ArgumentTypeError(
+                f'"{name}" is no name for devices: give one such as example.com/gadget'
+            )
+        found[name] = count(number)
+    return found
 
 
 def port_number(value: str) -> int:

@@ -109,6 +109,8 @@ def arguments(config: "NodeConfig", state: Path) -> list[str]:
         f"--max-pods={config.max_pods}",
         f"--pod-max-pids={config.max_pids}",
         *(f"--image-map={rule}" for rule in config.image_map),
+        *([f"--device-plugin-dir={config.plugins}"] if config.plugins else ()),
+        *([f"--devices={_pairs(config.devices)}"] if config.devices else ()),
     ]
 
 

@@ -111,7 +111,8 @@ class Plugin:
                 await server.stop(0)
 
     async def _listen(self, path: Path) -> Any:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
         grpc = library.load()
         server = grpc.aio.server(options=_LARGEST)
         methods.offer(grpc, server, self._handlers())
@@ -149,7 +150,7 @@ class Plugin:
         return True
 
     async def _appearance(self, path: Path) -> None:
-        while not path.exists():
+        while _mark(path) is None:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def _unchanged(self, directory: Path, marks: object) -> None:
@@ -176,9 +177,7 @@ class Plugin:
     async def _options(self, request: m.Empty, context: Any) -> m.DevicePluginOptions:
         return self.options
 
-    async def _watch(
-        self, request: m.Empty, context: Any
-    ) -> AsyncIterator[m.ListAndWatchResponse]:
+    async def _watch(self, request: m.Empty, context: Any) -> AsyncIterator[m.ListAndWatchResponse]:
         changed = asyncio.Event()
         self._watchers.add(changed)
         try:

@@ -7,7 +7,6 @@ other plugins in the one pool that the protobuf library keeps for a whole proces
 import dataclasses
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 M = TypeVar("M")
@@ -51,13 +50,16 @@ def decode(kind: type[M], data: bytes) -> M:
     return kind(**found)
 
 
-@cache
+_tables: dict[type, tuple[_Field, ...]] = {}
+
+
 def _fields(kind: type) -> tuple[_Field, ...]:
-    hints = get_type_hints(kind, include_extras=True)
-    return tuple(
-        _field(field.name, hints[field.name])
-        for field in dataclasses.fields(kind)  # type: ignore[arg-type]
-    )
+    table = _tables.get(kind)
+    if table is None:
+        hints = get_type_hints(kind, include_extras=True)
+        names = [field.name for field in dataclasses.fields(kind)]
+        table = _tables[kind] = tuple(_field(name, hints[name]) for name in names)
+    return table
 
 
 def _field(name: str, hint: Any) -> _Field:

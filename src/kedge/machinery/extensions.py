@@ -46,23 +46,24 @@ class Trail:
         """The paths of the extensions that a document of the right shape uses."""
         return [spell(path) for path in self._find(document, None)] if self._used(document) else []
 
-    def settle(self, document: dict[str, Any]) -> None:
+    def settle(self, document: Any) -> None:
         """Move what is spelled otherwise to where it belongs; where both are, and differ, both
-        stay, for validation to refuse."""
-        if self._used(document):
-            self._settle(document)
-
-    def _settle(self, value: Any) -> None:
+        stay, for validation to refuse. The document may be a patch, of whatever shape."""
         if self.each is not None:
-            for _, inner in _elements(value):
-                self.each._settle(inner)
+            if isinstance(document, dict | list):
+                for _, inner in _elements(document):
+                    self.each.settle(inner)
+            return
+        if not isinstance(document, dict):
             return
         for spelling, name in self.spellings.items():
-            if spelling in value and value.setdefault(name, value[spelling]) == value[spelling]:
-                del value[spelling]
+            if spelling in document:
+                value = document[spelling]
+                if document.setdefault(name, value) == value:
+                    del document[spelling]
         for name, trail in self.below.items():
-            if inner := value.get(name):
-                trail._settle(inner)
+            if inner := document.get(name):
+                trail.settle(inner)
 
     def _used(self, value: Any) -> bool:
         """Whether there is anything to find; asked of every write, so it keeps no paths."""
@@ -156,7 +157,7 @@ def without(schema: Schema) -> Schema:
 
 def _copied(schema: Schema, fields: dict[int, dict[str, Schema]]) -> Schema:
     if schema.items is not None:
-        return msgspec.structs.replace(schema, items=_copied(schema.items, fields))
+        return msgspec.structs.replace(schema, items=_copied(schema.items, fields), pairs=None)
     if not schema.fields:
         return schema
     copied = fields.get(id(schema.fields))

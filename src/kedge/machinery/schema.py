@@ -63,6 +63,8 @@ class Schema(msgspec.Struct, kw_only=True, eq=False):
     """Of a field: whether only kedge knows it, and no other server that speaks this API."""
     spells: str = ""
     """Of a field: the name of the field that it is another spelling of."""
+    pairs: tuple[str, str] | None = None
+    """Of a list: the fields for the names and values of a mapping that kedge takes in its place."""
     default: Any = None
     """Of a CRD's field: the value it gets when absent. Built-in kinds default in code."""
     keywords: dict[str, Any] = {}

@@ -15,20 +15,39 @@ Path = tuple["Path", str] | None
 MAX_DEPTH = 100
 
 
+class AsMapping(str):
+    """A path at which a list is written as a mapping: declared, but only kedge takes it."""
+
+
 class Misfit(Exception):
     """A value whose type is not the one the schema asks for."""
 
     def __init__(self, path: Path, value: object, schema: Schema, why: str = "") -> None:
-        field = spell(path)
-        owner = schema.name.rpartition(".")[2] or field.rpartition(".")[2]
-        text = f"json: cannot unmarshal {_json_type(value)} into Go struct field {owner}.{field} "
-        super().__init__(why or f"{text}of type {_go_type(schema)}")
-        self.field = field
+        super().__init__()
+        self.field = spell(path)
         self.value = value
+        self._type = _go_type(schema)
+        self._why = why
+        self._owner = ""
+        self._names: list[str] = []
+
+    def passing(self, owner: Schema, name: str) -> None:
+        """It is in a field of an object, of which it may be in a field in turn."""
+        self._owner = self._owner or owner.name.rpartition(".")[2]
+        self._names.insert(0, name)
+
+    def __str__(self) -> str:
+        if self._why:
+            return self._why
+        # Go names the innermost struct, then the fields that lead there without any indices.
+        place = ".".join([self._owner or self.field.rpartition(".")[2], *self._names])
+        what = _json_type(self.value)
+        return f"json: cannot unmarshal {what} into Go struct field {place} of type {self._type}"
 
 
 def fit(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[str, Any]:
-    """The part of the document that the schema declares; paths of all else are added to `unknown`.
+    """The part of the document that the schema declares; paths of all else are added to `unknown`,
+    and an AsMapping for each list that is written as a mapping.
 
     Nulls mean "not set" and go, as do empty lists and maps of built-in kinds, which Kubernetes
     leaves off the wire. Raises Misfit at the first value of a wrong type.
@@ -82,7 +101,11 @@ def _fit_object(
             else:
                 unknown.append(spell((path, name)))
         elif inner is not None:
-            member = _fit(field, inner, (path, name), unknown, depth)
+            try:
+                member = _fit(field, inner, (path, name), unknown, depth)
+            except Misfit as misfit:
+                misfit.passing(schema, name)
+                raise
             if member or field.keep_empty or not (field.type == "list" or field.type == "map"):
                 fitted[name] = member
         elif field.nullable:
@@ -92,17 +115,22 @@ def _fit_object(
 
 def _fit_list(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> list[Any]:
     if type(value) is not list:
-        raise Misfit(path, value, schema)
-    _check_depth(depth, path, value, schema)
+        if schema.pairs is None or type(value) is not dict:
+            raise Misfit(path, value, schema)
+        unknown.append(AsMapping(spell(path)))
+        name, content = schema.pairs
+        value = [{name: key, content: inner} for key, inner in value.items()]
+    elements: list[Any] = value
+    _check_depth(depth, path, elements, schema)
     items = schema.items
     assert items is not None
     if items.type == "string":
-        for i, element in enumerate(value):
+        for i, element in enumerate(elements):
             if type(element) is not str:
                 raise Misfit((path, f"[{i}]"), element, items)
-        return value
+        return elements
     return [
-        _fit(items, element, (path, f"[{i}]"), unknown, depth) for i, element in enumerate(value)
+        _fit(items, element, (path, f"[{i}]"), unknown, depth) for i, element in enumerate(elements)
     ]
 
 

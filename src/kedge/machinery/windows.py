@@ -8,7 +8,7 @@ import math
 from array import array
 from bisect import bisect_left, insort
 from collections import Counter
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 Name = Literal["10s", "1m", "1h", "1d"]
 
@@ -30,9 +30,18 @@ _NOTHING: Final = 1
 _UNKNOWN: Final = -1.0
 """In the place of a value of which nothing is known; no value is negative."""
 
-_FLOATS: Final = (_SECONDS, _HOUR, _HOUR, _HOUR, _BLOCKS, _BLOCKS, _BLOCKS)
-"""Seconds; means and maxima of ticks and how much of them is known; the same of blocks, summed."""
-SIZE: Final = 4 * sum(_FLOATS) + 2 * _DAY
+_MEANS: Final = _SECONDS
+_MAXIMA: Final = _MEANS + _HOUR
+_SUMS: Final = _MAXIMA + _HOUR
+_WEIGHTS: Final = _SUMS + _BLOCKS
+_PEAKS: Final = _WEIGHTS + _BLOCKS
+_FLOATS: Final = _PEAKS + _BLOCKS
+"""Where in the memory begin: seconds; means and maxima of ticks; sums, how many seconds of them
+are known, and maxima, of blocks."""
+_COVERED: Final = _DAY
+_SHORTS: Final = _COVERED + _HOUR
+"""After the codes of ticks: how many milliseconds of the ticks of an hour are known."""
+SIZE: Final = 4 * _FLOATS + 2 * _SHORTS
 """Bytes of one series."""
 
 
@@ -91,17 +100,35 @@ class Series:
     """The windows of one quantity. Time is counted in whole seconds and ticks since the epoch; a
     tick ends at its number times ten."""
 
+    __slots__ = (
+        "_at",
+        "_below",
+        "_closed",
+        "_floats",
+        "_histogram",
+        "_hour",
+        "_present",
+        "_running",
+        "_scale",
+        "_shorts",
+        "_tick",
+    )
+
     def __init__(self, memory: memoryview, scale: Scale, tick: int) -> None:
         """Go on with what the memory holds, which was last told of this tick."""
-        parts = _parted(memory)
-        self._seconds, self._means, self._maxima, self._covered = parts.floats[:4]
-        self._sums, self._weights, self._peaks = parts.floats[4:]
-        self._codes = parts.codes
+        self._floats, self._shorts = _parted(memory)
         self._scale = scale
         self._tick = tick
-        self._hour = array("f", sorted(mean for mean in self._means if mean >= 0))
+        self._derive()
+
+    def _derive(self) -> None:
+        """Compute what is not in the memory."""
+        means = self._floats[_MEANS:_MAXIMA]
+        self._hour = array("f", sorted(mean for mean in means if mean >= 0))
+        """The means of the ticks of an hour, sorted."""
         self._histogram = array("H", bytes(2 * _CODES))
-        for code, count in Counter(self._codes).items():
+        """How many ticks of a day have each code."""
+        for code, count in Counter(self._shorts[:_DAY]).items():
             self._histogram[code] = count if code else 0
         self._present = sum(self._histogram)
         self._at = _NOTHING
@@ -113,29 +140,37 @@ class Series:
     @staticmethod
     def clear(memory: memoryview) -> None:
         """Make the memory that of a series of which nothing is known."""
-        parts = _parted(memory)
-        for part in parts.floats:
-            part[:] = memoryview(array("f", [_UNKNOWN] * len(part)))
-        parts.codes[:] = memoryview(array("H", bytes(2 * _DAY)))
+        floats, shorts = _parted(memory)
+        floats[:] = memoryview(array("f", [_UNKNOWN]) * _FLOATS)
+        shorts[:] = memoryview(array("H", bytes(2 * _SHORTS)))
+
+    @staticmethod
+    def sound(memory: memoryview) -> bool:
+        """Whether a series may have left the memory like this."""
+        floats, shorts = _parted(memory)
+        total = sum(floats)
+        return math.isfinite(total) and min(floats) >= _UNKNOWN and max(shorts[:_DAY]) < _CODES
+
+    @property
+    def tick(self) -> int:
+        """The last that was closed."""
+        return self._tick
 
     def add(self, second: int, value: float) -> None:
         """The value over the second that ends then; of a later one than any before."""
-        self._seconds[second % _SECONDS] = value
+        self._floats[second % _SECONDS] = value
 
     def skip(self, second: int) -> None:
         """Nothing is known of that second."""
-        self._seconds[second % _SECONDS] = _UNKNOWN
+        self._floats[second % _SECONDS] = _UNKNOWN
 
     def close(self, tick: int, mean: float, covered: float) -> None:
         """A tick has ended: its mean over the time of which something is known, in seconds.
 
         Ticks that were left out count as times of which nothing is known.
         """
-        for missed in range(max(self._tick + 1, tick - _DAY), tick):
-            self._put(missed, _UNKNOWN, _UNKNOWN, 0.0)
-            if missed > tick - _SECONDS // TICK:
-                for second in range(missed * TICK - TICK + 1, missed * TICK + 1):
-                    self.skip(second)
+        if tick > self._tick + 1:
+            self._forget(self._tick + 1, tick - 1)
         values = self._ended(tick, 1)
         if covered > 0 and values:
             self._put(tick, mean, values[-1], covered)
@@ -154,17 +189,39 @@ class Series:
             case "1d":
                 return self._of_day()
 
+    def _forget(self, first: int, last: int) -> None:
+        """Nothing is known of these ticks."""
+        # Those before them have the places of the tick that follows, of which much may be known.
+        for tick in range(max(first, last - _SECONDS // TICK + 2), last + 1):
+            for second in range(tick * TICK - TICK + 1, tick * TICK + 1):
+                self.skip(second)
+        if last - first < _BLOCK:
+            for tick in range(first, last + 1):
+                self._put(tick, _UNKNOWN, _UNKNOWN, 0.0)
+            return
+        self._tick = last
+        floats, shorts = self._floats, self._shorts
+        _fill(floats[_MEANS:_MAXIMA], first, last, _UNKNOWN)
+        _fill(floats[_MAXIMA:_SUMS], first, last, _UNKNOWN)
+        _fill(shorts[_COVERED:], first, last, 0)
+        _fill(shorts[:_DAY], first, last, _ABSENT)
+        # The block in which the gap begins may have something in it already.
+        first, last = (first + _BLOCK - 1) // _BLOCK, last // _BLOCK
+        _fill(floats[_SUMS:_WEIGHTS], first, last, 0.0)
+        _fill(floats[_WEIGHTS:_PEAKS], first, last, 0.0)
+        _fill(floats[_PEAKS:], first, last, _UNKNOWN)
+        self._derive()
+
     def _ended(self, tick: int, ticks: int) -> list[float]:
         """What was added in the last few ticks, sorted."""
         if ticks * TICK == _SECONDS:
-            values = sorted(self._seconds)
+            values = sorted(self._floats[:_SECONDS])
         else:
-            # A tick never crosses the end of the ring, since the ring holds whole ticks.
+            # A tick never crosses the end of the ring but with its last second.
             begin = ((tick - 1) * TICK + 1) % _SECONDS
-            values = sorted(
-                [*self._seconds[begin : begin + TICK - 1], self._seconds[tick * TICK % _SECONDS]]
-            )
-        return values[bisect_left(values, 0.0) :]
+            last = self._floats[tick * TICK % _SECONDS]
+            values = sorted([*self._floats[begin : begin + TICK - 1], last])
+        return values[bisect_left(values, 0.0) :] if values[0] < 0 else values
 
     def _put(self, tick: int, mean: float, peak: float, covered: float) -> None:
         self._tick = tick
@@ -173,34 +230,39 @@ class Series:
         self._put_code(tick % _DAY, _ABSENT if mean < 0 else self._scale.code(mean))
 
     def _put_hour(self, slot: int, mean: float, peak: float, covered: float) -> None:
-        old = self._means[slot]
+        floats, running = self._floats, self._running
+        weight = self._shorts[_COVERED + slot]
+        old, old_peak = floats[_MEANS + slot], floats[_MAXIMA + slot]
         if old >= 0:
             del self._hour[bisect_left(self._hour, old)]
-            self._running.add(-old * self._covered[slot], -self._covered[slot], _UNKNOWN)
-        self._means[slot] = mean
-        self._maxima[slot] = peak
-        self._covered[slot] = covered
+            running.add(-old * weight, -weight, _UNKNOWN)
+        floats[_MEANS + slot] = mean
+        floats[_MAXIMA + slot] = peak
+        self._shorts[_COVERED + slot] = weight = min(round(covered * 1000), 0xFFFF)
         if mean >= 0:
             # As the memory rounded it, so that it is found again.
-            kept = self._means[slot]
+            kept = floats[_MEANS + slot]
             insort(self._hour, kept)
-            self._running.add(kept * self._covered[slot], self._covered[slot], peak)
+            running.add(kept * weight, weight, floats[_MAXIMA + slot])
+        if old_peak >= running.peak >= 0:
+            running.peak = max(floats[_MAXIMA:_SUMS])
 
     def _put_block(self, tick: int, mean: float, peak: float, covered: float) -> None:
-        slot = tick // _BLOCK % _BLOCKS
-        if tick % _BLOCK == 0 or self._weights[slot] < 0:
-            self._sums[slot], self._weights[slot], self._peaks[slot] = 0.0, 0.0, _UNKNOWN
+        floats, slot = self._floats, tick // _BLOCK % _BLOCKS
+        if tick % _BLOCK == 0 or floats[_WEIGHTS + slot] < 0:
+            floats[_SUMS + slot], floats[_WEIGHTS + slot] = 0.0, 0.0
+            floats[_PEAKS + slot] = _UNKNOWN
             self._closed = self._closed_blocks()
             # Sums that only ever had something added and taken away would drift.
             self._running = self._of_ticks(_HOUR)
         if covered:
-            self._sums[slot] += mean * covered
-            self._weights[slot] += covered
-            self._peaks[slot] = max(self._peaks[slot], peak)
+            floats[_SUMS + slot] += mean * covered
+            floats[_WEIGHTS + slot] += covered
+            floats[_PEAKS + slot] = max(floats[_PEAKS + slot], peak)
 
     def _put_code(self, slot: int, code: int) -> None:
-        old = self._codes[slot]
-        self._codes[slot] = code
+        old = self._shorts[slot]
+        self._shorts[slot] = code
         if old != _ABSENT:
             self._histogram[old] -= 1
             self._present -= 1
@@ -232,16 +294,21 @@ class Series:
     def _of_hour(self) -> Statistics | None:
         if not self._hour:
             return None
-        mean = self._running.total / self._running.weight
-        return Statistics(mean, max(self._maxima), self._hour[_rank(len(self._hour)) - 1])
+        running = self._running
+        return Statistics(running.total / running.weight, running.peak, self._of_means())
+
+    def _of_means(self) -> float:
+        return self._hour[_rank(len(self._hour)) - 1]
 
     def _of_ticks(self, ticks: int) -> _Total:
         found = _Total()
+        floats, shorts = self._floats, self._shorts
         for back in range(ticks):
             slot = (self._tick - back) % _HOUR
-            mean, covered = self._means[slot], self._covered[slot]
+            mean = floats[_MEANS + slot]
             if mean >= 0:
-                found.add(mean * covered, covered, self._maxima[slot])
+                weight = shorts[_COVERED + slot]
+                found.add(mean * weight, weight, floats[_MAXIMA + slot])
         return found
 
     def _of_day(self) -> Statistics | None:
@@ -253,7 +320,12 @@ class Series:
         self._count(found, newest, 1.0)
         if not found.weight or not self._present:
             return None
-        return Statistics(found.total / found.weight, found.peak, self._scale.value(self._at))
+        if self._present == len(self._hour):
+            # All that is known is of this hour, of which every value is kept.
+            percentile = self._of_means()
+        else:
+            percentile = min(self._scale.value(self._at), found.peak)
+        return Statistics(found.total / found.weight, found.peak, percentile)
 
     def _closed_blocks(self) -> _Total:
         """All blocks of the day but the newest and the oldest, which change."""
@@ -265,8 +337,21 @@ class Series:
 
     def _count(self, found: _Total, block: int, part: float) -> None:
         slot = block % _BLOCKS
-        if self._weights[slot] > 0 and part > 0:
-            found.add(self._sums[slot] * part, self._weights[slot] * part, self._peaks[slot])
+        weight = self._floats[_WEIGHTS + slot]
+        if weight > 0 and part > 0:
+            peak = self._floats[_PEAKS + slot]
+            found.add(self._floats[_SUMS + slot] * part, weight * part, peak)
+
+
+def _fill(ring: "memoryview[Any]", first: int, last: int, value: float) -> None:
+    """Write a value from one place of a ring to another, both included."""
+    filled = array(ring.format, [value]) * len(ring)
+    if last - first + 1 >= len(ring):
+        ring[:] = memoryview(filled)
+        return
+    begin, end = first % len(ring), last % len(ring) + 1
+    for part in [slice(begin, end)] if begin < end else [slice(begin, None), slice(0, end)]:
+        ring[part] = memoryview(filled)[part]
 
 
 def _rank(count: int) -> int:
@@ -274,15 +359,6 @@ def _rank(count: int) -> int:
     return -(-19 * count // 20)
 
 
-class _Parts(NamedTuple):
-    floats: "list[memoryview[float]]"
-    codes: "memoryview[int]"
-
-
-def _parted(memory: memoryview) -> _Parts:
-    floats = []
-    at = 0
-    for count in _FLOATS:
-        floats.append(memory[at : at + 4 * count].cast("f"))
-        at += 4 * count
-    return _Parts(floats, memory[at : at + 2 * _DAY].cast("H"))
+def _parted(memory: memoryview) -> "tuple[memoryview[float], memoryview[int]]":
+    at = 4 * _FLOATS
+    return memory[:at].cast("f"), memory[at : at + 2 * _SHORTS].cast("H")

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from kedge.node.access import Access
 from kedge.node.certificates import Renewal
 from kedge.node.cgroups.tree import NoCgroups, PodTree
 from kedge.node.config import NodeConfig
+from kedge.node.devices.devices import NodeDevices, find_directory
 from kedge.node.environment import Variables
 from kedge.node.files import PodFiles
 from kedge.node.hosts import resolv_conf
@@ -31,13 +32,15 @@ from kedge.node.images.images import Images
 from kedge.node.images.mapping import Mapping
 from kedge.node.images.registry import Registries
 from kedge.node.images.store import Store
+from kedge.node.log_rotation import LogRotation
 from kedge.node.network.bridge import Bridge
 from kedge.node.network.netlink import Netlink
 from kedge.node.parts import Parts, PodCgroups
 from kedge.node.pods import Pods
 from kedge.node.registration import Registration
 from kedge.node.runtime.embedded import EmbeddedRuntime
-from kedge.node.runtime.runtime import Dns, Level
+from kedge.node.runtime.runtime import Container, Dns, Level
+from kedge.node.server.server import NodeServer
 from kedge.node.sources import Following, Sources
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.supervisor import cgroups
@@ -77,6 +80,7 @@ class Agent:
         images: Images,
         store: Store,
         bridge: Bridge | None,
+        devices: NodeDevices,
     ) -> None:
         self._config = config
         self._clock = SystemClock()
@@ -84,6 +88,7 @@ class Agent:
         self._images = images
         self._store = store
         self._bridge = bridge
+        self._devices = devices
         self._machine = machine.look(config.state)
 
     @classmethod
@@ -100,17 +105,26 @@ class Agent:
         stack.push_async_callback(runtime.close)
         if bridge is not None:
             stack.callback(bridge.close)
-        return cls(config, runtime, images, store, bridge)
+        directory, claim = find_directory(config.plugins, config.own_plugins)
+        if claim is not None:
+            stack.callback(claim.close)
+        devices = NodeDevices(
+            directory, config.state / "devices", SystemClock(), simulated=config.devices
+        )
+        return cls(config, runtime, images, store, bridge, devices)
 
     async def run(self, access: Access, ready: Callable[[], None]) -> None:
         """Until cancelled."""
         config, clock = self._config, self._clock
         client = access.client(f"kedge-node/v{KUBERNETES}")
+        server = NodeServer(client, self._runtime, config.name, clock)
         try:
             if self._bridge is not None:
                 await self._bridge.open(lambda: _address(access.url))
-            node = self._described(port=0)
-            this = Registration(client, clock, node, self._seen_images)
+            port = await server.listen(config.address, config.port, access.serving())
+            node = self._described(port)
+            devices = self._devices
+            this = Registration(client, clock, node, self._seen_images, devices)
             recorder = Recorder(client, clock, "kubelet", config.name)
             sources, following = Sources(client, clock), Following(client, clock)
             volumes = PodVolumes(
@@ -125,17 +139,22 @@ class Agent:
             )
             volumes.open()
             pods = Pods(client, self._parts(client, recorder, sources, volumes, this), config.name)
-            self._write_record(port=0)
+            devices.connect(this.nudge, pods.wake, pods.active)
+            rotation = LogRotation(self._runtime, lambda: _running(pods), clock)
+            self._write_record(port)
             async with asyncio.TaskGroup() as tasks:
-                for work in (this, recorder, sources, following, volumes, pods):
+                for work in (this, recorder, sources, following, volumes, pods, devices, rotation):
                     tasks.create_task(work.run())
+                tasks.create_task(server.run(pods))
                 await this.registered.wait()
                 renewal = Renewal(access, client, clock, config.name, config.address)
                 tasks.create_task(renewal.run(asks=bool(record.read_server(config.state))))
                 await pods.synced.wait()
+                await devices.simulated()
                 gc.freeze()
                 ready()
         finally:
+            await server.close()
             await client.close()
 
     def _parts(
@@ -153,6 +172,7 @@ class Agent:
             secrets=PullSecrets(sources),
             volumes=volumes,
             environment=Variables(sources, this, volumes.place),
+            devices=self._devices,
             cgroups=self._cgroups(),
             events=recorder,
             files=PodFiles(config.pods, config.logs),
@@ -211,6 +231,12 @@ class PullSecrets:
             if secret is not None:
                 found.append(secret)
         return found
+
+
+def _running(pods: Pods) -> Iterator[Container]:
+    """All containers that run here."""
+    for pod in pods.pods():
+        yield from pods.observed(pod.metadata.uid).running
 
 
 def find_bridge(directory: Path) -> Bridge | None:

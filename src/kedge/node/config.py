@@ -48,6 +48,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """PATTERN=IMAGE: which image to take for names that match, the first match counting."""
     reserved: Mapping[str, Quantity] = {}
     """What is kept from pods."""
+    plugins: Path | None = None
+    """Where device plugins register; None for a directory of the node's own."""
+    devices: Mapping[str, int] = {}
+    """Devices to simulate: how many of which resource."""
     max_pods: int = MOST_PODS
     max_pids: int = MOST_PIDS
     """Processes and threads that one pod may have; -1 for as many as it likes."""
@@ -66,6 +70,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     def runtime(self) -> Path:
         """What the supervisor keeps."""
         return self.state / "runtime"
+
+    @property
+    def own_plugins(self) -> Path:
+        """Where device plugins register if no other directory is to be had."""
+        return self.state / "kubelet" / "device-plugins"
 
     @property
     def pki(self) -> Path:

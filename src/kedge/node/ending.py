@@ -11,6 +11,8 @@ from kedge.node.restarts import restarts
 from kedge.node.runtime.runtime import State
 
 TERMINAL = ("Succeeded", "Failed")
+LEAST = 1.0
+"""Seconds that every container gets at its end."""
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
@@ -29,7 +31,10 @@ class Ending:
 def ending(pod: Pod, seen: Observed, now: float, *, removed: bool) -> Ending | None:
     """How a pod ends, or None for one that is to run."""
     own = float(pod.spec.terminationGracePeriodSeconds or 0)
-    if removed or pod.metadata.deletionTimestamp:
+    if removed:
+        # We let an object go after its containers; one that went before was deleted by force.
+        return Ending(LEAST)
+    if pod.metadata.deletionTimestamp:
         return Ending(_deletion_grace(pod, own, now))
     if pod.status.phase in TERMINAL:
         return Ending(own)
@@ -92,8 +97,6 @@ def _has_run(status: ContainerStatus) -> bool:
 def _deletion_grace(pod: Pod, own: float, now: float) -> float:
     meta = pod.metadata
     grace = own if meta.deletionGracePeriodSeconds is None else meta.deletionGracePeriodSeconds
-    if not meta.deletionTimestamp:
-        return max(float(grace), 1.0)
     # A pod is deleted at the end of its grace period: an agent that comes later has less left.
     left = parse_time(meta.deletionTimestamp).timestamp() - now
-    return max(min(float(grace), left), 1.0)
+    return max(min(float(grace), left), LEAST)

@@ -27,9 +27,7 @@ class Variables:
         self._this = this
         self._files = files
 
-    async def environment(
-        self, pod: Pod, container: Container, pod_ips: Sequence[str]
-    ) -> Environ:
+    async def environment(self, pod: Pod, container: Container, pod_ips: Sequence[str]) -> Environ:
         found = _Found(self._sources, pod, container, self._around(pod_ips), self._files)
         try:
             services = service_variables(pod, await self._sources.services())

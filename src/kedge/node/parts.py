@@ -141,9 +141,7 @@ class Environ:
 class Environment(Protocol):
     """Works out the variables of containers."""
 
-    async def environment(
-        self, pod: Pod, container: Container, pod_ips: Sequence[str]
-    ) -> Environ:
+    async def environment(self, pod: Pod, container: Container, pod_ips: Sequence[str]) -> Environ:
         """Raises ConfigFailure, e.g. `configmap "a" not found`."""
         ...
 

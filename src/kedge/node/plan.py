@@ -428,7 +428,7 @@ class _Steps:
     def _held_back(self, container: Container) -> bool:
         now = self._situation.now
         crashed = self._crashed_at(container)
-        delay = self._situation.crashes.get(container.name)
+        delay = self._known_delay(container)
         if crashed is not None and delay is not None and CRASHES.waits(delay, crashed, now):
             self._waiting[container.name] = _crash_loop(self._pod, container, delay)
             self._wakes.append(crashed + delay.seconds)
@@ -454,8 +454,14 @@ class _Steps:
         crashed = self._crashed_at(container)
         if crashed is None:
             return None
-        known = self._situation.crashes.get(container.name)
-        return CRASHES.after(known, crashed, self._situation.now)
+        return CRASHES.after(self._known_delay(container), crashed, self._situation.now)
+
+    def _known_delay(self, container: Container) -> Delay | None:
+        """How long a container waits that keeps failing; another image is another chance."""
+        newest = self._seen.newest(container.name)
+        if newest is not None and marks.changed(container, newest):
+            return None
+        return self._situation.crashes.get(container.name)
 
     def _attempt(self, container: Container) -> int:
         newest = self._seen.newest(container.name)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -36,6 +36,7 @@ from kedge.machinery.durations import format_micro_time, format_time
 from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
 from kedge.node.config import NodeConfig
+from kedge.node.devices.ledger import Amounts
 from kedge.node.machine import Machine
 from kedge.node.runtime.runtime import Level
 
@@ -150,16 +151,18 @@ def healthy(now: datetime) -> list[NodeCondition]:
     ]
 
 
-def reported(found: Node, ours: Node, now: datetime) -> Node:
-    """The node that is found, with what we say of it in place of what was said before."""
+def reported(found: Node, ours: Node, now: datetime, *, anew: bool = False) -> Node:
+    """The node that is found, with what we say of it in place of what was said before. Other
+    extended resources stay, but a node that begins `anew` has nothing of them."""
     before = {condition.type: condition for condition in found.status.conditions}
     conditions = [_since(condition, before) for condition in healthy(now)]
     kept = [c for c in found.status.conditions if c.type not in {c.type for c in conditions}]
     extra = {
-        name: amount
+        name: Quantity.from_value(0) if anew else amount
         for name, amount in found.status.capacity.items()
         if name not in ours.status.capacity and "/" in name
     }
+    kept_free = {} if anew else found.status.allocatable
     return replace(
         found,
         metadata=replace(found.metadata, labels={**found.metadata.labels, **ours.metadata.labels}),
@@ -172,7 +175,7 @@ def reported(found: Node, ours: Node, now: datetime) -> Node:
             ours.status,
             capacity={**extra, **ours.status.capacity},
             allocatable={
-                **{name: found.status.allocatable.get(name, extra[name]) for name in extra},
+                **{name: kept_free.get(name, extra[name]) for name in extra},
                 **ours.status.allocatable,
             },
             conditions=[*kept, *conditions],
@@ -203,16 +206,29 @@ def _timeless(status: NodeStatus) -> NodeStatus:
 Images = Callable[[], Sequence[ContainerImage]]
 
 
+class Extended(Protocol):
+    """What the node has besides itself (kedge.node.devices)."""
+
+    fresh: bool
+    """Whether nothing is known of what it had before."""
+
+    def amounts(self) -> Mapping[str, Amounts]: ...
+
+
 class Registration:
     """Registers the node and keeps it alive in the eyes of the cluster. Fulfils parts.ThisNode."""
 
-    def __init__(self, client: Client, clock: Clock, node: Node, images: Images) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, node: Node, images: Images, extended: Extended
+    ) -> None:
         self.registered = asyncio.Event()
         """Set once the cluster knows the node as ready."""
         self._client = client
         self._clock = clock
         self._described = node
         self._images = images
+        self._extended = extended
+        self._anew = extended.fresh
         self._known: Cache[Node] = Cache()
         self._last = node
         self._nudged = asyncio.Event()
@@ -272,19 +288,28 @@ class Registration:
             if error.reason != "AlreadyExists":
                 raise
             await self._take_over(await self._client.get(RESOURCE, self._name))
+        self._anew = False
         await self._renew()
 
     async def _take_over(self, found: Node) -> None:
         """A node of an earlier life: what it says of itself is ours to say now."""
-        wanted = reported(found, self._ours(), self._clock.now())
+        wanted = reported(found, self._ours(), self._clock.now(), anew=self._anew)
         if (wanted.metadata, wanted.spec) != (found.metadata, found.spec):
             found = await self._client.update(RESOURCE, wanted)
-            wanted = reported(found, self._ours(), self._clock.now())
+            wanted = reported(found, self._ours(), self._clock.now(), anew=self._anew)
         self._last = await self._client.update(RESOURCE, wanted, subresource="status")
 
     def _ours(self) -> Node:
-        images = list(self._images())[:MOST_IMAGES]
-        return replace(self._described, status=replace(self._described.status, images=images))
+        status, amounts = self._described.status, self._extended.amounts()
+        capacity = {name: Quantity.from_value(each.capacity) for name, each in amounts.items()}
+        left = {name: Quantity.from_value(each.allocatable) for name, each in amounts.items()}
+        status = replace(
+            status,
+            images=list(self._images())[:MOST_IMAGES],
+            capacity={**status.capacity, **capacity},
+            allocatable={**status.allocatable, **left},
+        )
+        return replace(self._described, status=status)
 
     async def _keep_alive(self) -> None:
         while True:

@@ -146,10 +146,9 @@ class Starting:
         self, pod: Pod, container: Container, attempt: int, mounts: Sequence[Mount]
     ) -> list[Mount]:
         """The files that every container sees: names of hosts, and where to leave a message."""
-        taken = {mount.container_path for mount in mounts}
         uid, files = pod.metadata.uid, self.parts.files
         own: list[Mount] = []
-        if "/etc/hosts" not in taken:
+        if not any(mount.takes("/etc/hosts") for mount in mounts):
             own.append(Mount(container_path="/etc/hosts", host_path=str(files.hosts(uid))))
         where = container.terminationMessagePath
         if where:

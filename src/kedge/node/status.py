@@ -161,7 +161,18 @@ def _statuses(
     for container in containers:
         status = _seen(pod, container, facts, before.get(container.name))
         status = _waits(pod, kind, container, facts, status)
+        status = _equipped(container, facts, before.get(container.name), status)
         yield _probed(kind, container, facts, status)
+
+
+def _equipped(
+    container: Container, facts: Facts, before: ContainerStatus | None, status: ContainerStatus
+) -> ContainerStatus:
+    """With its devices; those that it had stay in the status when they are given back."""
+    devices = facts.devices.get(container.name) or (
+        before.allocatedResourcesStatus if before is not None else ()
+    )
+    return replace(status, allocatedResourcesStatus=devices) if devices else status
 
 
 def _before(kind: Kind, status: PodStatus) -> Sequence[ContainerStatus]:

@@ -294,9 +294,12 @@ class Container:
             self._clear(0)
 
     def remove_log(self) -> None:
-        if self.plan["log"]:
-            with contextlib.suppress(OSError):
-                os.unlink(self.plan["log"])
+        """Also what has been set aside of it when it grew too long."""
+        directory, name = os.path.split(self.plan["log"])
+        with contextlib.suppress(OSError):
+            for each in os.listdir(directory) if name else ():
+                if each == name or each.startswith(f"{name}."):
+                    os.unlink(f"{directory}/{each}")
 
     def _release(self) -> None:
         """Let go of the process that was, and of those it may have left."""

@@ -8,68 +8,99 @@ from collections.abc import Callable
 from typing import Final
 
 from kedge.supervisor.logs import Lines, Log
-from kedge.supervisor.loop import READABLE, WRITABLE, Loop
+from kedge.supervisor.loop import READABLE, WRITABLE, Loop, Timer
 
 _CHUNK: Final = 65_536
-_MOST_PENDING: Final = 4 << 20
-"""Bytes that wait for somebody attached; who is slower than that is let go."""
+_AHEAD: Final = 1 << 20
+"""Bytes that may wait for somebody attached before the container has to wait as well."""
+_PATIENCE: Final = 10.0
+"""Seconds that a container waits for somebody attached who takes nothing, and is then let go."""
 _LAST_CHUNKS: Final = 64
 
 
 class Sink:
     """Writes to a descriptor as fast as the other side reads."""
 
-    def __init__(self, loop: Loop, descriptor: int, gone: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop, descriptor: int, changed: "Changed | None") -> None:
         self._loop = loop
         self.descriptor = descriptor
-        self._gone = gone
-        self._pending = b""
+        """-1 once nobody is there any more."""
+        self._changed = changed
+        """Called when there is room again, and when nobody is there any more. Without it, the other
+        side may take as long as it likes."""
+        self._pending = bytearray()
+        self._ending = False
+        self._moved = False
+        """Whether the other side has taken something since the last look."""
+        self._timer: Timer | None = None
         os.set_blocking(descriptor, False)
+
+    @property
+    def full(self) -> bool:
+        return len(self._pending) > _AHEAD
 
     def write(self, data: bytes) -> None:
         if self.descriptor < 0:
             return
-        if not self._pending:
-            data = self._attempt(data)
+        waiting = bool(self._pending)
         self._pending += data
-        if len(self._pending) > _MOST_PENDING:
-            self._lose()
-        elif self._pending:
-            self._loop.on(self.descriptor, WRITABLE, self._go_on)
+        if not waiting:
+            self._attempt()
+            if self._pending:
+                self._loop.on(self.descriptor, WRITABLE, self._go_on)
+                if self._timer is None and self._changed is not None:
+                    self._timer = self._loop.after(_PATIENCE, self._look)
 
     def finish(self) -> None:
-        """Write what is left, if that can be done at once, and close."""
-        if self._pending:
-            self._attempt(self._pending)
-        self.close()
+        """Close when all has been written."""
+        self._ending = True
+        if not self._pending:
+            self.close()
 
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if self.descriptor >= 0:
             self._loop.off(self.descriptor)
             os.close(self.descriptor)
             self.descriptor = -1
+            self._pending.clear()
+            if self._changed is not None:
+                self._changed(self)
 
-    def _attempt(self, data: bytes) -> bytes:
-        """What could not be written."""
+    def _attempt(self) -> None:
         try:
-            while data:
-                data = data[os.write(self.descriptor, data) :]
+            while self._pending:
+                del self._pending[: os.write(self.descriptor, self._pending)]
         except BlockingIOError:
-            return data
+            return
         except OSError:
-            self._lose()
-        return b""
+            self.close()
 
     def _go_on(self) -> None:
-        self._pending = self._attempt(self._pending)
-        if not self._pending and self.descriptor >= 0:
-            self._loop.off(self.descriptor)
-
-    def _lose(self) -> None:
-        self._pending = b""
-        if self.descriptor >= 0:
+        was_full = self.full
+        self._attempt()
+        if self.descriptor < 0:
+            return
+        self._moved = True
+        if not self._pending and self._ending:
             self.close()
-            self._gone()
+        elif not self._pending:
+            self._loop.off(self.descriptor)
+        if was_full and not self.full and self._changed is not None:
+            self._changed(self)
+
+    def _look(self) -> None:
+        """Let go of whoever takes nothing."""
+        self._timer = None
+        if self._pending and not self._moved:
+            self.close()
+        elif self._pending:
+            self._moved = False
+            self._timer = self._loop.after(_PATIENCE, self._look)
+
+
+Changed = Callable[[Sink], None]
 
 
 class Output:
@@ -81,14 +112,23 @@ class Output:
         self._lines = lines
         self._log = log
         self.sinks: list[Sink] = []
+        self._paused = False
         os.set_blocking(descriptor, False)
         loop.on(descriptor, READABLE, self._read)
 
     def tee(self, descriptor: int) -> Sink:
         """Have somebody see what comes from now on."""
-        sink = Sink(self._loop, descriptor, lambda: self.sinks.remove(sink))
+        sink = Sink(self._loop, descriptor, self._changed)
         self.sinks.append(sink)
         return sink
+
+    def _changed(self, sink: Sink) -> None:
+        if sink.descriptor < 0 and sink in self.sinks:
+            self.sinks.remove(sink)
+        if self._paused and not any(each.full for each in self.sinks):
+            self._paused = False
+            if self._descriptor >= 0:
+                self._loop.on(self._descriptor, READABLE, self._read)
 
     def drain(self) -> None:
         """Take what the container left in the pipe, and close."""
@@ -113,6 +153,10 @@ class Output:
         self._log.write(self._lines.cut(data, time.time_ns()))
         for sink in list(self.sinks):
             sink.write(data)
+        if any(each.full for each in self.sinks):
+            # The container waits for the slowest, as it would for a terminal.
+            self._paused = True
+            self._loop.off(self._descriptor)
         return True
 
     def _end(self) -> None:
@@ -122,9 +166,8 @@ class Output:
         os.close(self._descriptor)
         self._descriptor = -1
         self._log.write(self._lines.end(time.time_ns()))
-        for sink in self.sinks:
+        for sink in list(self.sinks):
             sink.finish()
-        self.sinks.clear()
 
 
 class Streams:
@@ -155,7 +198,7 @@ class Streams:
         """Take the controlling side of the container's terminal."""
         lines = Lines("stdout", terminal=True)
         self._outputs["stdout"] = Output(self._loop, os.dup(descriptor), lines, self.log)
-        self._terminal = Sink(self._loop, descriptor, lambda: None)
+        self._terminal = Sink(self._loop, descriptor, None)
 
     @property
     def controlling(self) -> int:
@@ -212,7 +255,9 @@ class Streams:
         except OSError:
             data = b""
         if data and self._terminal is not None:
-            self._terminal.write(data)
+            # What a terminal has no room for is lost, as everywhere.
+            if not self._terminal.full:
+                self._terminal.write(data)
         else:
             self._hang_up(caller)
 

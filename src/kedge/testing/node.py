@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,23 @@ from typing import Any
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
 from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod_status import ResourceHealth, ResourceStatus
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object, ObjectMeta
 from kedge.machinery.clock import Clock
 from kedge.machinery.quantity import Quantity
+from kedge.node.devices.ledger import Amounts
 from kedge.node.files import PodFiles
-from kedge.node.parts import ConfigFailure, ImageFailure, Parts, VolumeFailure
+from kedge.node.parts import (
+    ConfigFailure,
+    DeviceFailure,
+    Environ,
+    Given,
+    ImageFailure,
+    Parts,
+    VolumeFailure,
+)
 from kedge.node.pods import Pods
 from kedge.node.runtime.runtime import Dns, Mount, Resources
 from kedge.testing.local_server import LocalServer
@@ -100,6 +110,56 @@ class FakeVolumes:
         self.mounted.discard(uid)
 
 
+class FakeDevices:
+    """Has as many of everything as a test says, and remembers who asked for what."""
+
+    fresh = False
+
+    def __init__(self) -> None:
+        self.resources: set[str] = set()
+        self.holders: set[str] = set()
+        self.refusals: list[DeviceFailure] = []
+        self.failures: list[ConfigFailure] = []
+        """What the next starts fail with."""
+        self.gifts = Given()
+        self.started: list[dict[str, str]] = []
+        """The variables that plugins were told of, in order."""
+        self.sick = False
+
+    def amounts(self) -> dict[str, Amounts]:
+        return {}
+
+    def manages(self, resource: str) -> bool:
+        return resource in self.resources
+
+    async def allocate(self, pod: Pod) -> None:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        if self.resources:
+            self.holders.add(pod.metadata.uid)
+
+    def given(self, pod: Pod, container: Container) -> Given:
+        return self.gifts
+
+    async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
+        if self.resources:
+            self.started.append(dict(env))
+        if self.failures:
+            raise self.failures.pop(0)
+
+    def release(self, uid: str) -> None:
+        self.holders.discard(uid)
+
+    def known(self) -> set[str]:
+        return set(self.holders)
+
+    def health(self, uid: str) -> dict[str, list[ResourceStatus]]:
+        if uid not in self.holders:
+            return {}
+        health = ResourceHealth(resourceID="d-0", health="Unhealthy" if self.sick else "Healthy")
+        return {"ctr": [ResourceStatus(name="example.com/d", resources=[health])]}
+
+
 class FakeEnvironment:
     """Plain variables only."""
 
@@ -108,10 +168,10 @@ class FakeEnvironment:
 
     async def environment(
         self, pod: Pod, container: Container, pod_ips: Sequence[str]
-    ) -> list[tuple[str, str]]:
+    ) -> Environ:
         if self.failures:
             raise self.failures.pop(0)
-        return [(var.name, var.value) for var in container.env]
+        return Environ({var.name: var.value for var in container.env}, {"SERVICE": "somewhere"})
 
 
 class FakeCgroups:
@@ -191,6 +251,7 @@ class LocalNode:
         self.images = FakeImages()
         self.volumes = FakeVolumes()
         self.environment = FakeEnvironment()
+        self.devices = FakeDevices()
         self.cgroups = FakeCgroups()
         self.events = RecordedEvents()
         self.here = Here()
@@ -207,6 +268,7 @@ class LocalNode:
             secrets=NoSecrets(),
             volumes=self.volumes,
             environment=self.environment,
+            devices=self.devices,
             cgroups=self.cgroups,
             events=self.events,
             files=self.files,

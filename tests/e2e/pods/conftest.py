@@ -1,11 +1,15 @@
 """Everything in this directory is about pods that run: its cluster has a node."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+Json = dict[str, Any]
+
+PATIENCE = 20.0
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +21,153 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, own_clusters: Any) -> Iter
     own = own_clusters.own(home)
     yield own.up("--nodes=1")
     own.down()
+
+
+class Pods:
+    """The pods of one namespace: made, waited for, asked what they found."""
+
+    def __init__(self, api: Any, namespace: str, eventually: Callable[..., Any]) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.path = f"/api/v1/namespaces/{namespace}/pods"
+        self._eventually = eventually
+
+    def create(self, name: str, script: str = "exec sleep 1000", **spec: Any) -> Json:
+        """A pod whose one container `main` runs a shell script with the machine's own programs.
+
+        `container` says more about that container, everything else about the pod.
+        """
+        container = {
+            "name": "main",
+            "image": "host",
+            "command": ["sh", "-c", script],
+            **spec.pop("container", {}),
+        }
+        meta = {"name": name, **spec.pop("metadata", {})}
+        full = {"terminationGracePeriodSeconds": 1, "containers": [container], **spec}
+        made: Json = self.api.create(self.path, {"metadata": meta, "spec": full})
+        return made
+
+    def get(self, name: str) -> Json:
+        pod: Json = self.api.get(f"{self.path}/{name}")
+        return pod
+
+    def when(self, name: str, happened: Callable[[Json], Any], within: float = PATIENCE) -> Json:
+        """The pod as soon as something has happened to it."""
+        last: Json = {}
+
+        def seen() -> bool:
+            nonlocal last
+            last = self.get(name)
+            return bool(happened(last))
+
+        try:
+            self._eventually(seen, within)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {last['status']}\n{self.events(name)}") from None
+        return last
+
+    def ready(self, name: str, within: float = PATIENCE) -> Json:
+        return self.when(name, lambda pod: condition(pod, "Ready") == "True", within)
+
+    def over(self, name: str, within: float = PATIENCE) -> Json:
+        """The pod when it has ended, well or not."""
+        ended = ("Succeeded", "Failed")
+        return self.when(name, lambda pod: pod["status"].get("phase") in ended, within)
+
+    def says(self, name: str, script: str, **spec: Any) -> str:
+        """What a script finds out in a container that succeeds: its standard output."""
+        told = f"({script}\n) > /dev/termination-log 2>&1"
+        self.create(name, told, restartPolicy="Never", **spec)
+        pod = self.over(name)
+        ended = state_of(pod)["terminated"]
+        said: str = ended.get("message", "")
+        assert pod["status"]["phase"] == "Succeeded", ended
+        return said.strip()
+
+    def events(self, name: str, reason: str = "") -> list[str]:
+        """The messages of the events about a pod, by reason; without one also the reasons."""
+        path = f"/api/v1/namespaces/{self.namespace}/events"
+        found = self.api.get(f"{path}?fieldSelector=involvedObject.name={name}")["items"]
+        if not reason:
+            return [f"{each['reason']}: {each.get('message', '')}" for each in found]
+        return [each.get("message", "") for each in found if each["reason"] == reason]
+
+    def delete(self, name: str, **options: Any) -> None:
+        self.api.delete(f"{self.path}/{name}", options or None)
+
+    def gone(self, name: str, within: float = PATIENCE) -> None:
+        self._eventually(lambda: not self.api.exists(f"{self.path}/{name}"), within)
+
+
+def condition(pod: Json, type_: str) -> str:
+    """The status of one of the pod's conditions."""
+    found = pod["status"].get("conditions", ())
+    return next((each["status"] for each in found if each["type"] == type_), "")
+
+
+def status_of(pod: Json, container: str = "main") -> Json:
+    """The status of one container."""
+    lists = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    everybody = [each for name in lists for each in pod["status"].get(name, ())]
+    return next((each for each in everybody if each["name"] == container), {})
+
+
+def state_of(pod: Json, container: str = "main") -> Json:
+    state: Json = status_of(pod, container).get("state", {})
+    return state
+
+
+@pytest.fixture
+def pods(api: Any, namespace: str, eventually: Callable[..., Any]) -> Iterator[Pods]:
+    yield Pods(api, namespace, eventually)
+
+
+@pytest.fixture(scope="session")
+def about() -> Any:
+    """How a pod's document is read."""
+
+    class About:
+        condition = staticmethod(condition)
+        status = staticmethod(status_of)
+        state = staticmethod(state_of)
+
+    return About
+
+
+@pytest.fixture(scope="session")
+def node(api: Any) -> Json:
+    """The node that runs the pods."""
+    found: Json = api.get("/api/v1/nodes")["items"][0]
+    return found
+
+
+@pytest.fixture
+def full_level(node: Json) -> None:
+    """For what only a node with all means of the kernel can do."""
+    if node["metadata"]["labels"].get("kedge.dev/level") != "full":
+        pytest.skip("limits and addresses of pods take a node at the level full")
+
+
+class Groups:
+    """The control groups of pods, of whichever version the machine has."""
+
+    ROOT = Path("/sys/fs/cgroup")
+
+    @property
+    def unified(self) -> bool:
+        return (self.ROOT / "cgroup.controllers").exists()
+
+    def of(self, pod: Json, controller: str = "memory") -> Path:
+        """Where the limits of a whole pod are."""
+        root = self.ROOT if self.unified else self.ROOT / controller
+        return next((root / "kedge").rglob(f"pod{pod['metadata']['uid']}"))
+
+    def of_container(self, pod: Json, controller: str = "memory") -> Path:
+        """Where the limits of a pod's only container are."""
+        return next(each for each in self.of(pod, controller).iterdir() if each.is_dir())
+
+
+@pytest.fixture
+def groups(full_level: None) -> Groups:
+    return Groups()

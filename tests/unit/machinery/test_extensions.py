@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from kedge.machinery.extensions import trail, warning, without
+from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.extensions import sorted_out, trail, warning, without
 from kedge.machinery.schema import Schema
 from kedge.machinery.shape import fit
 
@@ -75,3 +76,49 @@ def test_the_warning_names_the_path() -> None:
     assert warning("spec.limits[0].selector") == (
         "spec.limits[0].selector: kedge extension, not portable to other clusters"
     )
+
+
+def spelled() -> Schema:
+    right = Schema(type="string", extension=True)
+    other = Schema(type="string", extension=True, spells="rightName")
+    return Schema(type="list", items=obj(rightName=right, rightname=other))
+
+
+@pytest.mark.parametrize(
+    ("written", "settled"),
+    [
+        ({}, {}),
+        ({"rightName": "x"}, {"rightName": "x"}),
+        ({"rightname": "x"}, {"rightName": "x"}),
+        ({"rightname": "x", "rightName": "x"}, {"rightName": "x"}),
+        ({"rightname": "x", "rightName": "y"}, {"rightname": "x", "rightName": "y"}),
+    ],
+)
+def test_other_spellings_are_put_right_unless_they_contradict(
+    written: dict[str, str], settled: dict[str, str]
+) -> None:
+    found = trail(obj(many=spelled()))
+    assert found is not None
+    document: dict[str, Any] = {"many": [{}, dict(written)]}
+    found.settle(document)
+    assert document == {"many": [{}, settled]}
+
+
+def test_errors_count_for_those_who_mind_them() -> None:
+    both = FieldError.required("a")
+    ours = FieldError.required("b").only(Minded.KEDGE)
+    theirs = FieldError.required("c").only(Minded.EXTENSION).under("spec")
+    follows = FieldError.required("d").only(Minded.KUBERNETES)
+    errors = [both, ours, theirs, theirs, follows]
+    assert sorted_out(errors, upstream_only=False) == ([both, ours], ["spec.c"])
+    assert sorted_out(errors, upstream_only=True) == ([both, theirs, theirs, follows], [])
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"many": None}, {"many": "x"}, {"many": [None, "x", {"$patch": "delete"}]}, [1], None],
+)
+def test_what_has_no_shape_is_left_alone(document: Any) -> None:
+    found = trail(obj(many=spelled()))
+    assert found is not None
+    found.settle(document)

@@ -105,7 +105,9 @@ def test_quotes_spaces_and_the_first_dot_are_free(text: str) -> None:
 
 
 def test_dots_of_a_resource_may_be_escaped_as_in_json_paths() -> None:
-    assert parse_partial(r"resources.limits.example\.com/gpu") == Amount("limits", "example.com/gpu")
+    assert parse_partial(r"resources.limits.example\.com/gpu") == Amount(
+        "limits", "example.com/gpu"
+    )
 
 
 @pytest.mark.parametrize(

@@ -245,3 +245,22 @@ def test_a_prefix_may_end_with_a_dash() -> None:
     assert names.generate_name_prefix("-", names.dns_label) != []
     assert names.generate_name_prefix("Web-", names.dns_label) != []
     assert names.generate_name_prefix("..", names.path_segment) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "needs"),
+    [
+        ("a'b", True),
+        ("foo.bar/more'complicated]example[with'characters\"to-escape", True),
+        ("a[" + "b" * 315, True),
+        ("a[" + "b" * 316, False),
+        ("a[" + "é" * 158, False),
+        ("plain", False),
+        ("a b", False),
+        ("a'\\b", False),
+        ("a'\nb", False),
+        ("", False),
+    ],
+)
+def test_some_keys_can_only_be_written_with_escapes(key: str, needs: bool) -> None:
+    assert names.needs_escapes(key) is needs

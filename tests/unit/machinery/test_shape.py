@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kedge.api.core_v1.pod import RESOURCE
 from kedge.machinery.schema import ANY, Schema
-from kedge.machinery.shape import Misfit, fit
+from kedge.machinery.shape import AsMapping, Misfit, fit
 
 TEXT = Schema(type="string")
 
@@ -101,6 +101,31 @@ def test_the_complaint_is_worded_as_go_words_it() -> None:
         fit(schema, {"spec": {"replicas": "3"}}, [])
     assert str(caught.value).startswith("json: cannot unmarshal string into Go struct field ")
     assert str(caught.value).endswith("spec.replicas of type int32")
+
+
+def test_the_complaint_names_the_innermost_struct_and_no_indices() -> None:
+    inner = whole(env=Schema(type="list", items=TEXT))
+    inner.name = "io.k8s.api.core.v1.Container"
+    schema = whole(spec=whole(containers=Schema(type="list", items=inner)))
+    with pytest.raises(Misfit) as caught:
+        fit(schema, {"spec": {"containers": [{}, {"env": {}}]}}, [])
+    assert str(caught.value) == (
+        "json: cannot unmarshal object into Go struct field Container.spec.containers.env "
+        "of type []string"
+    )
+
+
+def test_a_list_of_pairs_may_be_written_as_a_mapping() -> None:
+    pair = whole(name=TEXT, value=TEXT)
+    schema = whole(env=Schema(type="list", items=pair, pairs=("name", "value")))
+    unknown: list[str] = []
+    assert fit(schema, {"env": {"B": "1", "A": "2"}}, unknown) == {
+        "env": [{"name": "B", "value": "1"}, {"name": "A", "value": "2"}]
+    }
+    assert unknown == [AsMapping("env")]
+    assert type(unknown[0]) is AsMapping
+    with pytest.raises(Misfit, match="cannot unmarshal number"):
+        fit(schema, {"env": {"A": 1}}, [])
 
 
 def test_nothing_fits_that_is_nested_too_deeply() -> None:

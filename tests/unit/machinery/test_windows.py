@@ -135,6 +135,54 @@ def test_series_that_was_silent_for_more_than_a_day_knows_nothing_of_before() ->
     assert both.series.window("1d") == pytest.approx((1.0, 1.0, 1.0), rel=0.01)
 
 
+@given(st.lists(st.sampled_from([1, 5, 29, 30, 31, 359, 360, 700, 8610, 8640]), max_size=6))
+@settings(max_examples=25, deadline=None)
+def test_a_long_silence_is_as_many_ticks_of_silence(steps: list[int]) -> None:
+    memories = [memoryview(bytearray(SIZE)) for _ in range(2)]
+    for memory in memories:
+        Series.clear(memory)
+    at_once, by_and_by = (Series(memory, CPU, 0) for memory in memories)
+    tick = 0
+    for number, step in enumerate(steps):
+        for missed in range(tick + 1, tick + step):
+            for second in range(missed * 10 - 9, missed * 10 + 1):
+                by_and_by.skip(second)
+            by_and_by.close(missed, 0.0, 0.0)
+        tick += step
+        for each in (at_once, by_and_by):
+            for second in range(tick * 10 - 9, tick * 10 + 1):
+                each.add(second, number + 0.5)
+            each.close(tick, number + 0.25, 10.0)
+        assert at_once.tick == by_and_by.tick == tick
+        for name in NAMES:
+            assert at_once.window(name) == pytest.approx(by_and_by.window(name)), name
+
+
+def test_one_value_is_mean_maximum_and_95th_of_all_windows() -> None:
+    both = Both()
+    both.tell(700, {4: 0.3})
+    windows = [both.series.window(name) for name in NAMES]
+    assert windows == [pytest.approx((0.3, 0.3, 0.3), rel=1e-6)] * 4
+
+
+def test_95th_of_a_day_is_never_above_its_maximum() -> None:
+    both = Both()
+    for tick in range(1, 800):
+        both.tell(tick, {1: 0.0123})
+    found = both.series.window("1d")
+    assert found is not None
+    assert found.percentile <= found.max
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xff\xff\x7f", b"\x00\x00\xc0\xff", b"\x00\x00\x00\xc1"])
+def test_memory_that_no_series_has_left_is_told_apart(damage: bytes) -> None:
+    both = Both()
+    both.tell(1, {1: 1.0})
+    assert Series.sound(both.memory)
+    both.memory[400:404] = damage
+    assert not Series.sound(both.memory)
+
+
 @given(st.floats(min_value=2.0**16, max_value=2.0**41))
 def test_codes_are_within_one_percent_of_the_value(value: float) -> None:
     assert MEMORY.value(MEMORY.code(value)) == pytest.approx(value, rel=0.009)

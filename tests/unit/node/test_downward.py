@@ -1,9 +1,11 @@
 """What pods are told of themselves: upstream's paths, amounts and formats."""
 
 import pytest
+from msgspec.structs import replace
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.references import ResourceFieldSelector
+from kedge.api.core_v1.projection import DownwardAPIVolumeFile
+from kedge.api.core_v1.references import ObjectFieldSelector, ResourceFieldSelector
 from kedge.machinery.quantity import Quantity
 from kedge.node import downward
 from kedge.node.downward import Surroundings, Unresolvable
@@ -15,6 +17,12 @@ AROUND = Surroundings(
         "cpu": Quantity.parse("4"),
         "memory": Quantity.parse("8Gi"),
         "ephemeral-storage": Quantity.parse("10Gi"),
+    },
+    node_labels={
+        "topology.kubernetes.io/zone": "z1",
+        "topology.kubernetes.io/region": "r1",
+        "example.com/rack": "7",
+        "secret": "s",
     },
 )
 
@@ -35,6 +43,16 @@ def pod(**spec: object) -> Pod:
             "namespace": "ns",
             "uid": "u",
             "labels": {"b": "2", "a": "1", "app": "x y"},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": "box", "uid": "n"},
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "StatefulSet",
+                    "name": "web",
+                    "uid": "s",
+                    "controller": True,
+                },
+            ],
             "annotations": {"k": 'line1\nline2\t"q" \\ é \x01'},
         },
         "spec": {
@@ -153,3 +171,77 @@ def test_container_that_is_not_there_is_named() -> None:
     selector = ResourceFieldSelector(containerName="nope", resource="limits.cpu")
     with pytest.raises(Unresolvable, match="container nope not found"):
         downward.resource_of_file(pod(), selector, AROUND)
+
+
+# What is kedge's own; its output has tests of its own, named after the proposal.
+
+
+def selector(name: str, what: str = "limits.cpu", among: str = "containers") -> str:
+    return f'spec.{among}[?(@.name=="{name}")].resources.{what}'
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (selector("full"), "1280"),
+        (selector("full", "requests.cpu"), "256"),
+        (selector("bare"), "4096"),
+        (selector("bare", "requests.memory"), "0"),
+        (selector("init", among="initContainers"), "4096"),
+    ],
+)
+def test_full_selector_tells_shares_with_the_same_defaults_for_all(path: str, value: str) -> None:
+    assert downward.field(pod(), path, AROUND) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        (selector("nope"), "container nope not found"),
+        (selector("init"), "container init not found"),
+        ("spec.containers[0].resources.limits.cpu", "unsupported fieldPath"),
+    ],
+)
+def test_selector_that_leads_nowhere_is_no_silent_emptiness(path: str, why: str) -> None:
+    with pytest.raises(Unresolvable, match=why):
+        downward.field(pod(), path, AROUND)
+
+
+def test_file_of_a_partial_selector_is_about_the_container_its_path_begins_with() -> None:
+    ref = ObjectFieldSelector(fieldPath="resources.limits.memory")
+    for path, value in (
+        ("full/a", "67108864"),
+        ("bare/deep/b", "8589934592"),
+        ("init/c", "8589934592"),
+    ):
+        item = DownwardAPIVolumeFile(path=path, containerFieldRef=ref)
+        assert downward.file(pod(), item, AROUND) == value
+
+
+def test_owner_is_the_one_that_controls_the_pod() -> None:
+    path = "metadata.ownerReferences[?(@.controller==true)]"
+    found = [
+        downward.field(pod(), f"{path}.{each}", AROUND)
+        for each in ("apiVersion", "kind", "name", "uid")
+    ]
+    assert found == ["apps/v1", "StatefulSet", "web", "s"]
+
+
+def test_pod_of_nobody_has_no_owner() -> None:
+    path = "metadata.ownerReferences[?(@.controller==true)].name"
+    assert downward.field(Pod(), path, AROUND) == ""
+
+
+def test_node_shows_its_place_and_what_the_operator_lets_it_show() -> None:
+    def label(key: str, around: Surroundings = AROUND) -> str:
+        return downward.field(pod(), f"node.metadata.labels['{key}']", around)
+
+    assert label("topology.kubernetes.io/zone") == "z1"
+    with pytest.raises(Unresolvable, match=r"--expose-node-labels=example\.com/rack"):
+        label("example.com/rack")
+    exposed = replace(AROUND, exposed=[*downward.TOPOLOGY, "example.com/*"])
+    assert label("example.com/rack", exposed) == "7"
+    assert label("example.com/none", exposed) == ""
+    assert downward.field(pod(), "node.metadata.labels", exposed) == (
+        'example.com/rack="7"\ntopology.kubernetes.io/region="r1"\ntopology.kubernetes.io/zone="z1"'
+    )

@@ -60,7 +60,8 @@ async def ordered(variables: Variables, **container: Any) -> list[tuple[str, str
             "spec": {"containers": [{"name": "c", "image": "i", **container}]},
         }
     )
-    return await variables.environment(pod, pod.spec.containers[0], ["10.1.1.1"])
+    found = await variables.environment(pod, pod.spec.containers[0], ["10.1.1.1"])
+    return [*found.own.items(), *found.services.items()]
 
 
 def ref(kind: str, **fields: Any) -> dict[str, Any]:

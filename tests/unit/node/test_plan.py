@@ -223,6 +223,14 @@ def test_the_next_crash_waits_twice_as_long() -> None:
     assert found.actions == (start("ctr", 5, delay=160),)
 
 
+def test_another_image_is_another_chance() -> None:
+    before = pod(spec={"containers": [{"name": "ctr", "image": "old"}]})
+    after = pod(spec={"containers": [{"name": "ctr", "image": "new"}]})
+    crash = record(before, "ctr", EXITED, attempt=4, exit_code=1, ended=NOW - 1)
+    found = plan_for(after, crash, crashes={"ctr": Delay(80, NOW - 5)})
+    assert found.actions == (start("ctr", 5, delay=10),)
+
+
 def test_a_failed_start_is_shown_and_waits() -> None:
     failure = Failure("CreateContainerError", "no", NOW - 1, Delay(2, NOW - 1))
     found = plan_for(pod(), failures={"ctr": failure})
@@ -419,6 +427,7 @@ def test_a_pod_whose_object_is_gone_ends() -> None:
     of = pod()
     (stop_all,) = plan_for(of, record(of, "ctr", RUNNING), removed=True).actions
     assert isinstance(stop_all, StopAll)
+    assert stop_all.stops[0].grace == 1
 
 
 def test_a_pod_ends_at_its_deadline() -> None:

@@ -13,6 +13,7 @@ from kedge.node.machine import Machine
 from kedge.node.registration import Registration, allocatable, described
 from kedge.node.runtime.runtime import Level
 from kedge.testing.local_server import LocalServer
+from kedge.testing.node import FakeDevices
 
 NODE = "/api/v1/nodes/box"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/box"
@@ -45,7 +46,7 @@ async def server() -> AsyncIterator[LocalServer]:
 
 
 def registration(server: LocalServer) -> Registration:
-    return Registration(server.client, server.clock, OURS, lambda: IMAGES)
+    return Registration(server.client, server.clock, OURS, lambda: IMAGES, FakeDevices())
 
 
 async def registered(server: LocalServer) -> Registration:
@@ -147,7 +148,7 @@ async def test_false_report_by_others_is_put_right(server: LocalServer) -> None:
 
 async def test_new_image_is_reported_when_told_of(server: LocalServer) -> None:
     images = list(IMAGES)
-    node = Registration(server.client, server.clock, OURS, lambda: images)
+    node = Registration(server.client, server.clock, OURS, lambda: images, FakeDevices())
     server.start(node.run())
     await server.settle()
     images.append(ContainerImage(names=["web"], sizeBytes=2))

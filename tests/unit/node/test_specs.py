@@ -4,7 +4,7 @@ import pytest
 
 from kedge.api.core_v1.container import EphemeralContainer
 from kedge.node import marks
-from kedge.node.parts import ConfigFailure
+from kedge.node.parts import ConfigFailure, Given
 from kedge.node.runtime.runtime import Dns, PortMapping, Resources, Security
 from kedge.node.specs import container_spec, sandbox_spec, target_of
 from kedge.testing.node import FakeImage
@@ -32,6 +32,7 @@ def test_commands_see_variables() -> None:
         mounts=[],
         resources=Resources(),
         security=Security(),
+        given=Given(),
     )
     assert (list(spec.command), list(spec.args)) == (["run", "1"], ["$(A)"])
     assert (spec.image, spec.image_name, spec.log_path) == ("id", "image", "ctr/3.log")

@@ -22,6 +22,7 @@ from kedge.api.model import (
     defaults_to,
     keyed,
     listed_by,
+    pairs,
     spelling_of,
 )
 from kedge.machinery.quantity import Quantity
@@ -213,7 +214,7 @@ class Container(Model):
     """Ports that the container listens on. Ports not listed are reachable too."""
     envFrom: Sequence[EnvFromSource] = ()
     """Objects whose keys all become variables; later ones and env win."""
-    env: Annotated[Sequence[EnvVar], keyed("name")] = ()
+    env: Annotated[Sequence[EnvVar], keyed("name"), pairs("name", "value")] = ()
     """Environment variables."""
     resources: ResourceRequirements = field(default_factory=ResourceRequirements)
     """What the container needs and may use."""

@@ -89,15 +89,14 @@ def _variable(variable: EnvVar) -> EnvVar:
     source = variable.valueFrom
     if source is None:
         return variable
-    if source.fieldRef is not None and not source.fieldRef.apiVersion:
-        return replace(variable, valueFrom=replace(source, fieldRef=default_field(source.fieldRef)))
+    changes: dict[str, Any] = {}
+    for name in ("fieldRef", "containerFieldRef", "containerfieldRef"):
+        field = getattr(source, name)
+        if field is not None and not field.apiVersion:
+            changes[name] = default_field(field)
     if source.fileKeyRef is not None and source.fileKeyRef.optional is None:
-        file = replace(source.fileKeyRef, optional=False)
-        return replace(variable, valueFrom=replace(source, fileKeyRef=file))
-    if source.containerFieldRef is not None and not source.containerFieldRef.apiVersion:
-        field = default_field(source.containerFieldRef)
-        return replace(variable, valueFrom=replace(source, containerFieldRef=field))
-    return variable
+        changes["fileKeyRef"] = replace(source.fileKeyRef, optional=False)
+    return replace(variable, valueFrom=replace(source, **changes)) if changes else variable
 
 
 def _probe(probe: Probe) -> Probe:

@@ -70,11 +70,9 @@ def _files(files: Sequence[DownwardAPIVolumeFile]) -> Sequence[DownwardAPIVolume
 
 
 def _file(file: DownwardAPIVolumeFile) -> DownwardAPIVolumeFile:
-    if file.fieldRef is not None:
-        file = replace(file, fieldRef=default_field(file.fieldRef))
-    if file.containerFieldRef is not None:
-        file = replace(file, containerFieldRef=default_field(file.containerFieldRef))
-    return file
+    fields = ("fieldRef", "containerFieldRef", "containerfieldRef")
+    given = {name: ref for name in fields if (ref := getattr(file, name)) is not None}
+    return replace(file, **{name: default_field(ref) for name, ref in given.items()})
 
 
 def _downward(source: DownwardAPIVolumeSource) -> DownwardAPIVolumeSource:

@@ -105,6 +105,7 @@ BOUND = Part(
     lambda resource, new, old: iter(()),
     write.MAIN.ignored,
     shown=lambda resource, obj: None,
+    counts=False,
 )
 
 

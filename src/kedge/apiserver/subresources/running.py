@@ -1,45 +1,264 @@
-"""What needs a running pod or node: refused with the reason as long as nothing runs them."""
+"""What needs a running pod: its logs, commands in it, its streams and its ports, by way of the
+agent of its node."""
 
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from kedge.api.core_v1 import node
+from kedge.api.model import Document, ObjectMeta
+from kedge.apiserver import passing
+from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone
+from kedge.apiserver.authorization.attributes import Attributes
 from kedge.apiserver.request import Request
-from kedge.machinery.errors import StatusError, bad_request, internal
-from kedge.web.message import TEXT, Response
+from kedge.machinery.durations import parse_time
+from kedge.machinery.errors import (
+    FieldError,
+    StatusError,
+    bad_request,
+    internal,
+    invalid,
+    not_found,
+)
+from kedge.web.exchange import Address, Asking, Exchange
+from kedge.web.message import TEXT, Query, Response, asks_upgrade
 
-_NO_NODES = "this server has no nodes that run pods"
+Pod = Mapping[str, Any]
+Parameters = list[tuple[str, str]]
+
+_LOG_STREAMS: Final = ("All", "Stderr", "Stdout")
+_MOST_SAID: Final = 50_000
+"""Bytes of what a node says about why it refuses."""
+_CHANNELS: Final = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+"""What agents call the parameters of our clients."""
 
 
-async def refuse(api: Api, request: Request) -> Response:
-    """exec, attach, port-forward and proxy of a pod."""
-    raise _unreachable(request, _node_of(api, request))
+# exec, attach, port-forward.
 
 
-async def log(api: Api, request: Request) -> Response:
-    """A pod that has not been scheduled has said nothing yet."""
-    node = _node_of(api, request)
-    if not node:
-        return Response(204, b"", TEXT)
-    raise _unreachable(request, node)
+async def execute(api: Api, request: Request) -> Response:
+    return await _enter(api, request, "exec", "PodExecOptions")
 
 
-async def refuse_service(api: Api, request: Request) -> Response:
-    raise StatusError(
-        503, "ServiceUnavailable", f'no endpoints available for service "{request.name}"'
+async def attach(api: Api, request: Request) -> Response:
+    return await _enter(api, request, "attach", "PodAttachOptions")
+
+
+async def _enter(api: Api, request: Request, what: str, kind: str) -> Response:
+    """A command in a container, or the container's own streams."""
+    _require_create(api, request)
+    query = request.query
+    flags = {name: True for name in _CHANNELS if query.flag(name)}
+    command = query.all("command")
+    options = {"container": query.get("container"), "command": command, **flags}
+    await admit(api, request, kind, options)
+    pod = _pod(api, request)
+    container = container_of(pod, query.get("container"))
+    address = _agent_of(api, request, pod)
+    parameters = [(_CHANNELS[name], "1") for name in flags]
+    if what == "exec":
+        parameters += [("command", word) for word in command]
+    return await _upgrade(request, address, _target(what, request, container, parameters))
+
+
+async def forward(api: Api, request: Request) -> Response:
+    """Ports of a pod."""
+    _require_create(api, request)
+    ports = ",".join(request.query.all("ports"))
+    await admit(api, request, "PodPortForwardOptions", {"ports": _numbers(ports)})
+    address = _agent_of(api, request, _pod(api, request))
+    parameters = [("port", ports)] if ports else []
+    return await _upgrade(request, address, _target("portForward", request, "", parameters))
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(each) for each in text.split(",") if each]
+    except ValueError as error:
+        raise bad_request(f"the ports are not numbers: {error}") from error
+
+
+async def _upgrade(request: Request, address: Address, target: str) -> Response:
+    if not asks_upgrade(request.http.headers):
+        raise bad_request("Upgrade request required")
+    return await passing.upgrade(request.http, address, target)
+
+
+def _require_create(api: Api, request: Request) -> None:
+    """To enter a pod is no reading, even where a client can only send GET."""
+    if request.verb != "create":
+        api.authorizer.require(entering(request))
+
+
+def entering(request: Request) -> Attributes:
+    """The right to create the subresource that is asked for."""
+    resource = request.resource
+    return Attributes(
+        user=request.user,
+        verb="create",
+        group=resource.group,
+        version=resource.version,
+        plural=resource.plural,
+        subresource=request.subresource,
+        namespace=request.namespace,
+        name=request.name,
     )
 
 
-async def refuse_node(api: Api, request: Request) -> Response:
-    raise internal(f"node {request.name} cannot be reached: {_NO_NODES}")
+async def admit(api: Api, request: Request, kind: str, options: Mapping[str, Any]) -> None:
+    """Ask admission whether somebody may be connected."""
+    given = {name: value for name, value in options.items() if value}
+    document = Document(apiVersion="v1", kind=kind, metadata=ObjectMeta(), content=given)
+    attempt = Attempt(request, "CONNECT", document)
+    await api.admission.mutate(attempt)
+    await api.admission.validate(attempt)
 
 
-def _node_of(api: Api, request: Request) -> str:
+# Logs.
+
+
+async def log(api: Api, request: Request) -> Response:
+    """What a container has said; a pod that has not been scheduled has said nothing yet."""
+    parameters = log_parameters(request.query, request.name)
+    pod = _pod(api, request)
+    container = container_of(pod, request.query.get("container"))
+    if not _node_name(pod):
+        return Response(204, b"", TEXT)
+    address = _agent_of(api, request, pod)
+    target = _target("containerLogs", request, container, parameters)
+    exchange = await passing.reach(address, Asking("GET", target))
+    if not 200 <= exchange.status <= 206:
+        raise await _refusal(exchange, request.name)
+    return passing.poured(exchange, "text/plain", [])
+
+
+def log_parameters(query: Query, name: str) -> Parameters:
+    """What agents are asked for; raises 400 and 422."""
+    numbers = {
+        key: number
+        for key in ("tailLines", "limitBytes", "sinceSeconds")
+        if (number := _number(query, key)) is not None
+    }
+    since, stream = query.get("sinceTime"), query.get("stream") or "All"
+    if errors := list(_log_errors(numbers, since, stream)):
+        raise invalid("", "PodLogOptions", name, errors)
+    flags = [(key, "true") for key in ("follow", "previous", "timestamps") if query.flag(key)]
+    return [
+        *flags,
+        *((key, str(number)) for key, number in numbers.items()),
+        *([("sinceTime", since)] if since else []),
+        ("stream", stream),
+    ]
+
+
+def _number(query: Query, name: str) -> int | None:
+    text = query.get(name)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def _log_errors(numbers: Mapping[str, int], since: str, stream: str) -> Iterator[FieldError]:
+    if numbers.get("tailLines", 0) < 0:
+        why = "must be greater than or equal to 0"
+        yield FieldError.invalid("tailLines", numbers["tailLines"], why)
+    if numbers.get("limitBytes", 1) < 1:
+        yield FieldError.invalid("limitBytes", numbers["limitBytes"], "must be greater than 0")
+    if since and "sinceSeconds" in numbers:
+        why = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        yield FieldError.forbidden("", why)
+    elif numbers.get("sinceSeconds", 1) < 1:
+        yield FieldError.invalid("sinceSeconds", numbers["sinceSeconds"], "must be greater than 0")
+    if since:
+        try:
+            parse_time(since)
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+    if stream not in _LOG_STREAMS:
+        yield FieldError.not_supported("stream", stream, _LOG_STREAMS)
+    elif stream != "All" and "tailLines" in numbers:
+        why = "`tailLines` and specific `stream` are mutually exclusive for now"
+        yield FieldError.forbidden("", why)
+
+
+async def _refusal(exchange: Exchange, name: str) -> StatusError:
+    """Why a node gives no log, as the client is told."""
+    said = (await exchange.whole(_MOST_SAID)).decode(errors="replace")
+    match exchange.status:
+        case 500:
+            return internal(said)
+        case 400:
+            return bad_request(said)
+        case 404:
+            message = "the server could not find the requested resource"
+            details = {"kind": "pods/log", "name": name}
+            return StatusError(404, "NotFound", f"{message} ( pods/log {name})", details=details)
+        case 503:
+            return StatusError(503, "ServiceUnavailable", said)
+        case code:
+            return internal(f"the node answered with status {code}: {said}")
+
+
+# Pods, and where they are.
+
+
+def _pod(api: Api, request: Request) -> Pod:
     item = api.find(request)
     if item is None:
         raise gone(request)
-    node: str = item.document().get("spec", {}).get("nodeName", "")
-    return node
+    return item.document()
 
 
-def _unreachable(request: Request, node: str) -> StatusError:
-    if not node:
-        return bad_request(f"pod {request.name} does not have a host assigned")
-    return internal(f"node {node} cannot be reached: {_NO_NODES}")
+def _node_name(pod: Pod) -> str:
+    return str(pod.get("spec", {}).get("nodeName", ""))
+
+
+def container_of(pod: Pod, asked: str) -> str:
+    """The container that is meant; raises 400."""
+    spec, name = pod.get("spec", {}), pod["metadata"]["name"]
+    every = [
+        each["name"]
+        for kind in ("initContainers", "containers", "ephemeralContainers")
+        for each in spec.get(kind) or ()
+    ]
+    if asked:
+        if asked not in every:
+            raise bad_request(f"container {asked} is not valid for pod {name}")
+        return asked
+    usual = spec.get("containers") or []
+    if len(usual) == 1:
+        return str(usual[0]["name"])
+    raise bad_request(
+        f"a container name must be specified for pod {name}, choose one of: [{' '.join(every)}]"
+    )
+
+
+def _agent_of(api: Api, request: Request, pod: Pod) -> Address:
+    """Where the agent is that runs a pod."""
+    name = _node_name(pod)
+    if not name:
+        raise bad_request(f"pod {request.name} does not have a host assigned")
+    return agent(api, name)
+
+
+def agent(api: Api, name: str) -> Address:
+    """Where the agent of a node is; raises 404 and 500."""
+    item = api.cache.of(node.RESOURCE).get(node.RESOURCE.key("", name))
+    if item is None:
+        raise not_found("", "nodes", name)
+    if api.agents is None:
+        raise internal(f"node {name} cannot be reached: this server calls no nodes")
+    return api.agents.address(item.document())
+
+
+def _target(
+    what: str, request: Request, container: str, parameters: Iterable[tuple[str, str]]
+) -> str:
+    words = (what, request.namespace, request.name, *([container] if container else ()))
+    path = "".join(f"/{quote(word, safe='')}" for word in words)
+    query = urlencode(list(parameters))
+    return f"{path}?{query}" if query else path

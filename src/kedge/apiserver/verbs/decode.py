@@ -14,7 +14,7 @@ from kedge.apiserver.request import Request, field_validation
 from kedge.machinery import extensions
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.machinery.schema import Schema
-from kedge.machinery.shape import Misfit, fit
+from kedge.machinery.shape import AsMapping, Misfit, fit
 
 _META = Schema(type="object", fields={"metadata": schema_of(ObjectMeta)})
 """What is the same in objects of every kind, custom ones too."""
@@ -34,13 +34,19 @@ def fitted(
     check_kind(resource, document)
     unknown: list[str] = []
     shaped = shape(resource, document, unknown)
-    findings = [f'unknown field "{path}"' for path in unknown]
+    request.warnings += mappings(unknown)
+    findings = [f'unknown field "{path}"' for path in unknown if type(path) is not AsMapping]
     findings += duplicates
     _complain(request, findings, field_validation(request, options))
     # Whoever reports a status did not choose what the object is made of.
     if resource.extensions is not None and request.subresource != "status":
         request.warnings += map(extensions.warning, resource.extensions.find(shaped))
     return shaped
+
+
+def mappings(unknown: Sequence[str]) -> list[str]:
+    """What is said of lists that are written as mappings."""
+    return [extensions.warning(path) for path in unknown if type(path) is AsMapping]
 
 
 def shape(resource: Resource[Any], document: dict[str, Any], unknown: list[str]) -> dict[str, Any]:

@@ -66,16 +66,23 @@ def _json(request: Request) -> Patch:
 
 
 def _merge(request: Request) -> Patch:
-    read = body.read_json(request.http.body)
+    read = _settled(request, body.read_json(request.http.body))
     return _on_live(request, lambda live: patch.apply_merge(live, read.document), read.duplicates)
 
 
 def _strategic(request: Request) -> Patch:
-    read = body.read_json(request.http.body)
+    read = _settled(request, body.read_json(request.http.body))
     schema = request.resource.schema
     return _on_live(
         request, lambda live: strategic.apply(schema, live, read.document), read.duplicates
     )
+
+
+def _settled(request: Request, read: body.Body) -> body.Body:
+    """A patch that names fields as the live object has them, whichever way it spells them."""
+    if request.resource.extensions is not None:
+        request.resource.extensions.settle(read.document)
+    return read
 
 
 def _on_live(
@@ -118,7 +125,7 @@ def _apply(request: Request) -> Patch:
         raise invalid_options("PatchOptions", [error])
     field_manager(request, "PatchOptions")
     read = _read_config(request)
-    config = _canonical(request.resource, read.document)
+    config = _canonical(request, read.document)
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
@@ -171,12 +178,14 @@ def _json_or_yaml(data: bytes) -> body.Body:
     return body.read_yaml(data)
 
 
-def _canonical(resource: Resource[Any], config: dict[str, Any]) -> dict[str, Any]:
+def _canonical(request: Request, config: dict[str, Any]) -> dict[str, Any]:
     """Quantities and times spelled as the live object spells them, or they would seem changed."""
     unknown: list[str] = []
-    shaped = decode.shape(resource, config, unknown)
+    shaped = decode.shape(request.resource, config, unknown)
+    mapped = decode.mappings(unknown)
+    request.warnings += mapped
     # Undeclared fields are left in: apply itself refuses them, naming each.
-    return config if unknown else shaped
+    return config if len(unknown) > len(mapped) else shaped
 
 
 _READERS = {"json": _json, "merge": _merge, "strategic": _strategic, "apply": _apply}

@@ -49,6 +49,8 @@ class Part:
     """The fields whose ownership this endpoint does not track."""
     shown: Callable[[Resource[Any], Object], Object | None] | None = None
     """What admission sees instead of the object, and then cannot change; None if it was asked."""
+    counts: bool = True
+    """Whether another spec makes another generation."""
 
 
 _SEALED_METADATA = (
@@ -326,8 +328,7 @@ async def _changed(
     request.warnings += resource.warn(admitted)
     if admitted is not new:
         document = _admitted_document(resource, admitted, document)
-    generation = prepare.next_generation(resource, document, live)
-    if generation:
+    if part.counts and (generation := prepare.next_generation(resource, document, live)):
         document["metadata"]["generation"] = generation
     return document
 

@@ -44,9 +44,7 @@ def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path] = cdi.DIR
     )
 
 
-def _add(
-    into: dict[str, T], entries: Iterable[tuple[str, T]], holding: Holding, what: str
-) -> None:
+def _add(into: dict[str, T], entries: Iterable[tuple[str, T]], holding: Holding, what: str) -> None:
     for key, value in entries:
         if into.setdefault(key, value) != value:
             log.warning(

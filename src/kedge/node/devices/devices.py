@@ -97,8 +97,8 @@ class NodeDevices:
         async with asyncio.TaskGroup() as tasks:
             for work in (self._registry, door, told, watcher, self._farewells):
                 tasks.create_task(work.run())
-            for each in self._simulated:
-                tasks.create_task(each.serve(self.places.plugins))
+            for plugin in self._simulated:
+                tasks.create_task(plugin.serve(self.places.plugins))
 
     async def simulated(self) -> None:
         """Return when the devices that the node itself simulates are there."""

@@ -107,7 +107,9 @@ class Ledger:
     def lost(self, resource: str) -> set[str]:
         """The plugin is gone: its devices are there, but nobody vouches for them."""
         devices = self.offers[resource].devices
-        return self.listed(resource, {each: k._replace(healthy=False) for each, k in devices.items()})
+        return self.listed(
+            resource, {each: k._replace(healthy=False) for each, k in devices.items()}
+        )
 
     def given_up(self, resource: str) -> set[str]:
         """The plugin does not come back: there are no such devices, until it does."""

@@ -66,18 +66,14 @@ class Registry:
         try:
             await self.register(request)
         except Refusal as error:
-            log.warning(
-                "plugin refused resource=%s error=%r", request.resource_name, str(error)
-            )
+            log.warning("plugin refused resource=%s error=%r", request.resource_name, str(error))
             await context.abort(library.load().StatusCode.UNKNOWN, str(error))
         return m.Empty()
 
     async def register(self, request: m.RegisterRequest) -> None:
         """A plugin introduces itself. Raises Refusal."""
         check(request)
-        plugin = Plugin(
-            request.resource_name, self._directory / request.endpoint, self._clock
-        )
+        plugin = Plugin(request.resource_name, self._directory / request.endpoint, self._clock)
         if await self._appears(plugin.path, LATE_SECONDS):
             await self._connect(plugin)
             self._own(self._serve(plugin))
@@ -101,7 +97,7 @@ class Registry:
 
     async def _appears(self, path: Path, seconds: float) -> bool:
         until = self._clock.monotonic() + seconds
-        while not path.exists():
+        while not _there(path):
             if self._clock.monotonic() >= until:
                 return False
             await self._clock.sleep(_STEP)
@@ -163,6 +159,10 @@ class Registry:
         if self._plugins.get(plugin.resource) is plugin:
             log.warning("plugin did not come back resource=%s", plugin.resource)
             self._changed(self._ledger.given_up(plugin.resource))
+
+
+def _there(path: Path) -> bool:
+    return path.exists()
 
 
 def check(request: m.RegisterRequest) -> None:

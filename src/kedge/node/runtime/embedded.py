@@ -271,7 +271,7 @@ class EmbeddedRuntime:
             except OSError as error:
                 failure = failure or error
             connecting.close()
-        reason = failure.strerror if failure else ""
+        reason = os.strerror(failure.errno or 0) if failure else ""
         raise RuntimeFailure(f"failed to connect to localhost:{port} inside the pod: {reason}")
 
     def watch(self) -> AsyncIterator[Happened]:

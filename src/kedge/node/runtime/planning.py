@@ -165,10 +165,10 @@ def binds(mounts: Sequence[Mount], place: Place) -> list[Bind]:
         )
         for mount in mounts
     ]
-    taken = {bind["target"] for bind in found}
     for name, target in _ETC.items():
         path = place.files / name
-        if target not in taken and path.exists() and path.stat().st_size:
+        taken = any(mount.takes(target) for mount in mounts)
+        if not taken and path.exists() and path.stat().st_size:
             found.append(
                 Bind(
                     source=str(path),

@@ -126,6 +126,12 @@ class Mount(Value):
     propagation: str = "None"
     """None, HostToContainer or Bidirectional."""
 
+    def takes(self, path: str) -> bool:
+        """Whether nothing else can be had at a path: it is the mount's own, or in a directory to
+        which nothing can be added."""
+        below = path.startswith(f"{self.container_path.rstrip('/')}/")
+        return path == self.container_path or (below and self.read_only)
+
 
 class Device(Value):
     """A device of the machine inside a container."""

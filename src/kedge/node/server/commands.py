@@ -15,6 +15,8 @@ from kedge.node.server.remote import Channel, Client, Wanted
 _MOST_SIZE: Final = 4096
 """Bytes of one message about the size of a terminal."""
 _LARGEST: Final = (1 << 16) - 1
+_END_SECONDS: Final = 2.0
+"""How long a container may outlive its output while somebody is attached to it."""
 
 
 async def execute(
@@ -45,20 +47,26 @@ async def attach(runtime: Runtime, container: str, wanted: Wanted, client: Clien
         await client.end(status.failed(f"error attaching to container: {error}"))
         return
     try:
-        if await converse(stream, wanted, client) is not None:
+        if await converse(stream, wanted, client, _END_SECONDS) is not None:
             await client.end(status.SUCCESS)
+    except TimeoutError:
+        why = "its output has ended, or was not taken in time"
+        await client.end(status.failed(f"error attaching to container: {why}"))
     except (RuntimeFailure, NotFoundError, OSError) as error:
         await client.end(status.failed(f"error attaching to container: {error}"))
     finally:
         await stream.close()
 
 
-async def converse(stream: Stream, wanted: Wanted, client: Client) -> int | None:
-    """Carry everything between the two; the exit code, or None if the client has gone."""
+async def converse(
+    stream: Stream, wanted: Wanted, client: Client, patience: float | None = None
+) -> int | None:
+    """Carry everything between the two; the exit code, or None if the client has gone. Raises
+    TimeoutError if there is no exit code so many seconds after the last word."""
     ear = _Ear(stream, wanted)
     # Both belong to this function, which ends the one when the other is done.
     loop = asyncio.get_running_loop()
-    speaking = loop.create_task(_speak(stream, wanted, client))
+    speaking = loop.create_task(_speak(stream, wanted, client, patience))
     listening = loop.create_task(client.listen(ear.take))
     try:
         await asyncio.wait({speaking, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -79,7 +87,7 @@ async def _cancel(*tasks: "asyncio.Task[object]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _speak(stream: Stream, wanted: Wanted, client: Client) -> int:
+async def _speak(stream: Stream, wanted: Wanted, client: Client, patience: float | None) -> int:
     outputs = [
         _copy(descriptor, channel if asked else None, client)
         for descriptor, channel, asked in (
@@ -90,7 +98,8 @@ async def _speak(stream: Stream, wanted: Wanted, client: Client) -> int:
     ]
     # The end of a command is told after its last word.
     await asyncio.gather(*outputs)
-    return await stream.wait()
+    async with asyncio.timeout(patience):
+        return await stream.wait()
 
 
 async def _copy(descriptor: int, channel: Channel | None, client: Client) -> None:

@@ -73,7 +73,12 @@ APPROVED = {"type": "Approved", "status": "True", "reason": "Fine"}
 
 
 async def test_the_server_says_who_asks(server: LocalServer) -> None:
-    forged: dict[str, Any] = {"username": "root", "uid": "1", "groups": ["system:masters"], "extra": {"a": ["b"]}}
+    forged: dict[str, Any] = {
+        "username": "root",
+        "uid": "1",
+        "groups": ["system:masters"],
+        "extra": {"a": ["b"]},
+    }
     made = (await asked(server, **forged)).document
     assert {k: v for k, v in made["spec"].items() if k in forged} == {
         "username": "jane",

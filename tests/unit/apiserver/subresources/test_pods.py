@@ -47,6 +47,7 @@ async def test_a_binding_assigns_the_pod(server: LocalServer) -> None:
     pod = await server.get(f"{PODS}/p")
     assert pod["spec"]["nodeName"] == "n1"
     assert pod["metadata"]["annotations"] == {"from": "scheduler"}
+    assert pod["metadata"]["generation"] == 1
     [condition] = pod["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
 

@@ -391,6 +391,46 @@ async def test_a_wrong_type_is_a_bad_request(server: LocalServer) -> None:
     )
 
 
+def with_mapping(value: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "env": value}
+    return {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+
+
+async def test_variables_written_as_a_mapping_are_stored_as_a_list(server: LocalServer) -> None:
+    warned = [
+        '299 - "spec.containers[0].env: kedge extension, not portable to other clusters"',
+    ]
+    created = await server.call("POST", PODS, with_mapping({"B": "1", "A": "2"}))
+    assert (created.status, created.warnings) == (201, warned)
+    assert created.document["spec"]["containers"][0]["env"] == [
+        {"name": "B", "value": "1"},
+        {"name": "A", "value": "2"},
+    ]
+    body = {"apiVersion": "v1", "kind": "Pod", **with_mapping({"B": "1", "A": "2"})}
+    path = f"{PODS}/p?fieldManager=me&force=true"
+    applied = await server.call("PATCH", path, body, content_type=APPLY)
+    assert (applied.status, applied.warnings) == (200, warned)
+
+
+async def test_a_variable_in_a_mapping_must_be_a_string(server: LocalServer) -> None:
+    answer = await server.call("POST", PODS, with_mapping({"A": 1}))
+    assert (answer.status, answer.message) == (
+        400,
+        'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal number into Go '
+        "struct field EnvVar.spec.containers.env.value of type string",
+    )
+
+
+async def test_upstream_knows_no_variables_as_a_mapping() -> None:
+    async with LocalServer.running(upstream_only=True) as server:
+        answer = await server.call("POST", PODS, with_mapping({"A": "1"}))
+    assert (answer.status, answer.message) == (
+        400,
+        'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal object into Go '
+        "struct field Container.spec.containers.env of type []v1.EnvVar",
+    )
+
+
 async def test_every_broken_rule_is_listed(server: LocalServer) -> None:
     body = {"metadata": {"name": "Bad"}, "spec": {"containers": []}}
     answer = await server.call("POST", PODS, body)

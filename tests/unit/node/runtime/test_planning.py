@@ -115,6 +115,17 @@ def test_files_of_the_pod_are_mounted_unless_the_pod_brings_its_own(
     assert found["/etc/hostname"]["read_only"]
 
 
+def test_files_of_the_pod_have_no_place_in_a_directory_that_takes_none(
+    image: Image, tmp_path: Path
+) -> None:
+    (tmp_path / "sandbox").mkdir()
+    (tmp_path / "sandbox" / "hostname").write_text("web\n")
+    for read_only, targets in ((True, ["/etc"]), (False, ["/etc", "/etc/hostname"])):
+        own = Mount(container_path="/etc", host_path="/elsewhere", read_only=read_only)
+        binds = plan(image, tmp_path, mounts=[own])["binds"]
+        assert [bind["target"] for bind in binds] == targets
+
+
 def test_only_views_of_the_machine_have_to_hide_something(image: Image, tmp_path: Path) -> None:
     assert plan(HOST_IMAGE, tmp_path)["hidden"] == ["/state"]
     assert plan(image, tmp_path)["hidden"] == []

@@ -56,7 +56,9 @@ async def warnings(server: LocalServer, url: str, document: dict[str, Any]) -> l
     return [text.removeprefix('299 - "').removesuffix('"') for text in answer.warnings]
 
 
-@pytest.mark.parametrize(("url", "make", "at"), EVERY, ids=lambda value: str(value).split("/")[-1])
+@pytest.mark.parametrize(
+    ("url", "make", "at"), EVERY, ids=[url.rpartition("/")[2] for url, _, _ in EVERY]
+)
 async def test_a_template_that_is_against_a_limit_range_draws_a_warning(
     limited: LocalServer, url: str, make: Any, at: str
 ) -> None:

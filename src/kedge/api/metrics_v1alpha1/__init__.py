@@ -1,0 +1,1 @@
+"""Usage of nodes, pods and containers over rolling windows."""

@@ -1,0 +1,45 @@
+"""Agents: where the agents of nodes are, and how the server proves to them who it is."""
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kedge.machinery.errors import StatusError
+from kedge.web.exchange import Address
+
+_DEFAULT_PORT: Final = 10250
+_PREFERRED: Final = ("InternalIP", "InternalDNS", "Hostname", "ExternalIP", "ExternalDNS")
+
+
+class Agents:
+    """Connects to nodes with the server's own certificate, and only to those of its cluster."""
+
+    def __init__(self, pki: Path) -> None:
+        self._pki = pki
+        self._tls: tuple[float, ssl.SSLContext] | None = None
+
+    def address(self, node: Mapping[str, Any]) -> Address:
+        """Where the agent of a node listens, as its object says."""
+        status = node.get("status") or {}
+        endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
+        host = _host(status.get("addresses") or ())
+        if not host:
+            name = node["metadata"]["name"]
+            raise StatusError(500, "", f"no preferred addresses found; node {name} has none")
+        return Address(host, endpoint.get("Port") or _DEFAULT_PORT, self._context())
+
+    def _context(self) -> ssl.SSLContext:
+        certificate = self._pki / "node-client.crt"
+        written = certificate.stat().st_mtime
+        if self._tls is None or self._tls[0] != written:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_verify_locations(self._pki / "ca.crt")
+            context.load_cert_chain(certificate, self._pki / "node-client.key")
+            self._tls = written, context
+        return self._tls[1]
+
+
+def _host(addresses: Any) -> str:
+    known = {each.get("type"): each.get("address", "") for each in reversed(addresses)}
+    return next((known[kind] for kind in _PREFERRED if known.get(kind)), "")

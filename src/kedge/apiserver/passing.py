@@ -1,0 +1,87 @@
+"""Passing requests on to another server: upgraded connections, streams and plain answers alike."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from kedge.machinery.errors import StatusError, internal
+from kedge.web import tunnel
+from kedge.web.duplex import Duplex
+from kedge.web.exchange import Address, Asking, Exchange, ask
+from kedge.web.message import HttpRequest, Response, Sink
+
+_HOP_BY_HOP: Final = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
+        *("te", "trailer", "transfer-encoding", "upgrade"),
+    )
+)
+_OURS: Final = frozenset(("host", "content-length", "expect", "authorization", "date"))
+"""Meant for this server, or written anew by it; above all what proves who the client is."""
+_OUR_PREFIXES: Final = ("impersonate-", "x-remote-")
+
+
+def passed_headers(headers: Mapping[str, str], *, upgrading: bool) -> Iterator[tuple[str, str]]:
+    """What of a request's headers the other server is to see."""
+    for name, value in headers.items():
+        if name in _OURS or name.startswith(_OUR_PREFIXES):
+            continue
+        if name not in _HOP_BY_HOP or (upgrading and name in ("connection", "upgrade")):
+            yield name, value
+
+
+async def reach(address: Address, asking: Asking) -> Exchange:
+    """The other server's answer; raises 500 if there is none."""
+    try:
+        return await ask(address, asking)
+    except (OSError, TimeoutError) as error:
+        why = str(error) or "it does not answer"
+        raise StatusError(500, "", f"error dialing backend: {address.authority}: {why}") from error
+
+
+async def upgrade(http: HttpRequest, address: Address, target: str) -> Response:
+    """Connect a client that wants another protocol with the other server, byte for byte."""
+    headers = list(passed_headers(http.headers, upgrading=True))
+    exchange = await reach(address, Asking(http.method, target, headers))
+    if exchange.status != 101:
+        if exchange.status < 400:
+            exchange.close()
+            raise internal(f"invalid upgrade response: status code {exchange.status}")
+        return await _refused(exchange)
+
+    async def take_over(duplex: Duplex) -> None:
+        await tunnel.join(duplex, exchange.upgraded())
+
+    agreed = [(name.title(), value) for name, value in exchange.headers if name not in _OURS]
+    return Response(101, headers=agreed, take_over=take_over)
+
+
+async def _refused(exchange: Exchange) -> Response:
+    """What the other server says against it is for the client to read."""
+    body = await exchange.whole(1 << 20)
+    return Response(exchange.status, body, exchange.header("content-type"), answered(exchange))
+
+
+def answered(exchange: Exchange) -> list[tuple[str, str]]:
+    """The headers of an answer that the client is to see; its content type is not among them."""
+    return [
+        (name.title(), value)
+        for name, value in exchange.headers
+        if name not in _HOP_BY_HOP and name not in _OURS and name != "content-type"
+    ]
+
+
+def poured(exchange: Exchange, content_type: str, headers: list[tuple[str, str]]) -> Response:
+    """The answer, its body passed on as it comes."""
+
+    async def pour(sink: Sink) -> None:
+        try:
+            async for piece in exchange.pieces():
+                sink.write(piece)
+                await sink.drain()
+        finally:
+            exchange.close()
+
+    if exchange.status in (204, 304):
+        exchange.close()
+        return Response(exchange.status, b"", content_type, headers)
+    return Response(exchange.status, pour, content_type, headers)

@@ -1,0 +1,119 @@
+"""Proxies: HTTP to a node's agent, or to a port of a pod, through the API server."""
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kedge.api.core_v1 import pod as pods
+from kedge.apiserver import passing
+from kedge.apiserver.api import Api
+from kedge.apiserver.request import Request
+from kedge.apiserver.subresources.running import admit, agent, entering
+from kedge.machinery.errors import StatusError, bad_request, not_found
+from kedge.web.exchange import Address, Asking
+from kedge.web.message import Response, asks_upgrade
+
+_BEFORE_REST: Final = {"nodes": 6, "pods": 8}
+"""Segments of a path, the empty one in front included, before what the other server sees."""
+
+
+async def to_node(api: Api, request: Request) -> Response:
+    """The agent of a node."""
+    if asks_upgrade(request.http.headers) and request.verb != "create":
+        # What agents offer over other protocols lets one into containers.
+        api.authorizer.require(entering(request))
+    await admit(api, request, "NodeProxyOptions", {"path": _rest(request)})
+    _, name, port = split(request.name, "node")
+    address = agent(api, name)
+    if port not in ("", str(address.port)):
+        raise bad_request("address not allowed")
+    return await _pass_on(request, address)
+
+
+async def to_pod(api: Api, request: Request) -> Response:
+    """A port of a pod: the one that is named, else the first that it declares."""
+    scheme, name, port = split(request.name, "pod")
+    await admit(api, request, "PodProxyOptions", {"path": _rest(request)})
+    item = api.cache_of(request.resource).get(pods.RESOURCE.key(request.namespace, name))
+    if item is None:
+        raise not_found("", "pods", name)
+    if scheme == "https":
+        raise bad_request("pods can be reached by HTTP only, not by HTTPS")
+    found = item.document()
+    address = Address(_address(found), int(port) if port else _first_port(found))
+    return await _pass_on(request, address)
+
+
+async def to_service(api: Api, request: Request) -> Response:
+    """Services have no addresses that lead anywhere yet."""
+    raise StatusError(
+        503, "ServiceUnavailable", f'no endpoints available for service "{request.name}"'
+    )
+
+
+def split(text: str, what: str) -> tuple[str, str, str]:
+    """Scheme, name and port of `name`, `name:port` or `scheme:name:port`; raises 400."""
+    match text.split(":"):
+        case [name]:
+            scheme, port = "", ""
+        case [name, port]:
+            scheme = ""
+        case [scheme, name, port] if scheme in ("", "http", "https"):
+            pass
+        case _:
+            raise bad_request(f'invalid {what} request "{text}"')
+    numeric = port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 1 << 16
+    if not name or (port and not numeric):
+        raise bad_request(f'invalid {what} request "{text}"')
+    return scheme, name, port
+
+
+def _address(pod: Mapping[str, Any]) -> str:
+    """Where a pod is. Addresses that mean the server's own machine are none of its."""
+    text = str((pod.get("status") or {}).get("podIP", ""))
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise bad_request("address not allowed") from None
+    if address.is_loopback or address.is_unspecified or address.is_multicast:
+        raise bad_request("address not allowed")
+    if address.is_link_local:
+        raise bad_request("address not allowed")
+    return text
+
+
+def _first_port(pod: Mapping[str, Any]) -> int:
+    for container in pod.get("spec", {}).get("containers") or ():
+        for port in container.get("ports") or ():
+            return int(port["containerPort"])
+    return 80
+
+
+def _rest(request: Request) -> str:
+    """The path that the other server sees, as the client spelled it."""
+    segments = request.http.path.split("/")[_BEFORE_REST[request.resource.plural] :]
+    return "/" + "/".join(segments)
+
+
+async def _pass_on(request: Request, address: Address) -> Response:
+    http = request.http
+    target = _rest(request) + (f"?{http.query_string}" if http.query_string else "")
+    if asks_upgrade(http.headers):
+        return await passing.upgrade(http, address, target)
+    headers = [
+        *passing.passed_headers(http.headers, upgrading=False),
+        ("x-forwarded-for", http.peer),
+        ("x-forwarded-host", http.headers.get("host", "")),
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-uri", http.path),
+    ]
+    exchange = await passing.reach(address, Asking(http.method, target, headers, http.body))
+    base = http.path.removesuffix(_rest(request))
+    answered = [(name, _moved(name, value, base)) for name, value in passing.answered(exchange)]
+    return passing.poured(exchange, exchange.header("content-type") or "text/plain", answered)
+
+
+def _moved(name: str, value: str, base: str) -> str:
+    """A redirect within the other server stays below our own path."""
+    local = name == "Location" and value.startswith("/") and not value.startswith("//")
+    return base + value if local else value

@@ -1,0 +1,70 @@
+"""What pods keep on disk, and when it is too much."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.node.volumes import usage
+
+MI = 1024 * 1024
+
+
+def pod(volumes: dict[str, dict[str, Any]], **limits: str) -> Pod:
+    """With an emptyDir for each of the volumes, and a container for each of the limits."""
+    containers = [
+        {"name": name, "image": "i", "resources": {"limits": {"ephemeral-storage": text}}}
+        for name, text in limits.items()
+    ]
+    containers = containers or [{"name": "c", "image": "i"}]
+    given = [{"name": name, "emptyDir": source} for name, source in volumes.items()]
+    spec = {"containers": containers, "volumes": given}
+    return RESOURCE.from_document({"metadata": {"name": "p"}, "spec": spec})
+
+
+def test_only_pods_with_a_limit_are_looked_at() -> None:
+    assert not usage.limited(pod({"v": {}}))
+    assert not usage.limited(pod({"v": {"sizeLimit": "0"}}))
+    assert usage.limited(pod({"v": {"sizeLimit": "1Mi"}}))
+    assert usage.limited(pod({}, c="1Gi"))
+
+
+def test_a_volume_may_hold_its_limit_and_not_a_byte_more() -> None:
+    limited = pod({"other": {}, "v": {"sizeLimit": "1Mi"}})
+    assert usage.excess(limited, {"v": MI, "other": 99 * MI}, {}) == ""
+    assert usage.excess(limited, {"v": MI + 1}, {}) == (
+        'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '
+    )
+
+
+def test_a_pod_may_use_what_its_containers_may_together() -> None:
+    limited = pod({"v": {}, "m": {"medium": "Memory"}}, a="1Mi", b="1Mi")
+    held = {"v": MI, "m": 99 * MI}
+    assert usage.excess(limited, held, {"a": MI}) == ""
+    assert usage.excess(limited, held, {"a": MI, "b": 1}) == (
+        "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. "
+    )
+
+
+def test_a_container_may_use_its_own_limit_only() -> None:
+    limited = pod({}, a="1Mi", b="1Mi")
+    assert usage.excess(limited, {}, {"a": MI + 1}) == (
+        'Container a exceeded its local ephemeral storage limit "1Mi". '
+    )
+
+
+def test_what_is_held_is_what_the_disk_gives(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "down").mkdir(parents=True)
+    empty = usage.held([tmp_path])
+    (tmp_path / "deep" / "down" / "file").write_bytes(b"x" * MI)
+    os.link(tmp_path / "deep" / "down" / "file", tmp_path / "again")
+    (tmp_path / "link").symlink_to("/usr")
+    with open(tmp_path / "holes", "wb") as file:
+        file.truncate(1024 * MI)
+    assert usage.held([tmp_path]) - empty == pytest.approx(MI, abs=8192)
+
+
+def test_what_is_not_there_takes_nothing(tmp_path: Path) -> None:
+    assert usage.held([tmp_path / "missing"]) == 0
