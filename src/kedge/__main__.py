@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from kedge.cli import apply, create, delete, describe, explain, get, namespace
+from kedge.cli import apply, create, delete, describe, exec, explain, get, logs, namespace
 from kedge.cli import main as cli
 
 
@@ -122,6 +122,8 @@ DEEDS: Final[Mapping[str, cli.Deed]] = {
     "delete": visiting(delete),
     "namespace": visiting(namespace),
     "explain": visiting(explain),
+    "logs": visiting(logs),
+    "exec": visiting(exec),
     "image": image,
     "token": token,
     "server": server,

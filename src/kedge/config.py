@@ -206,10 +206,11 @@ def _node(source: Source, name: str) -> NodeConfig:
         cluster=cluster,
         state=state / "nodes" / name,
         images=state / "images",
-        hidden=(state,),
+        hidden=_hidden(source, state),
         address=source.get("node_address", str) or "127.0.0.1",
         port=source.get("node_port", read.port_number) or 0,
         labels=source.get("node_labels", read.labels) or {},
+        exposed_labels=source.get("expose_node_labels", read.label_patterns) or (),
         image_map=tuple(rules or ()),
         plugins=_plugin_directory(source, name),
         devices={name: number for each in devices or () for name, number in each.items()},
@@ -217,6 +218,16 @@ def _node(source: Source, name: str) -> NodeConfig:
         max_pods=MOST_PODS if max_pods is None else max_pods,
         max_pids=MOST_PIDS if max_pids is None else max_pids,
     )
+
+
+def _hidden(source: Source, state: Path) -> tuple[Path, ...]:
+    """What of the machine no container is to see: all clusters of this user, and the ways in."""
+    listed = source.environment.get("KUBECONFIG", "")
+    chosen: Path | None = getattr(source.flags, "kubeconfig", None)
+    files = [*paths_to_read(listed, source.home()), *([chosen] if chosen else ())]
+    asked = source.get("hide", lambda text: [Path(text)]) or []
+    every = (state, source.root(), *(each.absolute() for each in (*files, *asked)))
+    return tuple(dict.fromkeys(every))
 
 
 def _plugin_directory(source: Source, name: str) -> Path | None:

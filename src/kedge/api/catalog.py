@@ -33,6 +33,10 @@ from kedge.api.core_v1 import (
 )
 from kedge.api.discovery_v1 import endpoint_slice
 from kedge.api.events_v1 import event as events_v1_event
+from kedge.api.metrics_v1 import usage as usage_v1
+from kedge.api.metrics_v1alpha1 import node as node_metrics
+from kedge.api.metrics_v1alpha1 import pod as pod_metrics
+from kedge.api.metrics_v1beta1 import usage as usage_v1beta1
 from kedge.api.policy_v1 import pod_disruption_budget
 from kedge.api.rbac_v1 import cluster_role, cluster_role_binding, role, role_binding
 from kedge.api.resource import Resource
@@ -74,7 +78,17 @@ HAND_WRITTEN: tuple[Resource[Any], ...] = (
 )
 """Kinds that kedge acts on."""
 
-BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *RESOURCES, *REVIEWS)
+MEASURED: tuple[Resource[Any], ...] = (
+    node_metrics.RESOURCE,
+    pod_metrics.RESOURCE,
+    usage_v1.NODES,
+    usage_v1.PODS,
+    usage_v1beta1.NODES,
+    usage_v1beta1.PODS,
+)
+"""What nodes and pods use: reported by nodes, never stored."""
+
+BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *MEASURED, *RESOURCES, *REVIEWS)
 
 
 class Catalog:

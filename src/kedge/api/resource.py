@@ -182,6 +182,8 @@ class Resource(Generic[T]):
     """Where the schema of a Document comes from."""
     read: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     """What a stored document becomes when read, if its kind has changed since it was written."""
+    measured: bool = False
+    """Whether its objects are what nodes report now and then, and never stored."""
     custom: bool = False
     """Whether a CRD defines it: strategic merge patches are then refused."""
     registry: str = ""
@@ -196,7 +198,8 @@ class Resource(Generic[T]):
         if not self.list_kind:
             object.__setattr__(self, "list_kind", f"{self.kind}List")
         if not self.registry:
-            object.__setattr__(self, "registry", self.plural)
+            home = f"{self.group}/{self.plural}" if self.measured else self.plural
+            object.__setattr__(self, "registry", home)
 
     @cached_property
     def api_version(self) -> str:

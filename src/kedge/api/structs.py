@@ -16,6 +16,8 @@ from kedge.machinery.schema import Schema
 _PREFIXES = {
     "model": "io.k8s.apimachinery.pkg.apis.meta.v1",
     "apiextensions_v1": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
+    "metrics_v1": "io.k8s.metrics.pkg.apis.metrics.v1",
+    "metrics_v1beta1": "io.k8s.metrics.pkg.apis.metrics.v1beta1",
     "apiregistration_v1": "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
 }
 _made: dict[type, Schema] = {}

@@ -14,6 +14,7 @@ from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.agents import Agents
 from kedge.apiserver.authorization.authorizer import Authorizer
+from kedge.apiserver.metrics.latest import Latest
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -46,6 +47,8 @@ class Api:
         self.caller = caller
         self.clock = clock
         self.random = random
+        self.metrics = Latest(cache, clock)
+        """What nodes have reported of themselves and their pods."""
         self.agents: Agents | None = None
         """How nodes are called; None if this server calls none."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

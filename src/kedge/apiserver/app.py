@@ -19,6 +19,8 @@ from kedge.apiserver.authorization import access_review
 from kedge.apiserver.authorization.attributes import denied, of_path, of_resource
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.inflight import STREAMED, InFlight, counted
+from kedge.apiserver.metrics import ingest, prometheus
+from kedge.apiserver.metrics import serve as metrics
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.subresources import binding
 from kedge.apiserver.subresources import table as subresources
@@ -43,6 +45,7 @@ log = logging.getLogger(__name__)
 
 Answer = Response | Awaitable[Response]
 _ON_MANY = ("deletecollection",)
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class App:
@@ -213,6 +216,8 @@ class App:
         if request.http.method != "GET" and request.subresource not in STREAMED:
             # Before anything is written: a client that gets an error must find nothing changed.
             render.check(request, render.MANY if request.verb in _ON_MANY else render.ONE)
+        if request.resource.measured:
+            return metrics.answer(api, request)
         if request.subresource == "token":
             return self.token_requests.serve(api, request)
         if request.subresource:
@@ -262,6 +267,8 @@ class App:
     # Paths that name no resource.
 
     def _other(self, http: HttpRequest, user: User) -> Response:
+        if http.path.startswith(ingest.PREFIX):
+            return ingest.answer(self.api.metrics, http, user)
         if route.parse(http.path) is None:
             self.api.authorizer.check_path(user, http)
         found = self._own_page(http) or self.openid.answer(http) or self.documents.answer(http)
@@ -278,8 +285,10 @@ class App:
             case ["healthz" | "livez" | "readyz" as name, *below]:
                 return self._health(http, name, below)
             case ["metrics"]:
-                text = self.telemetry.text().encode()
-                return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
+                text = self.telemetry.text() + prometheus.nodes(self.api.metrics)
+                return Response(200, text.encode(), PROMETHEUS)
+            case ["metrics", "usage"]:
+                return Response(200, prometheus.pages(self.api.metrics), PROMETHEUS)
             case [""]:
                 return json_response({"paths": self._paths()})
             case _:

@@ -89,6 +89,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
             background = [
                 tasks.create_task(api.cache.run()),
                 tasks.create_task(listener.sweep()),
+                tasks.create_task(api.metrics.run()),
                 tasks.create_task(keep_history(store, clock)),
                 tasks.create_task(pki.keep_renewed(identity, hosts, clock)),
             ]
@@ -181,7 +182,7 @@ async def assemble(
 
 
 def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-arg]
-    return [r for r in catalog if r.store_as is None and "get" in r.verbs]
+    return [r for r in catalog if r.store_as is None and "get" in r.verbs and not r.measured]
 
 
 def telemetry(api: Api) -> Telemetry:
@@ -201,6 +202,11 @@ def telemetry(api: Api) -> Telemetry:
 
     counts.gauge("apiserver_resource_objects", "Objects stored.", objects)
     counts.gauge("apiserver_longrunning_requests", "Watches that are being pushed to.", watchers)
+    def frames():  # type: ignore[no-untyped-def]
+        for what, number in sorted(api.metrics.counts.items()):
+            yield f'outcome="{what}"', number
+
+    counts.gauge("kedge_metrics_frames_total", "Reports of nodes, by what became of them.", frames)
     counts.gauge(
         "kedge_store_revision", "The newest revision.", lambda: iter([("", api.store.revision)])
     )

@@ -145,12 +145,27 @@ def add_node(parser: ArgumentParser, *, address: str = "127.0.0.1") -> None:
         help="labels that nodes give themselves (default: $KEDGE_NODE_LABELS)",
     )
     parser.add_argument(
+        "--expose-node-labels",
+        type=label_patterns,
+        metavar="KEY,...",
+        help="labels of nodes that pods may be told of besides zone and region, such as"
+        " example.com/rack or example.com/* (default: $KEDGE_EXPOSE_NODE_LABELS)",
+    )
+    parser.add_argument(
         "--image-map",
         action="append",
         type=image_rule,
         metavar="PATTERN=IMAGE",
         help="which image to take for names that match, such as 'busybox:*=host'; may be repeated,"
         " the first match counts (default: $KEDGE_IMAGE_MAP, one rule)",
+    )
+    parser.add_argument(
+        "--hide",
+        action="append",
+        type=Path,
+        metavar="PATH",
+        help="what containers of the image host must not see of the machine, besides kedge's own"
+        " directories and kubeconfigs; may be repeated (default: $KEDGE_HIDE, one path)",
     )
     parser.add_argument(
         "--device-plugin-dir",
@@ -240,6 +255,17 @@ def labels(value: str) -> dict[str, str]:
     for key, text in found.items():
         if problems := (qualified_name(key) or label_value(text)):
             raise argparse.ArgumentTypeError(f'"{key}={text}" is no label: {problems[0]}')
+    return found
+
+
+def label_patterns(value: str) -> tuple[str, ...]:
+    """Keys of labels, in which stars stand for any text."""
+    from kedge.machinery.names import qualified_name
+
+    found = tuple(key.strip() for key in value.split(",") if key.strip())
+    for key in found:
+        if problems := qualified_name(key.replace("*", "x")):
+            raise argparse.ArgumentTypeError(f'"{key}" is no label\'s key: {problems[0]}')
     return found
 
 

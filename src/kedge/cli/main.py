@@ -13,10 +13,12 @@ from kedge.cli import (
     delete,
     describe,
     down,
+    exec,
     explain,
     get,
     image,
     list,
+    logs,
     namespace,
     node,
     server,
@@ -53,6 +55,7 @@ class Visitor(Command, Protocol):
 COMMANDS: Final[tuple[Command, ...]] = (
     *(up, down, status, list),
     *(get, describe, create, apply, delete, namespace, explain),
+    *(logs, exec),
     *(image, token, server, node, version),
 )
 
@@ -78,11 +81,20 @@ class Parser(ArgumentParser):
         # What sorts words from flags comes back here, once for each.
         if self._sorting or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
+        given: Sequence[str] = sys.argv[1:] if args is None else args
+        line: Sequence[str] = ()
+        if self.get_default("line") is not None and "--" in given:
+            # What follows belongs to another program, down to the last dash.
+            end = given.index("--")
+            given, line = given[:end], given[end + 1 :]
         self._sorting = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            read, unknown = self.parse_known_intermixed_args(given, namespace)
         finally:
             self._sorting = False
+        if line:
+            read.line = line
+        return read, unknown
 
     def error(self, message: str) -> NoReturn:
         print(f"error: {message}\nSee '{self.prog} --help' for usage.", file=sys.stderr)

@@ -105,10 +105,12 @@ def arguments(config: "NodeConfig", state: Path) -> list[str]:
         f"--node-address={config.address}",
         f"--node-port={config.port}",
         f"--node-labels={_pairs(config.labels)}",
+        f"--expose-node-labels={','.join(config.exposed_labels)}",
         f"--reserved={_pairs(config.reserved)}",
         f"--max-pods={config.max_pods}",
         f"--pod-max-pids={config.max_pids}",
         *(f"--image-map={rule}" for rule in config.image_map),
+        *(f"--hide={path}" for path in config.hidden[1:]),
         *([f"--device-plugin-dir={config.plugins}"] if config.plugins else ()),
         *([f"--devices={_pairs(config.devices)}"] if config.devices else ()),
     ]

@@ -303,6 +303,17 @@ class Client:
         """A request in the caller's own words; raises what the server refuses."""
         return await self._send(method, path, _query(**(query or {})), accept, body, content)
 
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str] | None = None
+    ) -> AsyncIterator["AsyncIterator[bytes]"]:
+        """A body that is read while it is being written; raises what the server refuses."""
+        call = Call("GET", path, _query(**(query or {})), {**self._agent, "accept": "*/*"})
+        async with self._transport.stream(call) as stream:
+            if stream.status >= 300:
+                raise error_of(stream.status, await stream.whole())
+            yield stream.pieces
+
     async def _write(self, method: str, resource: Resource[T], path: str, query: str, obj: T) -> T:
         body = msgspec.json.encode(resource.to_document(obj))
         return resource.decode(await self._ask(method, path, query, body=body))

@@ -50,7 +50,7 @@ class Login:
     def transport(self) -> Transport:
         """A way to the server; raises Unusable if the credentials are broken."""
         try:
-            tls = self._tls() if self.server.startswith("https:") else None
+            tls = self.tls() if self.server.startswith("https:") else None
             return HttpTransport(
                 self.server, token=self.token, tls=tls, server_name=self.server_name
             )
@@ -60,7 +60,8 @@ class Login:
     def client(self, user_agent: str) -> Client:
         return Client(self.transport(), user_agent=user_agent)
 
-    def _tls(self) -> ssl.SSLContext:
+    def tls(self) -> ssl.SSLContext:
+        """Whom to trust, and who we are; raises ssl.SSLError if the credentials are broken."""
         context = ssl.create_default_context(cadata=self.ca_pem.decode() or None)
         if self.insecure:
             context.check_hostname = False

@@ -5,6 +5,7 @@ a piece of a mapped file and outlive the process. What can be computed from it i
 """
 
 import math
+import sys
 from array import array
 from bisect import bisect_left, insort
 from collections import Counter
@@ -41,6 +42,8 @@ are known, and maxima, of blocks."""
 _COVERED: Final = _DAY
 _SHORTS: Final = _COVERED + _HOUR
 """After the codes of ticks: how many milliseconds of the ticks of an hour are known."""
+_POSSIBLE: Final = bytes([*range(0x5E), 0x80, 0xBF])
+"""The highest byte of numbers from 0 to 2**61, of -0 and of those around -1."""
 SIZE: Final = 4 * _FLOATS + 2 * _SHORTS
 """Bytes of one series."""
 
@@ -147,9 +150,10 @@ class Series:
     @staticmethod
     def sound(memory: memoryview) -> bool:
         """Whether a series may have left the memory like this."""
-        floats, shorts = _parted(memory)
-        total = sum(floats)
-        return math.isfinite(total) and min(floats) >= _UNKNOWN and max(shorts[:_DAY]) < _CODES
+        high = 0 if sys.byteorder == "big" else 1
+        floats, shorts = memory[: 4 * _FLOATS], memory[4 * _FLOATS : 4 * _FLOATS + 2 * _DAY]
+        wrong = bytes(floats[3 * high :: 4]).translate(None, _POSSIBLE)
+        return not wrong and max(bytes(shorts[high::2])) < _CODES >> 8
 
     @property
     def tick(self) -> int:

@@ -124,7 +124,8 @@ class Agent:
             port = await server.listen(config.address, config.port, access.serving())
             node = self._described(port)
             devices = self._devices
-            this = Registration(client, clock, node, self._seen_images, devices)
+            exposed = config.exposed_labels
+            this = Registration(client, clock, node, self._seen_images, devices, exposed)
             recorder = Recorder(client, clock, "kubelet", config.name)
             sources, following = Sources(client, clock), Following(client, clock)
             volumes = PodVolumes(

@@ -37,13 +37,15 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     images: Path
     """The directory of images, which the nodes of one machine share."""
     hidden: tuple[Path, ...] = ()
-    """Directories that no container may see: keys and tokens are in them."""
+    """What no container may see, the cluster's directory first: keys and tokens are in there."""
     address: str = "127.0.0.1"
     """Where the node is to be reached, and listens."""
     port: int = 0
     """The port it listens on; 0 means any free one."""
     labels: Mapping[str, str] = {}
     """Labels that the node gives itself."""
+    exposed_labels: tuple[str, ...] = ()
+    """Keys, or patterns of keys, of labels that its pods may know besides its zone and region."""
     image_map: tuple[str, ...] = ()
     """PATTERN=IMAGE: which image to take for names that match, the first match counting."""
     reserved: Mapping[str, Quantity] = {}

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from kedge.api.core_v1.container import Container, EnvVarSource
+from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.projection import DownwardAPIVolumeFile
 from kedge.api.core_v1.references import ResourceFieldSelector
@@ -46,8 +47,20 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     allocatable: Mapping[str, Quantity] = {}
     """Of the node."""
     node_labels: Mapping[str, str] = {}
-    exposed: Sequence[str] = TOPOLOGY
-    """Which of the node's labels pods may know: keys, or patterns of keys."""
+    exposed: Sequence[str] = ()
+    """Which of the node's labels pods may know besides its place: keys, or patterns of keys."""
+
+
+def surroundings(node: Node, exposed: Sequence[str], pod_ips: Sequence[str] = ()) -> Surroundings:
+    """What pods on a node find around them."""
+    addresses = node.status.addresses
+    return Surroundings(
+        pod_ips=pod_ips,
+        host_ips=[each.address for each in addresses if each.type == "InternalIP"],
+        allocatable=node.status.allocatable,
+        node_labels=node.metadata.labels,
+        exposed=exposed,
+    )
 
 
 def variable(pod: Pod, own: Container, source: EnvVarSource, around: Surroundings) -> str | None:
@@ -148,7 +161,7 @@ def _of_node(path: fieldpath.Field, around: Surroundings) -> str:
 
 
 def _exposed(key: str, around: Surroundings) -> bool:
-    return any(fnmatchcase(key, pattern) for pattern in around.exposed)
+    return key in TOPOLOGY or any(fnmatchcase(key, pattern) for pattern in around.exposed)
 
 
 def formatted(pairs: Mapping[str, str]) -> str:

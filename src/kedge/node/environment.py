@@ -28,7 +28,7 @@ class Variables:
         self._files = files
 
     async def environment(self, pod: Pod, container: Container, pod_ips: Sequence[str]) -> Environ:
-        found = _Found(self._sources, pod, container, self._around(pod_ips), self._files)
+        found = Found(self._sources, pod, container, self._around(pod_ips), self._files)
         try:
             services = service_variables(pod, await self._sources.services())
             for source in container.envFrom:
@@ -43,12 +43,10 @@ class Variables:
         return Environ(found.values, unset)
 
     def _around(self, pod_ips: Sequence[str]) -> Surroundings:
-        status = self._this.node.status
-        ips = [each.address for each in status.addresses if each.type == "InternalIP"]
-        return Surroundings(pod_ips=pod_ips, host_ips=ips, allocatable=status.allocatable)
+        return downward.surroundings(self._this.node, self._this.exposed, pod_ips)
 
 
-class _Found:
+class Found:
     """The variables of one container so far."""
 
     def __init__(
@@ -66,8 +64,8 @@ class _Found:
         self._around = around
         self._files = files
 
-    async def add_all(self, source: EnvFromSource) -> None:
-        """Everything that a config map or a secret holds."""
+    async def add_all(self, source: EnvFromSource) -> Iterable[str]:
+        """Everything that a config map or a secret holds; returns the names."""
         namespace = self._pod.metadata.namespace
         data: Mapping[str, str] | None = {}
         if (config := source.configMapRef) is not None:
@@ -80,16 +78,21 @@ class _Found:
             missing, optional = f'secret "{secret.name}" not found', secret.optional
         if data is None and not optional:
             raise ConfigFailure(missing)
-        self.values |= {f"{source.prefix}{key}": text for key, text in sorted((data or {}).items())}
+        added = {f"{source.prefix}{key}": text for key, text in sorted((data or {}).items())}
+        self.values |= added
+        return added
 
-    async def add(self, variable: EnvVar, services: Mapping[str, str]) -> None:
+    async def add(self, variable: EnvVar, services: Mapping[str, str]) -> bool:
+        """One more; whether it has a value, for what is optional may be missing."""
         if variable.valueFrom is None:
             known = {**services, **self.values}
             self.values[variable.name] = expand(variable.value, known)
-            return
+            return True
         value = await self._from(variable.valueFrom)
-        if value is not None:
-            self.values[variable.name] = value
+        if value is None:
+            return False
+        self.values[variable.name] = value
+        return True
 
     async def _from(self, source: EnvVarSource) -> str | None:
         pod = self._pod

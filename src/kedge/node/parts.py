@@ -247,6 +247,11 @@ class ThisNode(Protocol):
         """The node's own object as last seen: labels, taints, allocatable, addresses."""
         ...
 
+    @property
+    def exposed(self) -> Sequence[str]:
+        """Which of its labels pods may know besides its place: keys, or patterns of keys."""
+        ...
+
 
 @dataclass(frozen=True)
 class Parts:

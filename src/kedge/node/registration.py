@@ -219,8 +219,15 @@ class Registration:
     """Registers the node and keeps it alive in the eyes of the cluster. Fulfils parts.ThisNode."""
 
     def __init__(
-        self, client: Client, clock: Clock, node: Node, images: Images, extended: Extended
+        self,
+        client: Client,
+        clock: Clock,
+        node: Node,
+        images: Images,
+        extended: Extended,
+        exposed: Sequence[str] = (),
     ) -> None:
+        self.exposed = exposed
         self.registered = asyncio.Event()
         """Set once the cluster knows the node as ready."""
         self._client = client

@@ -159,31 +159,23 @@ class Following:
     def known(self, reference: Reference) -> "Known | None":
         """What there is of an object now; None if that is not known, or not yet."""
         watch = self._watches.get(reference)
-        if watch is None or not watch.informer.synced.is_set():
-            return None
-        return Known(watch.cache.get(reference.name, reference.namespace))
+        return None if watch is None else watch.known
 
     def _watch(self, reference: Reference) -> "_Watch":
-        cache: Cache[Source] = Cache()
-        cache.listen(lambda _: self._tell(reference))
-        informer = Informer(
+        watch = _Watch(lambda: self._tell(reference))
+        watch.informer = Informer(
             self._client,
             objects(_RESOURCES[reference.plural]),
-            cache,
+            watch,
             self._clock,
             namespace=reference.namespace,
             fields=f"metadata.name={reference.name}",
         )
-        return _Watch(cache, informer)
+        return watch
 
     def _tell(self, reference: Reference) -> None:
         watch = self._watches.get(reference)
-        if watch is None:
-            return
-        found = watch.cache.get(reference.name, reference.namespace)
-        if found is not None and found.immutable:
-            watch.end()
-        for uid in sorted(watch.holders):
+        for uid in sorted(watch.holders) if watch is not None else ():
             self._told[uid](reference)
 
 
@@ -195,12 +187,14 @@ class Known(NamedTuple):
 
 
 class _Watch:
-    """One object that is followed."""
+    """One object that is followed. Fulfils kedge.client.informer.Receiver."""
 
-    def __init__(self, cache: Cache[Source], informer: Informer[Source]) -> None:
-        self.cache = cache
-        self.informer = informer
+    informer: Informer[Source]
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.known: Known | None = None
         self.holders: set[str] = set()
+        self._tell = tell
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
@@ -210,3 +204,18 @@ class _Watch:
     def end(self) -> None:
         if self._task is not None:
             self._task.cancel()
+
+    def replace(self, objects: Iterable[Source]) -> None:
+        self._take(next(iter(objects), None))
+
+    def put(self, obj: Source) -> None:
+        self._take(obj)
+
+    def remove(self, obj: Source) -> None:
+        self._take(None)
+
+    def _take(self, found: Source | None) -> None:
+        self.known = Known(found)
+        if found is not None and found.immutable:
+            self.end()
+        self._tell()

@@ -127,6 +127,9 @@ class Container:
         start.own_namespaces = libc.NEW_CGROUP
         if group := self.group:
             start.doors = group.doors()
+        # Should we be killed before it is known to run: nobody may take it for one that never did.
+        self.record["begun"] = True
+        self._records.save(self.record)
         try:
             self._follow(self._fork(start, pod, pids), ours)
         except OSError:

@@ -68,7 +68,11 @@ def build(plan: Plan, given: Given, note: Note) -> None:
     shm = _shared_memory(given)
     libc.unshare(libc.NEW_MOUNT)
     binds = [(bind, _tree(bind)) for bind in sorted(plan["binds"], key=lambda each: each["target"])]
-    nodes = [(node, libc.open_tree(node["source"])) for node in plan["devices"] if given.mapped]
+    nodes = [
+        (node, libc.open_tree(node["source"]))
+        for node in plan["devices"]
+        if given.mapped or not _below_dev(node)
+    ]
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     place = f"{given.home}/root"
     _mount_root(plan, given, place, note)
@@ -247,10 +251,18 @@ def _view_of_part(path: str, home: str, place: str) -> None:
 
 
 def _hide(root: int, path: str) -> None:
-    found = inside.find(root, path)
-    if found is not None:
+    try:
+        found = inside.find(root, path)
+    except PermissionError:
+        # What we may not even reach, nobody reaches who has less rights.
+        return
+    if found is None:
+        return
+    if stat.S_ISDIR(os.fstat(found).st_mode):
         libc.mount("tmpfs", _name(found), "tmpfs", _SAFE | libc.MS_RDONLY, "size=0,mode=755")
-        os.close(found)
+    else:
+        libc.mount("/dev/null", _name(found), flags=libc.MS_BIND)
+    os.close(found)
 
 
 def _name(descriptor: int) -> str:
@@ -340,8 +352,13 @@ def _nodes(dev: str, plan: Plan, given: Given) -> None:
         os.mknod(f"{dev}/{name}", stat.S_IFCHR | 0o666, os.makedev(major, minor))
     if plan["privileged"]:
         _all_nodes("/dev", dev)
-    for node in plan["devices"]:
+    for node in filter(_below_dev, plan["devices"]):
         _one_node(node, dev)
+
+
+def _below_dev(node: Node) -> bool:
+    """Elsewhere devices are mounted: images are not to bring any, so none can be made there."""
+    return os.path.normpath(node["target"]).startswith("/dev/")
 
 
 def _bind_node(source: str, path: str) -> None:
@@ -364,11 +381,8 @@ def _all_nodes(source: str, target: str) -> None:
 
 
 def _one_node(node: Node, dev: str) -> None:
-    """A device where the plan wants it, which for most is below /dev."""
-    target = os.path.normpath(node["target"])
-    if not target.startswith("/dev/"):
-        raise OSError(22, f'devices are only made below /dev, not at "{target}"')
-    path = dev + target.removeprefix("/dev")
+    """A device where the plan wants it, below /dev."""
+    path = dev + os.path.normpath(node["target"]).removeprefix("/dev")
     os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)

@@ -104,7 +104,7 @@ class Supervisor:
         if self._level == levels.PLAIN and record["pid"] and same_boot:
             processes.kill(processes.session(record["pid"]))
         container.sweep()
-        if record["state"] == life.RUNNING:
+        if record["state"] == life.RUNNING or record.get("begun"):
             container.end(life.UNKNOWN, "ContainerStatusUnknown", _LOST)
 
     def _sandbox_of(self, record: Document) -> Sandbox:

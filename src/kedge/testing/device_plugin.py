@@ -117,6 +117,13 @@ class DeviceStage:
         await until((self.directory / "kubelet.sock").exists)
         return self.devices
 
+    async def passing(self, condition: Callable[[], object], step: float = 0.05) -> None:
+        """Let time pass until something has become true, slowly enough for real sockets."""
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                await self.clock.advance(step)
+                await SystemClock().sleep(0.005)
+
     def _tell_node(self) -> None:
         self.node_told += 1
 

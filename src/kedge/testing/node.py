@@ -232,6 +232,7 @@ class Here:
     def __init__(self) -> None:
         allocatable = {"cpu": "10", "memory": "10Gi", "pods": "110"}
         amounts = {name: Quantity.parse(text) for name, text in allocatable.items()}
+        self.exposed: Sequence[str] = ()
         self.node = Node(
             metadata=ObjectMeta(name=NODE, labels={"kubernetes.io/hostname": NODE}),
             status=NodeStatus(

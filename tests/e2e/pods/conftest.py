@@ -119,8 +119,14 @@ def state_of(pod: Json, container: str = "main") -> Json:
 
 
 @pytest.fixture
-def pods(api: Any, namespace: str, eventually: Callable[..., Any]) -> Iterator[Pods]:
-    yield Pods(api, namespace, eventually)
+def pods(api: Any, namespace: str, eventually: Callable[..., Any]) -> Pods:
+    return Pods(api, namespace, eventually)
+
+
+@pytest.fixture
+def own_pods(eventually: Callable[..., Any]) -> Callable[[Any, str], Pods]:
+    """The pods of a cluster that is the test's own."""
+    return lambda api, namespace: Pods(api, namespace, eventually)
 
 
 @pytest.fixture(scope="session")

@@ -78,10 +78,10 @@ def test_named_files_are_found_beside_the_kubeconfig(tmp_path: Path) -> None:
 
 def test_only_a_file_that_says_so_has_whoever_answers_believed(tmp_path: Path) -> None:
     plain = login.read([write(tmp_path / "a", config("one", {}))])
-    assert plain._tls().verify_mode == ssl.CERT_REQUIRED
+    assert plain.tls().verify_mode == ssl.CERT_REQUIRED
     cluster = {"insecure-skip-tls-verify": True}
     careless = login.read([write(tmp_path / "b", config("one", {}, cluster))])
-    assert careless._tls().verify_mode == ssl.CERT_NONE
+    assert careless.tls().verify_mode == ssl.CERT_NONE
 
 
 @pytest.mark.parametrize(

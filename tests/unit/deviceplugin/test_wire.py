@@ -18,7 +18,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
         (m.Empty(), ""),
         (m.DevicePluginOptions(pre_start_required=True), "0801"),
         (m.Device("a", m.HEALTHY), "0a016112074865616c746879"),
-        (m.PreStartContainerRequest(devices_ids=["d"], env={"A": "1"}), "0a0164eab618060a0141120131"),
+        (
+            m.PreStartContainerRequest(devices_ids=["d"], env={"A": "1"}),
+            "0a0164eab618060a0141120131",
+        ),
         (m.PreStartContainerRequest(env={"A": ""}), "eab618030a0141"),
         (m.NUMANode(id=-1), "08ffffffffffffffffff01"),
         (m.TopologyInfo(nodes=[m.NUMANode()]), "0a00"),
@@ -44,9 +47,7 @@ def test_what_is_written_is_read(
 def test_fields_of_unknown_numbers_are_skipped() -> None:
     """A plugin built from upstream's messages sees nothing of kedge's."""
     sent = encode(m.PreStartContainerRequest(devices_ids=["d"], env={"A": "1"}))
-    assert decode(m.ContainerAllocateRequest, sent) == m.ContainerAllocateRequest(
-        devices_ids=["d"]
-    )
+    assert decode(m.ContainerAllocateRequest, sent) == m.ContainerAllocateRequest(devices_ids=["d"])
 
 
 def test_health_that_is_not_told_is_none() -> None:

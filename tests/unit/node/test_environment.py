@@ -18,6 +18,7 @@ from kedge.testing.local_server import LocalServer
 class Box:
     """The node."""
 
+    exposed = ()
     node = Node(
         status=NodeStatus(
             addresses=[NodeAddress(type="InternalIP", address="192.0.2.7")],

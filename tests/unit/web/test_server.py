@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.testing.clock import FakeClock
-from kedge.web.message import HttpRequest, Response, Sink
+from kedge.web.duplex import Duplex
+from kedge.web.message import HttpRequest, Response, Sink, asks_upgrade
 from kedge.web.server import GZIP_FROM, Connection, Limits, Server
 
 PATIENCE = 10
@@ -633,3 +634,72 @@ async def test_a_sweep_renews_the_date_and_ends_what_is_out_of_time(site: Site) 
         await clock.advance(182)
         assert await wire.rest() == b""
         sweeping.cancel()
+
+
+# Connections that change their protocol.
+
+
+async def shouted(duplex: Duplex) -> None:
+    duplex.write(b"hello\n")
+    while data := await duplex.read():
+        duplex.write(data.upper())
+        await duplex.drain()
+
+
+class Shouting(Site):
+    """Offers a protocol that is HTTP no more."""
+
+    def handle(self, request: HttpRequest) -> Response:
+        if not asks_upgrade(request.headers, "shout"):
+            return Response(400, b"no")
+        headers = [("Connection", "Upgrade"), ("Upgrade", "shout")]
+        return Response(101, headers=headers, take_over=shouted)
+
+
+ASKED = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: shout\r\n\r\n"
+
+
+async def test_a_connection_that_is_taken_over_carries_raw_bytes_both_ways() -> None:
+    async with listening(Shouting()) as (_, wire):
+        wire.send(ASKED + b"too early but ")
+        status, headers = await wire.head()
+        assert (status, headers["upgrade"], headers["connection"]) == (101, "shout", "Upgrade")
+        assert "content-type" not in headers
+        assert "content-length" not in headers
+        wire.send(b"not lost\n")
+        async with asyncio.timeout(PATIENCE):
+            assert await wire.reader.readline() == b"hello\n"
+            assert await wire.reader.readline() == b"TOO EARLY BUT NOT LOST\n"
+            wire.writer.write_eof()
+            assert await wire.reader.read() == b""
+
+
+async def test_who_takes_over_has_no_deadline_and_slow_readers_are_waited_for() -> None:
+    async with listening(Shouting()) as (server, wire):
+        wire.send(ASKED)
+        await wire.head()
+        [connection] = server.connections
+        connection.expire(server.clock.monotonic() + 1_000_000)
+        wire.send(b"still here\n")
+        async with asyncio.timeout(PATIENCE):
+            await wire.reader.readline()
+            assert await wire.reader.readline() == b"STILL HERE\n"
+
+
+async def test_a_request_for_a_protocol_that_is_not_offered_is_answered_and_closed() -> None:
+    async with listening(Shouting()) as (_, wire):
+        wire.send(ASKED.replace(b"shout", b"h2c") + b"PRI * HTTP/2.0\r\n")
+        status, headers, body = await wire.answer()
+        assert (status, headers["connection"], body) == (400, "close", b"no")
+        async with asyncio.timeout(PATIENCE):
+            assert await wire.reader.read() == b""
+
+
+async def test_a_server_that_closes_hangs_up_on_those_who_took_over() -> None:
+    async with listening(Shouting()) as (server, wire):
+        wire.send(ASKED)
+        await wire.head()
+        [connection] = server.connections
+        connection.finish()
+        async with asyncio.timeout(PATIENCE):
+            assert await wire.reader.read() == b"hello\n"

@@ -37,7 +37,7 @@ def watch(api: Api, request: Request) -> Response:
     query = request.query
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
     initial = query.get("sendInitialEvents")
-    _check(version, match, initial)
+    check_options(version, match, initial)
     revision = parse_revision(version)
     seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
     choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
@@ -62,7 +62,8 @@ def watch(api: Api, request: Request) -> Response:
     return Response(200, stream)
 
 
-def _check(version: str, match: str, initial: str) -> None:
+def check_options(version: str, match: str, initial: str) -> None:
+    """Refuse combinations of parameters that contradict each other."""
     if initial:
         if match != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"

@@ -19,9 +19,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path] = cdi.DIRECTORIES) -> Given:
+def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path], nodes: Path) -> Given:
     """All that the holdings of a container bring with them, those of the first resource by name
-    winning. Raises ConfigFailure where a CDI device cannot be had."""
+    winning; CDI devices are looked up in directories, and `nodes` is where their nodes may be made.
+    Raises ConfigFailure where one cannot be had."""
     env: dict[str, str] = {}
     annotations: dict[str, str] = {}
     mounts: dict[str, Mount] = {}
@@ -34,7 +35,7 @@ def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path] = cdi.DIR
         _add(mounts, _mounts(answer), holding, "mount")
         _add(devices, _devices(answer.devices), holding, "device")
         names += [each.name for each in answer.cdi_devices]
-    named = cdi.resolve(names, cdi_directories)
+    named = cdi.resolve(names, cdi_directories, nodes)
     return Given(
         env={**named.env, **env},
         annotations=annotations,

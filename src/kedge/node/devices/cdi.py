@@ -1,7 +1,10 @@
 """CDI: what the Container Device Interface says a named device needs, read from its spec files."""
 
+import contextlib
 import json
 import logging
+import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,9 +23,10 @@ _UNABLE: Final = ("hooks", "intelRdt", "netDevices")
 Json = Mapping[str, Any]
 
 
-def resolve(names: Iterable[str], directories: Sequence[Path] = DIRECTORIES) -> Given:
-    """What containers with these devices get. Raises ConfigFailure for one that is unknown, or
-    that needs what this runtime does not do."""
+def resolve(names: Iterable[str], directories: Sequence[Path], nodes: Path) -> Given:
+    """What containers with these devices get; `nodes` is where device nodes are made that the
+    machine does not have. Raises ConfigFailure for a device that is unknown, or that needs what
+    this runtime does not do."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return Given()
@@ -42,7 +46,7 @@ def resolve(names: Iterable[str], directories: Sequence[Path] = DIRECTORIES) -> 
         raise ConfigFailure(
             f"CDI device injection failed: unresolvable CDI devices {', '.join(missing)}"
         )
-    return _given(edits, wanted)
+    return _given(edits, wanted, nodes)
 
 
 def _specs(directories: Sequence[Path]) -> Iterator[Json]:
@@ -74,7 +78,7 @@ def _find(specs: Iterable[Json], kind: str, name: str) -> tuple[Json, Json | Non
     return {}, None
 
 
-def _given(edits: Sequence[Json], names: Sequence[str]) -> Given:
+def _given(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> Given:
     env: dict[str, str] = {}
     mounts: list[Mount] = []
     devices: list[Device] = []
@@ -89,7 +93,7 @@ def _given(edits: Sequence[Json], names: Sequence[str]) -> Given:
             key, _, value = str(variable).partition("=")
             env[key] = value
         mounts += [_mount(each) for each in edit.get("mounts") or ()]
-        devices += [_device(each) for each in edit.get("deviceNodes") or ()]
+        devices += [_device(each, nodes) for each in edit.get("deviceNodes") or ()]
         groups += [int(each) for each in edit.get("additionalGids") or ()]
     return Given(env=env, mounts=mounts, devices=devices, groups=groups)
 
@@ -102,10 +106,29 @@ def _mount(told: Json) -> Mount:
     )
 
 
-def _device(told: Json) -> Device:
+def _device(told: Json, nodes: Path) -> Device:
     path = str(told["path"])
+    source = Path(told.get("hostPath") or path)
+    if not source.exists() and "major" in told and "minor" in told:
+        source = _made(str(told.get("type") or "c"), int(told["major"]), int(told["minor"]), nodes)
     return Device(
         container_path=path,
-        host_path=str(told.get("hostPath") or path),
+        host_path=str(source),
         permissions=str(told.get("permissions") or "rwm"),
     )
+
+
+def _made(kind: str, major: int, minor: int, nodes: Path) -> Path:
+    """A device node for numbers that no file of the machine has."""
+    path = nodes / f"{kind}-{major}-{minor}"
+    mode = stat.S_IFBLK if kind == "b" else stat.S_IFCHR
+    try:
+        nodes.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.mknod(path, mode | 0o666, os.makedev(major, minor))
+        os.chmod(path, 0o666)
+    except OSError as error:
+        raise ConfigFailure(
+            f"CDI device injection failed: no device node {kind} {major}:{minor}: {error.strerror}"
+        ) from error
+    return path

@@ -246,7 +246,9 @@ class NodeDevices:
 
     def given(self, pod: Pod, container: Container) -> Given:
         holdings = self._ledger.of_container(pod.metadata.uid, container.name)
-        return artifacts.given(holdings, self._cdi) if holdings else Given()
+        if not holdings:
+            return Given()
+        return artifacts.given(holdings, self._cdi, self._own / "nodes")
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
         owner = _owner(pod, container)

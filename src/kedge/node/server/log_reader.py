@@ -137,7 +137,7 @@ class Reader:
 def tail(file: int, lines: int) -> tuple[int, int]:
     """How many of the last lines a file has, at most that many, and where they begin. The pieces
     of a long line count as one."""
-    end = os.lseek(file, 0, os.SEEK_END)
+    end = os.fstat(file).st_size
     if lines <= 0:
         return 0, end
     found, at, rest, start = 0, end, b"", end

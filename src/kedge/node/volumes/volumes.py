@@ -16,7 +16,7 @@ from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.cgroups import amounts
-from kedge.node.downward import Surroundings
+from kedge.node.downward import surroundings
 from kedge.node.parts import ConfigFailure, Events, ThisNode, VolumeFailure
 from kedge.node.runtime.runtime import Mount
 from kedge.node.sources import Following, Reference, Sources, Token
@@ -131,11 +131,15 @@ class PodVolumes:
 
     async def _fill(self, held: _Held, volume: Volume) -> None:
         pod, name = held.pod, volume.name
-        around = Surroundings(allocatable=self._this.node.status.allocatable)
+        around = surroundings(self._this.node, self._this.exposed)
         known = held.tokens.get(name, ())
         fresh = await self._payloads.collect(pod, volume, around, known)
-        await self._do(held, self._write, pod, volume, fresh)
         held.tokens[name], held.shown[name] = fresh.tokens, fresh.versions
+        for reference in fresh.versions:
+            # What changed while we were still asking for the rest was compared with what we had
+            # before.
+            self._changed(pod.metadata.uid, reference)
+        await self._do(held, self._write, pod, volume, fresh)
 
     def _write(self, pod: Pod, volume: Volume, fresh: Payload) -> None:
         layout.write(self.place(pod, volume.name), fresh.files, self._clock.now(), _group(pod))
@@ -193,10 +197,9 @@ class PodVolumes:
 
     def _changed(self, uid: str, what: Reference) -> None:
         held, known = self._held.get(uid), self._following.known(what)
-        if held is None:
+        if held is None or known is None:
             return
-        found = None if known is None else known.object
-        version = "" if found is None else found.metadata.resourceVersion
+        version = "" if known.object is None else known.object.metadata.resourceVersion
         if any(shown.get(what, version) != version for shown in held.shown.values()):
             self._stale.add(uid)
 

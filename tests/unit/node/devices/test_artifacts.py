@@ -2,6 +2,8 @@
 
 import json
 import os
+import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,15 @@ from kedge.deviceplugin.messages import (
     DeviceSpec,
     Mount,
 )
-from kedge.node.devices.artifacts import given
+from kedge.node.devices import artifacts
 from kedge.node.devices.ledger import Holding, Owner
-from kedge.node.parts import ConfigFailure
+from kedge.node.parts import ConfigFailure, Given
 from kedge.node.runtime import runtime
+
+
+def given(holdings: list[Holding], directories: Sequence[Path] = ()) -> Given:
+    nodes = directories[0] / "nodes" if directories else Path("/nowhere")
+    return artifacts.given(holdings, directories, nodes)
 
 
 def holding(resource: str, answer: ContainerAllocateResponse) -> Holding:
@@ -32,9 +39,7 @@ def test_everything_a_plugin_answers_reaches_the_container() -> None:
     )
     got = given([holding("example.com/a", answer)])
     assert got.env == {"A": "1"}
-    assert got.mounts == [
-        runtime.Mount(container_path="/in", host_path="/out", read_only=True)
-    ]
+    assert got.mounts == [runtime.Mount(container_path="/in", host_path="/out", read_only=True)]
     assert got.devices == [
         runtime.Device(container_path="/dev/x", host_path="/dev/null", permissions="r")
     ]
@@ -115,3 +120,16 @@ def test_what_this_node_does_not_do_is_said(tmp_path: Path) -> None:
     cdi_spec(tmp_path, hooks=[{"hookName": "createRuntime", "path": "/bin/true"}])
     with pytest.raises(ConfigFailure, match="this node does not do hooks"):
         given([named("vendor.com/net=one")], [tmp_path])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+def test_a_device_that_is_only_numbers_is_made(tmp_path: Path) -> None:
+    cdi_spec(tmp_path, deviceNodes=[{"path": "/tmp/one", "type": "b", "major": 1, "minor": 0}])
+    try:
+        (device,) = given([named("vendor.com/net=one")], [tmp_path]).devices
+    except ConfigFailure:
+        pytest.skip("this machine lets nobody make device nodes")
+    status = os.stat(device.host_path)
+    assert stat.S_ISBLK(status.st_mode)
+    assert status.st_rdev == os.makedev(1, 0)
+    assert device.container_path == "/tmp/one"

@@ -110,8 +110,7 @@ def test_devices_that_are_no_good_any_more_are_refused() -> None:
     with pytest.raises(AllocationError) as caught:
         book.missing(Owner("p", "c"), R, 1)
     assert str(caught.value) == (
-        "previously allocated devices are no longer healthy; "
-        f"cannot allocate unhealthy devices {R}"
+        f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {R}"
     )
     book.lost(R)
     with pytest.raises(AllocationError) as caught:

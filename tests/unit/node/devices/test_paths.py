@@ -45,7 +45,9 @@ def test_two_agents_do_not_share_a_directory(tmp_path: Path) -> None:
 def test_a_directory_that_a_kubelet_serves_is_left_alone(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as kubelet:
         kubelet.bind(str(tmp_path / "kubelet.sock"))
-        assert Claim.stake(tmp_path) is not None, "a socket that nobody listens at is a leftover"
+        claim = Claim.stake(tmp_path)
+        assert claim is not None, "a socket that nobody listens at is a leftover"
+        claim.close()
         kubelet.listen()
         assert Claim.stake(tmp_path) is None
 

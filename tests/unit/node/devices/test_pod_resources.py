@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from kedge.deviceplugin import Device, NUMANode, TopologyInfo, UNHEALTHY, library
-from kedge.deviceplugin import methods
+from kedge.deviceplugin import UNHEALTHY, Device, NUMANode, TopologyInfo, library, methods
 from kedge.deviceplugin import messages as m
 from kedge.deviceplugin import pod_resources as r
 from kedge.testing.device_plugin import RESOURCE_NAME as R

@@ -1,7 +1,9 @@
 """Plugins register, are heard, and go, over real sockets."""
 
+import asyncio
 import socket
-from pathlib import Path
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -115,7 +117,7 @@ async def test_a_plugin_that_is_back_in_time_loses_nothing(stage: DeviceStage) -
 class Elsewhere(ScriptedPlugin):
     """A second plugin for a resource, with a socket of its own."""
 
-    socket = "elsewhere.sock"  # type: ignore[assignment]
+    socket = "elsewhere.sock"
 
 
 async def test_the_newest_plugin_wins_and_the_end_of_the_old_one_harms_nobody(
@@ -142,12 +144,10 @@ async def test_a_plugin_may_listen_only_after_it_was_answered(stage: DeviceStage
     devices = await stage.begin()
     plugin = ScriptedPlugin()
     registering = stage._tasks["late"] = _task(register(stage, request(endpoint=plugin.socket)))
-    while not registering.done():
-        await stage.clock.advance(0.05)
+    await stage.passing(registering.done)
     assert registering.result() == ""
     server = await plugin._listen(stage.directory / plugin.socket)
-    while not devices.amounts():
-        await stage.clock.advance(0.05)
+    await stage.passing(devices.amounts)
     await until(lambda: devices.amounts() == {R: Amounts(2, 2)})
     await server.stop(0)
 
@@ -157,16 +157,13 @@ async def test_a_socket_behind_which_nobody_answers_is_an_error(stage: DeviceSta
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(stage.directory / "x.sock"))
         registering = stage._tasks["deaf"] = _task(register(stage, request()))
-        while not registering.done():
-            await stage.clock.advance(0.5)
+        await stage.passing(registering.done, 0.5)
         assert registering.result().startswith(
             "rpc error: code = Unknown desc = failed to dial device plugin: "
         )
 
 
 def _task(work: Any) -> Any:
-    import asyncio
-
     return asyncio.get_running_loop().create_task(work)
 
 
@@ -187,9 +184,7 @@ async def test_plugins_come_back_after_the_agent_did(stage: DeviceStage) -> None
     await stage.end()
     devices = await stage.begin()
     assert devices.amounts() == {R: Amounts(0, 0)}
-    while not devices.amounts()[R].capacity:
-        await stage.clock.advance(0.5)
-        await until(lambda: True)
+    await stage.passing(lambda: devices.amounts()[R].capacity)
     assert devices.amounts() == {R: Amounts(2, 2)}
     (stage.directory / plugin.socket).unlink()
     await stage.clock.advance(0.5)
@@ -220,9 +215,8 @@ async def found(stage: DeviceStage, plugin: Watched) -> m.RegistrationStatus:
     directory = stage.devices.places.watched / "vendor"
     directory.mkdir(parents=True, exist_ok=True)
     server = await plugin._listen(directory / "reg.sock")
-    while not plugin.heard:
-        await stage.clock.advance(1)
-        await until(lambda: True)
+    await stage.clock.advance(1)
+    await until(lambda: plugin.heard)
     if plugin.heard[0].plugin_registered:
         await until(lambda: stage.devices.amounts() == {R: Amounts(2, 2)})
     await server.stop(0)
@@ -252,10 +246,7 @@ async def test_other_sockets_there_are_told_why_not(
     assert told.error.startswith(error)
 
 
-async def test_no_library_is_loaded_before_somebody_knocks(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
+def test_no_library_is_loaded_before_somebody_knocks() -> None:
     code = "import sys, kedge.node.agent, kedge.deviceplugin; print('grpc' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

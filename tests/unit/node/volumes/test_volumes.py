@@ -264,6 +264,64 @@ async def test_what_may_be_missing_comes_and_goes(box: Box, server: LocalServer)
     await box.until(lambda: box.read(pod, "v0") == {})
 
 
+async def test_no_change_is_lost_however_it_meets_what_is_under_way(
+    box: Box, server: LocalServer
+) -> None:
+    pod = await with_account(
+        server,
+        volume_pod(
+            {
+                "projected": {
+                    "sources": [
+                        {"configMap": {"name": "m", "optional": True}},
+                        {"serviceAccountToken": {"path": "token"}},
+                    ]
+                }
+            }
+        ),
+    )
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def gate(path: str) -> None:
+        """The map is read at once, the token takes its time."""
+        if path.endswith("/token"):
+            asked.set()
+            await answer.wait()
+
+    await box.volumes.mount(pod)
+    await server.clock.advance(3000)
+    box.gate = gate
+    await post_map(server, "m", a="1")
+    await asked.wait()
+    # By now the map has been read, and what is shown is still that there was none.
+    await server.delete(f"{MAPS}/m")
+    await box.settled()
+    answer.set()
+    await box.until(lambda: box.read(pod, "v0").keys() == {"token"})
+    await box.settled()
+    assert box.read(pod, "v0").keys() == {"token"}
+
+
+async def test_what_changes_before_the_watch_begins_is_not_missed(
+    box: Box, server: LocalServer
+) -> None:
+    await post_map(server, "m", a="1")
+    begin = asyncio.Event()
+
+    async def gate(path: str) -> None:
+        """Watches wait, reads do not."""
+        if path == MAPS:
+            await begin.wait()
+
+    box.gate = gate
+    pod = volume_pod(config("m", optional=True))
+    await box.volumes.mount(pod)
+    assert box.read(pod, "v0") == {"a": "1"}
+    await server.delete(f"{MAPS}/m")
+    begin.set()
+    await box.until(lambda: box.read(pod, "v0") == {})
+
+
 async def test_a_map_that_cannot_change_is_not_watched(box: Box, server: LocalServer) -> None:
     await server.post(MAPS, {"metadata": {"name": "m"}, "data": {"a": "1"}, "immutable": True})
     pod = volume_pod(config("m"))

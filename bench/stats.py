@@ -1,0 +1,231 @@
+"""What measuring costs a node: processor time and memory, for so many containers, as a table.
+
+Two rounds: control groups that are plain files and change each second, and control groups of the
+kernel, with a process in each (needs root; nothing is left behind). Time is not waited for: a
+minute of a node's life is what sixty calls of the sampler cost.
+"""
+
+import argparse
+import contextlib
+import gc
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kedge.api.core_v1.pod import Pod
+from kedge.api.metrics_v1alpha1.frame import decode, encode
+from kedge.api.model import ObjectMeta
+from kedge.node.observed import Observed, observed
+from kedge.node.runtime.runtime import Container, Sandbox, State
+from kedge.node.stats.meters import Sources
+from kedge.node.stats.sampler import Sampler
+from kedge.node.stats.store import Store
+from kedge.supervisor import cgroups
+from kedge.supervisor.cgroups import Cgroups, Hierarchy
+
+ROOT = "/kedge-bench-stats"
+START = 1_900_000_000
+DAY = 86_400
+
+
+class Clock:
+    """Moves when told."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(START + self.seconds, UTC)
+
+    def monotonic(self) -> float:
+        return 1000 + self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        raise NotImplementedError
+
+
+class Pods:
+    """Pods of one container each."""
+
+    def __init__(self, count: int) -> None:
+        self.seen: dict[str, tuple[Pod, Observed]] = {}
+        for number in range(count):
+            uid = f"{number:08d}-aaaa-bbbb-cccc-ddddeeeeffff"
+            meta = ObjectMeta(name=f"web-5d9c-{number:05d}", namespace="shop", uid=uid)
+            sandbox = Sandbox(id=f"s{number}", namespace="shop", name=meta.name, uid=uid)
+            container = Container(
+                id=f"c{number}",
+                sandbox=sandbox.id,
+                name="main",
+                state=State.RUNNING,
+                started_at=number + 1,
+                cgroup=f"{ROOT}/pod{uid}/c{number}",
+            )
+            self.seen[uid] = Pod(metadata=meta), observed([sandbox], [container])
+
+    def pods(self) -> list[Pod]:
+        return [pod for pod, _ in self.seen.values()]
+
+    def observed(self, uid: str) -> Observed:
+        return self.seen[uid][1]
+
+    def groups(self) -> list[str]:
+        return [seen.containers[0].cgroup for _, seen in self.seen.values()]
+
+
+class Files:
+    """Groups that are plain files, each of them changing all the time."""
+
+    def __init__(self, directory: Path, groups: list[str]) -> None:
+        self.cgroups = Cgroups(
+            [
+                Hierarchy(str(directory / name), frozenset([name]), False)
+                for name in ("cpuacct", "memory")
+            ]
+        )
+        stat = Path("/sys/fs/cgroup/memory/memory.stat")
+        lines = stat.read_text() if stat.exists() else "cache 1\n" * 30
+        self._lines = lines.replace("total_inactive_file", "total_other") + "total_inactive_file "
+        self._groups = [directory / each for name in ("cpuacct",) for each in (name,)]
+        self._cpu = [directory / "cpuacct" / group.strip("/") for group in [*groups, ROOT, ""]]
+        self._memory = [directory / "memory" / group.strip("/") for group in [*groups, ROOT, ""]]
+        for path in (*self._cpu, *self._memory):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def change(self, second: int) -> None:
+        for number, path in enumerate(self._cpu):
+            used = second * 1_000_000 * (number + 1)
+            (path / "cpuacct.usage").write_text(f"{used}\n")
+        for number, path in enumerate(self._memory):
+            used = (number + 1) << 22 | second << 12
+            (path / "memory.usage_in_bytes").write_text(f"{used}\n")
+            (path / "memory.stat").write_text(f"{self._lines}{second << 10}\n")
+
+
+@contextlib.contextmanager
+def real_groups(groups: list[str]) -> Iterator[Cgroups]:
+    """Groups of the kernel, a sleeping process in each."""
+    here = cgroups.here()
+    made = [here.group(path) for path in groups]
+    sleepers = []
+    try:
+        for group in made:
+            group.make()
+            sleepers.append(subprocess.Popen(["sleep", "1000"]))
+            for door in group.doors():
+                Path(door).write_text(str(sleepers[-1].pid))
+        yield here
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
+        here.group(ROOT).remove()
+
+
+def resident() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class Round:
+    """A sampler, and what it took."""
+
+    def __init__(self, directory: Path, groups: Cgroups, pods: Pods) -> None:
+        self.clock = Clock()
+        store = Store(directory / "usage", "boot")
+        sources = Sources(groups, ROOT)
+        self.sampler = Sampler(store, pods, sources, self.clock, runtime=os.getppid)
+
+    def minute(self, begin: int, files: Files | None, publish: int) -> float:
+        """Processor seconds of one minute, published every so many seconds."""
+        spent = 0.0
+        for second in range(begin, begin + 60):
+            self.clock.seconds = second
+            if files is not None:
+                files.change(second)
+            before = time.process_time()
+            self.sampler.take(START + second)
+            if second % publish == 0:
+                encode(self.sampler.frame("n1", "u", publish))
+            spent += time.process_time() - before
+        return spent
+
+
+def whole_day(directory: Path, count: int) -> tuple[float, float, int]:
+    """Bytes per container that a day of use adds: resident, in the file, and in a frame."""
+    pods = Pods(count)
+    files = Files(directory / "day", pods.groups())
+    files.change(1)
+    gc.collect()
+    before = resident()
+    round_ = Round(directory, files.cgroups, pods)
+    # Every page of the day is touched by closing ticks far apart.
+    for second in range(10, 3 * DAY, 300):
+        round_.clock.seconds = second
+        round_.sampler.take(START + second)
+    for second in range(3 * DAY, 3 * DAY + 60):
+        round_.clock.seconds = second
+        round_.sampler.take(START + second)
+    frame = encode(round_.sampler.frame("n1", "u", 10))
+    assert len(decode(frame).pods) == count
+    gc.collect()
+    size = (directory / "usage").stat().st_size
+    return (resident() - before) / count, size / count, len(frame)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--containers", type=int, default=100)
+    parser.add_argument("--minutes", type=int, default=5)
+    chosen = parser.parse_args()
+    count = chosen.containers
+    gc.set_threshold(20_000, 20, 50)
+    print(f"{count} containers, load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory() as place:
+        memory, file, frame = whole_day(Path(place), count)
+        print(f"memory after a day        {memory / 1000:8.1f} KB per container (budget 60)")
+        print(f"file                      {file / 1000:8.1f} KB per container")
+        print(f"frame                     {frame / 1000:8.1f} KB")
+    print("processor seconds per minute (budget 0.10 per 100 containers)")
+    pods = Pods(count)
+    with tempfile.TemporaryDirectory() as place:
+        files = Files(Path(place), pods.groups())
+        files.change(1)
+        round_ = Round(Path(place), files.cgroups, pods)
+        show("plain files, all change", round_, files, chosen.minutes)
+    if os.geteuid():
+        return
+    with tempfile.TemporaryDirectory() as place, real_groups(pods.groups()) as groups:
+        show("the kernel's, idle", Round(Path(place), groups, pods), None, chosen.minutes)
+        path = f"{groups.place('memory').place}{pods.groups()[0]}/memory.stat"  # type: ignore[union-attr]
+        print(f"one memory.stat           {reading(path):8.1f} us")
+
+
+def show(what: str, round_: Round, files: Files | None, minutes: int) -> None:
+    for publish in (60, 10):
+        spent = [
+            round_.minute(60 * (number + publish * 100), files, publish)
+            for number in range(minutes)
+        ]
+        shown = f"{statistics.median(spent):.3f}, at most {max(spent):.3f}"
+        print(f"  {what:24} {shown}  published every {publish} s")
+
+
+def reading(path: str) -> float:
+    descriptor = os.open(path, os.O_RDONLY)
+    before = time.process_time()
+    for _ in range(2000):
+        os.pread(descriptor, 4096, 0)
+    os.close(descriptor)
+    return (time.process_time() - before) / 2000 * 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""NodeMetrics and PodMetrics of version v1: the same as those of v1beta1."""
+
+from kedge.api.metrics_v1beta1 import usage
+
+
+class PodMetrics(usage.PodMetrics):
+    """What a pod used."""
+
+
+class NodeMetrics(usage.NodeMetrics):
+    """What a node used."""
+
+
+PODS = usage.pods(PodMetrics, "v1")
+NODES = usage.nodes(NodeMetrics, "v1")

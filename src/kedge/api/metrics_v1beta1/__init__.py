@@ -1,0 +1,1 @@
+"""Usage of nodes and pods as autoscalers and `kubectl top` read it."""

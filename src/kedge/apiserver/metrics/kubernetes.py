@@ -1,0 +1,16 @@
+"""metrics.k8s.io: one value for each resource, as `kubectl top` and autoscalers read it."""
+
+from typing import Any, Final
+
+from kedge.api.resource import Resource
+from kedge.apiserver.metrics.collection import Entry
+
+GROUP: Final = "metrics.k8s.io"
+WINDOW: Final = "10s"
+"""The window whose mean is told: the shortest, so that new pods count soon."""
+
+
+def one(resource: Resource[Any], entry: Entry) -> bytes:
+    """An object that stands alone, and so says what it is."""
+    head = f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'
+    return head.encode() + entry.usage(WINDOW)[1:]

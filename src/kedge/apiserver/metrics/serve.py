@@ -1,0 +1,160 @@
+"""Get, list and watch of what is measured, in both groups and in every form."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from kedge.api.model import ListMeta
+from kedge.apiserver import render
+from kedge.apiserver.api import Api, gone
+from kedge.apiserver.metrics import kubernetes
+from kedge.apiserver.metrics.collection import Collection, Entry, Wanted
+from kedge.apiserver.metrics.watch import watch
+from kedge.apiserver.request import Request, integer
+from kedge.apiserver.verbs.read import check_match, parse_revision
+from kedge.apiserver.verbs.watch import initial_events_on_list
+from kedge.apiserver.watchcache import Item
+from kedge.machinery.errors import StatusError, bad_request, expired, unknown_resource
+from kedge.machinery.selectors import FieldSelector, parse_fields, parse_labels
+from kedge.web.message import JSON, Response
+
+PAGED_FROM: Final = 20_000
+"""Lists that are longer than this come in pages, if pages are asked for."""
+_READERS: Final = ("curl/", "Wget/", "Mozilla/5.0")
+"""How programs begin to present themselves whose users read what they get."""
+_FIELDS: Final = frozenset(("metadata.name", "metadata.namespace"))
+
+
+def answer(api: Api, request: Request) -> Response:
+    """The answer to a read; everything else was refused before."""
+    collection = api.metrics.nodes if request.resource.plural == "nodes" else api.metrics.pods
+    if request.verb == "watch":
+        if not request.query.flag("watch"):
+            # Below /watch/, which this group was never to have.
+            raise unknown_resource()
+        return watch(api, request, collection, selected(request), item_of)
+    if request.verb == "get":
+        return _prettified(request, _one(api, request, collection))
+    return _prettified(request, _list(api, request, collection))
+
+
+def selected(request: Request) -> Wanted:
+    """What path and query describe; 400 if it makes no sense."""
+    query = request.query
+    try:
+        labels = parse_labels(query.get("labelSelector"))
+        fields = parse_fields(query.get("fieldSelector"))
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+    _check(request, fields)
+    return Wanted(request.namespace, labels, fields)
+
+
+def _check(request: Request, fields: FieldSelector) -> None:
+    for term in fields.terms:
+        if term.field not in _FIELDS and term.field not in request.resource.fields:
+            raise bad_request(f"field label not supported: {term.field}")
+
+
+def item_of(request: Request, entry: Entry) -> Item:
+    """An entry as what is rendered."""
+    if request.resource.group == kubernetes.GROUP:
+        return Item(entry.key, entry.version, kubernetes.one(request.resource, entry))
+    return Item(entry.key, entry.version, entry.body())
+
+
+def _one(api: Api, request: Request, collection: Collection) -> Response:
+    entry = collection.get(request.namespace, request.name)
+    if entry is None or (not entry.listed and request.resource.group == kubernetes.GROUP):
+        raise gone(request)
+    return render.one(request, item_of(request, entry), api.clock)
+
+
+def _list(api: Api, request: Request, collection: Collection) -> Response:
+    query = request.query
+    version = collection.versions.last
+    if request.http.query_string:
+        _check_options(request, version)
+    wanted = selected(request)
+    limit = integer(request, "limit") if len(collection) > PAGED_FROM else 0
+    after = _position(query.get("continue"))
+    choice = render.wanted(request, render.MANY)
+    if choice.form == "json" and wanted.everything and not limit and not after:
+        return Response(200, _whole(request, collection, wanted, version))
+    entries = collection.select(wanted)
+    if after:
+        entries = [entry for entry in entries if entry.key > after]
+    meta = ListMeta(resourceVersion=str(version))
+    if limit and len(entries) > limit:
+        left = len(entries) - limit
+        entries = entries[:limit]
+        meta = ListMeta(
+            resourceVersion=str(version),
+            continue_=base64.urlsafe_b64encode(entries[-1].key.encode()).decode(),
+            remainingItemCount=left if wanted.everything else None,
+        )
+    if choice.form == "json":
+        return Response(200, _pieces(request, entries, meta))
+    items = [item_of(request, entry) for entry in entries]
+    return render.many(request, items, meta, api.clock)
+
+
+def _check_options(request: Request, version: int) -> None:
+    query = request.query
+    if "sendInitialEvents" in query:
+        raise initial_events_on_list()
+    match = query.get("resourceVersionMatch")
+    check_match(query.get("resourceVersion"), match, query.get("continue"))
+    asked = parse_revision(query.get("resourceVersion"))
+    if match == "Exact" and asked != version:
+        raise _only_now(asked)
+
+
+def _only_now(asked: int) -> StatusError:
+    return expired(f"The resourceVersion for the provided list is too old. ({asked})")
+
+
+def _position(token: str) -> str:
+    try:
+        return base64.b64decode(token, b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise bad_request("continue key is not valid: encoded continue key is malformed") from None
+
+
+def _whole(
+    request: Request, collection: Collection, wanted: Wanted, version: int
+) -> Sequence[bytes]:
+    """The list of everything; those who ask before anything changes get the same bytes."""
+    form = (request.resource.api_version, wanted.namespace)
+    pieces = collection.lists.get(form)
+    if pieces is None:
+        meta = ListMeta(resourceVersion=str(version))
+        pieces = list(_pieces(request, collection.select(wanted), meta))
+        collection.lists[form] = pieces
+    return pieces
+
+
+def _pieces(request: Request, entries: Iterable[Entry], meta: ListMeta) -> Iterable[bytes]:
+    resource = request.resource
+    head: dict[str, Any] = {"kind": resource.list_kind, "apiVersion": resource.api_version}
+    encoded = msgspec.json.encode(head | {"metadata": meta, "items": []})
+    if resource.group == kubernetes.GROUP:
+        bodies = (entry.usage(kubernetes.WINDOW) for entry in entries)
+    else:
+        bodies = (entry.body() for entry in entries)
+    return render.joined(encoded[:-2], bodies, b"]}\n")
+
+
+def _prettified(request: Request, response: Response) -> Response:
+    """Laid out for callers whose users read along, unless they say otherwise."""
+    if response.content_type != JSON or "pretty" in request.query:
+        return response
+    if request.http.headers.get("user-agent", "").startswith(_READERS):
+        body = response.body
+        assert not callable(body)
+        whole = body if isinstance(body, bytes) else b"".join(body)
+        response.body = msgspec.json.format(whole, indent=2) + b"\n"
+    return response

@@ -1,0 +1,160 @@
+"""Watch: what is measured, as it comes in; who reads slowly gets only the newest of each object."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from kedge.apiserver import render
+from kedge.apiserver.api import Api
+from kedge.apiserver.metrics.collection import Collection, Entry, Wanted
+from kedge.apiserver.request import Request, integer
+from kedge.apiserver.verbs.read import parse_revision
+from kedge.apiserver.verbs.watch import BOOKMARK_SECONDS, INITIAL_EVENTS_END, Lines, check_options
+from kedge.apiserver.watchcache import Item, event_line
+from kedge.machinery.errors import expired
+from kedge.web.message import Response, Sink
+
+ToItem = Callable[[Request, Entry], Item]
+_PIECE = 64 << 10
+
+
+def watch(
+    api: Api, request: Request, collection: Collection, wanted: Wanted, to_item: ToItem
+) -> Response:
+    """Follow a selection from a version on; 0 begins with everything there is."""
+    query = request.query
+    version, initial = query.get("resourceVersion"), query.get("sendInitialEvents")
+    check_options(version, query.get("resourceVersionMatch"), initial)
+    since = parse_revision(version)
+    everything = query.flag("sendInitialEvents") or (not initial and not since)
+    if initial and not everything and not since:
+        since = collection.versions.last
+    seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
+    choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
+    lines = Lines(api, request, choice)
+    follower = Follower(
+        api,
+        collection,
+        wanted,
+        lines,
+        lambda entry: to_item(request, entry),
+        bookmarks=query.flag("allowWatchBookmarks"),
+        deadline=api.clock.monotonic() + seconds,
+    )
+
+    async def stream(sink: Sink) -> None:
+        announce = query.flag("sendInitialEvents") and query.flag("allowWatchBookmarks")
+        await follower.run(sink, 0 if everything else since, announce=announce)
+
+    return Response(200, stream)
+
+
+class Follower:
+    """One watch. It remembers only up to which version it has told."""
+
+    def __init__(
+        self,
+        api: Api,
+        collection: Collection,
+        wanted: Wanted,
+        lines: Lines,
+        to_item: Callable[[Entry], Item],
+        *,
+        bookmarks: bool,
+        deadline: float,
+    ) -> None:
+        self._clock = api.clock
+        self._collection = collection
+        self._wanted = wanted
+        self._lines = lines
+        self._to_item = to_item
+        self._bookmarks = bookmarks
+        self._deadline = deadline
+        self._position = 0
+        self._wake = asyncio.Event()
+        self._sink: Sink
+
+    async def run(self, sink: Sink, since: int, *, announce: bool) -> None:
+        self._sink = sink
+        versions = self._collection.versions
+        if since and since < self._collection.forgotten:
+            error = expired(f"too old resource version: {since} ({self._collection.forgotten})")
+            sink.write(event_line("ERROR", msgspec.json.encode(error.status())))
+            return
+        # A version that is still to come is another server's: it says nothing about this one.
+        if not since or since > versions.last:
+            await self._begin()
+        else:
+            self._position = since
+        if announce:
+            sink.write(self._lines.bookmark(self._position, {INITIAL_EVENTS_END: "true"}))
+        self._collection.listeners[self._wake.set] = self._wanted
+        try:
+            async with asyncio.TaskGroup() as group:
+                timer = group.create_task(self._call_time())
+                await self._follow()
+                timer.cancel()
+        finally:
+            del self._collection.listeners[self._wake.set]
+
+    async def _begin(self) -> None:
+        """Tell everything there is."""
+        self._position = self._collection.versions.last
+        for entry in self._collection.select(self._wanted):
+            self._sink.write(self._line("ADDED", entry))
+            if self._sink.paused:
+                await self._sink.drain()
+
+    async def _follow(self) -> None:
+        next_bookmark = self._clock.monotonic() + BOOKMARK_SECONDS
+        while True:
+            await self._tell()
+            now = self._clock.monotonic()
+            if now >= self._deadline:
+                break
+            if now >= next_bookmark:
+                next_bookmark = now + BOOKMARK_SECONDS
+                self._mark()
+            await self._wake.wait()
+            self._wake.clear()
+        self._mark()
+
+    async def _tell(self) -> None:
+        """Tell what has changed; what changes again meanwhile is told in its newest state."""
+        while self._position < self._collection.versions.last:
+            until = self._collection.versions.last
+            piece: list[bytes] = []
+            size = 0
+            for version, type_, entry in self._collection.changes_after(
+                self._position, self._wanted
+            ):
+                piece.append(self._line(type_, entry))
+                size += len(piece[-1])
+                if size >= _PIECE:
+                    self._sink.write(b"".join(piece))
+                    piece, size = [], 0
+                    if self._sink.paused:
+                        until = version
+                        break
+            if piece:
+                self._sink.write(b"".join(piece))
+            self._position = until
+            if self._sink.paused:
+                await self._sink.drain()
+
+    def _line(self, type_: str, entry: Entry) -> bytes:
+        if self._lines.plain:
+            return event_line(type_, entry.body())
+        return self._lines.of(type_, self._to_item(entry))
+
+    def _mark(self) -> None:
+        if self._bookmarks:
+            self._sink.write(self._lines.bookmark(self._position))
+
+    async def _call_time(self) -> None:
+        """Wake up when a bookmark is due, or the end."""
+        while True:
+            left = self._deadline - self._clock.monotonic()
+            await self._clock.sleep(max(min(left, BOOKMARK_SECONDS), 0.01))
+            self._wake.set()

@@ -1,0 +1,1 @@
+"""What pods use: measured each second, remembered for a day, published each tick."""

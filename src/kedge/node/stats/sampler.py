@@ -1,0 +1,212 @@
+"""Sampler: looks each second at all that runs here, and knows its windows at each tick."""
+
+import asyncio
+import logging
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from kedge.api.core_v1.pod import Pod
+from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
+from kedge.machinery.clock import Clock
+from kedge.machinery.windows import TICK
+from kedge.node.observed import Observed
+from kedge.node.stats.meters import Book, Meter, NodeMeter, PodMeter, Sources
+from kedge.node.stats.store import Store
+from kedge.node.stats.track import Track
+
+log = logging.getLogger(__name__)
+
+_EARLY: Final = 0.02
+"""Seconds by which a sleeper may wake too soon."""
+_PATIENCE: Final = 60
+"""Seconds that time may have been set back for it to be waited for."""
+
+
+class NodePods(Protocol):
+    """The pods of this node (kedge.node.pods)."""
+
+    def pods(self) -> list[Pod]: ...
+
+    def observed(self, uid: str) -> Observed: ...
+
+
+class Sampler:
+    """Somebody must `run` it."""
+
+    def __init__(
+        self,
+        store: Store,
+        pods: NodePods,
+        sources: Sources,
+        clock: Clock,
+        *,
+        runtime: Callable[[], int],
+    ) -> None:
+        """`runtime` is the process that runs containers, as it is now; 0 if there is none."""
+        self._store = store
+        self._pods = pods
+        self._sources = sources
+        self._clock = clock
+        self._book = Book(store, clock)
+        self.node = NodeMeter(self._book, sources, runtime)
+        self.meters: dict[str, PodMeter] = {}
+        """By uid."""
+        self._second = 0
+        self._tick = 0
+        self._told: set[str] = set()
+        """The pods that have been in a frame."""
+        self._waiting: list[asyncio.Future[int]] = []
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                self.take(await self._next_second())
+        finally:
+            self.node.end()
+            for meter in self.meters.values():
+                meter.end()
+            self._store.close()
+
+    async def next_tick(self) -> int:
+        """The tick that ends next, once it has."""
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        return await future
+
+    async def _next_second(self) -> int:
+        due = int(self._clock.now().timestamp() + _EARLY) + 1
+        while True:
+            now = self._clock.now().timestamp()
+            if not due - 1 - _EARLY <= now < due - _EARLY:
+                return int(now + _EARLY)
+            await self._clock.sleep(due - now)
+
+    def take(self, second: int) -> None:
+        """Measure everything for this second."""
+        if second <= self._second:
+            if self._second - second < _PATIENCE:
+                return
+            self._set_back(second)
+        self._second = second
+        self._close((second - 1) // TICK)
+        self._see()
+        now = self._clock.now().timestamp()
+        for pod in self.meters.values():
+            pod.sample(second, now, self._clock)
+        self.node.sample(second, now, self._clock, self._running())
+        if second % TICK == 0:
+            self._close(second // TICK)
+
+    def _close(self, tick: int) -> None:
+        """End a tick, if that has not been done."""
+        if tick <= self._tick:
+            return
+        begun = self._tick
+        self._tick = tick
+        if not begun:
+            # What was open when the last agent ended is closed with what comes next.
+            return
+        self.node.close(tick)
+        for pod in self.meters.values():
+            pod.close(tick)
+        self._store.write_tick(tick)
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(tick)
+
+    def _set_back(self, second: int) -> None:
+        log.warning("the clock was set back seconds=%d", self._second - second)
+        for track in self._tracks():
+            track.move(second)
+        self._tick = (second - 1) // TICK
+
+    def _see(self) -> None:
+        """Which pods there are, and what of them runs."""
+        gone = set(self.meters)
+        for pod in self._pods.pods():
+            uid = pod.metadata.uid
+            gone.discard(uid)
+            meter = self.meters.get(uid)
+            if meter is None:
+                meter = self.meters[uid] = PodMeter(pod, self._book, self._sources)
+            meter.see(pod, self._pods.observed(uid))
+        for uid in gone:
+            self.meters.pop(uid).end()
+            self._told.discard(uid)
+            self._book.forget(uid)
+
+    def forget_strangers(self) -> None:
+        """Let go of what is known of pods that are not here any more."""
+        here = {pod.metadata.uid for pod in self._pods.pods()}
+        for uid in self._book.uids():
+            if uid and uid not in here:
+                self._book.forget(uid)
+
+    def _running(self) -> Iterator[Meter]:
+        for pod in self.meters.values():
+            yield from pod.containers.values()
+
+    def _tracks(self) -> Iterator[Track]:
+        yield from self.node.tracks()
+        for pod in self.meters.values():
+            yield from pod.tracks()
+
+    # What is published.
+
+    def has_news(self) -> bool:
+        """Whether there is a pod that has never been in a frame."""
+        return any(
+            uid not in self._told and any(_tells(meter.track) for meter in pod.containers.values())
+            for uid, pod in self.meters.items()
+        )
+
+    def frame(self, node: str, uid: str, resolution: int) -> Frame:
+        """All windows that ended with the last tick."""
+        rows = Rows()
+        rows.add(self.node.machine.row())
+        systems = [
+            Measured(name, track.since, rows.add(track.row()))
+            for name, track in self.node.systems.items()
+            if _tells(track)
+        ]
+        told = [pod for pod in self.meters.values() if _containers(pod)]
+        totals = [rows.add(pod.total.row()) for pod in told if pod.total is not None]
+        pods = [_measured(pod, row, rows) for pod, row in zip(told, totals, strict=True)]
+        self._told.update(pod.uid for pod in pods)
+        since = self.node.machine.since
+        return Frame(node, uid, self._tick, resolution, since, systems, pods, rows.values)
+
+
+class Rows:
+    """Rows, one after the other."""
+
+    def __init__(self) -> None:
+        self.values = array("f")
+        self._count = 0
+
+    def add(self, row: "array[float]") -> int:
+        self.values += row
+        self._count += 1
+        return self._count - 1
+
+
+def _measured(pod: PodMeter, row: int, rows: Rows) -> MeasuredPod:
+    containers = [
+        Measured(name, track.since, rows.add(track.row())) for name, track in _containers(pod)
+    ]
+    meta = pod.pod.metadata
+    assert pod.total is not None
+    since, tick = pod.total.since, pod.total.tick
+    return MeasuredPod(meta.namespace, meta.name, meta.uid, since, tick, row, containers)
+
+
+def _containers(pod: PodMeter) -> list[tuple[str, Track]]:
+    return [(name, meter.track) for name, meter in pod.containers.items() if _tells(meter.track)]
+
+
+def _tells(track: Track) -> bool:
+    """Whether there is a tick of which it knows something."""
+    return 0 < track.since <= track.tick * TICK

@@ -1,0 +1,194 @@
+"""Track: what one measured thing has used, from its counters to its windows."""
+
+from array import array
+from typing import Final, NamedTuple
+
+from kedge.api.metrics_v1alpha1.frame import UNKNOWN, WIDTH
+from kedge.machinery.windows import CPU, MEMORY, TICK, WINDOWS, Series
+from kedge.node.stats.cgroup import Reading
+from kedge.node.stats.store import Slot
+
+_SHORTEST: Final = 0.25
+"""Seconds below which a difference of two readings says too little: the next one is waited for."""
+_LONGEST: Final = float(TICK)
+"""Seconds above which it says nothing of any one second."""
+_MINUTE: Final = 60
+_BILLION: Final = 1_000_000_000
+
+
+class Latest(NamedTuple):
+    """The last reading."""
+
+    time: float
+    """Seconds since the epoch."""
+    reading: Reading
+    cores: float
+    """Over the time since the reading before; -1 if that is not known."""
+
+
+class Track:
+    """One measured thing. Seconds and ticks only ever grow; whoever calls sees to that."""
+
+    __slots__ = (
+        "_at",
+        "_counter",
+        "_cpu",
+        "_cpu_seconds",
+        "_cpu_used",
+        "_memory",
+        "_memory_seconds",
+        "_memory_used",
+        "_run",
+        "_second",
+        "_slot",
+        "latest",
+        "since",
+    )
+
+    def __init__(self, slot: Slot, tick: int, *, same_boot: bool) -> None:
+        """Go on with what a slot knows, after this tick if it knows of none."""
+        state = slot.load()
+        self._slot = slot
+        self.since = state.since
+        """The second at which it was first measured; 0 if that is yet to come."""
+        self.latest: Latest | None = None
+        self._run = state.run
+        self._counter = state.counter if same_boot else -1
+        self._at = state.at
+        self._cpu_used, self._cpu_seconds = state.cpu, state.cpu_seconds
+        self._memory_used, self._memory_seconds = state.memory, state.memory_seconds
+        self._cpu = Series(slot.cpu, CPU, state.tick or tick)
+        self._memory = Series(slot.working_set, MEMORY, state.tick or tick)
+        self._second = state.second
+        """The last of which something is written; the sums are of the tick that it is in."""
+
+    @property
+    def slot(self) -> Slot:
+        return self._slot
+
+    @property
+    def tick(self) -> int:
+        """The last that was closed."""
+        return self._cpu.tick
+
+    @property
+    def pending(self) -> bool:
+        """Whether something is written of a tick that has not been closed."""
+        return _tick(self._second) > self.tick
+
+    def settle(self, second: int) -> None:
+        """Close the tick that was left open, if it is over."""
+        if self.pending and _tick(self._second) < _tick(second):
+            self._close(_tick(self._second))
+
+    def start_from(self, run: int, at: float) -> None:
+        """It began at that moment and had used nothing before."""
+        self._run, self._counter, self._at = run, 0, at
+
+    def sample(self, second: int, at: float, time: float, run: int, reading: Reading) -> None:
+        """What was read for this second; `at` by the clock that begins with the machine."""
+        self._reach(second)
+        counter, memory = reading
+        cores = self._cores(at, run, counter)
+        if cores is not None:
+            self._cpu.add(second, cores)
+        if memory >= 0:
+            self._memory.add(second, memory)
+            self._memory_used += memory
+            self._memory_seconds += 1.0
+        self.latest = Latest(time, reading, -1.0 if cores is None else cores)
+        if not self.since:
+            self.since = second
+        self._save()
+
+    def skip(self, second: int) -> None:
+        """Nothing was read."""
+        self._reach(second)
+
+    def close(self, tick: int) -> None:
+        """A tick has ended; an earlier one may have been left open."""
+        self.settle(tick * TICK)
+        self._close(tick)
+
+    def _close(self, tick: int) -> None:
+        self._reach(tick * TICK)
+        cpu, seconds = self._cpu_used, self._cpu_seconds
+        self._cpu.close(tick, cpu / (seconds or 1.0), seconds)
+        memory, seconds = self._memory_used, self._memory_seconds
+        self._memory.close(tick, memory / (seconds or 1.0), seconds)
+        self._save()
+
+    def move(self, second: int) -> None:
+        """Time has been set back, or the slot is from the future: what is known stays known, as
+        if it had been measured just before this second."""
+        for passed in range(second - _MINUTE, second):
+            self._cpu.skip(passed)
+            self._memory.skip(passed)
+        tick = _tick(second) - 1
+        self._cpu = Series(self._slot.cpu, CPU, tick)
+        self._memory = Series(self._slot.working_set, MEMORY, tick)
+        self._second = second - 1
+        self._forget_sums()
+        self.since = min(self.since, second)
+        self._save()
+
+    def row(self) -> "array[float]":
+        """The numbers of all windows, in the order of a frame."""
+        row = array("f", [UNKNOWN]) * WIDTH
+        at = 0
+        for name in WINDOWS:
+            cpu, memory = self._cpu.window(name), self._memory.window(name)
+            if cpu is not None:
+                row[at], row[at + 2], row[at + 4] = cpu
+            if memory is not None:
+                row[at + 1], row[at + 3], row[at + 5] = memory
+            at += 6
+        return row
+
+    def _reach(self, second: int) -> None:
+        """Be at a second of which nothing is known yet, having forgotten all before that were
+        left out."""
+        if second == self._second:
+            return
+        # Those longer ago have been overwritten, or are skipped by the series itself.
+        for missed in range(max(self._second + 1, second - TICK + 1), second + 1):
+            self._cpu.skip(missed)
+            self._memory.skip(missed)
+        if _tick(second) != _tick(self._second):
+            self._forget_sums()
+        self._second = second
+
+    def _forget_sums(self) -> None:
+        self._cpu_used = self._cpu_seconds = self._memory_used = self._memory_seconds = 0.0
+
+    def _cores(self, at: float, run: int, counter: int) -> float | None:
+        """Used since the last reading; None if that cannot be said."""
+        elapsed, used = at - self._at, counter - self._counter
+        comparable = run == self._run and self._counter >= 0 and used >= 0
+        if comparable and elapsed < _SHORTEST:
+            return None
+        self._run, self._counter, self._at = run, counter, at
+        if not comparable or elapsed > _LONGEST or counter < 0:
+            return None
+        self._cpu_used += used / _BILLION
+        self._cpu_seconds += elapsed
+        return used / _BILLION / elapsed
+
+    def _save(self) -> None:
+        self._slot.save(
+            self.since,
+            self._run,
+            self._cpu.tick,
+            self._second,
+            self._counter,
+            self._at,
+            self._cpu_used,
+            self._cpu_seconds,
+            self._memory_used,
+            self._memory_seconds,
+        )
+
+
+def _tick(second: int) -> int:
+    """The tick that a second is in."""
+    return -(-second // TICK)

@@ -1,0 +1,109 @@
+"""How long what was reported counts."""
+
+from typing import Any
+
+import pytest
+
+from kedge.testing.local_server import LocalServer
+
+PODS = "/apis/metrics/v1alpha1/namespaces/default/pods"
+USAGE = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods"
+
+
+def names(listed: Any) -> list[str]:
+    return [item["metadata"]["name"] for item in listed["items"]]
+
+
+@pytest.fixture
+async def one(nodes: Any) -> Any:
+    await nodes.node("n1")
+    await nodes.pod("a", "n1", app="a")
+    await nodes.pod("job", "n1")
+    await nodes.report("n1", "a", "job")
+    return nodes
+
+
+async def test_one_lost_report_hides_nothing(server: LocalServer, one: Any) -> None:
+    await server.clock.advance(50)
+    server.app.api.metrics.sweep()
+    listed = await server.get(PODS)
+    assert names(listed) == ["a", "job"]
+    assert listed["items"][0]["containers"][0]["metrics"]["10s"]["endtime"].endswith("00:00:00Z")
+
+
+async def test_a_silent_node_is_no_longer_listed_but_its_last_word_can_be_read(
+    server: LocalServer, one: Any
+) -> None:
+    watching = await server.watch(f"{PODS}?watch=true")
+    await server.clock.advance(70)
+    server.app.api.metrics.sweep()
+    assert names(await server.get(PODS)) == []
+    assert names(await server.get("/apis/metrics/v1alpha1/nodes")) == []
+    assert names(await server.get(USAGE)) == []
+    assert (await server.get(f"{PODS}/a"))["metadata"]["name"] == "a"
+    assert (await server.call("GET", f"{USAGE}/a")).status == 404
+    assert (await watching.seen())[2:] == [("DELETED", "a"), ("DELETED", "job")]
+    await one.report("n1", "a")
+    assert names(await server.get(PODS)) == ["a"]
+    assert (await watching.seen())[-1] == ("ADDED", "a")
+
+
+async def test_a_slow_node_is_given_three_of_its_reports(server: LocalServer, one: Any) -> None:
+    await server.clock.advance(10)
+    await one.report("n1", "a", resolution=60)
+    await server.clock.advance(170)
+    server.app.api.metrics.sweep()
+    assert names(await server.get(PODS)) == ["a", "job"]
+    await server.clock.advance(20)
+    server.app.api.metrics.sweep()
+    assert names(await server.get(PODS)) == []
+
+
+async def test_the_last_word_of_a_finished_pod_stays_until_the_pod_is_deleted(
+    server: LocalServer, one: Any
+) -> None:
+    ended = {"default/job": one.tick}
+    for _ in range(7):
+        await server.clock.advance(10)
+        await one.report("n1", "a", "job", ended=ended)
+    assert names(await server.get(PODS)) == ["a"]
+    job = await server.get(f"{PODS}/job")
+    assert job["containers"][0]["metrics"]["1d"]["endtime"] == "2030-01-01T00:00:00Z"
+    await server.delete("/api/v1/namespaces/default/pods/job", {"gracePeriodSeconds": 0})
+    assert (await server.call("GET", f"{PODS}/job")).status == 404
+
+
+async def test_a_pod_that_its_node_no_longer_mentions_fades(server: LocalServer, one: Any) -> None:
+    for _ in range(7):
+        await server.clock.advance(10)
+        await one.report("n1", "a")
+    assert names(await server.get(PODS)) == ["a"]
+
+
+async def test_a_deleted_node_takes_its_documents_along(server: LocalServer, one: Any) -> None:
+    await server.delete("/api/v1/nodes/n1")
+    assert names(await server.get("/apis/metrics/v1alpha1/nodes")) == []
+    assert names(await server.get(PODS)) == []
+
+
+async def test_labels_follow_the_pod_at_once(server: LocalServer, one: Any) -> None:
+    watching = await server.watch(f"{PODS}?watch=true&labelSelector=app%3Da")
+    await server.merge("/api/v1/namespaces/default/pods/a", {"metadata": {"labels": {"app": "b"}}})
+    assert names(await server.get(f"{PODS}?labelSelector=app%3Da")) == []
+    assert names(await server.get(f"{PODS}?labelSelector=app%3Db")) == ["a"]
+    assert await watching.seen() == [("ADDED", "a"), ("DELETED", "a")]
+    await server.merge("/api/v1/namespaces/default/pods/a", {"metadata": {"labels": {"app": "a"}}})
+    assert (await watching.seen())[-1] == ("ADDED", "a")
+
+
+async def test_the_same_bytes_serve_all_who_ask_before_anything_changes(
+    server: LocalServer, one: Any
+) -> None:
+    pods = server.app.api.metrics.pods
+    await server.get(PODS)
+    (first,) = pods.lists.values()
+    await server.get(PODS)
+    assert next(iter(pods.lists.values())) is first
+    await server.clock.advance(10)
+    await one.report("n1", "a")
+    assert pods.lists == {}

@@ -1,0 +1,185 @@
+"""SPDY frames, and streams that share a connection."""
+
+import asyncio
+import struct
+import zlib
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.testing.streams import End, pair
+from kedge.web import spdy
+from kedge.web.spdy import (
+    Broke,
+    Connection,
+    Data,
+    Framer,
+    Opened,
+    Parser,
+    Pinged,
+    Replied,
+    Violation,
+)
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Lu", "Lt"]), max_size=20)
+headers = st.dictionaries(texts.map(str.lower), texts, max_size=5)
+
+
+def test_the_dictionary_is_the_published_one() -> None:
+    assert len(spdy.DICTIONARY) == 1423
+    assert zlib.adler32(spdy.DICTIONARY) == 0xE3C6A7C2
+
+
+@given(st.lists(headers, max_size=5), st.lists(st.integers(1, 60), max_size=30))
+def test_headers_are_read_as_they_were_written_however_they_are_cut(
+    blocks: list[dict[str, str]], cuts: list[int]
+) -> None:
+    framer, parser = Framer(), Parser()
+    wire = b"".join(framer.syn_stream(2 * i + 1, block) for i, block in enumerate(blocks))
+    found: list[spdy.Event] = []
+    for size in cuts:
+        found += parser.feed(wire[:size])
+        wire = wire[size:]
+    found += parser.feed(wire)
+    assert found == [Opened(2 * i + 1, block, False) for i, block in enumerate(blocks)]
+
+
+def test_other_frames_are_understood_and_unknown_ones_passed_over() -> None:
+    settings = struct.pack("!HHI", 0x8003, 4, 4) + b"\0\0\0\0"
+    wire = (
+        settings
+        + Framer().syn_reply(1)
+        + spdy.data(1, b"abc")
+        + spdy.data(1, b"", final=True)
+        + spdy.reset(3, spdy.Reset.CANCEL)
+        + spdy.ping(7)
+    )
+    expected = [Replied(1, False), Data(1, b"abc", False), Data(1, b"", True), Broke(3, 5)]
+    assert Parser().feed(wire) == [*expected, Pinged(7)]
+
+
+def test_broken_frames_are_refused() -> None:
+    other_version = struct.pack("!HHI", 0x8002, 1, 0)
+    no_headers = struct.pack("!HHI", 0x8003, 1, 10) + b"\0" * 10
+    garbage = struct.pack("!HHI", 0x8003, 1, 14) + b"\0" * 10 + b"zzzz"
+    short_reset = struct.pack("!HHI", 0x8003, 3, 2) + b"\0\0"
+    for wire in (other_version, no_headers, garbage, short_reset):
+        with pytest.raises(Violation):
+            Parser().feed(wire)
+
+
+def test_headers_that_unfold_without_end_are_refused() -> None:
+    bomb = Framer().syn_stream(1, {"a": "x" * 10_000_000})
+    with pytest.raises(Violation, match="too long"):
+        Parser().feed(bomb)
+
+
+class Client:
+    """The side that opens streams."""
+
+    def __init__(self, end: End) -> None:
+        self.end = end
+        self._framer = Framer()
+        self._parser = Parser()
+        self._seen: list[spdy.Event] = []
+
+    def open(self, stream: int, **headers: str) -> None:
+        self.end.write(self._framer.syn_stream(stream, headers))
+
+    async def next(self) -> spdy.Event:
+        while not self._seen:
+            self._seen += self._parser.feed(await self.end.read())
+        return self._seen.pop(0)
+
+
+@pytest.fixture
+async def connected() -> AsyncIterator[tuple[Client, Connection]]:
+    near, far = pair()
+    connection = Connection(far)
+    running = asyncio.ensure_future(connection.run())
+    yield Client(near), connection
+    near.close()
+    await running
+
+
+Connected = tuple[Client, Connection]
+
+
+async def test_streams_carry_bytes_both_ways_until_both_have_finished(connected: Connected) -> None:
+    client, connection = connected
+    client.open(1, streamtype="data", port="80")
+    opened = connection.opened()
+    stream = await anext(opened)
+    assert stream.headers == {"streamtype": "data", "port": "80"}
+    connection.accept(stream)
+    assert await client.next() == Replied(1, False)
+    client.end.write(spdy.data(1, b"question"))
+    assert await stream.read() == b"question"
+    client.end.write(spdy.data(1, b"", final=True))
+    assert await stream.read() == b""
+    stream.write(b"answer")
+    stream.close()
+    assert await client.next() == Data(1, b"answer", False)
+    assert await client.next() == Data(1, b"", True)
+
+
+async def test_pings_are_answered_while_streams_wait(connected: Connected) -> None:
+    client, _ = connected
+    client.end.write(spdy.ping(9))
+    assert await client.next() == Pinged(9)
+
+
+async def test_a_stream_that_is_given_up_ends_for_whoever_reads_or_writes(
+    connected: Connected,
+) -> None:
+    client, connection = connected
+    client.open(1, streamtype="data")
+    stream = await anext(connection.opened())
+    client.end.write(spdy.reset(1, spdy.Reset.CANCEL))
+    assert await stream.read() == b""
+    with pytest.raises(ConnectionResetError):
+        await stream.drain()
+
+
+async def test_a_client_that_leaves_ends_all_streams(connected: Connected) -> None:
+    client, connection = connected
+    client.open(1, streamtype="data")
+    opened = connection.opened()
+    stream = await anext(opened)
+    client.end.close()
+    assert await stream.read() == b""
+    assert [each async for each in opened] == []
+
+
+async def test_a_stream_nobody_reads_holds_the_client_up_until_it_is_closed(
+    connected: Connected,
+) -> None:
+    client, connection = connected
+    client.open(1, streamtype="data")
+    stream = await anext(connection.opened())
+    for _ in range(5):
+        client.end.write(spdy.data(1, b"x" * (1 << 20)))
+    await asyncio.wait([asyncio.ensure_future(_turn())])
+    client.end.write(spdy.ping(1))
+    await _turn()
+    assert not client.end._arrived
+    stream.close()
+    seen = [await client.next(), await client.next()]
+    assert Pinged(1) in seen
+
+
+async def _turn() -> None:
+    for _ in range(10):
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0)
+
+
+async def test_stream_numbers_must_rise_and_be_odd() -> None:
+    for numbers in ([3, 1], [2]):
+        near, far = pair()
+        client, connection = Client(near), Connection(far)
+        for number in numbers:
+            client.open(number, streamtype="data")
+        async with asyncio.timeout(5):
+            await connection.run()

@@ -1,0 +1,168 @@
+"""WebSocket frames, and two sides that speak them."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.testing.streams import pair
+from kedge.web import websocket
+from kedge.web.websocket import Code, Opcode, Parser, Received, Violation, WebSocket, frame, mask
+
+KEY = b"\x01\x02\x03\x04"
+
+
+def head(opcode: int, *, final: bool = True, rsv: int = 0) -> int:
+    return (0x80 if final else 0) | rsv | opcode
+
+
+def unmasked(opcode: int, payload: bytes, *, final: bool = True) -> bytes:
+    return bytes((head(opcode, final=final), len(payload))) + payload
+
+
+def refused(data: bytes, *, masked: bool = False, most: int = 1000) -> Code:
+    with pytest.raises(Violation) as caught:
+        Parser(masked=masked, most=most).feed(data)
+    return caught.value.code
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([Opcode.BINARY, Opcode.PING]), st.binary(max_size=125))),
+    st.sampled_from([b"", KEY]),
+    st.lists(st.integers(1, 40), max_size=40),
+)
+def test_frames_are_read_as_they_were_written_however_they_are_cut(
+    sent: list[tuple[Opcode, bytes]], key: bytes, cuts: list[int]
+) -> None:
+    wire = b"".join(frame(opcode, payload, key) for opcode, payload in sent)
+    parser = Parser(masked=bool(key))
+    found: list[Received] = []
+    for size in cuts:
+        found += parser.feed(wire[:size])
+        wire = wire[size:]
+    found += parser.feed(wire)
+    assert found == sent
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536, 200_000])
+def test_every_way_to_write_a_length_is_understood(size: int) -> None:
+    payload = bytes(i % 251 for i in range(size))
+    [received] = Parser(masked=True).feed(frame(Opcode.BINARY, payload, KEY))
+    assert received.payload == payload
+
+
+@given(st.binary(), st.binary(min_size=4, max_size=4))
+def test_masking_twice_gives_back_the_same(payload: bytes, key: bytes) -> None:
+    assert mask(mask(payload, key), key) == payload
+    assert mask(payload, b"\0\0\0\0") == payload
+
+
+def test_fragments_are_joined_around_control_frames() -> None:
+    wire = (
+        unmasked(Opcode.TEXT, b"he", final=False)
+        + unmasked(Opcode.PING, b"?")
+        + unmasked(Opcode.CONTINUATION, b"ll", final=False)
+        + unmasked(Opcode.CONTINUATION, b"o")
+    )
+    assert Parser(masked=False).feed(wire) == [(Opcode.PING, b"?"), (Opcode.TEXT, b"hello")]
+
+
+def test_the_example_of_the_standard_is_read() -> None:
+    wire = bytes.fromhex("81 85 37 fa 21 3d 7f 9f 4d 51 58")
+    assert Parser(masked=True).feed(wire) == [(Opcode.TEXT, b"Hello")]
+    assert websocket.accept_key("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+
+
+def test_what_breaks_the_protocol_is_refused_with_its_code() -> None:
+    good = frame(Opcode.BINARY, b"x")
+    assert refused(good, masked=True) is Code.PROTOCOL_ERROR  # clients must mask
+    assert refused(frame(Opcode.BINARY, b"x", KEY)) is Code.PROTOCOL_ERROR  # servers must not
+    assert refused(bytes((head(2, rsv=0x40), 0))) is Code.PROTOCOL_ERROR
+    assert refused(bytes((head(3), 0))) is Code.PROTOCOL_ERROR
+    assert refused(unmasked(Opcode.CONTINUATION, b"x")) is Code.PROTOCOL_ERROR
+    two_beginnings = unmasked(Opcode.BINARY, b"x", final=False) + good
+    assert refused(two_beginnings) is Code.PROTOCOL_ERROR
+    assert refused(unmasked(Opcode.PING, b"x", final=False)) is Code.PROTOCOL_ERROR
+    assert refused(bytes((head(Opcode.PING), 126, 0, 126))) is Code.PROTOCOL_ERROR
+    assert refused(frame(Opcode.TEXT, b"\xff")) is Code.INVALID_DATA
+
+
+def test_a_message_may_not_be_longer_than_agreed_not_even_in_pieces() -> None:
+    # The length alone is enough: nothing of it need have come.
+    assert refused(bytes((head(2), 127)) + (1 << 60).to_bytes(8, "big")) is Code.TOO_BIG
+    half = unmasked(Opcode.BINARY, b"x" * 60, final=False)
+    more = unmasked(Opcode.CONTINUATION, b"x" * 60)
+    assert refused(half + more, most=100) is Code.TOO_BIG
+
+
+def sides() -> tuple[WebSocket, WebSocket]:
+    near, far = pair()
+    return WebSocket(near, client=True), WebSocket(far)
+
+
+async def test_messages_go_both_ways_and_pings_are_answered() -> None:
+    client, server = sides()
+    client.send(b"to the server")
+    client.ping()
+    client.send(b"text, too", text=True)
+    assert await server.receive() == b"to the server"
+    assert await server.receive() == b"text, too"
+    server.send(b"to the client")
+    assert await client.receive() == b"to the client"
+
+
+async def test_a_goodbye_is_answered_and_ends_both_sides() -> None:
+    client, server = sides()
+    server.send(b"last words")
+    closing = asyncio.ensure_future(server.close(Code.NORMAL))
+    assert await client.receive() == b"last words"
+    assert await client.receive() is None
+    assert client.close_code == Code.NORMAL
+    await closing
+    assert server.close_code == Code.NORMAL
+
+
+async def test_a_peer_that_vanishes_ends_the_conversation() -> None:
+    near, far = pair()
+    near.close()
+    assert await WebSocket(far).receive() is None
+
+
+async def test_a_peer_that_breaks_the_rules_is_told_and_heard_no_more() -> None:
+    near, far = pair()
+    near.write(frame(Opcode.BINARY, b"not masked"))
+    assert await WebSocket(far).receive() is None
+    [said] = Parser(masked=False).feed(await near.read())
+    assert websocket.closing(said.payload) == (Code.PROTOCOL_ERROR, "wrongly masked")
+
+
+async def test_a_tunnel_carries_bytes_whatever_the_messages_are() -> None:
+    client, server = sides()
+    for piece in (b"a", b"", b"bc"):
+        client.send(piece)
+    inside = websocket.Tunnel(server)
+    assert await inside.read() == b"a"
+    assert await inside.read() == b"bc"
+    inside.write(b"back")
+    assert await client.receive() == b"back"
+    client.say_goodbye(Code.NORMAL)
+    assert await inside.read() == b""
+
+
+def test_only_proper_requests_become_websockets() -> None:
+    headers = {
+        "connection": "keep-alive, Upgrade",
+        "upgrade": "WebSocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": websocket.new_key(),
+        "sec-websocket-protocol": "v5.channel.k8s.io, SPDY/3.1+portforward.k8s.io",
+    }
+    assert websocket.is_wanted(headers)
+    assert websocket.refusal(headers) == ""
+    offered = ["v5.channel.k8s.io", "SPDY/3.1+portforward.k8s.io"]
+    assert websocket.protocols(headers) == offered
+    assert not websocket.is_wanted(headers | {"connection": "keep-alive"})
+    assert websocket.refusal(headers | {"sec-websocket-version": "8"})
+    assert websocket.refusal(headers | {"sec-websocket-key": "c2hvcnQ="})
+    assert websocket.refusal(headers | {"sec-websocket-key": "%%%"})
