@@ -9,8 +9,8 @@ from kedge.machinery import durations
 from kedge.machinery.quantity import Quantity
 from kedge.machinery.schema import Schema
 
-Path = tuple["Path", str] | None
-"""A path as linked pairs: cheap to extend, spelled out only when there is something to say."""
+Path = tuple["Path", str | int] | None
+"""A path as linked pairs of names and indices: spelled out only when there is something to say."""
 
 MAX_DEPTH = 100
 
@@ -39,13 +39,16 @@ def fit(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[st
 
 def spell(path: Path) -> str:
     """`spec.containers[0].image`, as Kubernetes writes field paths."""
-    parts: list[str] = []
+    parts: list[str | int] = []
     while path is not None:
         path, part = path
         parts.append(part)
     text = ""
     for part in reversed(parts):
-        text += part if part.startswith("[") or not text else f".{part}"
+        if type(part) is int:
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else str(part)
     return text
 
 
@@ -71,12 +74,15 @@ def _fit_object(
 ) -> dict[str, Any]:
     if type(value) is not dict:
         raise Misfit(path, value, schema)
-    _check_depth(depth, path, value, schema)
+    if depth <= 0:
+        raise _too_deep(path, value, schema)
     fields = schema.fields
     fitted: dict[str, Any] = {}
     for name, inner in value.items():
         field = fields.get(name)
-        if field is None:
+        if type(inner) is str and field is not None and field.type == "string":
+            fitted[name] = inner  # what most values are, without a call for each
+        elif field is None:
             if schema.open or (schema.embedded and name in ("apiVersion", "kind", "metadata")):
                 fitted[name] = _fit_any(inner, (path, name), depth, schema)
             else:
@@ -93,17 +99,16 @@ def _fit_object(
 def _fit_list(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> list[Any]:
     if type(value) is not list:
         raise Misfit(path, value, schema)
-    _check_depth(depth, path, value, schema)
+    if depth <= 0:
+        raise _too_deep(path, value, schema)
     items = schema.items
     assert items is not None
     if items.type == "string":
         for i, element in enumerate(value):
             if type(element) is not str:
-                raise Misfit((path, f"[{i}]"), element, items)
+                raise Misfit((path, i), element, items)
         return value
-    return [
-        _fit(items, element, (path, f"[{i}]"), unknown, depth) for i, element in enumerate(value)
-    ]
+    return [_fit(items, element, (path, i), unknown, depth) for i, element in enumerate(value)]
 
 
 def _fit_map(
@@ -111,9 +116,12 @@ def _fit_map(
 ) -> dict[str, Any]:
     if type(value) is not dict:
         raise Misfit(path, value, schema)
-    _check_depth(depth, path, value, schema)
+    if depth <= 0:
+        raise _too_deep(path, value, schema)
     items = schema.items
     assert items is not None
+    if items.type == "string" and {*map(type, value.values())} == {str}:
+        return value
     return {
         name: _fit(items, element, (path, name), unknown, depth)
         for name, element in value.items()
@@ -124,7 +132,8 @@ def _fit_map(
 def _fit_any(value: Any, path: Path, depth: int, schema: Schema) -> Any:
     """Any value as it is, but nothing that cannot be written down again."""
     if type(value) is dict or type(value) is list:
-        _check_depth(depth - 1, path, value, schema)
+        if depth <= 1:
+            raise _too_deep(path, value, schema)
         for inner in value.values() if type(value) is dict else value:
             _fit_any(inner, path, depth - 1, schema)
     elif type(value) is int and not -(2**63) <= value < 2**64:
@@ -132,9 +141,8 @@ def _fit_any(value: Any, path: Path, depth: int, schema: Schema) -> Any:
     return value
 
 
-def _check_depth(depth: int, path: Path, value: Any, schema: Schema) -> None:
-    if depth <= 0:
-        raise Misfit(path, value, schema, f"exceeded max depth of {MAX_DEPTH}")
+def _too_deep(path: Path, value: Any, schema: Schema) -> Misfit:
+    return Misfit(path, value, schema, f"exceeded max depth of {MAX_DEPTH}")
 
 
 def _fit_integer(schema: Schema, value: Any, path: Path) -> int:
