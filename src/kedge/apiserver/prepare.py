@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import datetime
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -83,7 +84,12 @@ def without_status(resource: Resource[Any], obj: Object) -> Object:
     if isinstance(obj, Document):
         content = {key: value for key, value in obj.content.items() if key != "status"}
         return replace(obj, content=content)
-    return replace(obj, status=type(obj)().status)  # type: ignore[attr-defined]
+    return replace(obj, status=_no_status(type(obj)))
+
+
+@cache
+def _no_status(kind: type[Any]) -> Any:
+    return kind().status
 
 
 def with_status_of(resource: Resource[Any], obj: Object, other: Object) -> Object:
