@@ -96,7 +96,9 @@ class Api:
 
     async def _seen(self, home: Resource[Any], entry: Entry) -> Item:
         await self.cache.reached(entry.revision)
-        return self.cache_of(home).item(entry)
+        cache = self.cache_of(home)
+        item = cache.get(entry.key)
+        return item if item is not None and item.revision == entry.revision else cache.item(entry)
 
 
 def gone(request: Request) -> StatusError:

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+from collections.abc import Callable
 from typing import Any
 
 from kedge.machinery import durations
@@ -33,7 +34,7 @@ def fit(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[st
     Nulls mean "not set" and go, as do empty lists and maps of built-in kinds, which Kubernetes
     leaves off the wire. Raises Misfit at the first value of a wrong type.
     """
-    fitted: dict[str, Any] = _fit(schema, document, None, unknown, MAX_DEPTH)
+    fitted: dict[str, Any] = _FITTERS[schema.type](schema, document, None, unknown, MAX_DEPTH - 1)
     return fitted
 
 
@@ -52,23 +53,6 @@ def spell(path: Path) -> str:
     return text
 
 
-def _fit(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> Any:
-    kind = schema.type
-    if kind == "string":
-        if type(value) is str:
-            return value
-        raise Misfit(path, value, schema)
-    if kind == "object":
-        return _fit_object(schema, value, path, unknown, depth - 1)
-    if kind == "list":
-        return _fit_list(schema, value, path, unknown, depth - 1)
-    if kind == "map":
-        return _fit_map(schema, value, path, unknown, depth - 1)
-    if kind == "any":
-        return _fit_any(value, path, depth, schema)
-    return _SCALARS[kind](schema, value, path)
-
-
 def _fit_object(
     schema: Schema, value: Any, path: Path, unknown: list[str], depth: int
 ) -> dict[str, Any]:
@@ -84,11 +68,11 @@ def _fit_object(
             fitted[name] = inner  # what most values are, without a call for each
         elif field is None:
             if schema.open or (schema.embedded and name in ("apiVersion", "kind", "metadata")):
-                fitted[name] = _fit_any(inner, (path, name), depth, schema)
+                fitted[name] = _fit_any(schema, inner, (path, name), unknown, depth - 1)
             else:
                 unknown.append(spell((path, name)))
         elif inner is not None:
-            member = _fit(field, inner, (path, name), unknown, depth)
+            member = _FITTERS[field.type](field, inner, (path, name), unknown, depth - 1)
             if member or field.keep_empty or not (field.type == "list" or field.type == "map"):
                 fitted[name] = member
         elif field.nullable:
@@ -108,7 +92,8 @@ def _fit_list(schema: Schema, value: Any, path: Path, unknown: list[str], depth:
             if type(element) is not str:
                 raise Misfit((path, i), element, items)
         return value
-    return [_fit(items, element, (path, i), unknown, depth) for i, element in enumerate(value)]
+    fitter, left = _FITTERS[items.type], depth - 1
+    return [fitter(items, element, (path, i), unknown, left) for i, element in enumerate(value)]
 
 
 def _fit_map(
@@ -122,20 +107,21 @@ def _fit_map(
     assert items is not None
     if items.type == "string" and {*map(type, value.values())} == {str}:
         return value
+    fitter, left = _FITTERS[items.type], depth - 1
     return {
-        name: _fit(items, element, (path, name), unknown, depth)
+        name: fitter(items, element, (path, name), unknown, left)
         for name, element in value.items()
         if element is not None or items.nullable
     }
 
 
-def _fit_any(value: Any, path: Path, depth: int, schema: Schema) -> Any:
+def _fit_any(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> Any:
     """Any value as it is, but nothing that cannot be written down again."""
     if type(value) is dict or type(value) is list:
-        if depth <= 1:
+        if depth <= 0:
             raise _too_deep(path, value, schema)
         for inner in value.values() if type(value) is dict else value:
-            _fit_any(inner, path, depth - 1, schema)
+            _fit_any(schema, inner, path, unknown, depth - 1)
     elif type(value) is int and not -(2**63) <= value < 2**64:
         raise Misfit(path, value, schema, f"number {value} is out of range")
     return value
@@ -145,7 +131,13 @@ def _too_deep(path: Path, value: Any, schema: Schema) -> Misfit:
     return Misfit(path, value, schema, f"exceeded max depth of {MAX_DEPTH}")
 
 
-def _fit_integer(schema: Schema, value: Any, path: Path) -> int:
+def _fit_string(schema: Schema, value: Any, path: Path, *_: Any) -> str:
+    if type(value) is str:
+        return value
+    raise Misfit(path, value, schema)
+
+
+def _fit_integer(schema: Schema, value: Any, path: Path, *_: Any) -> int:
     number = value
     if type(value) is float and value.is_integer() and abs(value) < 2**53:
         number = int(value)
@@ -155,19 +147,19 @@ def _fit_integer(schema: Schema, value: Any, path: Path) -> int:
     raise Misfit(path, value, schema)
 
 
-def _fit_number(schema: Schema, value: Any, path: Path) -> int | float:
+def _fit_number(schema: Schema, value: Any, path: Path, *_: Any) -> int | float:
     if type(value) is int or type(value) is float:
         return value
     raise Misfit(path, value, schema)
 
 
-def _fit_boolean(schema: Schema, value: Any, path: Path) -> bool:
+def _fit_boolean(schema: Schema, value: Any, path: Path, *_: Any) -> bool:
     if type(value) is bool:
         return value
     raise Misfit(path, value, schema)
 
 
-def _fit_quantity(schema: Schema, value: Any, path: Path) -> str:
+def _fit_quantity(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) in (str, int, float):
         try:
             return str(Quantity.of(value))
@@ -176,13 +168,13 @@ def _fit_quantity(schema: Schema, value: Any, path: Path) -> str:
     raise Misfit(path, value, schema)
 
 
-def _fit_int_or_string(schema: Schema, value: Any, path: Path) -> int | str:
+def _fit_int_or_string(schema: Schema, value: Any, path: Path, *_: Any) -> int | str:
     if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
         return value
     raise Misfit(path, value, schema)
 
 
-def _fit_time(schema: Schema, value: Any, path: Path) -> str:
+def _fit_time(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is not str:
         raise Misfit(path, value, schema)
     if not value:
@@ -197,7 +189,7 @@ def _fit_time(schema: Schema, value: Any, path: Path) -> str:
     )
 
 
-def _fit_bytes(schema: Schema, value: Any, path: Path) -> str:
+def _fit_bytes(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is not str:
         raise Misfit(path, value, schema)
     try:
@@ -209,7 +201,12 @@ def _fit_bytes(schema: Schema, value: Any, path: Path) -> str:
     return plain
 
 
-_SCALARS = {
+_FITTERS: dict[str, Callable[[Schema, Any, Path, list[str], int], Any]] = {
+    "object": _fit_object,
+    "list": _fit_list,
+    "map": _fit_map,
+    "any": _fit_any,
+    "string": _fit_string,
     "integer": _fit_integer,
     "number": _fit_number,
     "boolean": _fit_boolean,
