@@ -114,6 +114,25 @@ async def test_managed_fields_in_a_new_object_are_kept_besides_its_makers(
     assert second["fieldsV1"] == {"f:data": {".": {}, "f:a": {}, "f:b": {}}}
 
 
+async def test_what_a_spec_says_counts_each_time_that_it_is_posted(server: LocalServer) -> None:
+    amounts = {"requests": {"cpu": "0.5"}}
+    containers = [{"name": "c", "image": "nginx:1", "resources": amounts, "colour": "red"}]
+    for name in ("p-1", "p-2"):
+        answer = await server.call("POST", PODS, pod(name, containers=containers, tolerations=None))
+        (warning,) = answer.warnings
+        assert "spec.containers[0].colour" in warning
+        spec = answer.document["spec"]
+        assert spec["containers"][0]["resources"]["requests"] == {"cpu": "500m"}
+        assert "colour" not in spec["containers"][0]
+
+
+async def test_a_misfit_is_named_each_time_that_it_is_posted(server: LocalServer) -> None:
+    for name in ("p-1", "p-2"):
+        answer = await server.call("POST", PODS, pod(name, terminationGracePeriodSeconds="soon"))
+        assert answer.status == 400
+        assert "spec.terminationGracePeriodSeconds of type int64" in answer.message
+
+
 async def test_kinds_without_a_spec_count_no_generation(server: LocalServer) -> None:
     made = await server.post(MAPS, config_map())
     assert "generation" not in made["metadata"]
