@@ -22,7 +22,6 @@ from kedge.cli.failure import Failure
 from kedge.cli.registry import Where, resolve
 from kedge.cli.state import read as read_cluster
 from kedge.cli.up import UpConfig
-from kedge.client.kubeconfig import path_to_change
 
 T = TypeVar("T")
 
@@ -97,6 +96,9 @@ def up(source: Source) -> UpConfig:
 
 def kubeconfig(source: Source) -> Path:
     """The kubeconfig file to put the cluster into."""
+    # Not above: a server reads its configuration here too, and has no use for YAML.
+    from kedge.client.kubeconfig import path_to_change
+
     given: Path | None = source.flags.kubeconfig
     listed = source.environment.get("KUBECONFIG", "")
     return (given or path_to_change(listed, source.home())).absolute()
