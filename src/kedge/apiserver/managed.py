@@ -116,9 +116,12 @@ def of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
 
 
 def _of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
-    document = msgspec.json.decode(encoded)
-    entries = after_update(schema, None, document, manager="", api_version="", now="")
-    return in_order(entries[0]["fieldsV1"]) if entries else None
+    try:
+        owned = fields.difference(fields.brought(schema, msgspec.json.decode(encoded)), _NOBODYS)
+    except ValueError:
+        # A list whose items have no keys cannot be tracked; validation will complain of it.
+        return None
+    return in_order(owned) if owned else None
 
 
 _of_new_cached = lru_cache(256)(_of_new)
