@@ -37,6 +37,8 @@ bench: .venv/.dev ## how fast it is
 	@command -v wrk >/dev/null || { echo "wrk is missing, which makes the load: apt install wrk" >&2; exit 1; }
 	$(BIN)/python bench/start.py --runs 3 --pods 500
 	$(BIN)/python bench/store.py 0.5
+	$(BIN)/python bench/limits.py --pods 500
+	$(BIN)/python bench/scheduler.py
 	$(BIN)/python bench/api.py --pods 500 --seconds 2 --watchers 50
 
 docs: .venv/.dev ## check that the documentation leads somewhere

@@ -6,8 +6,10 @@ Deeds import what they need themselves, so that `kedge --help` reads none of it.
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+from kedge.cli import apply, create, delete, describe, explain, get, namespace
 from kedge.cli import main as cli
 
 
@@ -52,6 +54,18 @@ def server(flags: Namespace) -> int:
     return server.run(wanted, told)
 
 
+def node(flags: Namespace) -> int:
+    from kedge import config
+    from kedge.cli import node
+
+    source = config.Source(flags)
+    wanted = config.node(source)
+    last_seen = partial(config.server_of_node, source, wanted)
+    find = last_seen if flags.join_fd is None else node.told(flags.join_fd)
+    ready = node.say(wanted) if flags.ready_fd is None else node.tell(flags.ready_fd)
+    return node.run(wanted, find, ready)
+
+
 def token(flags: Namespace) -> int:
     from kedge import config
     from kedge.cli import token
@@ -65,10 +79,33 @@ def token(flags: Namespace) -> int:
     return token.delete(where, flags.tokens)
 
 
+def image(flags: Namespace) -> int:
+    from kedge import config
+    from kedge.cli import image
+
+    where = config.where(config.Source(flags))
+    if flags.deed == "load":
+        return image.load(where, flags.paths, flags.names)
+    if flags.deed == "list":
+        return image.list_images(where, flags.output)
+    return image.remove(where, flags.images, force=flags.force)
+
+
 def version(flags: Namespace) -> int:
     from kedge.cli import version
 
     return version.run(flags.output)
+
+
+def visiting(command: cli.Visitor) -> cli.Deed:
+    """What a command does that speaks to a cluster through a kubeconfig."""
+
+    def deed(flags: Namespace) -> int:
+        from kedge import config
+
+        return command.run(config.whereto(config.Source(flags)), flags)
+
+    return deed
 
 
 DEEDS: Final[Mapping[str, cli.Deed]] = {
@@ -76,8 +113,17 @@ DEEDS: Final[Mapping[str, cli.Deed]] = {
     "down": down,
     "status": status,
     "list": list_clusters,
+    "get": visiting(get),
+    "describe": visiting(describe),
+    "create": visiting(create),
+    "apply": visiting(apply),
+    "delete": visiting(delete),
+    "namespace": visiting(namespace),
+    "explain": visiting(explain),
+    "image": image,
     "token": token,
     "server": server,
+    "node": node,
     "version": version,
 }
 

@@ -18,10 +18,13 @@ from kedge.apiserver.config import (
     ServerConfig,
 )
 from kedge.cli import flags as read
+from kedge.cli.client_flags import Whereto
 from kedge.cli.failure import Failure
 from kedge.cli.registry import Where, resolve
 from kedge.cli.state import read as read_cluster
+from kedge.cli.state import read_server
 from kedge.cli.up import UpConfig
+from kedge.node.config import MOST_PIDS, MOST_PODS, NodeConfig
 
 T = TypeVar("T")
 
@@ -87,10 +90,57 @@ def up(source: Source) -> UpConfig:
     """What `kedge up` is to do."""
     return UpConfig(
         server=_server(source, port=0, admission=UPSTREAM_ADMISSION),
+        nodes=_nodes(source),
         port_given=source.get("port", read.port_number) is not None,
         root=source.root(),
         kubeconfig=kubeconfig(source),
         wait=source.flags.wait,
+    )
+
+
+def node(source: Source) -> NodeConfig:
+    """What a node agent is to do if it is started by itself."""
+    return _node(source, source.get("node_name", read.node_name) or node_name(1))
+
+
+def server_of_node(source: Source, config: NodeConfig) -> str:
+    """Where the node finds its server: as told, else where the cluster was last seen."""
+    known = read_server(config.hidden[0])
+    url = source.get("server", str) or (known.url if known else "")
+    if not url:
+        raise Failure(f"nothing is known of a server in {config.hidden[0]}: name one with --server")
+    return url
+
+
+def node_name(number: int) -> str:
+    """What the nodes of a cluster on one machine are called."""
+    return f"node-{number}"
+
+
+def _nodes(source: Source) -> tuple[NodeConfig, ...]:
+    asked = source.get("nodes", read.count)
+    number = 1 if asked is None else asked
+    return tuple(_node(source, node_name(i + 1)) for i in range(number))
+
+
+def _node(source: Source, name: str) -> NodeConfig:
+    cluster, state = _place(source)
+    rules = source.get("image_map", lambda text: [read.image_rule(text)])
+    max_pods = source.get("max_pods", read.count)
+    max_pids = source.get("pod_max_pids", int)
+    return NodeConfig(
+        name=name,
+        cluster=cluster,
+        state=state / "nodes" / name,
+        images=state / "images",
+        hidden=(state,),
+        address=source.get("node_address", str) or "127.0.0.1",
+        port=source.get("node_port", read.port_number) or 0,
+        labels=source.get("node_labels", read.labels) or {},
+        image_map=tuple(rules or ()),
+        reserved=source.get("reserved", read.amounts) or {},
+        max_pods=MOST_PODS if max_pods is None else max_pods,
+        max_pids=MOST_PIDS if max_pids is None else max_pids,
     )
 
 
@@ -102,6 +152,19 @@ def kubeconfig(source: Source) -> Path:
     given: Path | None = source.flags.kubeconfig
     listed = source.environment.get("KUBECONFIG", "")
     return (given or path_to_change(listed, source.home())).absolute()
+
+
+def whereto(source: Source) -> Whereto:
+    """Where a command that speaks to a cluster as kubectl does is to go."""
+    from kedge.client.kubeconfig import paths_to_read
+
+    given: Path | None = source.flags.kubeconfig
+    listed = source.environment.get("KUBECONFIG", "")
+    return Whereto(
+        files=[given] if given else paths_to_read(listed, source.home()),
+        context=source.flags.context,
+        namespace=getattr(source.flags, "namespace", ""),
+    )
 
 
 def _server(source: Source, *, port: int, admission: tuple[str, ...]) -> ServerConfig:

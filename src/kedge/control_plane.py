@@ -1,4 +1,4 @@
-"""The control plane in one process: API server and controllers, from a configuration to the end."""
+"""The control plane in one process: API server, controllers and scheduler."""
 
 import asyncio
 import gc
@@ -10,12 +10,13 @@ from typing import Any
 import uvloop
 
 from kedge.apiserver.config import ServerConfig
-from kedge.apiserver.message import HttpRequest, Response
 from kedge.apiserver.server import Running, serve
 from kedge.client.client import Client
 from kedge.client.transport import Call, Handler, LocalTransport
 from kedge.controllers.controllers import Controllers
 from kedge.machinery.clock import SystemClock
+from kedge.scheduler.scheduler import Scheduler
+from kedge.web.message import HttpRequest, Response
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +40,18 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     clock = SystemClock()
     async with serve(config, clock) as server, asyncio.TaskGroup() as tasks:
         client = Client(LocalTransport(into(server)), user_agent="kube-controller-manager")
-        controllers = tasks.create_task(
-            Controllers(client, clock, server.ca_pem, server.sign).run()
-        )
+        keepers = Controllers(client, clock, server.ca_pem, server.sign, admission=config.admission)
+        planner = Client(LocalTransport(into(server)), user_agent="kube-scheduler")
+        work = [
+            tasks.create_task(keepers.run()),
+            tasks.create_task(Scheduler(planner, clock).run()),
+        ]
         gc.freeze()
         gc.enable()
         on_ready(server)
         await stop.wait()
-        controllers.cancel()
+        for task in work:
+            task.cancel()
 
 
 def note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -1,19 +1,19 @@
 """The composition root: a configuration in, a running cluster out."""
 
-import os
-import select
 import socket
-import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.cli import process, registry, server, state
+from kedge.apiserver import joining, pki
+from kedge.cli import node, process, registry, server, state
 from kedge.cli.announcement import Announcement, decode
-from kedge.cli.down import withdraw_context
+from kedge.cli.children import Child, Launch, Program, launching
+from kedge.cli.down import end_nodes, withdraw_context
 from kedge.cli.failure import Failure
 from kedge.cli.up import Say, Up, UpConfig, context
 from kedge.client import kubeconfig
@@ -21,30 +21,39 @@ from kedge.machinery.clock import SystemClock
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig
+    from kedge.node.config import NodeConfig
 
-_LOG_LINES: Final = 10
-_LOG_LIMIT: Final = 10 * 2**20
+
+_GRACE: Final = 10.0
+"""Seconds that an agent gets to end by itself."""
 
 
 def background(config: UpConfig, say: Say) -> Up:
-    """Start the cluster in the background, unless it runs."""
+    """Start the cluster in the background, or what of it does not run."""
     directory = config.server.state
     cluster = prepare(config, say)
     with state.changing(directory):
-        if process.running(directory):
-            return _as_it_runs(directory)
         started = SystemClock().monotonic()
+        if process.running(directory):
+            revive(config, say)
+            return _as_it_runs(directory)
         settings = settle_port(config, cluster, say)
         say(f'Starting cluster "{cluster.name}" in {directory} ...')
-        child, announced = launch(settings, config.wait)
         try:
-            done = adopt(config, announced)
+            with launching() as launch:
+                nodes = introduced(config, launch)
+                announced = decode(launch(server_program(settings)).line(config.wait))
+                done = adopt(config, announced)
+                took = SystemClock().monotonic() - started
+                say(f"API server ready at {done.url} ({took:.2f} s).")
+                join(nodes, done.url, config.wait)
         except BaseException:
-            _end(child)
+            # What the agents had started by then does not end with them.
+            end_nodes(directory)
             raise
-        # The child outlives us: nothing is to wait for it, or to complain that nothing did.
-        child.returncode = 0
-        say(f"API server ready at {done.url} ({SystemClock().monotonic() - started:.2f} s).")
+        if nodes:
+            took = SystemClock().monotonic() - started
+            say(f"{_nodes(len(nodes))} ready ({took:.2f} s).")
     return done
 
 
@@ -56,20 +65,74 @@ def foreground(config: UpConfig, say: Say) -> Up | None:
         return _as_it_runs(directory)
     settings = settle_port(config, cluster, say)
     adopted = False
+    with launching() as launch:
+        nodes = introduced(config, launch)
 
-    def announce(ready: Announcement) -> None:
-        nonlocal adopted
-        done = adopt(config, ready)
-        adopted = True
-        say(f'API server of cluster "{cluster.name}" ready at {done.url}; Ctrl-C stops it.')
-        say(f'Context "{context(cluster.name)}" is the current one in {done.kubeconfig}.')
+        def announce(ready: Announcement) -> None:
+            nonlocal adopted
+            done = adopt(config, ready)
+            adopted = True
+            for node in nodes:
+                node.tell(done.url)
+            say(f'API server of cluster "{cluster.name}" ready at {done.url}; Ctrl-C stops it.')
+            say(f'Context "{context(cluster.name)}" is the current one in {done.kubeconfig}.')
 
-    try:
-        server.run(settings, announce)
-    finally:
-        if adopted:
-            withdraw_context(directory, config.root)
+        try:
+            server.run(settings, announce)
+        finally:
+            end_nodes(directory)
+            if adopted:
+                withdraw_context(directory, config.root)
     return None
+
+
+def introduced(config: UpConfig, launch: Launch) -> list[Child]:
+    """The agents of the nodes, started and waiting to be told where the server is.
+
+    They are given certificates first. To make the cluster's authority for that, instead of waiting
+    until the server does, lets both sides start at the same time.
+    """
+    if not config.nodes:
+        return []
+    wanted = config.server
+    pki.ensure(wanted.pki, joining.hosts(wanted))
+    for one in config.nodes:
+        hosts = (one.name, one.address)
+        pki.ensure_node(wanted.pki, one.name, hosts, one.pki, SystemClock().now())
+        if agent := process.running(one.state, "node"):
+            # It outlived its server and may look for it elsewhere; containers do not mind.
+            process.stop(agent, _GRACE)
+    return [launch(node_program(one, wanted.state)) for one in config.nodes]
+
+
+def join(nodes: Sequence[Child], url: str, patience: float) -> None:
+    """Let the nodes join the server, and wait until they have."""
+    for one in nodes:
+        one.tell(url)
+    for one in nodes:
+        one.line(patience)
+
+
+def revive(config: UpConfig, say: Say) -> None:
+    """Start the agents that this cluster's nodes had and have lost."""
+    directory = config.server.state
+    known = state.read_server(directory)
+    lost = [one for one in config.nodes if one.pki.exists() and not runs(one)]
+    if known is None or not lost:
+        return
+    with launching() as launch:
+        children = [launch(node_program(one, directory)) for one in lost]
+        join(children, known.url, config.wait)
+    for one in lost:
+        say(f'The agent of node "{one.name}" was not running: it is again.')
+
+
+def runs(node: "NodeConfig") -> bool:
+    return process.running(node.state, "node") is not None
+
+
+def _nodes(number: int) -> str:
+    return "Node" if number == 1 else f"{number} nodes"
 
 
 def prepare(config: UpConfig, say: Say) -> state.Cluster:
@@ -113,91 +176,26 @@ def port_is_free(host: str, port: int) -> bool:
     return True
 
 
-def launch(
-    settings: "ServerConfig", patience: float
-) -> tuple[subprocess.Popen[bytes], Announcement]:
-    """Start a server that outlives this process, and wait until it answers."""
-    log = settings.state / "server.log"
-    began = _make_room(log)
-    reading, writing = os.pipe()
-    with open(log, "ab", opener=_private) as output, open(reading, "rb", buffering=0) as pipe:
-        child = subprocess.Popen(
-            [*_program(), *server.arguments(settings), f"--ready-fd={writing}"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(writing,),
-            start_new_session=True,
-        )
-        os.close(writing)
-        try:
-            line = _read_line(pipe.fileno(), patience)
-        except TimeoutError:
-            _end(child)
-            raise Failure(
-                f"the server was not ready within {patience:g} s: {log} may say why; allow more"
-                " time with --wait"
-            ) from None
-        except BaseException:
-            _end(child)
-            raise
-    if not line:
-        raise _died(child.wait(), log, began)
-    return child, decode(line)
+def server_program(settings: "ServerConfig") -> Program:
+    return Program(
+        what="the server",
+        arguments=[*_kedge(), server.NAME, *server.arguments(settings)],
+        log=settings.state / "server.log",
+    )
 
 
-def _program() -> list[str]:
+def node_program(config: "NodeConfig", directory: Path) -> Program:
+    return Program(
+        what=f'node "{config.name}"',
+        arguments=[*_kedge(), node.NAME, *node.arguments(config, directory)],
+        log=config.state / "node.log",
+        told="--join-fd",
+    )
+
+
+def _kedge() -> list[str]:
     # -P: nothing that lies about in the working directory is to be taken for a module.
-    return [sys.executable, "-P", "-m", "kedge", server.NAME]
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _make_room(log: Path) -> int:
-    """Set a log that has grown large aside; returns how much there is of it."""
-    size = log.stat().st_size if log.exists() else 0
-    if size < _LOG_LIMIT:
-        return size
-    log.replace(log.with_name(f"{log.name}.1"))
-    return 0
-
-
-def _read_line(descriptor: int, patience: float) -> bytes:
-    """What the other end of the pipe writes, up to the end of the line; empty if it hangs up."""
-    clock = SystemClock()
-    deadline = clock.monotonic() + patience
-    line = b""
-    while not line.endswith(b"\n"):
-        ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - clock.monotonic()))
-        if not ready:
-            raise TimeoutError
-        part = os.read(descriptor, 65536)
-        if not part:
-            return b""
-        line += part
-    return line
-
-
-def _died(code: int, log: Path, began: int) -> Failure:
-    """Why a server that was being started is no more: its own explanation, else its last words."""
-    lines = log.read_bytes()[began:].decode(errors="replace").splitlines()
-    explained = [line for line in lines[-_LOG_LINES:] if line.startswith("error: ")]
-    if explained:
-        return Failure(explained[-1].removeprefix("error: "))
-    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    last_words = "\n".join(f"  {line}" for line in lines[-_LOG_LINES:]) or "  (it said nothing)"
-    return Failure(f"the server ended {how} before it was ready. The end of {log}:\n{last_words}")
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.terminate()
-    try:
-        child.wait(5)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+    return [sys.executable, "-P", "-m", "kedge"]
 
 
 def adopt(config: UpConfig, announced: Announcement) -> Up:

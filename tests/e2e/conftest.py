@@ -219,7 +219,9 @@ class OwnCluster:
         return done.stdout
 
     def up(self, *flags: str) -> Cluster:
-        self.kedge("up", *self.which, "--port=0", f"--kubeconfig={self.kubeconfig}", *flags)
+        """Without nodes, unless the flags say how many: most tests are about the API."""
+        where = ("--port=0", f"--kubeconfig={self.kubeconfig}", "--nodes=0")
+        self.kedge("up", *self.which, *where, *flags)
         return Cluster(self.home, self.kubeconfig)
 
     def pid(self) -> int:
@@ -248,6 +250,18 @@ def own_cluster(tmp_path: Path) -> Iterator[OwnCluster]:
     own = OwnCluster(tmp_path)
     yield own
     own.kedge("down", *own.which, "--purge")
+
+
+class Clusters:
+    """How clusters are had, for directories that want theirs otherwise."""
+
+    given = Cluster
+    own = OwnCluster
+
+
+@pytest.fixture(scope="session")
+def own_clusters() -> type[Clusters]:
+    return Clusters
 
 
 @pytest.fixture(scope="session")

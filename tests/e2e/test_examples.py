@@ -52,8 +52,8 @@ def pattern(output: list[str]) -> str:
 
 
 def squeezed(line: str) -> str:
-    """Columns are as wide as what stands in them, so the number of spaces says nothing."""
-    return re.sub(" +", " ", line).rstrip()
+    """Columns are as wide as what stands in them, so the amount of white space says nothing."""
+    return re.sub(r"[ \t]+", " ", line).rstrip()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from kedge.apiserver.config import UPSTREAM_ADMISSION
 from kedge.cli import process
 
 if TYPE_CHECKING:
@@ -48,29 +49,32 @@ def contexts(path: Path) -> list[str]:
 def test_a_cluster_comes_up_serves_kubectl_and_leaves_nothing_behind(terminal: Terminal) -> None:
     said = ok(terminal.kedge("up"))
     assert 'Context "kedge-default" is now the current one' in said
-    assert "kubectl get namespaces" in said
+    assert "kubectl get nodes" in said
     assert terminal.kubeconfig.stat().st_mode & 0o777 == 0o600
 
     assert "kube-system" in ok(terminal.kubectl("get", "namespaces"))
     ready = status(terminal)
     assert ready["status"] == "Ready"
     assert ready["address"].startswith("https://127.0.0.1:")
-    assert ready["admission"] == [
-        "NamespaceLifecycle",
-        "ServiceAccount",
-        "NodeRestriction",
-        "Priority",
-        "DefaultTolerationSeconds",
-        "MutatingAdmissionWebhook",
-        "ValidatingAdmissionWebhook",
-        "ResourceQuota",
-    ]
+    assert ready["admission"] == list(UPSTREAM_ADMISSION)
     assert ready["storeBytes"] > 0
+    assert [node["status"] for node in ready["nodes"]] == ["Running"]
+    assert "Ready" in ok(terminal.kubectl("get", "nodes", "--no-headers"))
+    agent = ready["nodes"][0]["pid"]
 
     assert 'Cluster "default" was stopped' in ok(terminal.kedge("down", "--purge"))
     assert not terminal.kubeconfig.exists()
     assert list(terminal.states.iterdir()) == []
-    assert process.birth(ready["pid"]) == ""
+    assert process.birth(ready["pid"]) == process.birth(agent) == ""
+
+
+def test_a_node_whose_agent_was_killed_is_brought_back_by_up(terminal: Terminal) -> None:
+    ok(terminal.kedge("up"))
+    before = status(terminal)["nodes"][0]["pid"]
+    os.kill(before, signal.SIGKILL)
+    assert 'The agent of node "node-1" was not running: it is again' in ok(terminal.kedge("up"))
+    assert status(terminal)["nodes"][0]["status"] == "Running"
+    assert status(terminal)["nodes"][0]["pid"] != before
 
 
 def test_a_second_up_is_a_no_op_and_so_is_a_second_down(terminal: Terminal) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kedge import config
+from kedge.cli.client_flags import Whereto
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
 from kedge.cli.registry import Where
@@ -194,3 +195,13 @@ def test_the_kubeconfig_is_the_flags_else_the_one_kubectl_would_change(
     environment["KUBECONFIG"] = str(tmp_path / "a")
     assert chosen() == tmp_path / "a"
     assert chosen(f"--kubeconfig={tmp_path / 'b'}") == tmp_path / "b"
+
+
+def test_a_client_goes_where_kubectl_would(environment: dict[str, str], tmp_path: Path) -> None:
+    def whereto(*arguments: str) -> Whereto:
+        return config.whereto(config.Source(flags("get", "pods", *arguments), environment))
+
+    assert whereto() == Whereto([tmp_path / ".kube" / "config"])
+    environment["KUBECONFIG"] = "a:b"
+    assert whereto("-n=x", "--context=c") == Whereto([Path("a"), Path("b")], "c", "x")
+    assert whereto("--kubeconfig=f").files == [Path("f")]

@@ -24,7 +24,7 @@ from kedge.cli.announcement import Announcement
 from kedge.cli.main import parser
 from kedge.cli.server import tell
 from kedge import config
-flags = parser().parse_args(["server", *sys.argv[1:]])
+flags = parser().parse_args(sys.argv[1:])
 wanted = config.server(config.Source(flags, {}))
 process.claim(wanted.state)
 MANNER
@@ -37,6 +37,7 @@ signal.pause()
 def config(tmp_path: Path) -> UpConfig:
     return UpConfig(
         server=ServerConfig(state=tmp_path / "root" / "blue", name="blue", port=0),
+        nodes=(),
         port_given=False,
         root=tmp_path / "root",
         kubeconfig=tmp_path / "config",
@@ -52,7 +53,7 @@ def manner(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def program() -> list[str]:
         return [sys.executable, "-c", STAND_IN.replace("MANNER", "\n".join(lines))]
 
-    monkeypatch.setattr(up, "_program", program)
+    monkeypatch.setattr(up, "_kedge", program)
     return lines
 
 

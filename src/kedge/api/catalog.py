@@ -80,14 +80,18 @@ BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *RESOURCES, *REVIEWS)
 class Catalog:
     """Every resource that is served now; custom ones come and go."""
 
-    def __init__(self, resources: Iterable[Resource[Any]] = BUILT_IN) -> None:
+    def __init__(
+        self, resources: Iterable[Resource[Any]] = BUILT_IN, *, upstream_only: bool = False
+    ) -> None:
+        self.upstream_only = upstream_only
+        """Whether kinds are served without what only kedge knows of them."""
         self._resources: dict[tuple[str, str, str], Resource[Any]] = {}
         self._versions: dict[tuple[str, str], int] = {}
         self._stamps: dict[tuple[str, str], int] = {}
         self.changes = 0
         """Counts additions and removals, so that what is derived can tell when to be made anew."""
         for resource in resources:
-            self.add(resource)
+            self.add(resource.upstream() if upstream_only else resource)
 
     def __iter__(self) -> Iterator[Resource[Any]]:
         return iter(self._resources.values())

@@ -6,7 +6,7 @@ from functools import lru_cache
 from kedge.api import rules
 from kedge.api.model import ManagedFieldsEntry, ObjectMeta, OwnerReference
 from kedge.machinery import names
-from kedge.machinery.errors import FieldError
+from kedge.machinery.errors import FieldError, Minded
 
 ANNOTATIONS_LIMIT = 256 * 1024
 MANAGER_LIMIT = 128
@@ -96,10 +96,17 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> Iterator[
     size = 0
     for key, value in annotations.items():
         if not is_label_key(key):
-            yield from rules.problems(path, key, names.annotation_key(key))
+            yield from _annotation_key(key, path)
         size += _byte_length(key) + _byte_length(value)
     if size > ANNOTATIONS_LIMIT:
         yield FieldError.too_long(path, ANNOTATIONS_LIMIT)
+
+
+def _annotation_key(key: str, path: str) -> Iterator[FieldError]:
+    problems = rules.problems(path, key, names.annotation_key(key))
+    if names.needs_escapes(key):
+        return (problem.only(Minded.EXTENSION) for problem in problems)
+    return problems
 
 
 # The same few keys come again and again, and prefixed ones are the slow case of the rule.

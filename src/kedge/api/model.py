@@ -56,6 +56,15 @@ def defaults_to(value: object) -> msgspec.Meta:
     return msgspec.Meta(extra={"keywords": {"default": value}})
 
 
+EXTENSION = msgspec.Meta(extra={"extension": True})
+"""A field that is kedge's own: whoever writes it is warned, and `--upstream-only` knows no such."""
+
+
+def spelling_of(name: str) -> msgspec.Meta:
+    """Another spelling of an extension: taken and published, but stored under this name."""
+    return msgspec.Meta(extra={"extension": True, "spells": name})
+
+
 KEEP_EMPTY = msgspec.Meta(extra={"keep_empty": True})
 """A list for which empty means something else than absent."""
 

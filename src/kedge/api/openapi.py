@@ -37,9 +37,11 @@ def v3_index(hashes: Mapping[str, str]) -> Json:
     }
 
 
-def v3_document(group: str, version: str, resources: Resources) -> Json:
+def v3_document(
+    group: str, version: str, resources: Resources, *, upstream_only: bool = False
+) -> Json:
     """/openapi/v3/apis/<group>/<version>."""
-    components = Components(v2=False)
+    components = Components(v2=False, upstream_only=upstream_only)
     paths = Paths(components)
     for resource in resources:
         if (resource.group, resource.version) == (group, version):
@@ -56,9 +58,9 @@ def v3_document(group: str, version: str, resources: Resources) -> Json:
     }
 
 
-def v2_document(resources: Resources) -> Json:
+def v2_document(resources: Resources, *, upstream_only: bool = False) -> Json:
     """/openapi/v2: everything in one document."""
-    components = Components(v2=True)
+    components = Components(v2=True, upstream_only=upstream_only)
     paths = Paths(components)
     versions = set()
     for resource in resources:

@@ -52,8 +52,9 @@ _METADATA = "Standard object's metadata: its name, labels and history."
 class Components:
     """The types that one document refers to; they gather here as they are referred to."""
 
-    def __init__(self, *, v2: bool) -> None:
+    def __init__(self, *, v2: bool, upstream_only: bool = False) -> None:
         self.v2 = v2
+        self._upstream_only = upstream_only
         self.written: dict[str, Json] = {}
         self._prefix = "#/definitions/" if v2 else "#/components/schemas/"
 
@@ -115,12 +116,16 @@ class Components:
         if node.description:
             written["description"] = node.description
         if node.fields:
-            written["properties"] = {name: self._field(node.fields[name]) for name in node.fields}
+            fields = node.fields.items()
+            written["properties"] = {n: self._field(f) for n, f in fields if self._lists(f)}
         if node.required:
             written["required"] = list(node.required)
         if node.atomic:
             written["x-kubernetes-map-type"] = "atomic"
         return written | self._keywords(node)
+
+    def _lists(self, field: Schema) -> bool:
+        return not (self._upstream_only and field.extension)
 
     def _keywords(self, node: Schema) -> Json:
         # Version 2 tells no defaults of built-in types.

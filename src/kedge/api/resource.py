@@ -1,7 +1,7 @@
 """Resource: all that the server and the command line need to know about one kind."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -9,7 +9,7 @@ import msgspec
 
 from kedge.api import structs
 from kedge.api.model import Document, Object, ObjectMeta
-from kedge.machinery import names
+from kedge.machinery import extensions, names
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity
 from kedge.machinery.schema import Schema
@@ -214,6 +214,18 @@ class Resource(Generic[T]):
         if self.schema_source is not None:
             return self.schema_source()
         return structs.schema_of(self.type)
+
+    @cached_property
+    def extensions(self) -> extensions.Trail | None:
+        """Finds what only kedge knows in a document of this kind; None if there is no such."""
+        return None if self.custom else extensions.trail(self.schema)
+
+    def upstream(self) -> "Resource[T]":
+        """The same resource as Kubernetes has it, without what only kedge knows."""
+        if self.custom:
+            return self
+        # Which kinds have any is not asked now: it takes a while, and a server is to start.
+        return replace(self, schema_source=lambda: extensions.without(self.schema))
 
     @cached_property
     def typed(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kedge import __version__
+from kedge import KUBERNETES, __version__
 from kedge.apiserver import audit, render, route
 from kedge.apiserver.api import Api
 from kedge.apiserver.audit import AuditLog
@@ -19,14 +19,6 @@ from kedge.apiserver.authorization import access_review
 from kedge.apiserver.authorization.attributes import denied, of_path, of_resource
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.inflight import InFlight, counted
-from kedge.apiserver.message import (
-    JSON,
-    HttpRequest,
-    Response,
-    json_response,
-    text_response,
-    warning_headers,
-)
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.subresources import binding
 from kedge.apiserver.subresources import table as subresources
@@ -38,11 +30,16 @@ from kedge.machinery.errors import (
     method_not_allowed,
     unknown_resource,
 )
+from kedge.web.message import (
+    JSON,
+    HttpRequest,
+    Response,
+    json_response,
+    text_response,
+    warning_headers,
+)
 
 log = logging.getLogger(__name__)
-
-KUBERNETES = "1.36.4"
-"""The Kubernetes release whose behaviour is followed."""
 
 Answer = Response | Awaitable[Response]
 _ON_MANY = ("deletecollection",)

@@ -18,9 +18,9 @@ from urllib.parse import unquote_plus
 
 import msgspec
 
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import StatusError
+from kedge.web.message import HttpRequest
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ import msgspec
 from kedge.apiserver.addresses import API_SERVICE_ADDRESS, RANGE
 from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import Wanted
+from kedge.web.message import HttpRequest
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 PRIORITIES = {

@@ -9,10 +9,14 @@ StoreKind = Literal["sqlite", "memory"]
 
 ADMISSION_PLUGINS: Final = (
     "NamespaceLifecycle",
+    "LimitRanger",
     "ServiceAccount",
     "NodeRestriction",
     "Priority",
     "DefaultTolerationSeconds",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionWebhook",
     "ResourceQuota",

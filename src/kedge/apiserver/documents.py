@@ -13,8 +13,8 @@ from kedge.api import openapi, openapi_protobuf
 from kedge.api.catalog import Catalog
 from kedge.apiserver import discovery
 from kedge.apiserver.media import DISCOVERY, wants_aggregated_discovery
-from kedge.apiserver.message import JSON, HttpRequest, Response
 from kedge.machinery.clock import Clock
+from kedge.web.message import JSON, HttpRequest, Response
 
 
 class Page:
@@ -79,11 +79,14 @@ class Documents:
 
     def _openapi_v2(self, request: HttpRequest) -> Response | None:
         if openapi_protobuf.MEDIA_TYPE not in request.headers.get("accept", ""):
-            return self._serve(request, self._page("v2", openapi.v2_document))
+            return self._serve(request, self._page("v2", self._v2_document))
         page = self._page(
-            "v2:protobuf", lambda all_: openapi_protobuf.encode(openapi.v2_document(all_))
+            "v2:protobuf", lambda all_: openapi_protobuf.encode(self._v2_document(all_))
         )
         return self._serve(request, page, openapi_protobuf.CONTENT_TYPE)
+
+    def _v2_document(self, resources: Any) -> Any:
+        return openapi.v2_document(resources, upstream_only=self._catalog.upstream_only)
 
     def _openapi_index(self, resources: Any) -> Any:
         addresses = {
@@ -108,7 +111,9 @@ class Documents:
             return Response(301, b"", JSON, [("Location", f"/openapi/v3/{path}?hash={wanted}")])
         page = self._page(
             f"v3/{path}",
-            lambda all_: openapi.v3_document(group, version, all_),
+            lambda all_: openapi.v3_document(
+                group, version, all_, upstream_only=self._catalog.upstream_only
+            ),
             self._catalog.stamp(group, version),
         )
         response = self._serve(request, page, caching="public, immutable" if asked else "no-cache")

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock, SystemClock
@@ -44,6 +44,8 @@ _LOOK_EVERY: Final = timedelta(hours=12)
 _BACKDATED: Final = timedelta(minutes=5)
 _SYSTEM_CLOCK: Final = SystemClock()
 
+Use = Literal["serverAuth", "clientAuth"]
+
 
 class Unusable(Exception):
     """The cluster's authority is damaged; replacing it silently would lock its clients out."""
@@ -64,7 +66,7 @@ class Identity(NamedTuple):
     context: ssl.SSLContext
     """Ready to serve with; client certificates of this cluster are checked if one is offered."""
     directory: Path
-    """Where the keys are: ca.crt, ca.key, server.crt, server.key."""
+    """Where the keys are: those of ca, server and node-client, each a .crt and a .key."""
 
 
 def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) -> Identity:
@@ -75,10 +77,10 @@ def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) 
         _make_authority(directory, clock.now())
     machine = socket.gethostname()
     wanted = [*OWN_HOSTS, *([machine] if machine.isascii() and machine else []), *hosts]
-    if not _serves(directory, wanted, clock.now()):
+    if not _serves(directory, "server", wanted, clock.now()) or not _calls(directory):
         _issue(directory, wanted, clock.now())
     ca_pem = (directory / "ca.crt").read_bytes()
-    return Identity(ca_pem, _server_context(directory), directory)
+    return Identity(ca_pem, _server_context(directory, "server"), directory)
 
 
 async def keep_renewed(identity: Identity, hosts: Sequence[str], clock: Clock) -> None:
@@ -94,20 +96,20 @@ async def keep_renewed(identity: Identity, hosts: Sequence[str], clock: Clock) -
             log.error("serving certificate not renewed error=%s", error)
 
 
-def _server_context(directory: Path) -> ssl.SSLContext:
+def _server_context(directory: Path, name: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(directory / "server.crt", directory / "server.key")
+    context.load_cert_chain(directory / f"{name}.crt", directory / f"{name}.key")
     context.load_verify_locations(directory / "ca.crt")
     context.verify_mode = ssl.CERT_OPTIONAL
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-def _serves(directory: Path, hosts: Iterable[str], now: datetime) -> bool:
-    """Whether the serving certificate is whole, ours, lasts a while and names all the hosts."""
+def _serves(directory: Path, name: str, hosts: Iterable[str], now: datetime) -> bool:
+    """Whether the certificate is whole, ours, lasts a while and names all the hosts."""
     try:
-        certificate = _as_seen_by_a_client(directory)
+        certificate = _as_seen_by_a_client(directory, name)
     except (OSError, ssl.SSLError):
         return False
     ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
@@ -115,14 +117,25 @@ def _serves(directory: Path, hosts: Iterable[str], now: datetime) -> bool:
     return now + _RENEW_BEFORE < ends and all(_canonical(host) in names for host in hosts)
 
 
-def _as_seen_by_a_client(directory: Path) -> dict[str, Any]:
-    """What a client that trusts only our authority learns from a handshake with us."""
+def _calls(directory: Path) -> bool:
+    """Whether there is a certificate to call nodes with; it is renewed with the serving one."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
+            directory / "node-client.crt", directory / "node-client.key"
+        )
+    except (OSError, ssl.SSLError):
+        return False
+    return True
+
+
+def _as_seen_by_a_client(directory: Path, name: str) -> dict[str, Any]:
+    """What a client that trusts only our authority learns from a handshake with this one."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.load_verify_locations(directory / "ca.crt")
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trusting.wrap_bio(down, up)
-    server = _server_context(directory).wrap_bio(up, down, server_side=True)
+    server = _server_context(directory, name).wrap_bio(up, down, server_side=True)
     for end in (client, server, client):
         try:
             end.do_handshake()
@@ -146,7 +159,7 @@ def _make_authority(directory: Path, now: datetime) -> None:
 
     kept = (directory / "ca.key").exists()
     key = _authority_key(directory) if kept else ec.generate_private_key(ec.SECP256R1())
-    name = _common_name("kedge-ca")
+    name = _name("kedge-ca")
     builder = _certificate(name, name, key.public_key(), now - _BACKDATED, now + _CA_LIFE)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
@@ -155,10 +168,46 @@ def _make_authority(directory: Path, now: datetime) -> None:
         .add_extension(identifier, critical=False)
         .sign(key, hashes.SHA256())
     )
-    _save(directory, "ca", key, certificate)
+    _save(directory, "ca", Issued(_pem(certificate), _private_pem(key)))
+
+
+class Issued(NamedTuple):
+    """A certificate and its key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+def ensure_node(
+    directory: Path, node: str, hosts: Sequence[str], theirs: Path, now: datetime
+) -> None:
+    """See that a node of this machine has what it shows to the server and to those who call it."""
+    trusted = (directory / "ca.crt").read_bytes()
+    theirs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    known = theirs / "ca.crt"
+    if known.exists() and known.read_bytes() == trusted and _serves(theirs, "node", hosts, now):
+        return
+    subject = _name(f"system:node:{node}", organization="system:nodes")
+    issued = _issued(directory, subject, ("clientAuth", "serverAuth"), hosts, now)
+    atomic.write(known, trusted, mode=0o644)
+    _save(theirs, "node", issued)
 
 
 def _issue(directory: Path, hosts: Iterable[str], now: datetime) -> None:
+    """The server's certificate, and the one with which it calls the nodes."""
+    ours = _issued(directory, _name("kube-apiserver"), ("serverAuth",), hosts, now)
+    _save(directory, "server", ours)
+    caller = _name("kube-apiserver-kubelet-client", organization="system:masters")
+    _save(directory, "node-client", _issued(directory, caller, ("clientAuth",), (), now))
+
+
+def _issued(
+    directory: Path,
+    subject: "x509.Name",
+    uses: Sequence[Use],
+    hosts: Iterable[str],
+    now: datetime,
+) -> Issued:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -166,20 +215,20 @@ def _issue(directory: Path, hosts: Iterable[str], now: datetime) -> None:
     ca, ca_key = _authority(directory)
     key = ec.generate_private_key(ec.SECP256R1())
     ends = min(now + _SERVING_LIFE, ca.not_valid_after_utc)
-    builder = _certificate(
-        _common_name("kube-apiserver"), ca.subject, key.public_key(), now - _BACKDATED, ends
-    )
+    builder = _certificate(subject, ca.subject, key.public_key(), now - _BACKDATED, ends)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-    certificate = (
+    purposes = {"serverAuth": x509.OID_SERVER_AUTH, "clientAuth": x509.OID_CLIENT_AUTH}
+    usage = x509.ExtendedKeyUsage([purposes[use] for use in uses])
+    builder = (
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([x509.OID_SERVER_AUTH]), critical=False)
+        .add_extension(usage, critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(issuer, critical=False)
-        .add_extension(x509.SubjectAlternativeName(_general_names(hosts)), critical=False)
-        .sign(ca_key, hashes.SHA256())
     )
-    _save(directory, "server", key, certificate)
+    if names := _general_names(hosts):
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return Issued(_pem(builder.sign(ca_key, hashes.SHA256())), _private_pem(key))
 
 
 def _authority(directory: Path) -> tuple["x509.Certificate", "ec.EllipticCurvePrivateKey"]:
@@ -229,10 +278,13 @@ def _certificate(
     )
 
 
-def _common_name(name: str) -> "x509.Name":
+def _name(common: str, organization: str = "") -> "x509.Name":
     from cryptography import x509
 
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    parts = [x509.NameAttribute(x509.NameOID.COMMON_NAME, common)]
+    if organization:
+        parts.insert(0, x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, organization))
+    return x509.Name(parts)
 
 
 def _key_usage(*, authority: bool) -> "x509.KeyUsage":
@@ -263,17 +315,22 @@ def _general_names(hosts: Iterable[str]) -> "list[x509.GeneralName]":
     return names
 
 
-def _save(
-    directory: Path, name: str, key: "ec.EllipticCurvePrivateKey", certificate: "x509.Certificate"
-) -> None:
+def _save(directory: Path, name: str, issued: Issued) -> None:
+    atomic.write(directory / f"{name}.key", issued.key, mode=0o600)
+    atomic.write(directory / f"{name}.crt", issued.certificate, mode=0o644)
+
+
+def _pem(certificate: "x509.Certificate") -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _private_pem(key: "ec.EllipticCurvePrivateKey") -> bytes:
     from cryptography.hazmat.primitives import serialization
 
-    pem = key.private_bytes(
+    return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
-    )
-    atomic.write(directory / f"{name}.key", pem, mode=0o600)
-    atomic.write(
-        directory / f"{name}.crt", certificate.public_bytes(serialization.Encoding.PEM), mode=0o644
     )

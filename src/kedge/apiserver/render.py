@@ -9,12 +9,12 @@ import msgspec
 from kedge.api.model import ListMeta, Object
 from kedge.api.resource import Age, Resource
 from kedge.apiserver.media import OFFERED, Form, Wanted, negotiate
-from kedge.apiserver.message import JSON, Response, warning_headers
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import human_age, parse_time
 from kedge.machinery.errors import bad_request, not_acceptable
+from kedge.web.message import JSON, Response, warning_headers
 
 PIECE = 256 << 10
 """Long bodies are written in pieces of about this size."""

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from kedge.api.resource import Resource
-from kedge.apiserver.message import HttpRequest, Query
 from kedge.machinery.errors import FieldError, bad_request, invalid_options
+from kedge.web.message import HttpRequest, Query
 
 FIELD_VALIDATIONS = ("Ignore", "Warn", "Strict")
 

@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from kedge.api.resource import Resource, Subresource
-from kedge.apiserver.message import Query
 from kedge.machinery.errors import method_not_allowed, unknown_resource
+from kedge.web.message import Query
 
 
 @dataclass(frozen=True, slots=True)

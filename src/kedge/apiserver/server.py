@@ -13,6 +13,7 @@ from kedge.apiserver import bootstrap, pki, tokens
 from kedge.apiserver.addresses import AddressBook
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
+from kedge.apiserver.admission.signing_requests import SigningRequests
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
@@ -27,7 +28,6 @@ from kedge.apiserver.authorization.escalation import Escalation
 from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
-from kedge.apiserver.http import Server
 from kedge.apiserver.inflight import InFlight, Limit
 from kedge.apiserver.request import User
 from kedge.apiserver.telemetry import Telemetry
@@ -39,6 +39,7 @@ from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
 from kedge.storage.store import Store
+from kedge.web.server import Server
 
 
 class Running:
@@ -65,7 +66,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
-        api = await assemble(store, clock, config.admission)
+        api = await assemble(store, clock, config.admission, upstream_only=config.upstream_only)
         address = ""
         key = SigningKey(config.pki)
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
@@ -138,10 +139,14 @@ async def open_store(config: ServerConfig, clock: Clock) -> Store:
 
 
 async def assemble(
-    store: Store, clock: Clock, admission: Sequence[str] = UPSTREAM_ADMISSION
+    store: Store,
+    clock: Clock,
+    admission: Sequence[str] = UPSTREAM_ADMISSION,
+    *,
+    upstream_only: bool = False,
 ) -> Api:
     """An Api on a store, its cache filled."""
-    catalog = Catalog()
+    catalog = Catalog(upstream_only=upstream_only)
     cache = WatchCache(store)
     await cache.load(stored_resources(catalog))
     addresses = AddressBook(cache.of(service.RESOURCE))
@@ -153,7 +158,7 @@ async def assemble(
         store=store,
         cache=cache,
         catalog=catalog,
-        admission=Chain([addresses, *chosen, Escalation(authorizer)]),
+        admission=Chain([addresses, *chosen, SigningRequests(clock), Escalation(authorizer)]),
         caller=caller,
         authorizer=authorizer,
         clock=clock,

@@ -55,6 +55,7 @@ def take_down(found: "Found", root: Path, *, purge: bool) -> str:
 
     name = found.cluster.name
     with state.changing(found.directory):
+        end_nodes(found.directory)
         running = process.running(found.directory)
         killed = process.stop(running, _GRACE) if running else False
         (found.directory / "server.json").unlink(missing_ok=True)
@@ -66,6 +67,19 @@ def take_down(found: "Found", root: Path, *, purge: bool) -> str:
     said = f'Cluster "{name}" was {how}' if running else f'Cluster "{name}" was not running'
     rest = f"{found.directory} is deleted" if purge else f"its state is kept in {found.directory}"
     return f"{said}; {rest}."
+
+
+def end_nodes(directory: Path) -> None:
+    """Stop the agents of the cluster's nodes and all that they run; nothing of it is left."""
+    from kedge.cli import process
+
+    nodes = directory / "nodes"
+    for node in sorted(nodes.iterdir()) if nodes.exists() else ():
+        if agent := process.running(node, "node"):
+            process.stop(agent, _GRACE)
+        from kedge.node import teardown
+
+        teardown.teardown(node)
 
 
 def withdraw_context(directory: Path, root: Path) -> None:

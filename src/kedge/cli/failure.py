@@ -3,3 +3,15 @@
 
 class Failure(Exception):
     """The command cannot do what it was asked; the message is all that the user gets to see."""
+
+    @property
+    def said(self) -> str:
+        return f"error: {self}"
+
+
+class Refusal(Failure):
+    """The server would not do it; the message says so by itself."""
+
+    @property
+    def said(self) -> str:
+        return str(self)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import StoreKind
+    from kedge.machinery.quantity import Quantity
 
 STORES: Final[tuple["StoreKind", ...]] = ("sqlite", "memory")
 OUTPUTS: Final = ("json", "yaml")
@@ -124,6 +125,55 @@ def add_guards(parser: ArgumentParser) -> None:
     )
 
 
+def add_node(parser: ArgumentParser) -> None:
+    """What a node is told."""
+    parser.add_argument(
+        "--node-address",
+        metavar="ADDRESS",
+        help="address at which nodes listen (default: $KEDGE_NODE_ADDRESS, else 127.0.0.1)",
+    )
+    parser.add_argument(
+        "--node-port",
+        type=port_number,
+        metavar="PORT",
+        help="port at which a node listens, 0 for any free one (default: $KEDGE_NODE_PORT, else 0)",
+    )
+    parser.add_argument(
+        "--node-labels",
+        type=labels,
+        metavar="KEY=VALUE,...",
+        help="labels that nodes give themselves (default: $KEDGE_NODE_LABELS)",
+    )
+    parser.add_argument(
+        "--image-map",
+        action="append",
+        type=image_rule,
+        metavar="PATTERN=IMAGE",
+        help="which image to take for names that match, such as 'busybox:*=host'; may be repeated,"
+        " the first match counts (default: $KEDGE_IMAGE_MAP, one rule)",
+    )
+    parser.add_argument(
+        "--reserved",
+        type=amounts,
+        metavar="NAME=AMOUNT,...",
+        help="what is kept from pods, such as cpu=100m,memory=256Mi (default: $KEDGE_RESERVED,"
+        " else nothing)",
+    )
+    parser.add_argument(
+        "--max-pods",
+        type=count,
+        metavar="N",
+        help="how many pods a node takes (default: $KEDGE_MAX_PODS, else 110)",
+    )
+    parser.add_argument(
+        "--pod-max-pids",
+        type=int,
+        metavar="N",
+        help="processes and threads that one pod may have, -1 for any number"
+        " (default: $KEDGE_POD_MAX_PIDS, else 4096)",
+    )
+
+
 def add_kubeconfig(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--kubeconfig",
@@ -145,6 +195,54 @@ def cluster_name(value: str) -> str:
 
     if problems := dns_label(value):
         raise argparse.ArgumentTypeError(f'"{value}" is no name for a cluster: {problems[0]}')
+    return value
+
+
+def node_name(value: str) -> str:
+    from kedge.machinery.names import dns_subdomain
+
+    if problems := dns_subdomain(value):
+        raise argparse.ArgumentTypeError(f'"{value}" is no name for a node: {problems[0]}')
+    return value
+
+
+def pairs(value: str) -> dict[str, str]:
+    """NAME=VALUE, as often as there are commas."""
+    found = {}
+    for item in items(value):
+        key, equals, rest = item.partition("=")
+        if not (key and equals):
+            raise argparse.ArgumentTypeError(f'"{item}" is not NAME=VALUE')
+        found[key] = rest
+    return found
+
+
+def labels(value: str) -> dict[str, str]:
+    from kedge.machinery.names import label_value, qualified_name
+
+    found = pairs(value)
+    for key, text in found.items():
+        if problems := (qualified_name(key) or label_value(text)):
+            raise argparse.ArgumentTypeError(f'"{key}={text}" is no label: {problems[0]}')
+    return found
+
+
+def amounts(value: str) -> "dict[str, Quantity]":
+    from kedge.machinery.quantity import Quantity
+
+    found = {}
+    for name, text in pairs(value).items():
+        try:
+            found[name] = Quantity.parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f'"{name}={text}" is no amount: {error}') from error
+    return found
+
+
+def image_rule(value: str) -> str:
+    pattern, equals, image = value.partition("=")
+    if not (pattern and equals and image):
+        raise argparse.ArgumentTypeError(f'"{value}" is not PATTERN=IMAGE')
     return value
 
 

@@ -7,7 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn, Protocol
 
 from kedge import __version__
-from kedge.cli import down, list, server, status, token, up, version
+from kedge.cli import (
+    apply,
+    create,
+    delete,
+    describe,
+    down,
+    explain,
+    get,
+    image,
+    list,
+    namespace,
+    node,
+    server,
+    status,
+    token,
+    up,
+    version,
+)
+from kedge.cli.client_flags import Whereto
 from kedge.cli.failure import Failure
 
 
@@ -24,7 +42,19 @@ class Command(Protocol):
         ...
 
 
-COMMANDS: Final[tuple[Command, ...]] = (up, down, status, list, token, server, version)
+class Visitor(Command, Protocol):
+    """A command that speaks to a cluster through a kubeconfig."""
+
+    def run(self, whereto: Whereto, flags: Namespace) -> int:
+        """Do it; returns the exit code."""
+        ...
+
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    *(up, down, status, list),
+    *(get, describe, create, apply, delete, namespace, explain),
+    *(image, token, server, node, version),
+)
 
 DESCRIPTION: Final = """\
 kedge runs a Kubernetes-compatible cluster on this machine.
@@ -38,7 +68,21 @@ Deed = Callable[[Namespace], int]
 
 
 class Parser(ArgumentParser):
-    """Complains in the manner of kubectl."""
+    """Takes flags and words in any order, and complains in the manner of kubectl."""
+
+    _sorting = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> tuple[Namespace, Sequence[str]]:
+        # What sorts words from flags comes back here, once for each.
+        if self._sorting or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._sorting = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._sorting = False
 
     def error(self, message: str) -> NoReturn:
         print(f"error: {message}\nSee '{self.prog} --help' for usage.", file=sys.stderr)
@@ -54,7 +98,7 @@ def run(arguments: Sequence[str], deeds: Mapping[str, Deed]) -> int:
     try:
         return deeds[flags.command](flags)
     except Failure as failure:
-        print(f"error: {failure}", file=sys.stderr)
+        print(failure.said, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

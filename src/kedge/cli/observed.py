@@ -2,6 +2,7 @@
 
 import http.client
 import ssl
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,17 @@ from kedge.cli.up import context
 from kedge.machinery.durations import human_age
 
 _PATIENCE: Final = 2.0
+
+
+class NodeSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What can be said of one node of this machine."""
+
+    name: str
+    status: str
+    """Running or Stopped."""
+    level: str = ""
+    """How much of a container the machine allows it: full, userns or plain."""
+    pid: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -33,6 +45,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     store_bytes: int = 0
     admission: tuple[str, ...] = ()
     upstream_only: bool = False
+    nodes: tuple[NodeSeen, ...] = ()
 
 
 def look(found: Found, now: datetime) -> Status:
@@ -43,6 +56,7 @@ def look(found: Found, now: datetime) -> Status:
         state=str(found.directory),
         context=context(found.cluster.name),
         store_bytes=store_bytes(found.directory),
+        nodes=tuple(_nodes(found.directory / "nodes")),
     )
     running = process.running(found.directory)
     if running is None:
@@ -61,6 +75,20 @@ def look(found: Found, now: datetime) -> Status:
         admission=server.admission,
         upstream_only=server.upstream_only,
     )
+
+
+def _nodes(directory: Path) -> Iterator[NodeSeen]:
+    from kedge.node import record
+
+    for place in sorted(directory.iterdir()) if directory.exists() else ():
+        known = record.read(place)
+        agent = process.running(place, "node")
+        yield NodeSeen(
+            name=place.name,
+            status="Running" if agent else "Stopped",
+            level=known.level if known else "",
+            pid=agent.pid if agent else 0,
+        )
 
 
 def store_bytes(directory: Path) -> int:

@@ -1,4 +1,4 @@
-"""The process behind a cluster: held by a lock on its pid file, so that no pid can mislead.
+"""The processes behind a cluster: each held by a lock on its pid file, so that no pid can mislead.
 
 The kernel drops the lock with the process. The pid and the time of birth beside it say whom to
 signal, and keep us from signalling a stranger who got the same pid.
@@ -30,9 +30,9 @@ class Process(NamedTuple):
         return bool(self.birth) and birth(self.pid) == self.birth
 
 
-def claim(state: Path) -> None:
-    """Make this process, for as long as it lives, the one that runs the cluster."""
-    held = os.open(_pid_file(state), os.O_RDWR | os.O_CREAT, 0o600)
+def claim(state: Path, part: str = "server") -> None:
+    """Make this process, for as long as it lives, the one that runs this part of the cluster."""
+    held = os.open(_pid_file(state, part), os.O_RDWR | os.O_CREAT, 0o600)
     # Whoever merely looks holds the lock for an instant, hence more than one attempt.
     for _ in range(_CLAIM_ATTEMPTS):
         try:
@@ -47,13 +47,14 @@ def claim(state: Path) -> None:
         # Left open on purpose: closing it would let go.
         return
     os.close(held)
-    raise Failure(f"the cluster in {state} is already running (see 'kedge status')")
+    what = "cluster" if part == "server" else part
+    raise Failure(f"the {what} in {state} is already running (see 'kedge status')")
 
 
-def running(state: Path) -> Process | None:
-    """The process that runs the cluster now."""
+def running(state: Path, part: str = "server") -> Process | None:
+    """The process that runs this part of the cluster now."""
     try:
-        looking = os.open(_pid_file(state), os.O_RDONLY)
+        looking = os.open(_pid_file(state, part), os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
@@ -107,8 +108,8 @@ def _birth_by_ps(pid: int) -> str:
     return "-".join(told.stdout.split())
 
 
-def _pid_file(state: Path) -> Path:
-    return state / "server.pid"
+def _pid_file(state: Path, part: str) -> Path:
+    return state / f"{part}.pid"
 
 
 def _recorded(descriptor: int) -> Process | None:

@@ -59,6 +59,9 @@ def describe(status: "Status") -> str:
             ("Admission", ", ".join(status.admission) or "<none>"),
             ("Extensions", "refused" if status.upstream_only else "accepted"),
         ]
+    for node in status.nodes:
+        told = f"{node.status}, level {node.level}" if node.level else node.status
+        pairs.append((f"Node {node.name}", f"{told}, process {node.pid}" if node.pid else told))
     kind = f"{status.store}, " if status.store else ""
     pairs.append(("Store", f"{kind}{size(status.store_bytes)}"))
     return facts(pairs)

@@ -9,6 +9,7 @@ from kedge.cli import flags
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig
+    from kedge.node.config import NodeConfig
 
 NAME: Final = "up"
 HELP: Final = "Start a cluster and point kubectl at it"
@@ -21,7 +22,8 @@ out again. What is in the cluster outlives 'kedge down' and a restart of the mac
 EXAMPLES: Final = """\
   # Start a cluster, use it, stop it
   kedge up
-  kubectl get namespaces
+  kubectl run hello --image host -- echo hello
+  kubectl logs -f hello
   kedge down
 
   # A second one beside it
@@ -32,6 +34,9 @@ EXAMPLES: Final = """\
   kedge up --name test --store memory --kubeconfig ./kubeconfig
   kedge down --name test --purge
 
+  # Three nodes, and a manifest whose image cannot be had
+  kedge up --nodes 3 --image-map 'busybox:*=host'
+
   # In the foreground, until Ctrl-C
   kedge up --foreground"""
 
@@ -41,6 +46,8 @@ class UpConfig(NamedTuple):
 
     server: "ServerConfig"
     """The server to start; its port counts only if `port_given`."""
+    nodes: "tuple[NodeConfig, ...]"
+    """The nodes to start."""
     port_given: bool
     root: Path
     """Where clusters are listed."""
@@ -66,6 +73,13 @@ def add_flags(parser: ArgumentParser) -> None:
     flags.add_server(
         parser, port="the one it had before, else any free one", admission="those of Kubernetes"
     )
+    parser.add_argument(
+        "--nodes",
+        type=flags.count,
+        metavar="K",
+        help="how many nodes to run, 0 for an API server alone (default: $KEDGE_NODES, else 1)",
+    )
+    flags.add_node(parser)
     flags.add_kubeconfig(parser)
     parser.add_argument(
         "--wait",
@@ -93,11 +107,11 @@ def report(config: UpConfig, done: Up) -> str:
     if done.was_running:
         return (
             f'Cluster "{name}" is already running at {done.url}.\n'
-            f"Use it with:  kubectl --context {context(name)} get namespaces"
+            f"Use it with:  kubectl --context {context(name)} get nodes"
         )
     before = f' (it was "{done.previous_context}")' if done.previous_context else ""
     return (
         f'Context "{context(name)}" is now the current one in {done.kubeconfig}{before}.\n\n'
-        "Use it with:   kubectl get namespaces\n"
+        "Use it with:   kubectl get nodes\n"
         f"Stop it with:  kedge down{named}"
     )

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from typing import Final
 
-from kedge import __version__
+from kedge import KUBERNETES, __version__
 from kedge.cli.flags import add_output
 
 NAME: Final = "version"
@@ -19,7 +19,6 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(output: str | None) -> int:
-    from kedge.apiserver.app import KUBERNETES
     from kedge.cli.printers import document, facts
 
     if output:

@@ -35,6 +35,11 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     preconditions: Preconditions = Preconditions()
     dry_run: tuple[str, ...] = ()
 
+    def encoded(self) -> bytes:
+        """As the body of a request."""
+        head = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        return msgspec.json.encode(head | msgspec.to_builtins(self))
+
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[V]):
@@ -285,6 +290,19 @@ class Client:
         """A page that is no resource; the caller looks at the status."""
         return await self._transport.send(Call("GET", path, "", {**self._agent, **headers}))
 
+    async def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        accept: str = JSON,
+        body: bytes = b"",
+        content: str = JSON,
+    ) -> Reply:
+        """A request in the caller's own words; raises what the server refuses."""
+        return await self._send(method, path, _query(**(query or {})), accept, body, content)
+
     async def _write(self, method: str, resource: Resource[T], path: str, query: str, obj: T) -> T:
         body = msgspec.json.encode(resource.to_document(obj))
         return resource.decode(await self._ask(method, path, query, body=body))
@@ -299,13 +317,18 @@ class Client:
         body: bytes = b"",
         content: str = JSON,
     ) -> bytes:
+        return (await self._send(method, path, query, accept, body, content)).body
+
+    async def _send(
+        self, method: str, path: str, query: str, accept: str, body: bytes, content: str
+    ) -> Reply:
         headers = {**self._agent, "accept": accept}
         if body:
             headers["content-type"] = content
         reply = await self._transport.send(Call(method, path, query, headers, body))
         if reply.status >= 300:
             raise error_of(reply.status, reply.body)
-        return reply.body
+        return reply
 
 
 class _Events(Generic[V]):
@@ -381,7 +404,4 @@ def _query(**parameters: str) -> str:
 
 
 def _encoded(options: DeleteOptions | None) -> bytes:
-    if options is None:
-        return b""
-    head = {"kind": "DeleteOptions", "apiVersion": "v1"}
-    return msgspec.json.encode(head | msgspec.to_builtins(options))
+    return b"" if options is None else options.encoded()

@@ -23,6 +23,9 @@ class _Resource(msgspec.Struct, frozen=True, rename="camel"):
     response_kind: _Kind = _Kind()
     scope: str = "Namespaced"
     verbs: list[str] = []
+    singular_resource: str = ""
+    short_names: list[str] = []
+    categories: list[str] = []
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -79,6 +82,11 @@ class Discovery:
         self._pages: dict[str, _Page] = {}
         self._served = Served(())
 
+    @property
+    def known(self) -> Served:
+        """What was served when the server was last asked."""
+        return self._served
+
     async def served(self) -> Served:
         changed = [await self._refresh(root) for root in ROOTS]
         if any(changed):
@@ -115,6 +123,9 @@ def _resource(group: str, version: str, listed: _Resource) -> Resource[Any]:
         version=version,
         plural=listed.resource,
         kind=listed.response_kind.kind,
+        singular=listed.singular_resource,
         namespaced=listed.scope == "Namespaced",
         verbs=tuple(listed.verbs),
+        short_names=listed.short_names,
+        categories=listed.categories,
     )

@@ -18,9 +18,20 @@ IDLE_CONNECTIONS = 8
 
 
 class HttpTransport:
-    """Fulfils Transport for one server; trusts the given authority and no other."""
+    """Fulfils Transport for one server; trusts the given authority and no other.
 
-    def __init__(self, url: str, *, ca_pem: bytes = b"", token: str = "") -> None:
+    `tls` replaces that trust by one of the caller's making, client certificate included.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        ca_pem: bytes = b"",
+        token: str = "",
+        tls: ssl.SSLContext | None = None,
+        server_name: str = "",
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"not the address of a server: {url!r}")
@@ -28,7 +39,8 @@ class HttpTransport:
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._authority = parts.netloc.rpartition("@")[2]
         self._prefix = parts.path.rstrip("/")
-        self._tls = _context(ca_pem) if parts.scheme == "https" else None
+        self._tls = (tls or _context(ca_pem)) if parts.scheme == "https" else None
+        self._server_name = server_name if self._tls and server_name else None
         self._token = token
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
@@ -102,7 +114,11 @@ class HttpTransport:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(self._open), self._host, self._port, ssl=self._tls
+                    lambda: _Connection(self._open),
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._server_name,
                 )
         except OSError as error:
             raise Unreachable(f"cannot connect to {self._authority}: {error}") from error

@@ -117,6 +117,7 @@ class Informer(Generic[V]):
         receiver: Receiver[V],
         clock: Clock,
         *,
+        namespace: str = "",
         fields: str = "",
         backoff: Backoff | None = None,
     ) -> None:
@@ -126,6 +127,7 @@ class Informer(Generic[V]):
         self._view = view
         self._receiver = receiver
         self._clock = clock
+        self._namespace = namespace
         self._fields = fields
         self._backoff = backoff or Backoff(first=0.02, most=30.0)
         self._version = ""
@@ -143,7 +145,9 @@ class Informer(Generic[V]):
     async def _list(self) -> None:
         # Version 0 asks for whatever the server has at hand; its cache is at least as new as any
         # event that led here.
-        listing = await self._client.list_as(self._view, fields=self._fields, version="0")
+        listing = await self._client.list_as(
+            self._view, self._namespace, fields=self._fields, version="0"
+        )
         self._receiver.replace(listing.items)
         self._version = listing.version
         self.synced.set()
@@ -153,7 +157,7 @@ class Informer(Generic[V]):
         last: Event[V] | None = None
         try:
             async with self._client.watch_as(
-                self._view, version=self._version, fields=self._fields
+                self._view, self._namespace, version=self._version, fields=self._fields
             ) as events:
                 async for event in events:
                     self._receive(event)

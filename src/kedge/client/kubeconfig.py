@@ -1,4 +1,4 @@
-"""Kubeconfig files: one cluster put in or taken out, and all else left as it was written.
+"""Kubeconfig files: what is put in, taken out or changed, all else being left as it was written.
 
 The file is edited as YAML nodes, not as values, so that every other scalar keeps its spelling.
 """
@@ -56,6 +56,11 @@ def path_to_change(listed: str, home: Path) -> Path:
     return next(existing, files[-1] if files else home / ".kube" / "config")
 
 
+def paths_to_read(listed: str, home: Path) -> list[Path]:
+    """The files kubectl would read, `listed` being the value of $KUBECONFIG."""
+    return [Path(name) for name in listed.split(os.pathsep) if name] or [home / ".kube" / "config"]
+
+
 def check(path: Path) -> None:
     """Raise Unusable if the file is there and `merge` could make nothing of it."""
     _read(path)
@@ -96,6 +101,18 @@ def remove(path: Path, name: str, before: Before) -> str:
         else:
             _write(path, config)
     return current
+
+
+def set_namespace(path: Path, context: str, namespace: str) -> None:
+    """Have the context of that name mean this namespace where none is named."""
+    with _locked(path):
+        config = _read(path)
+        item = _find(config, "contexts", context)
+        body = _get(item, "context") if item else None
+        if not isinstance(body, yaml.MappingNode):
+            raise Unusable(f'{path} has no context "{context}"')
+        _set(body, "namespace", _text(namespace))
+        _write(path, config)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Controllers: all of them, run together."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
 from kedge.client.client import Client
@@ -9,6 +10,7 @@ from kedge.client.informer import Informer
 from kedge.controllers import namespaces
 from kedge.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from kedge.controllers.garbage_collector import GarbageCollector
+from kedge.controllers.limit_ranges import LimitRangeController
 from kedge.controllers.namespace import NamespaceController
 from kedge.controllers.namespaces import Namespaces
 from kedge.controllers.resource_quota import ResourceQuotaController
@@ -29,7 +31,16 @@ class Controller(Protocol):
 class Controllers:
     """Keep a cluster in order, seen only through its API. To be run once the server answers."""
 
-    def __init__(self, client: Client, clock: Clock, ca_pem: bytes, sign: Sign) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        ca_pem: bytes,
+        sign: Sign,
+        *,
+        admission: Sequence[str] = (),
+    ) -> None:
+        """`admission` names the plugins that the server enforces: some controllers go with one."""
         discovery = Discovery(client)
         known = Namespaces()
         self._namespaces = Informer(client, namespaces.view(), known, clock)
@@ -42,6 +53,8 @@ class Controllers:
             ResourceQuotaController(client, discovery, clock),
             GarbageCollector(client, discovery, clock),
         ]
+        if "LimitRanger" in admission:
+            self._controllers.append(LimitRangeController(client, clock))
 
     async def run(self) -> None:
         """For ever; cancel it to stop."""

@@ -2,11 +2,23 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Any, Self
 
 import msgspec
 
 from kedge.machinery.quantity import Quantity
+
+
+class Minded(Enum):
+    """Who minds an error that not everybody minds: kedge takes more than Kubernetes does."""
+
+    KEDGE = "kedge"
+    """Kubernetes has another complaint, or knows no such thing."""
+    KUBERNETES = "Kubernetes"
+    """It follows from an extension that kedge takes."""
+    EXTENSION = "extension"
+    """Kubernetes; kedge takes the value, which is an extension, and says so."""
 
 
 class FieldError(msgspec.Struct, frozen=True):
@@ -16,6 +28,8 @@ class FieldError(msgspec.Struct, frozen=True):
     field: str
     body: str
     """The message without the field's path."""
+    minded: "Minded | None" = None
+    """By whom, if not by everybody."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.body}"
@@ -23,7 +37,11 @@ class FieldError(msgspec.Struct, frozen=True):
     def under(self, path: str) -> "FieldError":
         """The same error, seen from further out."""
         joint = "" if self.field.startswith("[") or not self.field else "."
-        return FieldError(self.reason, f"{path}{joint}{self.field}", self.body)
+        return FieldError(self.reason, f"{path}{joint}{self.field}", self.body, self.minded)
+
+    def only(self, minded: "Minded") -> "FieldError":
+        """The same error, minded by some only."""
+        return FieldError(self.reason, self.field, self.body, minded)
 
     @classmethod
     def required(cls, field: str, detail: str = "") -> Self:

@@ -254,6 +254,23 @@ def annotation_key(value: str) -> list[str]:
     return qualified_name(value.lower())
 
 
+_LONGEST_KEY: Final = 253 + 1 + 63
+
+
+def needs_escapes(key: str) -> bool:
+    """Whether a key is none of Kubernetes' but one that kedge takes: field paths write it with
+    escapes, for which a backslash can be no part of it."""
+    return (
+        not _ESCAPED_CHARACTERS.isdisjoint(key)
+        and "\\" not in key
+        and key.isprintable()
+        and len(key.encode()) <= _LONGEST_KEY
+    )
+
+
+_ESCAPED_CHARACTERS: Final = frozenset("[]'")
+
+
 def label_value(value: str) -> list[str]:
     """What a label may say; nothing is allowed too."""
     if len(value) <= 63 and _is_label_value(value):

@@ -129,6 +129,15 @@ class Quantity:
         return self.nanos >= other.nanos
 
 
+def times(one: Quantity, other: Quantity) -> str:
+    """How many times the other goes into the one, to six decimals, as upstream prints it."""
+    try:
+        return f"{one.nanos / other.nanos:f}"
+    except OverflowError:
+        # Beyond what upstream could have printed, so that nothing is lost by cutting off.
+        return f"{one.nanos // other.nanos}.000000"
+
+
 @lru_cache(maxsize=8192)
 def _parse(text: str) -> Quantity:
     split = _SPLIT(text)

@@ -59,6 +59,10 @@ class Schema(msgspec.Struct, kw_only=True, eq=False):
     """Of a merged list of objects: the field by which a strategic merge patch finds an element."""
     retain_keys: bool = False
     """Whether a strategic merge patch may carry $retainKeys for this value."""
+    extension: bool = False
+    """Of a field: whether only kedge knows it, and no other server that speaks this API."""
+    spells: str = ""
+    """Of a field: the name of the field that it is another spelling of."""
     default: Any = None
     """Of a CRD's field: the value it gets when absent. Built-in kinds default in code."""
     keywords: dict[str, Any] = {}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kedge.machinery import durations
-from kedge.machinery.quantity import Quantity
+from kedge.machinery.quantity import FORMAT_WRONG, Quantity
 from kedge.machinery.schema import Schema
 
 Path = tuple["Path", str | int] | None
@@ -107,6 +107,9 @@ def _fit_map(
     assert items is not None
     if items.type == "string" and {*map(type, value.values())} == {str}:
         return value
+    if items.type == "quantity" and None in value.values():
+        # Upstream reads an amount of null as none of it, not as no amount.
+        value = {name: 0 if element is None else element for name, element in value.items()}
     fitter, left = _FITTERS[items.type], depth - 1
     return {
         name: fitter(items, element, (path, name), unknown, left)
@@ -160,12 +163,12 @@ def _fit_boolean(schema: Schema, value: Any, path: Path, *_: Any) -> bool:
 
 
 def _fit_quantity(schema: Schema, value: Any, path: Path, *_: Any) -> str:
-    if type(value) in (str, int, float):
-        try:
-            return str(Quantity.of(value))
-        except ValueError as error:
-            raise Misfit(path, value, schema, str(error)) from None
-    raise Misfit(path, value, schema)
+    if type(value) not in (str, int, float):
+        raise Misfit(path, value, schema, FORMAT_WRONG)
+    try:
+        return str(Quantity.of(value))
+    except ValueError as error:
+        raise Misfit(path, value, schema, str(error)) from None
 
 
 def _fit_int_or_string(schema: Schema, value: Any, path: Path, *_: Any) -> int | str:

@@ -7,12 +7,12 @@ from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Attempt, Chain, Operation, Plugin
 from kedge.apiserver.api import to_stored_bytes
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.watchcache import WatchCache
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
+from kedge.web.message import HttpRequest
 
 SOMEBODY = User("somebody", ("system:authenticated",))
 Stored = tuple[Resource[Any], dict[str, Any]]

@@ -9,9 +9,9 @@ from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.authenticator import ADMIN, Authenticator
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authentication.token_requests import TokenRequests
-from kedge.apiserver.message import HttpRequest, Response
 from kedge.apiserver.request import Request, User
 from kedge.testing.local_server import LocalServer
+from kedge.web.message import HttpRequest, Response
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 STATIC = {"admin-token": ADMIN, "jane-token": User("jane", ("devs",), "7")}

@@ -1,7 +1,7 @@
 """A whole API server without a network: requests go straight into the App, on a MemoryStore."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -17,10 +17,12 @@ from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authorization import policy
 from kedge.apiserver.crd.registrar import Registrar
-from kedge.apiserver.message import HttpRequest, Response
 from kedge.apiserver.server import application, assemble
+from kedge.client.client import Client
+from kedge.client.transport import Call, LocalTransport
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
+from kedge.web.message import HttpRequest, Response
 
 TOKEN = "secret"
 JSON = "application/json"
@@ -134,12 +136,17 @@ class LocalServer:
     @classmethod
     @asynccontextmanager
     async def running(
-        cls, store: MemoryStore | None = None, clock: FakeClock | None = None
+        cls,
+        store: MemoryStore | None = None,
+        clock: FakeClock | None = None,
+        *,
+        admission: Sequence[str] = ("NamespaceLifecycle",),
+        upstream_only: bool = False,
     ) -> AsyncIterator[Self]:
         """Serve while the context is open; on a store that another one left, if given."""
         clock = clock or FakeClock()
         store = store or MemoryStore(clock)
-        api = await assemble(store, clock, ("NamespaceLifecycle",))
+        api = await assemble(store, clock, admission, upstream_only=upstream_only)
         app = application(api, {TOKEN: ADMIN}, _signing_key(), lambda: "127.0.0.1:6443")
         server = cls(store, clock, app)
         try:
@@ -154,6 +161,18 @@ class LocalServer:
             yield server
         finally:
             await server.close()
+
+    @property
+    def client(self) -> Client:
+        """The administrator, as controllers and agents see the server."""
+
+        def handle(call: Call) -> Response | Awaitable[Response]:
+            headers = {**call.headers, "authorization": f"Bearer {TOKEN}"}
+            return self.app.handle(
+                HttpRequest(call.method, call.path, call.query, headers, call.body)
+            )
+
+        return Client(LocalTransport(handle), user_agent="kedge-test")
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something in the background until the server is closed."""

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kedge.apiserver.config import ServerConfig
-from kedge.apiserver.message import HttpRequest, Response
 from kedge.apiserver.server import Running, serve
 from kedge.client.client import Client
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, LocalTransport
 from kedge.machinery.clock import SystemClock
+from kedge.web.message import HttpRequest, Response
 
 
 @asynccontextmanager

@@ -13,8 +13,6 @@ from kedge.apiserver import pki
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
-from kedge.apiserver.http import Server
-from kedge.apiserver.message import HttpRequest, Response, json_response
 from kedge.apiserver.request import Request
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.configuration import GROUP
@@ -22,6 +20,8 @@ from kedge.apiserver.webhooks.dispatch import Webhooks, webhooks_of
 from kedge.apiserver.webhooks.services import Resolve, Resolver
 from kedge.machinery.clock import SystemClock
 from kedge.testing.local_server import LocalServer
+from kedge.web.message import HttpRequest, Response, json_response
+from kedge.web.server import Server
 
 Asked = dict[str, Any]
 """The `request` of an AdmissionReview."""

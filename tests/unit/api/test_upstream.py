@@ -18,8 +18,12 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 
 # Kedge's additions, which no upstream server knows.
-OWN_TYPES: set[str] = set()
-OWN_FIELDS: set[str] = set()
+OWN_TYPES = {
+    f"{CORE}.LimitRangeSelector",
+}
+OWN_FIELDS = {
+    f"{CORE}.LimitRangeItem.selector",
+}
 
 # Fields that kedge leaves out.
 LEFT_OUT = {
@@ -74,3 +78,13 @@ def test_every_field_is_described_for_explain(name: str) -> None:
     described_fields = structs.field_docs(STRUCTS[name])
     names = [field.name for field in msgspec.structs.fields(STRUCTS[name])]
     assert [each for each in names if not described_fields.get(each)] == []
+
+
+def test_every_addition_is_marked_as_an_extension() -> None:
+    marked = {
+        f"{name}.{field}"
+        for name, struct in STRUCTS.items()
+        for field, node in structs.schema_of(struct).fields.items()
+        if node.extension
+    }
+    assert marked == OWN_FIELDS

@@ -12,9 +12,9 @@ import pytest
 from kedge.api.catalog import Catalog
 from kedge.apiserver import audit
 from kedge.apiserver.audit import AuditLog, Entry, Rotation
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import StatusError, unauthorized
+from kedge.web.message import HttpRequest
 
 ADA = User("ada", ("devs", "system:authenticated"), "u1", (("scopes", ("a", "b")),))
 THEN = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.apiserver.inflight import InFlight, Limit, Sources, counted
+from kedge.apiserver.inflight import InFlight, Limit, counted
 from kedge.apiserver.request import ANONYMOUS, User
 from kedge.machinery.errors import StatusError
 
@@ -115,13 +115,3 @@ def test_counts_are_those_who_entered_and_have_not_left(moves: list[tuple[bool, 
             except StatusError:
                 assert inside.count(0 if verb == "get" else 1) == (6 if verb == "get" else 5)
     assert flight.counts == [inside.count(0), inside.count(1)]
-
-
-def test_one_source_cannot_take_all_connections() -> None:
-    sources = Sources(2)
-    assert sources.enter("10.0.0.1")
-    assert sources.enter("10.0.0.1")
-    assert not sources.enter("10.0.0.1")
-    assert sources.enter("10.0.0.2")
-    sources.leave("10.0.0.1")
-    assert sources.enter("10.0.0.1")

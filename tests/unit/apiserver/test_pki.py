@@ -76,7 +76,10 @@ def test_a_name_that_was_not_asked_for_is_not_served(tmp_path: Path) -> None:
 def test_keys_are_for_their_owner_only(tmp_path: Path) -> None:
     pki.ensure(tmp_path / "pki", [])
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "pki").iterdir()}
-    assert modes == {"ca.crt": 0o644, "ca.key": 0o600, "server.crt": 0o644, "server.key": 0o600}
+    names = ("ca", "server", "node-client")
+    assert modes == {f"{name}.crt": 0o644 for name in names} | {
+        f"{name}.key": 0o600 for name in names
+    }
     assert stat.S_IMODE((tmp_path / "pki").stat().st_mode) == 0o700
 
 
@@ -92,6 +95,41 @@ def test_the_extensions_are_those_strict_verifiers_demand(tmp_path: Path) -> Non
     assert issuer.key_identifier == subject.digest
     served = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert list(served) == [x509.OID_SERVER_AUTH]
+
+
+def test_a_node_is_known_by_its_certificate_and_serves_with_it(tmp_path: Path) -> None:
+    pki.ensure(tmp_path, [])
+    pki.ensure_node(tmp_path, "box", ["box", "10.0.0.7"], tmp_path / "box", TODAY)
+    leaf = certificate(tmp_path / "box", "node.crt")
+    assert leaf.subject.rfc4514_string() == "CN=system:node:box,O=system:nodes"
+    uses = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert set(uses) == {x509.OID_CLIENT_AUTH, x509.OID_SERVER_AUTH}
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["box"]
+
+
+def test_a_node_keeps_its_certificate_until_it_ends_or_the_authority_is_another(
+    tmp_path: Path,
+) -> None:
+    pki.ensure(tmp_path / "a", [])
+    pki.ensure(tmp_path / "b", [])
+    made = []
+    for authority, today in (("a", TODAY), ("a", TODAY), ("b", TODAY)):
+        pki.ensure_node(tmp_path / authority, "box", ["box"], tmp_path / "box", today)
+        made.append(certificate(tmp_path / "box", "node.crt"))
+    assert made[0] == made[1] != made[2]
+    pki.ensure_node(tmp_path / "b", "box", ["box"], tmp_path / "box", TODAY + timedelta(days=340))
+    assert certificate(tmp_path / "box", "node.crt") != made[2]
+
+
+def test_the_server_calls_nodes_as_an_administrator_and_serves_nothing_with_it(
+    tmp_path: Path,
+) -> None:
+    pki.ensure(tmp_path, [])
+    caller = certificate(tmp_path, "node-client.crt")
+    assert caller.subject.rfc4514_string() == "CN=kube-apiserver-kubelet-client,O=system:masters"
+    uses = caller.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(uses) == [x509.OID_CLIENT_AUTH]
 
 
 def test_a_restart_changes_nothing(tmp_path: Path) -> None:

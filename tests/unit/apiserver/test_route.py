@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.apiserver import route
-from kedge.apiserver.message import Query
+from kedge.web.message import Query
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from argparse import Namespace
 import pytest
 
 from kedge.__main__ import DEEDS
-from kedge.cli.failure import Failure
-from kedge.cli.main import COMMANDS, run
+from kedge.cli.failure import Failure, Refusal
+from kedge.cli.main import COMMANDS, parser, run
 
 
 def test_every_command_has_a_deed_help_and_examples() -> None:
@@ -22,13 +22,16 @@ def test_every_command_has_a_deed_help_and_examples() -> None:
     ("arguments", "complaint"),
     [
         (["fly"], "invalid choice: 'fly'"),
-        (["up", "--nodes=3"], "unrecognized arguments: --nodes=3"),
+        (["up", "--replicas=3"], "unrecognized arguments: --replicas=3"),
         (["up", "--stor=memory"], "unrecognized arguments: --stor=memory"),
         (["up", "--store=etcd://here"], "invalid choice: 'etcd://here'"),
         (["up", "--name=Not_Good"], '"Not_Good" is no name for a cluster'),
         (["up", "--wait=0"], "not a positive duration"),
         (["up", "--wait=soon"], "invalid duration"),
         (["up", "--port=-1"], '"-1" is not a port'),
+        (["get"], "the following arguments are required"),
+        (["get", "pods", "-o=xml"], 'suitable for the output format "xml"'),
+        (["create", "-o=yaml"], "the following arguments are required: -f/--filename"),
     ],
 )
 def test_what_is_not_understood_is_said_in_kubectls_manner(
@@ -42,6 +45,20 @@ def test_what_is_not_understood_is_said_in_kubectls_manner(
     assert said.err.startswith("error: ")
     assert complaint in said.err
     assert said.err.endswith("--help' for usage.\n")
+
+
+def test_flags_and_words_come_in_any_order() -> None:
+    flags = parser().parse_args(["get", "-n", "a", "pods", "-o=yaml", "web", "-w", "db"])
+    assert flags.words == ["pods", "web", "db"]
+    assert (flags.namespace, flags.output, flags.watch) == ("a", "yaml", True)
+
+
+def test_what_the_server_refuses_is_said_in_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(flags: Namespace) -> int:
+        raise Refusal('Error from server (NotFound): pods "x" not found')
+
+    assert run(["up"], {"up": refuse}) == 1
+    assert capsys.readouterr().err == 'Error from server (NotFound): pods "x" not found\n'
 
 
 def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -221,3 +221,28 @@ def test_the_file_to_change_is_the_one_kubectl_would_change(tmp_path: Path) -> N
     assert kubeconfig.path_to_change(both, tmp_path) == second
     first.touch()
     assert kubeconfig.path_to_change(both, tmp_path) == first
+
+
+def test_the_namespace_of_a_context_is_changed_and_nothing_else(existing: Path) -> None:
+    existing.chmod(0o644)
+    kubeconfig.set_namespace(existing, "prod", "other")
+    assert existing.read_text() == EXISTING.replace('namespace: "0123"', "namespace: other")
+    assert stat.S_IMODE(existing.stat().st_mode) == 0o600
+
+
+def test_a_context_without_a_namespace_gets_one(path: Path) -> None:
+    kubeconfig.merge(path, OURS)
+    kubeconfig.set_namespace(path, "kedge-a", "0123")
+    (context,) = yaml.safe_load(path.read_text())["contexts"]
+    assert context["context"]["namespace"] == "0123"
+
+
+def test_a_context_that_is_not_there_has_no_namespace(existing: Path) -> None:
+    with pytest.raises(Unusable, match='has no context "x"'):
+        kubeconfig.set_namespace(existing, "x", "other")
+
+
+def test_files_to_read_are_those_of_the_variable_else_the_usual_one(tmp_path: Path) -> None:
+    usual = tmp_path / ".kube" / "config"
+    assert kubeconfig.paths_to_read("", tmp_path) == [usual]
+    assert kubeconfig.paths_to_read("a::b", tmp_path) == [Path("a"), Path("b")]

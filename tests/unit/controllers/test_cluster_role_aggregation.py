@@ -4,11 +4,11 @@ from typing import Any
 from kedge.api.model import LabelSelector, ObjectMeta
 from kedge.api.rbac_v1.cluster_role import AggregationRule, ClusterRole
 from kedge.api.rbac_v1.role import PolicyRule
-from kedge.apiserver.message import HttpRequest, Response
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.controllers.cluster_role_aggregation import ClusterRoleAggregationController, gathered
 from kedge.testing.local_server import TOKEN, LocalServer
+from kedge.web.message import HttpRequest, Response
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 SUM = {"clusterRoleSelectors": [{"matchLabels": {"part": "yes"}}]}

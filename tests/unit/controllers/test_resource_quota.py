@@ -11,7 +11,6 @@ from kedge.api.core_v1.resource_quota import (
     ResourceQuotaSpec,
     ResourceQuotaStatus,
 )
-from kedge.apiserver.message import HttpRequest, Response
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.transport import Call, LocalTransport
@@ -20,6 +19,7 @@ from kedge.machinery.quantity import Quantity
 from kedge.testing.admission import admit_only_with
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.pods import pod_document
+from kedge.web.message import HttpRequest, Response
 
 CORE = "/api/v1/namespaces/default"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

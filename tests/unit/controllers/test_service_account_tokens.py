@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kedge.apiserver.message import HttpRequest, Response
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.controllers.service_account_tokens import ServiceAccountTokenController
 from kedge.testing.local_server import TOKEN, LocalServer
+from kedge.web.message import HttpRequest, Response
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 SECRETS = "/api/v1/namespaces/default/secrets"

@@ -121,12 +121,6 @@ def api_service(obj: Document) -> Document:
     return with_spec(obj, spec)
 
 
-def signing_request(obj: Document) -> Document:
-    """A request as it may begin: who asks is for the server to say."""
-    told_by_server = ("username", "uid", "groups", "extra")
-    return with_spec(obj, {k: v for k, v in _spec(obj).items() if k not in told_by_server})
-
-
 def kept_signing_request(new: Document, old: Document) -> Document:
     """What an update leaves of the request: everything but the metadata stays."""
     return replaced(new, old.content)

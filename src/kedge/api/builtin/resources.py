@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kedge.api.builtin import columns, defaults, schemas, validation, webhooks
+from kedge.api.builtin import columns, defaults, schemas, signing_requests, validation, webhooks
 from kedge.api.builtin.content import text
 from kedge.api.model import Document
 from kedge.api.resource import STATUS, Resource, Subresource
@@ -147,9 +147,10 @@ RESOURCES: tuple[Resource[Document], ...] = (
         fields=_fields("spec.signerName"),
         counts_generation=False,
         check_name=names.path_segment,
-        begin=defaults.signing_request,
         carry=defaults.kept_signing_request,
+        carry_status=signing_requests.kept_status,
         validate=validation.signing_request,
+        validate_status=signing_requests.status_errors,
         columns=columns.CERTIFICATE_SIGNING_REQUEST,
     ),
     _kind(

@@ -14,7 +14,16 @@ from kedge.api.core_v1.references import (
     SecretKeySelector,
 )
 from kedge.api.core_v1.security import SecurityContext
-from kedge.api.model import SET, Int32, Model, defaults_to, keyed, listed_by
+from kedge.api.model import (
+    EXTENSION,
+    SET,
+    Int32,
+    Model,
+    defaults_to,
+    keyed,
+    listed_by,
+    spelling_of,
+)
 from kedge.machinery.quantity import Quantity
 
 
@@ -48,6 +57,12 @@ class EnvVarSource(Model):
     """A key of a secret."""
     fileKeyRef: FileKeySelector | None = None
     """A variable in a file that an emptyDir volume holds."""
+    containerFieldRef: Annotated[ObjectFieldSelector | None, EXTENSION] = None
+    """Kedge's own: a request or limit of the container itself, for instance resources.limits.cpu."""
+    containerfieldRef: Annotated[ObjectFieldSelector | None, spelling_of("containerFieldRef")] = (
+        None
+    )
+    """Kedge's own: another spelling of containerFieldRef."""
 
 
 class EnvVar(Model):

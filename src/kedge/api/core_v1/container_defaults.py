@@ -1,5 +1,6 @@
 """What a container's writer may leave out."""
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -8,7 +9,9 @@ from kedge.api.core_v1 import image
 from kedge.api.core_v1.container import Container, ContainerPort, EnvVar, ResourceRequirements
 from kedge.api.core_v1.probe import HTTPGetAction, Lifecycle, LifecycleHandler, Probe
 from kedge.api.core_v1.resource_defaults import rounded
+from kedge.api.core_v1.resource_names import EPHEMERAL_STORAGE, STORAGE
 from kedge.api.core_v1.volume_defaults import default_field
+from kedge.machinery.quantity import Quantity
 
 C = TypeVar("C", bound=Container)
 
@@ -46,11 +49,27 @@ def rounded_resources(resources: ResourceRequirements) -> ResourceRequirements:
 
 def requesting_limits(container: C) -> C:
     """The container, requesting what it is limited to wherever it requests nothing."""
+    container = _storing(container)
     limits, requests = container.resources.limits, container.resources.requests
     if limits.keys() <= requests.keys():
         return container
     resources = replace(container.resources, requests={**limits, **requests})
     return replace(container, resources=resources)
+
+
+def _storing(container: C) -> C:
+    """Storage, which only kedge knows containers to ask for, is what nodes call ephemeral."""
+    resources = container.resources
+    if STORAGE not in resources.limits and STORAGE not in resources.requests:
+        return container
+    limits, requests = _with_ephemeral(resources.limits), _with_ephemeral(resources.requests)
+    return replace(container, resources=replace(resources, limits=limits, requests=requests))
+
+
+def _with_ephemeral(amounts: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
+    if STORAGE not in amounts:
+        return amounts
+    return {EPHEMERAL_STORAGE: amounts[STORAGE], **amounts}
 
 
 def on_host_ports(container: C) -> C:
@@ -75,6 +94,9 @@ def _variable(variable: EnvVar) -> EnvVar:
     if source.fileKeyRef is not None and source.fileKeyRef.optional is None:
         file = replace(source.fileKeyRef, optional=False)
         return replace(variable, valueFrom=replace(source, fileKeyRef=file))
+    if source.containerFieldRef is not None and not source.containerFieldRef.apiVersion:
+        field = default_field(source.containerFieldRef)
+        return replace(variable, valueFrom=replace(source, containerFieldRef=field))
     return variable
 
 

@@ -1,18 +1,27 @@
 """LimitRange: how little and how much the pods and claims of one namespace may ask for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 from msgspec import field
 from msgspec.structs import replace
 
 from kedge.api import rules
-from kedge.api.core_v1 import resource_names
+from kedge.api.core_v1 import pod, resource_names
 from kedge.api.core_v1.resource_defaults import rounded
-from kedge.api.model import Model, Object
-from kedge.api.resource import Resource
-from kedge.machinery import names
+from kedge.api.label_selector import compiled, validate_label_selector
+from kedge.api.model import (
+    EXTENSION,
+    LabelSelector,
+    LabelSelectorRequirement,
+    Model,
+    Object,
+)
+from kedge.api.resource import Resource, created_column, name_column
+from kedge.machinery import names, selectors
 from kedge.machinery.errors import FieldError
-from kedge.machinery.quantity import Quantity
+from kedge.machinery.quantity import Quantity, times
 
 CONTAINER = "Container"
 POD = "Pod"
@@ -20,6 +29,29 @@ CLAIM = "PersistentVolumeClaim"
 
 _BOUNDS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 _ONE = Quantity.from_value(1)
+
+
+class LimitRangeSelector(Model):
+    """Which pods, containers or claims an item is for: those of which all that it says is true."""
+
+    __atomic__ = True
+
+    matchLabels: Mapping[str, str] = {}
+    """Labels that the pod or claim must have, with exactly these values."""
+    matchExpressions: Sequence[LabelSelectorRequirement] = ()
+    """Further conditions on its labels."""
+    fieldSelector: str = ""
+    """Conditions on its fields, for instance spec.nodeName=one,status.phase!=Running."""
+    name: str = ""
+    """The name of the pod or claim."""
+    uid: str = ""
+    """The uid of the pod or claim. Nothing new has it yet, so such an item never sets defaults."""
+    containerName: str = ""
+    """The name of the container; only for type Container."""
+
+    @property
+    def labels(self) -> LabelSelector:
+        return LabelSelector(matchLabels=self.matchLabels, matchExpressions=self.matchExpressions)
 
 
 class LimitRangeItem(Model):
@@ -37,6 +69,8 @@ class LimitRangeItem(Model):
     """How many times its request a limit may be."""
     min: Mapping[str, Quantity] = {}
     """Least amount accepted."""
+    selector: Annotated[LimitRangeSelector | None, EXTENSION] = None
+    """Kedge's own: restricts the item to some pods, containers or claims."""
     type: str = field(default_factory=str)
     """What is bounded: Container, Pod or PersistentVolumeClaim."""
 
@@ -47,7 +81,7 @@ class LimitRangeSpec(Model):
     __required__ = ("limits",)
 
     limits: Sequence[LimitRangeItem] = ()
-    """Bounds, at most once for each type."""
+    """Bounds, at most once for each type, or for each type and selector."""
 
 
 class LimitRange(Object):
@@ -77,13 +111,19 @@ def _default_item(item: LimitRangeItem) -> LimitRangeItem:
 
 
 def validate(obj: LimitRange) -> Iterator[FieldError]:
-    seen: set[str] = set()
+    seen: set[Hashable] = set()
     for i, item in enumerate(obj.spec.limits):
         path = f"spec.limits[{i}]"
         yield from rules.problems(f"{path}.type", item.type, _type_problems(item.type))
-        if item.type in seen:
+        problems = list(_selector(item, f"{path}.selector"))
+        yield from problems
+        key = None if problems else (item.type, _restriction(item.selector))
+        if key in seen and item.selector is None:
             yield FieldError.duplicate(f"{path}.type", item.type)
-        seen.add(item.type)
+        elif key in seen:
+            yield FieldError.duplicate(f"{path}.selector", item.selector)
+        if key is not None:
+            seen.add(key)
         yield from _names(item, path)
         yield from _amounts(item, path)
 
@@ -96,6 +136,67 @@ def _type_problems(type_: str) -> list[str]:
     return ["must be a standard limit type or fully qualified"]
 
 
+def _selector(item: LimitRangeItem, path: str) -> Iterator[FieldError]:
+    selector = item.selector
+    if selector is None:
+        return
+    if selector == LimitRangeSelector():
+        why = f"must say at least one of {', '.join(LimitRangeSelector.__struct_fields__)}"
+        yield FieldError.required(path, why)
+    yield from validate_label_selector(selector.labels, path)
+    if selector.fieldSelector:
+        yield from _field_selector(item.type, selector.fieldSelector, f"{path}.fieldSelector")
+    if selector.name:
+        problems = names.dns_subdomain(selector.name)
+        yield from rules.problems(f"{path}.name", selector.name, problems)
+    if not selector.containerName:
+        return
+    if item.type != CONTAINER:
+        why = "may only be specified when `type` is 'Container'"
+        yield FieldError.forbidden(f"{path}.containerName", why)
+    problems = names.dns_label(selector.containerName)
+    yield from rules.problems(f"{path}.containerName", selector.containerName, problems)
+
+
+def _field_selector(type_: str, text: str, path: str) -> Iterator[FieldError]:
+    try:
+        terms = selectors.parse_fields(text).terms
+    except ValueError as error:
+        yield FieldError.invalid(path, text, str(error))
+        return
+    known = selectable_fields(type_)
+    for term in terms:
+        if term.field not in known:
+            why = f'"{term.field}" is not a known field selector: only {_listed(known)}'
+            yield FieldError.invalid(path, text, why)
+
+
+def selectable_fields(type_: str) -> Mapping[str, Callable[[Any], str]]:
+    """What a field selector may ask of the objects that items of a type are about."""
+    if type_ in (CONTAINER, POD):
+        return {**_METADATA_FIELDS, **pod.RESOURCE.fields}
+    return _METADATA_FIELDS
+
+
+_METADATA_FIELDS: Mapping[str, Callable[[Any], str]] = {
+    "metadata.name": lambda obj: obj.metadata.name,
+    "metadata.namespace": lambda obj: obj.metadata.namespace,
+}
+
+
+def _listed(known: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in sorted(known))
+
+
+def _restriction(selector: LimitRangeSelector | None) -> Hashable:
+    """What tells one valid selector from another, however they are written."""
+    if selector is None:
+        return None
+    fields = frozenset(selectors.parse_fields(selector.fieldSelector).terms)
+    own = selector.name, selector.uid, selector.containerName
+    return frozenset(compiled(selector.labels).requirements), fields, own
+
+
 def _names(item: LimitRangeItem, path: str) -> Iterator[FieldError]:
     inside_pods = item.type in (POD, CONTAINER)
     check = resource_names.container_name if inside_pods else resource_names.any_name
@@ -106,7 +207,7 @@ def _names(item: LimitRangeItem, path: str) -> Iterator[FieldError]:
                 why = "may not be specified when `type` is 'Pod'"
                 yield FieldError.forbidden(f"{path}.{bound}", why)
             continue
-        for name in amounts:
+        for name in sorted(amounts):
             yield from rules.problems(f"{path}.{bound}[{name}]", name, check(name))
     if item.type == CLAIM and "storage" not in {*item.min, *item.max}:
         why = "either minimum or maximum storage value is required, but neither was provided"
@@ -164,9 +265,10 @@ def _ratio(item: LimitRangeItem, name: str, path: str) -> Iterator[FieldError]:
     least, most = item.min.get(name), item.max.get(name)
     if not least or most is None:
         return
-    # Multiplied out, so that no rounding decides.
-    if ratio.nanos * least.nanos > most.nanos * _ONE.nanos:
-        why = f"ratio {ratio} is greater than max/min = {most.nanos / least.nanos:f}"
+    # Multiplied out, so that no rounding decides; a negative minimum turns the comparison round.
+    excess = ratio.nanos * least.nanos - most.nanos * _ONE.nanos
+    if (excess > 0) if least.nanos > 0 else (excess < 0):
+        why = f"ratio {ratio} is greater than max/min = {times(most, least)}"
         yield FieldError.invalid(at, ratio, why)
 
 
@@ -178,4 +280,6 @@ RESOURCE = Resource(
     create_on_update=True,
     default=default,
     validate=validate,
+    # Only with `-o wide`, unlike upstream: the kind's first users were shown nothing but names.
+    columns=(name_column(), dataclasses.replace(created_column(), priority=1)),
 )

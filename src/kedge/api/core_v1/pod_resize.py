@@ -29,7 +29,14 @@ def only_resources(new: "Pod", old: "Pod") -> "Pod":
     spec = replace(
         old.spec, resources=new.spec.resources, containers=containers, initContainers=init
     )
-    return replace(new, spec=spec, status=old.status)
+    metadata = replace(
+        new.metadata,
+        labels=old.metadata.labels,
+        annotations=old.metadata.annotations,
+        finalizers=old.metadata.finalizers,
+        ownerReferences=old.metadata.ownerReferences,
+    )
+    return replace(new, metadata=metadata, spec=spec, status=old.status)
 
 
 def _with_new_resources(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.resource_names import STORAGE
 from kedge.machinery.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ def total(spec: PodSpec, bound: Bound) -> dict[str, Quantity]:
             starting = _greatest(starting, sidecars)
         else:
             starting = _greatest(starting, _sum((own, sidecars)))
-    return _greatest(running, starting)
+    together = _greatest(running, starting)
+    # A container that asks for storage asks for just as much ephemeral storage; to a quota the
+    # word means what claims ask for.
+    together.pop(STORAGE, None)
+    return together
 
 
 def pod_requests(spec: PodSpec) -> dict[str, Quantity]:

@@ -1,9 +1,10 @@
 """Volume sources whose files are made from API objects: secrets, config maps, the pod itself."""
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from kedge.api.core_v1.references import ObjectFieldSelector, ResourceFieldSelector
-from kedge.api.model import Int32, LabelSelector, Model
+from kedge.api.model import EXTENSION, Int32, LabelSelector, Model, spelling_of
 
 
 class KeyToPath(Model):
@@ -58,6 +59,12 @@ class DownwardAPIVolumeFile(Model):
     """The request or limit of a container."""
     mode: Int32 | None = None
     """Permissions of the file, if not the volume's default."""
+    containerFieldRef: Annotated[ObjectFieldSelector | None, EXTENSION] = None
+    """Kedge's own: a request or limit of the container that the path begins with."""
+    containerfieldRef: Annotated[ObjectFieldSelector | None, spelling_of("containerFieldRef")] = (
+        None
+    )
+    """Kedge's own: another spelling of containerFieldRef."""
 
 
 class DownwardAPIVolumeSource(Model):

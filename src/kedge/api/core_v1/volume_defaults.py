@@ -66,10 +66,15 @@ def _host_path(source: HostPathVolumeSource) -> HostPathVolumeSource:
 
 
 def _files(files: Sequence[DownwardAPIVolumeFile]) -> Sequence[DownwardAPIVolumeFile]:
-    return [
-        file if file.fieldRef is None else replace(file, fieldRef=default_field(file.fieldRef))
-        for file in files
-    ] or ()
+    return [_file(file) for file in files] or ()
+
+
+def _file(file: DownwardAPIVolumeFile) -> DownwardAPIVolumeFile:
+    if file.fieldRef is not None:
+        file = replace(file, fieldRef=default_field(file.fieldRef))
+    if file.containerFieldRef is not None:
+        file = replace(file, containerFieldRef=default_field(file.containerFieldRef))
+    return file
 
 
 def _downward(source: DownwardAPIVolumeSource) -> DownwardAPIVolumeSource:

@@ -115,8 +115,8 @@ def _is_device_request(name: str) -> bool:
 
 
 def _usage(pod: Pod) -> Amounts:
-    requests = pod_requests(_as_granted(pod, "requests"))
-    limits = _limits(_as_granted(pod, "limits"))
+    requests = pod_requests(as_granted(pod, "requests"))
+    limits = _limits(as_granted(pod, "limits"))
     if not requests and not limits:
         return _SAYS_NOTHING
     return dict(_named(requests, limits)) | _SAYS_NOTHING
@@ -146,7 +146,7 @@ def _limits(spec: PodSpec) -> dict[str, Quantity]:
     return amounts
 
 
-def _as_granted(pod: Pod, bound: Bound) -> PodSpec:
+def as_granted(pod: Pod, bound: Bound) -> PodSpec:
     """The spec with what containers hold, where a resize is not yet what the node has done."""
     status = pod.status
     reported = (*status.containerStatuses, *status.initContainerStatuses)

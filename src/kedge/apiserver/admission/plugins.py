@@ -5,10 +5,14 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import namespace, service_account
+from kedge.api.core_v1 import limit_range, namespace, service_account
 from kedge.api.scheduling_v1 import priority_class
+from kedge.apiserver.admission.certificate_approval import CertificateApproval
+from kedge.apiserver.admission.certificate_signing import CertificateSigning
+from kedge.apiserver.admission.certificate_subject_restriction import CertificateSubjectRestriction
 from kedge.apiserver.admission.chain import Plugin
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
+from kedge.apiserver.admission.limit_ranger import LimitRanger
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
 from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from kedge.apiserver.admission.node_restriction import NodeRestriction
@@ -59,6 +63,10 @@ def _validating_webhook(given: Surroundings) -> Plugin:
     return ValidatingAdmissionWebhook(given.webhooks("validatingwebhookconfigurations"))
 
 
+def _limit_ranger(given: Surroundings) -> Plugin:
+    return LimitRanger(given.cache.of(limit_range.RESOURCE))
+
+
 def _service_account(given: Surroundings) -> Plugin:
     accounts = given.cache.of(service_account.RESOURCE)
     return ServiceAccount(accounts, given.clock, Random())
@@ -79,16 +87,32 @@ def _default_toleration_seconds(given: Surroundings) -> Plugin:
     return DefaultTolerationSeconds()
 
 
+def _certificate_approval(given: Surroundings) -> Plugin:
+    return CertificateApproval(given.authorizer)
+
+
+def _certificate_signing(given: Surroundings) -> Plugin:
+    return CertificateSigning(given.authorizer)
+
+
+def _certificate_subject_restriction(given: Surroundings) -> Plugin:
+    return CertificateSubjectRestriction()
+
+
 def _resource_quota(given: Surroundings) -> Plugin:
     return ResourceQuota(Ledger(given.cache, given.clock))
 
 
 PLUGINS: dict[str, Callable[[Surroundings], Plugin]] = {
     "NamespaceLifecycle": _namespace_lifecycle,
+    "LimitRanger": _limit_ranger,
     "ServiceAccount": _service_account,
     "NodeRestriction": _node_restriction,
     "Priority": _priority,
     "DefaultTolerationSeconds": _default_toleration_seconds,
+    "CertificateApproval": _certificate_approval,
+    "CertificateSigning": _certificate_signing,
+    "CertificateSubjectRestriction": _certificate_subject_restriction,
     "MutatingAdmissionWebhook": _mutating_webhook,
     "ValidatingAdmissionWebhook": _validating_webhook,
     "ResourceQuota": _resource_quota,

@@ -16,11 +16,11 @@ from kedge.apiserver.authentication.service_accounts import (
     common_audiences,
 )
 from kedge.apiserver.authentication.verified import VerifiedTokens
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import ANONYMOUS, User
 from kedge.apiserver.watchcache import WatchCache
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import unauthorized
+from kedge.web.message import HttpRequest
 
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"

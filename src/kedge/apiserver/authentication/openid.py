@@ -7,7 +7,7 @@ import msgspec
 
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authentication.service_accounts import ISSUER
-from kedge.apiserver.message import JSON, HttpRequest, Response
+from kedge.web.message import JSON, HttpRequest, Response
 
 CONFIGURATION: Final = "/.well-known/openid-configuration"
 KEYS: Final = "/openid/v1/jwks"

@@ -24,7 +24,6 @@ from kedge.apiserver.authentication.service_accounts import (
     identity,
     user_name,
 )
-from kedge.apiserver.message import JSON, Response, warning_headers
 from kedge.apiserver.request import Request, dry_run, field_manager
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.watchcache import Item
@@ -37,6 +36,7 @@ from kedge.machinery.errors import (
     invalid,
     not_found,
 )
+from kedge.web.message import JSON, Response, warning_headers
 
 RESOURCE: Final = Resource(
     type=Document,

@@ -9,10 +9,10 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import INVALID, Authenticator
 from kedge.apiserver.authentication.refusals import Refused
 from kedge.apiserver.authentication.service_accounts import AUDIENCES
-from kedge.apiserver.message import JSON, Response, warning_headers
 from kedge.apiserver.request import Request, User, dry_run, field_manager
 from kedge.apiserver.verbs import decode
 from kedge.machinery.errors import bad_request
+from kedge.web.message import JSON, Response, warning_headers
 
 
 def serve_token_review(api: Api, request: Request, authenticator: Authenticator) -> Response:

@@ -9,10 +9,10 @@ from kedge.apiserver import managed, render
 from kedge.apiserver.api import Api
 from kedge.apiserver.authorization.attributes import of_review
 from kedge.apiserver.authorization.authorizer import Authorizer
-from kedge.apiserver.message import JSON, Response, warning_headers
 from kedge.apiserver.request import Request, User, dry_run, field_manager
 from kedge.apiserver.verbs import decode
 from kedge.machinery.errors import FieldError, bad_request, invalid
+from kedge.web.message import JSON, Response, warning_headers
 
 Spec = dict[str, Any]
 Answer = Callable[[Authorizer, Request, dict[str, Any]], dict[str, Any]]

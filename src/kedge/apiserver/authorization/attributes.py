@@ -7,12 +7,12 @@ from urllib.parse import unquote
 
 import msgspec
 
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import User
 from kedge.apiserver.route import Target
 from kedge.machinery import names
 from kedge.machinery.errors import StatusError, forbidden
 from kedge.machinery.selectors import FieldSelector, Term, parse_fields
+from kedge.web.message import HttpRequest
 
 NAMELESS = ("list", "watch")
 """Verbs on many objects, which a selector can narrow down to one name."""

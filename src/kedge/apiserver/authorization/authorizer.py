@@ -14,10 +14,10 @@ from kedge.apiserver.authorization.attributes import (
 )
 from kedge.apiserver.authorization.node import NodeAuthorizer, node_name
 from kedge.apiserver.authorization.rbac import Policy, RbacAuthorizer, not_found, together
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import User
 from kedge.apiserver.route import Target
 from kedge.apiserver.watchcache import WatchCache
+from kedge.web.message import HttpRequest
 
 SUPERUSERS: Final = "system:masters"
 """The group that may do everything whatever roles say, so that its members cannot be shut out."""

@@ -22,10 +22,10 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.authorization import defaults
 from kedge.apiserver.authorization.defaults import AUTOUPDATE, AnyBinding, AnyRole
 from kedge.apiserver.authorization.rights import Rights, uncovered
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import Wanted
+from kedge.web.message import HttpRequest
 
 SERVER: Final = User("system:apiserver", ("system:masters", "system:authenticated"))
 """As whom the server writes them."""

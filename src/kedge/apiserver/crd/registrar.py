@@ -20,13 +20,13 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.crd.naming import accepted_names
 from kedge.apiserver.crd.resources import resources_of
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.delete import delete_object
 from kedge.apiserver.verbs.patches import Wanted
 from kedge.apiserver.watchcache import Change, Item, ResourceCache
 from kedge.machinery.errors import StatusError, forbidden
+from kedge.web.message import HttpRequest
 
 log = logging.getLogger(__name__)
 

@@ -5,14 +5,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kedge.api import metadata
+from kedge.api.builtin.signing_requests import condition_errors
 from kedge.api.model import Document, Object
 from kedge.api.resource import Resource
 from kedge.apiserver.api import Api
-from kedge.apiserver.message import Response
 from kedge.apiserver.request import Request
 from kedge.apiserver.subresources import part
 from kedge.apiserver.verbs.write import Part, all_but_status
 from kedge.machinery.errors import FieldError
+from kedge.web.message import Response
 
 
 def _take(resource: Resource[Any], new: Object, old: Object) -> Object:
@@ -26,7 +28,10 @@ def _take(resource: Resource[Any], new: Object, old: Object) -> Object:
 
 
 def _validate(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
-    return iter(resource.validate(new))
+    assert isinstance(new, Document)
+    assert isinstance(old, Document)
+    yield from metadata.validate_update(new.metadata, old.metadata)
+    yield from condition_errors(new, old)
 
 
 APPROVAL = Part("approval", _take, _validate, all_but_status)

@@ -7,12 +7,12 @@ import msgspec
 from kedge.api.model import Document, ObjectMeta
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api
-from kedge.apiserver.message import Response, json_response
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, write
 from kedge.apiserver.verbs.patches import Wanted
 from kedge.apiserver.verbs.write import Part
 from kedge.machinery.errors import FieldError, bad_request, conflict, invalid
+from kedge.web.message import Response, json_response
 
 SUCCESS = {
     "kind": "Status",

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from kedge.apiserver import body
 from kedge.apiserver.api import Api, gone
-from kedge.apiserver.message import Response, json_response
 from kedge.apiserver.request import Request
 from kedge.apiserver.subresources.binding import SUCCESS, admit_posted
 from kedge.apiserver.verbs import write
@@ -15,6 +14,7 @@ from kedge.apiserver.verbs.patches import Wanted
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import Cause, StatusError, bad_request, internal
 from kedge.machinery.selectors import labels_from_object
+from kedge.web.message import Response, json_response
 
 UNPROTECTED = ("Succeeded", "Failed", "Pending")
 """Pods in these phases serve nobody, so no budget speaks for them."""

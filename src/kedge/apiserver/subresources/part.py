@@ -2,10 +2,10 @@
 
 from kedge.apiserver import render
 from kedge.apiserver.api import Api
-from kedge.apiserver.message import Response
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, read, write
 from kedge.apiserver.verbs.write import Part
+from kedge.web.message import Response
 
 
 async def serve(api: Api, request: Request, part: Part) -> Response:

@@ -14,11 +14,11 @@ from kedge.api.core_v1.pod import (
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.api import Api
-from kedge.apiserver.message import Response
 from kedge.apiserver.request import Request
 from kedge.apiserver.subresources import part
 from kedge.apiserver.verbs.write import Part, only_status
 from kedge.machinery.errors import FieldError
+from kedge.web.message import Response
 
 
 def _take_ephemeral(resource: Resource[Any], new: Object, old: Object) -> Object:

@@ -1,9 +1,9 @@
 """What needs a running pod or node: refused with the reason as long as nothing runs them."""
 
 from kedge.apiserver.api import Api, gone
-from kedge.apiserver.message import TEXT, Response
 from kedge.apiserver.request import Request
 from kedge.machinery.errors import StatusError, bad_request, internal
+from kedge.web.message import TEXT, Response
 
 _NO_NODES = "this server has no nodes that run pods"
 

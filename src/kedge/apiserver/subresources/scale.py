@@ -9,7 +9,6 @@ from kedge.api.model import Document, Object, ObjectMeta
 from kedge.api.resource import Resource, ScalePaths
 from kedge.apiserver import prepare, render
 from kedge.apiserver.api import Api, gone, live_document
-from kedge.apiserver.message import Response
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, write
 from kedge.apiserver.verbs.patches import Wanted, read_patch
@@ -18,6 +17,7 @@ from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import FieldError, invalid
 from kedge.machinery.jsonpath import parse_path
 from kedge.machinery.selectors import labels_from_map, labels_from_object
+from kedge.web.message import Response
 
 SCALE = Resource(
     type=Scale,

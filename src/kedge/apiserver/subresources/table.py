@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 
 from kedge.apiserver.api import Api
-from kedge.apiserver.message import Response
 from kedge.apiserver.request import Request
 from kedge.apiserver.subresources import (
     approval,
@@ -16,6 +15,7 @@ from kedge.apiserver.subresources import (
     status,
 )
 from kedge.machinery.errors import unknown_resource
+from kedge.web.message import Response
 
 Handler = Callable[[Api, Request], Awaitable[Response]]
 

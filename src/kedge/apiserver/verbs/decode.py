@@ -12,6 +12,7 @@ from kedge.api.structs import schema_of
 from kedge.apiserver import body
 from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.request import Request, field_validation
+from kedge.machinery import extensions
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.machinery.schema import Schema
 from kedge.machinery.shape import Misfit, fit
@@ -37,6 +38,9 @@ def fitted(
     findings = [f'unknown field "{path}"' for path in unknown]
     findings += duplicates
     _complain(request, findings, field_validation(request, options))
+    # Whoever reports a status did not choose what the object is made of.
+    if resource.extensions is not None and request.subresource != "status":
+        request.warnings += map(extensions.warning, resource.extensions.find(shaped))
     return shaped
 
 
@@ -49,10 +53,14 @@ def shape(resource: Resource[Any], document: dict[str, Any], unknown: list[str])
             rest = {name: value for name, value in pruned.items() if name != "metadata"}
             return rest | fit(_META, {"metadata": pruned.get("metadata")}, unknown)
         spec = document.get("spec")
-        if not resource.typed or type(spec) is not dict or not _is_known_to_fit(resource, spec):
-            return fit(resource.schema, document, unknown)
-        rest = {name: value for name, value in document.items() if name != "spec"}
-        return fit(resource.schema, rest, unknown) | {"spec": spec}
+        if resource.typed and type(spec) is dict and _is_known_to_fit(resource, spec):
+            rest = {name: value for name, value in document.items() if name != "spec"}
+            fitted = fit(resource.schema, rest, unknown) | {"spec": spec}
+        else:
+            fitted = fit(resource.schema, document, unknown)
+        if resource.extensions is not None:
+            resource.extensions.settle(fitted)
+        return fitted
     except Misfit as misfit:
         raise unreadable(resource, str(misfit)) from None
 

@@ -12,13 +12,13 @@ from kedge.api.resource import Resource
 from kedge.apiserver import body, render
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone, live_document
-from kedge.apiserver.message import Response, json_response, warning_headers
 from kedge.apiserver.request import Request, check_dry_run
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.durations import format_time, parse_time
 from kedge.machinery.errors import FieldError, StatusError, bad_request, conflict, invalid_options
 from kedge.storage.store import Conflict
+from kedge.web.message import Response, json_response, warning_headers
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"

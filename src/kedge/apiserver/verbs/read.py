@@ -9,7 +9,6 @@ import msgspec
 from kedge.api.model import ListMeta
 from kedge.apiserver import render
 from kedge.apiserver.api import Api, gone
-from kedge.apiserver.message import Response
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import Item, ResourceCache, Selection
@@ -23,6 +22,7 @@ from kedge.machinery.errors import (
     timeout,
 )
 from kedge.storage.store import Compacted
+from kedge.web.message import Response
 
 WAIT_FOR_REVISION = 3.0
 """Seconds that a read waits for a state that the server has not reached yet."""

@@ -10,7 +10,6 @@ from kedge.api.model import ListMeta
 from kedge.apiserver import render
 from kedge.apiserver.api import Api
 from kedge.apiserver.media import Wanted
-from kedge.apiserver.message import Response, Sink
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import check_match, parse_revision
 from kedge.apiserver.verbs.selection import selected
@@ -24,6 +23,7 @@ from kedge.apiserver.watchcache import (
 )
 from kedge.machinery.errors import FieldError, StatusError, expired, invalid_options
 from kedge.storage.store import Compacted
+from kedge.web.message import Response, Sink
 
 BOOKMARK_SECONDS = 60.0
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

@@ -1,6 +1,6 @@
 """Create, update and the four patches: one road from a document to the store."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,11 @@ from kedge.api.resource import Resource
 from kedge.apiserver import managed, prepare, render
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
-from kedge.apiserver.message import Response
 from kedge.apiserver.request import Request, dry_run, field_manager
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.verbs.patches import Patch, Wanted, read_patch
 from kedge.apiserver.watchcache import Item
-from kedge.machinery import names
+from kedge.machinery import extensions, names
 from kedge.machinery.errors import (
     FieldError,
     StatusError,
@@ -27,6 +26,7 @@ from kedge.machinery.errors import (
     invalid,
 )
 from kedge.storage.store import Conflict
+from kedge.web.message import Response
 
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -150,10 +150,29 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
         *resource.validate_new(begun),
     ]
     if errors:
-        raise invalid(resource.group, resource.kind, obj.metadata.name, errors)
+        _judge(api, request, obj.metadata.name, errors)
     await api.admission.validate(Attempt(request, "CREATE", begun))
     request.warnings += resource.warn(begun)
     return new_stored_bytes(resource, begun, owners)
+
+
+def _judge(
+    api: Api,
+    request: Request,
+    name: str,
+    errors: list[FieldError],
+    known: Iterable[FieldError] = (),
+) -> None:
+    """Refuse what is wrong, and warn of what only kedge takes. What Kubernetes alone would mind may
+    stay if it is known: it was stored before the server knew no extensions."""
+    allowed = {error for error in known if error.minded is not None}
+    counting, used = extensions.sorted_out(
+        (error for error in errors if error not in allowed),
+        upstream_only=api.catalog.upstream_only,
+    )
+    if counting:
+        raise invalid(request.resource.group, request.resource.kind, name, counting)
+    request.warnings += map(extensions.warning, used)
 
 
 def _metadata_errors(
@@ -323,7 +342,8 @@ async def _changed(
         admitted = part.take(resource, admitted, old)
     errors = list(part.validate(resource, admitted, old))
     if errors:
-        raise invalid(resource.group, resource.kind, request.name, errors)
+        known = part.validate(resource, old, old) if api.catalog.upstream_only else ()
+        _judge(api, request, request.name, errors, known)
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)

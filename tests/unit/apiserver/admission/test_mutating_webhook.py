@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from kedge.apiserver.message import Response, text_response
 from kedge.testing.local_server import LocalServer
 from kedge.testing.webhook_server import (
     Asked,
@@ -20,6 +19,7 @@ from kedge.testing.webhook_server import (
     webhook_server,
     webhooks_on,
 )
+from kedge.web.message import Response, text_response
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 
-from kedge.apiserver.message import text_response
 from kedge.testing.local_server import LocalServer
 from kedge.testing.webhook_server import (
     Asked,
@@ -18,6 +17,7 @@ from kedge.testing.webhook_server import (
     webhook_server,
     webhooks_on,
 )
+from kedge.web.message import text_response
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 MAPS = "/api/v1/namespaces/default/configmaps"

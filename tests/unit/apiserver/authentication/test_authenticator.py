@@ -10,10 +10,10 @@ import pytest
 from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.authentication.service_accounts import ISSUER
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import ANONYMOUS, User
 from kedge.machinery.errors import StatusError
 from kedge.testing.identities import ACCOUNTS, Identities, claims_of
+from kedge.web.message import HttpRequest
 
 PODS = "/api/v1/namespaces/default/pods"
 SECRETS = "/api/v1/namespaces/default/secrets"

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authentication.openid import OpenId
-from kedge.apiserver.message import HttpRequest, Response
+from kedge.web.message import HttpRequest, Response
 
 
 def page(key: SigningKey, path: str) -> Response:

@@ -7,9 +7,9 @@ import pytest
 
 from kedge.api.model import Document, Object
 from kedge.apiserver.admission.chain import Attempt, Chain
-from kedge.apiserver.message import Response
 from kedge.machinery.errors import StatusError
 from kedge.testing.identities import Identities, claims_of
+from kedge.web.message import Response
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 PODS = "/api/v1/namespaces/default/pods"

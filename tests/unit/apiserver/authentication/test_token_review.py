@@ -7,10 +7,10 @@ import pytest
 
 from kedge.api.builtin.resources import REVIEWS
 from kedge.apiserver.authentication.token_review import serve_self_review, serve_token_review
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import StatusError
 from kedge.testing.identities import Identities
+from kedge.web.message import HttpRequest
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 

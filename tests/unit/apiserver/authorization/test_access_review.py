@@ -9,10 +9,10 @@ from kedge.apiserver.authorization import access_review
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.authorization.node import Graph, NodeAuthorizer
 from kedge.apiserver.authorization.rbac import Policy, RoleName
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import StatusError
 from kedge.testing.local_server import LocalServer
+from kedge.web.message import HttpRequest
 
 GROUP = "authorization.k8s.io"
 ANNA = User("anna")

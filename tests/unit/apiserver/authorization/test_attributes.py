@@ -10,8 +10,8 @@ from kedge.apiserver.authorization.attributes import (
     of_resource,
     of_review,
 )
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import User
+from kedge.web.message import HttpRequest
 
 ANNA = User("anna")
 

@@ -10,10 +10,10 @@ from kedge.apiserver.authorization.attributes import Attributes
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.authorization.node import Graph, NodeAuthorizer
 from kedge.apiserver.authorization.rbac import Policy, RoleName
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import ANONYMOUS, User
 from kedge.machinery.errors import StatusError
 from kedge.testing.local_server import LocalServer
+from kedge.web.message import HttpRequest
 
 Question = Callable[[User, str], Attributes]
 

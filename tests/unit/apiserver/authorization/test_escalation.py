@@ -13,9 +13,9 @@ from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.authorization.escalation import Escalation
 from kedge.apiserver.authorization.node import Graph, NodeAuthorizer
 from kedge.apiserver.authorization.rbac import Policy
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import StatusError
+from kedge.web.message import HttpRequest
 
 ATTEMPTS = yaml.safe_load(Path(__file__).with_name("escalation.yaml").read_text())["attempts"]
 CATALOG = Catalog()

@@ -8,9 +8,9 @@ import pytest
 from kedge.api.core_v1 import config_map, pod
 from kedge.api.model import Document, ObjectMeta
 from kedge.apiserver.admission.chain import Attempt
-from kedge.apiserver.message import HttpRequest
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.webhooks import review
+from kedge.web.message import HttpRequest
 
 NODE = User("system:node:n", ("system:nodes",), "u1", (("a.example/b", ("c",)),))
 

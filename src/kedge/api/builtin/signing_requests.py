@@ -1,0 +1,141 @@
+"""How a CertificateSigningRequest may go on: what its conditions and its certificate may become."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from kedge.api.builtin.content import listed, replaced, text
+from kedge.api.model import Document
+from kedge.machinery.errors import FieldError
+
+APPROVED: Final = "Approved"
+DENIED: Final = "Denied"
+FAILED: Final = "Failed"
+
+_CONDITIONS: Final = "status.conditions"
+_CERTIFICATE: Final = "status.certificate"
+_ANY_STATUS: Final = ("False", "True", "Unknown")
+_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
+
+
+def begun(obj: Document, asker: dict[str, Any]) -> Document:
+    """A new request, with who asks as the server knows them and not as they say."""
+    spec = {k: v for k, v in (obj.content.get("spec") or {}).items() if k not in _ABOUT_THE_ASKER}
+    return replaced(obj, obj.content | {"spec": {**spec, **asker}})
+
+
+_ABOUT_THE_ASKER: Final = ("username", "uid", "groups", "extra")
+
+
+def timed(new: Document, old: Document, now: str) -> Document:
+    """The request with the times that its conditions lack."""
+    conditions = listed(new.content, _CONDITIONS)
+    if all(c.get("lastUpdateTime") and c.get("lastTransitionTime") for c in conditions):
+        return new
+    before = {
+        (c.get("type"), c.get("status")): c.get("lastTransitionTime")
+        for c in listed(old.content, _CONDITIONS)
+    }
+    filled = [
+        {
+            "lastUpdateTime": now,
+            "lastTransitionTime": before.get((c.get("type"), c.get("status"))) or now,
+            **{name: value for name, value in c.items() if value},
+        }
+        for c in conditions
+    ]
+    status = {**new.content["status"], "conditions": filled}
+    return replaced(new, new.content | {"status": status})
+
+
+def kept_status(new: Document, old: Document) -> Document:
+    """What a write to the status keeps: whoever signs does not touch what whoever approves said."""
+    conditions = list(listed(new.content, _CONDITIONS))
+    for kind in (APPROVED, DENIED):
+        was = [c for c in listed(old.content, _CONDITIONS) if c.get("type") == kind]
+        places = [i for i, c in enumerate(conditions) if c.get("type") == kind]
+        if len(was) == len(places):
+            for i, condition in zip(places, was, strict=True):
+                conditions[i] = condition
+    if not conditions:
+        return new
+    status = {**new.content["status"], "conditions": conditions}
+    return replaced(new, new.content | {"status": status})
+
+
+def status_errors(new: Document, old: Document) -> Iterator[FieldError]:
+    """What is wrong with a write to the status."""
+    yield from condition_errors(new, old)
+    for kind in (APPROVED, DENIED):
+        if len(_of(kind, new)) > len(_of(kind, old)):
+            why = f'updates may not add a condition of type "{kind}"'
+            yield FieldError.forbidden(_CONDITIONS, why)
+    was, is_ = text(old.content, _CERTIFICATE), text(new.content, _CERTIFICATE)
+    if was == is_:
+        return
+    if was:
+        why = "updates may not modify existing certificate content"
+        yield FieldError.forbidden(_CERTIFICATE, why)
+    if problem := _certificate_problem(is_):
+        yield FieldError.invalid(_CERTIFICATE, "<certificate data>", problem)
+
+
+def condition_errors(new: Document, old: Document) -> Iterator[FieldError]:
+    """What is wrong with the conditions that a write leaves, whichever endpoint it goes to."""
+    conditions = listed(new.content, _CONDITIONS)
+    seen: list[str] = []
+    for i, condition in enumerate(conditions):
+        kind = text(condition, "type")
+        yield from _each(condition, f"{_CONDITIONS}[{i}]")
+        if {kind, *seen} >= {APPROVED, DENIED} and kind in (APPROVED, DENIED) and kind not in seen:
+            why = "Approved and Denied conditions are mutually exclusive"
+            yield FieldError.invalid(_CONDITIONS, kind, why)
+        if kind in seen:
+            yield FieldError.duplicate(f"{_CONDITIONS}[{i}].type", kind)
+        seen.append(kind)
+    for kind in (APPROVED, DENIED, FAILED):
+        if len(_of(kind, new)) < len(_of(kind, old)):
+            why = f'updates may not remove a condition of type "{kind}"'
+            yield FieldError.forbidden(_CONDITIONS, why)
+
+
+def _each(condition: Any, path: str) -> Iterator[FieldError]:
+    kind, status = text(condition, "type"), text(condition, "status")
+    if not kind:
+        yield FieldError.required(f"{path}.type")
+    allowed = ("True",) if kind in (APPROVED, DENIED, FAILED) else _ANY_STATUS
+    if not status:
+        yield FieldError.required(f"{path}.status")
+    elif status not in allowed:
+        yield FieldError.not_supported(f"{path}.status", status, allowed)
+
+
+def _of(kind: str, obj: Document) -> Sequence[Any]:
+    return [c for c in listed(obj.content, _CONDITIONS) if c.get("type") == kind]
+
+
+def _certificate_problem(encoded: str) -> str:
+    """Why this base64 text is no PEM of certificates."""
+    # Too slow to import for those who never see a certificate.
+    from cryptography import x509
+
+    try:
+        pem = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        pem = b""
+    blocks = list(_BLOCK.finditer(pem))
+    if not blocks:
+        return "must contain at least one CERTIFICATE PEM block"
+    for block in blocks:
+        kind = block[1].decode()
+        if kind != "CERTIFICATE":
+            return f'only CERTIFICATE PEM blocks are allowed, found "{kind}"'
+        if b":" in block[2]:
+            return "no PEM block headers are permitted"
+        try:
+            x509.load_der_x509_certificate(binascii.a2b_base64(block[2]))
+        except ValueError as error:
+            return str(error)
+    return ""

@@ -1,0 +1,196 @@
+"""Bounds: all LimitRanges of one namespace, made ready once for each of their changes."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from kedge.api.core_v1.limit_range import (
+    CONTAINER,
+    POD,
+    LimitRange,
+    LimitRangeItem,
+    LimitRangeSelector,
+    selectable_fields,
+)
+from kedge.api.label_selector import compiled
+from kedge.api.model import Object
+from kedge.machinery import selectors
+from kedge.machinery.quantity import Quantity
+
+Amounts = Mapping[str, Quantity]
+Bound = Literal["request", "limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """The selector of an item: all that it says must be true."""
+
+    labels: selectors.LabelSelector
+    fields: selectors.FieldSelector
+    known_fields: Mapping[str, Callable[[Any], str]]
+    name: str
+    uid: str
+    container: str
+
+    @classmethod
+    def of(cls, type_: str, selector: LimitRangeSelector) -> "Restriction":
+        return cls(
+            labels=compiled(selector.labels),
+            fields=selectors.parse_fields(selector.fieldSelector),
+            known_fields=selectable_fields(type_),
+            name=selector.name,
+            uid=selector.uid,
+            container=selector.containerName,
+        )
+
+    def covers(self, obj: Object) -> bool:
+        """Whether the item is about a pod or claim, its containers aside."""
+        meta = obj.metadata
+        if self.name and self.name != meta.name:
+            return False
+        if self.uid and self.uid != meta.uid:
+            return False
+        if not self.labels.matches(meta.labels):
+            return False
+        return self.fields.matches(lambda name: self.known_fields[name](obj))
+
+    def covers_container(self, name: str) -> bool:
+        return not self.container or self.container == name
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One item of a LimitRange, its amounts in the order of their names."""
+
+    limit_range: str
+    """The name of the LimitRange."""
+    type: str
+    restriction: Restriction | None
+    least: Amounts
+    most: Amounts
+    ratio: Amounts
+    default: Amounts
+    default_request: Amounts
+
+    @classmethod
+    def of(cls, limit_range: str, item: LimitRangeItem) -> "Rule":
+        selector = item.selector
+        return cls(
+            limit_range=limit_range,
+            type=item.type,
+            restriction=None if selector is None else Restriction.of(item.type, selector),
+            least=_sorted(item.min),
+            most=_sorted(item.max),
+            ratio=_sorted(item.maxLimitRequestRatio),
+            default=_sorted(item.default),
+            default_request=_sorted(item.defaultRequest),
+        )
+
+    def covers(self, obj: Object) -> bool:
+        return self.restriction is None or self.restriction.covers(obj)
+
+    def covers_container(self, name: str) -> bool:
+        return self.restriction is None or self.restriction.covers_container(name)
+
+    @property
+    def may_default(self) -> bool:
+        """Whether containers can get anything from it; a uid is not known when they do."""
+        if self.restriction is not None and self.restriction.uid:
+            return False
+        return bool(self.default or self.default_request)
+
+
+class Narrowest(NamedTuple):
+    """The narrowest of all bounds on one resource, in nanos, for quick comparisons."""
+
+    resource: str
+    least: int | None
+    most: int | None
+    ratio: int | None
+
+
+Envelope = tuple[Narrowest, ...]
+"""The narrowest bounds on one type: what keeps within them need not be looked at again."""
+
+
+def _envelope(rules: Iterable[Rule]) -> Envelope:
+    least: dict[str, int] = {}
+    most: dict[str, int] = {}
+    ratio: dict[str, int] = {}
+    for rule in rules:
+        for name, amount in rule.least.items():
+            least[name] = max(amount.nanos, least.get(name, amount.nanos))
+        for bounds, narrowest in ((rule.most, most), (rule.ratio, ratio)):
+            for name, amount in bounds.items():
+                narrowest[name] = min(amount.nanos, narrowest.get(name, amount.nanos))
+    names = sorted({*least, *most, *ratio})
+    return tuple(Narrowest(n, least.get(n), most.get(n), ratio.get(n)) for n in names)
+
+
+class Gifts:
+    """What containers get that say nothing of a resource, by its name and in their order."""
+
+    __slots__ = ("givers", "limits", "requests")
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        """Of several rules the first that speaks of a resource counts."""
+        requests: dict[str, Quantity] = {}
+        limits: dict[str, Quantity] = {}
+        self.givers: dict[tuple[Bound, str], str] = {}
+        """The LimitRange that each comes from."""
+        for rule in rules:
+            for name in rule.default_request.keys() - requests.keys():
+                requests[name] = rule.default_request[name]
+                self.givers["request", name] = rule.limit_range
+            for name in rule.default.keys() - limits.keys():
+                limits[name] = rule.default[name]
+                self.givers["limit", name] = rule.limit_range
+        self.requests = _sorted(requests)
+        self.limits = _sorted(limits)
+
+    def of(self, bound: Bound) -> Amounts:
+        return self.requests if bound == "request" else self.limits
+
+    def to(self, container: str) -> "Gifts":
+        """What a container gets: here, the same as any other."""
+        return self
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The rules of one namespace: in the order of the LimitRanges' names, then as they stand."""
+
+    rules: tuple[Rule, ...]
+    containers: Envelope = field(init=False)
+    pods: Envelope = field(init=False)
+    givers: tuple[Rule, ...] = field(init=False)
+    """The rules from which containers get something."""
+    gifts: Gifts | None = field(init=False)
+    """What every container gets; None if that depends on the pod or container."""
+
+    def __post_init__(self) -> None:
+        # A frozen dataclass fills in what it derives only this way.
+        object.__setattr__(self, "containers", _envelope(self.of_type(CONTAINER)))
+        object.__setattr__(self, "pods", _envelope(self.of_type(POD)))
+        givers = tuple(rule for rule in self.of_type(CONTAINER) if rule.may_default)
+        selective = any(rule.restriction is not None for rule in givers)
+        object.__setattr__(self, "givers", givers)
+        object.__setattr__(self, "gifts", None if selective else Gifts(givers))
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def of_type(self, type_: str) -> Iterator[Rule]:
+        return (rule for rule in self.rules if rule.type == type_)
+
+
+def bounds_of(ranges: Iterable[LimitRange]) -> Bounds:
+    """The bounds that LimitRanges of one namespace set, in whatever order they come."""
+    named = sorted(ranges, key=lambda each: each.metadata.name)
+    return Bounds(
+        tuple(Rule.of(each.metadata.name, item) for each in named for item in each.spec.limits)
+    )
+
+
+def _sorted(amounts: Amounts) -> Amounts:
+    return {name: amounts[name] for name in sorted(amounts)}

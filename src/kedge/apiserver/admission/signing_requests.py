@@ -1,0 +1,54 @@
+"""SigningRequests: who asks for a certificate, and when somebody decided about it.
+
+A member of the admission chain that is always on, after all that change objects.
+"""
+
+from typing import Any
+
+from kedge.api.builtin import signing_requests
+from kedge.api.model import Document, Object
+from kedge.apiserver.admission.chain import Attempt
+from kedge.apiserver.request import Request, User
+from kedge.machinery.clock import Clock
+from kedge.machinery.durations import format_time
+
+GROUP = "certificates.k8s.io"
+PLURAL = "certificatesigningrequests"
+
+
+class SigningRequests:
+    """Writes into the requests what only the server knows."""
+
+    name = "SigningRequests"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def mutate(self, attempt: Attempt) -> Object | None:
+        obj, old = attempt.object, attempt.old
+        if not concerns(attempt.request) or not isinstance(obj, Document):
+            return obj
+        if attempt.operation == "CREATE":
+            return signing_requests.begun(obj, asker(attempt.request.user))
+        if attempt.request.subresource and isinstance(old, Document):
+            return signing_requests.timed(obj, old, format_time(self._clock.now()))
+        return obj
+
+    async def validate(self, attempt: Attempt) -> None:
+        return None
+
+
+def concerns(request: Request) -> bool:
+    """Whether a request is about CertificateSigningRequests."""
+    return request.resource.group == GROUP and request.resource.plural == PLURAL
+
+
+def asker(user: User) -> dict[str, Any]:
+    """How a request names the user who made it."""
+    told = {
+        "username": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {name: list(values) for name, values in user.extra},
+    }
+    return {name: value for name, value in told.items() if value}

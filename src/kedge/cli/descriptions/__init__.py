@@ -1,0 +1,1 @@
+"""How objects are described: one small file per kind, and one for all other kinds."""

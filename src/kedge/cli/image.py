@@ -1,0 +1,229 @@
+"""`kedge image`: the images on this machine, from which the containers of a cluster are made."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kedge.cli import flags
+from kedge.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from kedge.cli.registry import Where
+    from kedge.node.images.archive import Packed
+    from kedge.node.images.reference import Reference
+    from kedge.node.images.store import Listed, Store
+
+NAME: Final = "image"
+HELP: Final = "Load, list and remove images"
+DESCRIPTION: Final = """\
+Load, list and remove the images that containers of a cluster are made of. They are kept in the
+cluster's directory; the cluster need not be running.
+
+There is always an image called "host": the machine's own files, on which a container may write
+without changing them."""
+EXAMPLES: Final = """\
+  # What 'docker save' or 'skopeo copy ... oci-archive:' wrote
+  kedge image load busybox.tar
+  docker save myapp:1 | kedge image load -
+
+  # A directory that holds a root file system, and what to call it
+  kedge image load ./rootfs --as myapp:1
+
+  kedge image list
+  kedge image rm myapp:1"""
+
+_DIGITS: Final = 12
+_NAMELESS: Final = "<none>"
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    below = parser.add_subparsers(dest="deed", metavar="load|list|rm", required=True)
+    load = below.add_parser(
+        "load", help="load images from archives or directories", allow_abbrev=False
+    )
+    flags.add_which(load)
+    load.add_argument(
+        "--as",
+        dest="names",
+        action="append",
+        type=image_name,
+        default=[],
+        metavar="IMAGE",
+        help="a further name for the image; may be given several times",
+    )
+    load.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="OCI or docker archive, directory of one, root file system, or - for standard input",
+    )
+    listing = below.add_parser("list", help="list the images", allow_abbrev=False)
+    flags.add_which(listing)
+    flags.add_output(listing)
+    remove = below.add_parser("rm", help="remove images", allow_abbrev=False)
+    flags.add_which(remove)
+    remove.add_argument("--force", action="store_true", help="also those that containers still use")
+    remove.add_argument("images", nargs="+", metavar="IMAGE", help="name, or ID as the list shows")
+
+
+def image_name(value: str) -> "Reference":
+    from kedge.node.images.mapping import is_host
+    from kedge.node.images.reference import InvalidName, Reference
+
+    try:
+        name = Reference.parse(value)
+    except InvalidName as error:
+        raise ArgumentTypeError(f'"{value}" is no name for an image: {error}') from error
+    if is_host(name) or name.digest:
+        raise ArgumentTypeError(
+            f'"{value}" is no name that can be given: '
+            + ("digests are what images have" if name.digest else "it means the machine itself")
+        )
+    return name
+
+
+def load(where: "Where", paths: Sequence[str], names: Sequence["Reference"]) -> int:
+    """Load all images that the files hold."""
+    from kedge.node.images.documents import Refused
+
+    if names and len(paths) > 1:
+        raise Failure("with --as, load one file at a time")
+    store = _store(where)
+    for path in paths:
+        try:
+            with store.scratch() as scratch:
+                _load(store, _file(path, scratch, store), scratch, names)
+        except Refused as error:
+            raise Failure(f"{path} cannot be loaded: {error}") from error
+        except OSError as error:
+            raise Failure(f"{path} cannot be loaded: {error.strerror or error}") from error
+    store.sweep()
+    return 0
+
+
+def _file(path: str, scratch: Path, store: "Store") -> Path:
+    import sys
+
+    from kedge.node.images.archive import copied
+
+    return copied(sys.stdin.buffer, scratch, store.limits) if path == "-" else Path(path)
+
+
+def _load(store: "Store", path: Path, scratch: Path, names: Sequence["Reference"]) -> None:
+    from kedge.cli.printers import size
+    from kedge.node.images.archive import opened
+    from kedge.node.images.documents import Refused
+
+    with opened(path, scratch, store.limits) as images:
+        if names and len(images) > 1:
+            raise Refused(f"it holds {len(images)} images, of which --as can name only one")
+        for image in images:
+            named = _names(image, names)
+            record = store.add(image, named, loaded=True)
+            for name in named:
+                print(f'image "{name.familiar}" loaded ({size(record.size)})')
+
+
+def _names(image: "Packed", given: Sequence["Reference"]) -> list["Reference"]:
+    from kedge.node.images.documents import Refused
+    from kedge.node.images.mapping import is_host
+
+    names = [name for name in dict.fromkeys((*image.names, *given)) if not is_host(name)]
+    if not names:
+        raise Refused("it does not say what the image is called: name it with --as")
+    return names
+
+
+def list_images(where: "Where", output: str | None) -> int:
+    """Print all images."""
+    from kedge.cli import printers
+
+    found = _store(where).listed()
+    if output:
+        print(printers.document({"items": [_host(), *map(facts, found)]}, output))
+        return 0
+    rows = sorted(
+        (row for image in found for row in _rows(image)), key=lambda row: (row[0] == _NAMELESS, row)
+    )
+    heads = ("IMAGE", "ID", "SIZE", "IN USE BY")
+    print(printers.table([heads, ("host", "<this machine>", "-", "-"), *rows]))
+    return 0
+
+
+def facts(image: "Listed") -> dict[str, object]:
+    """What a list says of an image to programs."""
+    from datetime import UTC, datetime
+
+    from kedge.machinery.durations import format_time
+
+    return {
+        "id": image.record.id,
+        "names": list(image.names),
+        "digests": list(image.digests),
+        "size": image.record.size,
+        "created": image.record.created,
+        "lastUsed": format_time(datetime.fromtimestamp(image.last_used, UTC)),
+        "usedBy": list(image.holders),
+    }
+
+
+def _host() -> dict[str, object]:
+    return {"id": "host", "names": ["host"]}
+
+
+def _rows(image: "Listed") -> Iterator[tuple[str, str, str, str]]:
+    from kedge.cli.printers import size
+    from kedge.node.images.reference import Reference
+
+    id_ = image.record.id.partition(":")[2][:_DIGITS]
+    used = str(len(image.holders)) if image.holders else "-"
+    names = [Reference.parse(name).familiar for name in image.names]
+    for name in names or [_NAMELESS]:
+        yield name, id_, size(image.record.size), used
+
+
+def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
+    """Remove images by their names or ids."""
+    from kedge.cli.printers import size
+    from kedge.node.images.store import InUse, NoSuchImage
+
+    store = _store(where)
+    for text in images:
+        if text == "host":
+            raise Failure('"host" is the machine itself, which cannot be removed')
+        try:
+            id_, name = store.lookup(text)
+            if name and store.has_other_names(id_, name):
+                store.unname(name)
+                print(f'image "{name.familiar}" is no longer called that')
+            else:
+                freed = store.remove(id_, force=force)
+                print(f'image "{text}" removed ({size(freed)} freed)')
+        except NoSuchImage as error:
+            raise Failure(f"{error}: 'kedge image list' shows those that are") from error
+        except InUse as error:
+            raise Failure(
+                f'image "{text}" is used by containers ({error}): delete their pods, or use --force'
+            ) from error
+    store.sweep()
+    return 0
+
+
+def _store(where: "Where") -> "Store":
+    from kedge.cli import registry
+    from kedge.machinery.clock import SystemClock
+    from kedge.node.images.store import Store
+
+    found = registry.find(where)
+    if found is None:
+        raise Failure(
+            f"there is no cluster {where} here, whose images these could be: 'kedge list' shows"
+            " those that are, 'kedge up' starts one"
+        )
+    try:
+        return Store(found.directory / "images", SystemClock())
+    except OSError as error:
+        raise Failure(
+            f"{error.filename}: {error.strerror}. Run kedge as the user whose cluster it is"
+        ) from error

@@ -1,0 +1,81 @@
+"""`kedge namespace`: the namespace that other commands mean if none is named."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Final
+
+from kedge.cli import client_flags
+from kedge.cli.client_flags import Whereto
+from kedge.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from kedge.cli.connection import Connection
+
+NAME: Final = "namespace"
+HELP: Final = "Show or change the current namespace"
+DESCRIPTION: Final = """\
+Make a namespace the one that commands mean if none is named: those of kedge and of kubectl alike,
+for it is written into the current context of the kubeconfig. A namespace that does not exist yet
+is created. Without a name, print the current one."""
+EXAMPLES: Final = """\
+  kedge namespace myspace
+  kedge create -f limit-range.json
+
+  # Which one is it?
+  kedge namespace"""
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the namespace to change to")
+    client_flags.add_context(parser)
+
+
+def run(whereto: Whereto, flags: Namespace) -> int:
+    from kedge.cli import connection
+    from kedge.client import login
+    from kedge.client.kubeconfig import Unusable
+    from kedge.machinery.names import dns_label
+
+    name: str | None = flags.name
+    if name is not None:
+        if problems := dns_label(name):
+            raise Failure(f'"{name}" is no name for a namespace: {problems[0]}')
+        return connection.visit(whereto, lambda there: change(there, name))
+    try:
+        print(login.read(whereto.files, whereto.context).namespace or "default")
+    except Unusable as error:
+        raise Failure(str(error)) from error
+    return 0
+
+
+async def change(there: "Connection", name: str) -> int:
+    """Have the context mean the namespace, which is created if it is missing."""
+    from kedge.client import kubeconfig
+
+    if await _created(there, name):
+        print(f"namespace/{name} created")
+    try:
+        kubeconfig.set_namespace(there.login.file, there.login.context, name)
+    except kubeconfig.Unusable as error:
+        raise Failure(str(error)) from error
+    print(f'Context "{there.login.context}" now uses the namespace "{name}".')
+    return 0
+
+
+async def _created(there: "Connection", name: str) -> bool:
+    """Whether the namespace had to be created."""
+    from kedge.api.core_v1 import namespace
+    from kedge.api.model import ObjectMeta
+    from kedge.machinery.errors import StatusError
+
+    try:
+        await there.client.get(namespace.RESOURCE, name)
+    except StatusError as error:
+        if error.code == 403:
+            # Whoever may use a namespace need not be allowed to look at it.
+            return False
+        if error.code != 404:
+            raise
+        new = namespace.Namespace(metadata=ObjectMeta(name=name))
+        await there.client.create(namespace.RESOURCE, new)
+        return True
+    return False

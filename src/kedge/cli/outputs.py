@@ -1,0 +1,75 @@
+"""Objects as YAML, as JSON, by their names or through a template, as kubectl prints them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from kedge.api.resource import Resource
+from kedge.cli.targets import kind_of
+from kedge.cli.templates import Template
+
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+JSON: Final = "application/json"
+_MISLEADING: Final = re.compile(r"[yYnN]|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+")
+"""Text to PyYAML that other readers take for a truth value or a number."""
+
+Found = tuple[Resource[Any], dict[str, Any]]
+"""An object and what it is one of."""
+
+
+class _Dumper(_DUMPER):  # type: ignore[misc]
+    """Quotes what would be read as something else than text, and keeps lines of text as lines."""
+
+
+def _represent(dumper: Any, value: str) -> yaml.Node:
+    tag = "tag:yaml.org,2002:str"
+    if "\n" in value:
+        return yaml.ScalarNode(tag, value, style="|")
+    taken_for_text = dumper.resolve(yaml.ScalarNode, value, (True, False)) == tag
+    plain = value and taken_for_text and not _MISLEADING.fullmatch(value)
+    return yaml.ScalarNode(tag, value, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _represent)
+
+
+def yaml_text(document: object) -> str:
+    text = yaml.dump(document, Dumper=_Dumper, allow_unicode=True, sort_keys=True)
+    return str(text).rstrip("\n")
+
+
+def json_text(document: object) -> str:
+    ordered = msgspec.json.encode(document, order="sorted")
+    return msgspec.json.format(ordered, indent=4).decode()
+
+
+def name_text(found: Found) -> str:
+    resource, document = found
+    return f"{kind_of(resource)}/{document['metadata']['name']}"
+
+
+def text_of(objects: Sequence[Found], output: str, *, alone: bool) -> str:
+    """The objects in the form asked for, to the last byte; one that is not `alone` is a list."""
+    if output == "name":
+        return "".join(f"{name_text(found)}\n" for found in objects)
+    shown = [without_managers(document) for _, document in objects]
+    whole = shown[0] if alone and len(shown) == 1 else _list(shown)
+    if output == "yaml":
+        return f"{yaml_text(whole)}\n"
+    if output == "json":
+        return f"{json_text(whole)}\n"
+    return Template(output.removeprefix("jsonpath=")).fill(whole)
+
+
+def without_managers(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The object without the record of who set which field, which is long and rarely wanted."""
+    metadata = dict(document.get("metadata") or {})
+    metadata.pop("managedFields", None)
+    return {**document, "metadata": metadata}
+
+
+def _list(items: Sequence[object]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items}

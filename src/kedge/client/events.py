@@ -1,0 +1,293 @@
+"""Events: what components tell people about objects, the same thing counted instead of repeated.
+
+Aggregation follows the recorder that Kubernetes' own components use, so that neither the number of
+events nor their texts surprise anybody.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from kedge.api.core_v1.event import MESSAGE_LIMIT, RESOURCE, Event, EventSource
+from kedge.api.core_v1.references import ObjectReference
+from kedge.api.model import Object, ObjectMeta
+from kedge.client.client import STRATEGIC_PATCH, Client
+from kedge.client.transport import Unreachable
+from kedge.machinery.clock import Clock
+from kedge.machinery.durations import format_time
+from kedge.machinery.errors import StatusError
+
+log = logging.getLogger(__name__)
+
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
+
+WAITING: Final = 1000
+"""Events that may wait to be written; more than that are lost, for nobody waits for events."""
+REMEMBERED: Final = 4096
+"""Events and objects that are remembered, to count what comes again."""
+SIMILAR: Final = 10
+"""How many events may differ in nothing but their message before they are told as one."""
+SIMILAR_WITHIN: Final = timedelta(minutes=10)
+COMBINED: Final = "(combined from similar events): "
+BURST: Final = 25
+"""How many events one object may have in a row; after that, one in five minutes."""
+REFILL: Final = timedelta(minutes=5)
+TRIES: Final = 12
+PAUSE: Final = 10.0
+"""Seconds between tries if the server cannot be reached."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Memory(OrderedDict[K, V], Generic[K, V]):
+    """The latest things only."""
+
+    def remember(self, key: K, value: V) -> None:
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > REMEMBERED:
+            self.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One thing to be told of an object."""
+
+    about: ObjectReference
+    type: str
+    reason: str
+    message: str
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What is the same in events that differ only in their message."""
+        about = self.about
+        where = about.apiVersion, about.kind, about.namespace, about.name, about.uid
+        return (*where, about.fieldPath, self.type, self.reason)
+
+
+@dataclass(slots=True)
+class _Similar:
+    """Events of one kind, of late."""
+
+    last: datetime
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """How many more events an object may have."""
+
+    at: datetime
+    left: float = BURST
+
+    def take(self, now: datetime) -> bool:
+        self.left = min(BURST, self.left + (now - self.at) / REFILL)
+        self.at = now
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+class Correlator:
+    """Decides what becomes of each happening: a new event, one more of a known one, or nothing."""
+
+    def __init__(self, source: EventSource) -> None:
+        self._source = source
+        self._similar: _Memory[tuple[object, ...], _Similar] = _Memory()
+        self._allowances: _Memory[tuple[str, ...], _Allowance] = _Memory()
+        self._events: _Memory[tuple[object, ...], Event] = _Memory()
+        self._named = 0
+        """The number in the name of the latest event."""
+
+    def event(self, happening: Happening, now: datetime) -> Event | None:
+        """The event as it should now be, counting those before it; None if there are too many."""
+        key, message = self._combined(happening, now)
+        if not self._allowance(happening.about, now).take(now):
+            return None
+        known = self._events.get(key)
+        if known is None:
+            made = self._new(happening, message, now)
+        else:
+            stamp = format_time(now)
+            made = replace(known, count=known.count + 1, lastTimestamp=stamp, message=message)
+        self._events.remember(key, made)
+        return made
+
+    def anew(self, event: Event, now: datetime) -> Event:
+        """The event under another name, the one that was counted being gone from the server."""
+        made = replace(event, metadata=self._metadata(event.involvedObject, now))
+        for key, known in self._events.items():
+            if known is event:
+                self._events[key] = made
+                break
+        return made
+
+    def _combined(self, happening: Happening, now: datetime) -> tuple[tuple[object, ...], str]:
+        """What the event is counted as, and what it says."""
+        similar = self._similar.get(happening.kind)
+        if similar is None or now - similar.last > SIMILAR_WITHIN:
+            similar = _Similar(now)
+        similar.last = now
+        similar.messages.add(happening.message)
+        self._similar.remember(happening.kind, similar)
+        if len(similar.messages) < SIMILAR:
+            return (*happening.kind, happening.message), happening.message
+        similar.messages.pop()
+        return happening.kind, _within_limit(COMBINED + happening.message)
+
+    def _allowance(self, about: ObjectReference, now: datetime) -> _Allowance:
+        key = about.apiVersion, about.kind, about.namespace, about.name, about.uid
+        allowance = self._allowances.get(key) or _Allowance(now)
+        self._allowances.remember(key, allowance)
+        return allowance
+
+    def _new(self, happening: Happening, message: str, now: datetime) -> Event:
+        stamp = format_time(now)
+        return Event(
+            metadata=self._metadata(happening.about, now),
+            involvedObject=happening.about,
+            type=happening.type,
+            reason=happening.reason,
+            message=message,
+            source=self._source,
+            reportingComponent=self._source.component,
+            reportingInstance=self._source.host,
+            firstTimestamp=stamp,
+            lastTimestamp=stamp,
+            count=1,
+        )
+
+    def _metadata(self, about: ObjectReference, now: datetime) -> ObjectMeta:
+        nanos = int(now.timestamp()) * 10**9 + now.microsecond * 1000
+        # Two events of one moment still need two names.
+        self._named = max(nanos, self._named + 1)
+        name = f"{about.name}.{self._named:x}"
+        return ObjectMeta(name=name, namespace=about.namespace or "default")
+
+
+def _within_limit(message: str) -> str:
+    return message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 3]}..."
+
+
+class Recorder:
+    """Tells people about objects, in the name of one component. Somebody must `run` it."""
+
+    def __init__(self, client: Client, clock: Clock, component: str, host: str = "") -> None:
+        self._client = client
+        self._clock = clock
+        self._component = component
+        self._correlator = Correlator(EventSource(component=component, host=host))
+        self._waiting: deque[tuple[Happening, datetime]] = deque()
+        self._arrival = asyncio.Event()
+        self._lost = 0
+
+    def record(
+        self,
+        obj: Object | ObjectReference,
+        type: str,
+        reason: str,
+        message: str,
+        *,
+        field_path: str = "",
+    ) -> None:
+        """Tell what happened to an object, or to a part of it; never waits, never fails.
+
+        `type` is NORMAL or WARNING, `reason` one CamelCase word, `message` for people.
+        """
+        about = obj if isinstance(obj, ObjectReference) else reference_to(obj)
+        if field_path:
+            about = replace(about, fieldPath=field_path)
+        if len(self._waiting) >= WAITING:
+            self._lost += 1
+            return
+        happening = Happening(about, type, reason, _within_limit(message))
+        self._waiting.append((happening, self._clock.now()))
+        self._arrival.set()
+
+    async def run(self) -> None:
+        """Write down what is recorded, for ever."""
+        while True:
+            while self._waiting:
+                happening, moment = self._waiting.popleft()
+                await self._write(happening, moment)
+            if self._lost:
+                log.warning("events lost component=%s count=%d", self._component, self._lost)
+                self._lost = 0
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    async def _write(self, happening: Happening, moment: datetime) -> None:
+        event = self._correlator.event(happening, moment)
+        if event is None:
+            return
+        for _ in range(TRIES):
+            try:
+                await self._send(event)
+                return
+            except StatusError as error:
+                # A namespace that is leaving takes no events, and those who leave need none.
+                log.debug("event refused reason=%s error=%r", event.reason, str(error))
+                return
+            except (Unreachable, OSError) as error:
+                log.debug("event not delivered reason=%s error=%r", event.reason, str(error))
+                await self._clock.sleep(PAUSE)
+
+    async def _send(self, event: Event) -> None:
+        if event.count == 1:
+            await self._client.create(RESOURCE, event)
+            return
+        meta = event.metadata
+        change = {
+            "count": event.count,
+            "lastTimestamp": event.lastTimestamp,
+            "message": event.message,
+        }
+        try:
+            await self._client.patch(
+                RESOURCE, meta.name, change, meta.namespace, form=STRATEGIC_PATCH
+            )
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            # Events are forgotten after an hour.
+            again = self._correlator.anew(event, self._clock.now())
+            await self._client.create(RESOURCE, again)
+
+
+_VERSIONS: Final = {"core_v1": "v1", "apps_v1": "apps/v1", "batch_v1": "batch/v1"}
+"""By package: what events are mostly about, told without reading the whole catalog."""
+
+
+def _version_of(kind: type[Object]) -> str:
+    package = kind.__module__.split(".")[2]
+    if package in _VERSIONS:
+        return _VERSIONS[package]
+    from kedge.api.catalog import HAND_WRITTEN
+
+    return next(resource.api_version for resource in HAND_WRITTEN if resource.type is kind)
+
+
+def reference_to(obj: Object) -> ObjectReference:
+    """What an event says of the object it is about."""
+    kind, api_version = obj.kind, obj.apiVersion
+    if not kind:
+        # Objects that were made here or came in a list do not say themselves what they are.
+        kind, api_version = type(obj).__name__, _version_of(type(obj))
+    meta = obj.metadata
+    return ObjectReference(
+        apiVersion=api_version,
+        kind=kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        resourceVersion=meta.resourceVersion,
+    )

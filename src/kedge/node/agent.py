@@ -1,0 +1,248 @@
+"""The node agent as a whole: from its configuration and a server to the end."""
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import uvloop
+
+from kedge import KUBERNETES
+from kedge.api.core_v1.node_types import ContainerImage, Node
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.secret import Secret
+from kedge.client.client import Client
+from kedge.client.events import Recorder
+from kedge.machinery.clock import SystemClock
+from kedge.machinery.errors import StatusError
+from kedge.node import machine, record, registration
+from kedge.node.access import Access
+from kedge.node.cgroups.tree import NoCgroups, PodTree
+from kedge.node.config import NodeConfig
+from kedge.node.environment import Variables
+from kedge.node.files import PodFiles
+from kedge.node.hosts import resolv_conf
+from kedge.node.images.images import Images
+from kedge.node.images.mapping import Mapping
+from kedge.node.images.registry import Registries
+from kedge.node.images.store import Store
+from kedge.node.network.bridge import Bridge
+from kedge.node.network.netlink import Netlink
+from kedge.node.parts import Parts, PodCgroups
+from kedge.node.pods import Pods
+from kedge.node.registration import Registration
+from kedge.node.runtime.embedded import EmbeddedRuntime
+from kedge.node.runtime.runtime import Dns, Level
+from kedge.node.sources import Following, Sources
+from kedge.node.volumes.volumes import PodVolumes
+from kedge.supervisor import cgroups
+
+log = logging.getLogger(__name__)
+
+
+def run(config: NodeConfig, find: Callable[[], Access], ready: Callable[[], None]) -> None:
+    """Run until SIGTERM or SIGINT; `find` waits until the server is known, `ready` is called once
+    the node is registered. Containers run on when the agent ends."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    gc.set_threshold(20_000, 20, 50)
+    uvloop.run(_run(config, find, ready))
+
+
+async def _run(config: NodeConfig, find: Callable[[], Access], ready: Callable[[], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        agent = await Agent.begin(config, stack)
+        access = await asyncio.to_thread(find)
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(agent.run(access, ready))
+            await stop.wait()
+            work.cancel()
+
+
+class Agent:
+    """Everything that one node is made of."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        runtime: EmbeddedRuntime,
+        images: Images,
+        store: Store,
+        bridge: Bridge | None,
+    ) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._runtime = runtime
+        self._images = images
+        self._store = store
+        self._bridge = bridge
+        self._machine = machine.look(config.state)
+
+    @classmethod
+    async def begin(cls, config: NodeConfig, stack: AsyncExitStack) -> "Agent":
+        """Do all that takes no server."""
+        for directory in (config.pods, config.logs):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store = Store(config.images, SystemClock())
+        images = Images(store, Registries(), Mapping.parse(config.image_map))
+        bridge = find_bridge(config.state / "network")
+        runtime = await EmbeddedRuntime.open(
+            config.runtime, images, network=bridge, hidden=config.hidden
+        )
+        stack.push_async_callback(runtime.close)
+        if bridge is not None:
+            stack.callback(bridge.close)
+        return cls(config, runtime, images, store, bridge)
+
+    async def run(self, access: Access, ready: Callable[[], None]) -> None:
+        """Until cancelled."""
+        config, clock = self._config, self._clock
+        client = access.client(f"kedge-node/v{KUBERNETES}")
+        try:
+            if self._bridge is not None:
+                await self._bridge.open(lambda: _address(access.url))
+            node = self._described(port=0)
+            this = Registration(client, clock, node, self._seen_images)
+            recorder = Recorder(client, clock, "kubelet", config.name)
+            sources, following = Sources(client, clock), Following(client, clock)
+            volumes = PodVolumes(
+                config.pods,
+                config.state / "memory",
+                sources,
+                following,
+                this,
+                clock,
+                may_mount=self._runtime.level is Level.FULL,
+            )
+            volumes.open()
+            pods = Pods(client, self._parts(client, recorder, sources, volumes, this), config.name)
+            self._write_record(port=0)
+            async with asyncio.TaskGroup() as tasks:
+                for work in (this, recorder, sources, following, volumes, pods):
+                    tasks.create_task(work.run())
+                await this.registered.wait()
+                await pods.synced.wait()
+                gc.freeze()
+                ready()
+        finally:
+            await client.close()
+
+    def _parts(
+        self,
+        client: Client,
+        recorder: Recorder,
+        sources: Sources,
+        volumes: PodVolumes,
+        this: Registration,
+    ) -> Parts:
+        config = self._config
+        return Parts(
+            runtime=self._runtime,
+            images=self._images,
+            secrets=PullSecrets(sources),
+            volumes=volumes,
+            environment=Variables(sources, this, volumes.place),
+            cgroups=self._cgroups(),
+            events=recorder,
+            files=PodFiles(config.pods, config.logs),
+            here=this,
+            clock=self._clock,
+            dns=_machine_dns,
+            hosts=_machine_hosts,
+            profiles=config.state / "seccomp",
+        )
+
+    def _cgroups(self) -> PodCgroups:
+        if self._runtime.level is not Level.FULL:
+            return NoCgroups(self._machine.memory)
+        config = self._config
+        return PodTree(cgroups.here(), config.cgroup, self._machine.memory, config.max_pids)
+
+    def _described(self, port: int) -> Node:
+        cidr = str(self._bridge.network) if self._bridge is not None else ""
+        return registration.described(
+            self._config, self._machine, self._runtime.level, port=port, pod_cidr=cidr
+        )
+
+    def _seen_images(self) -> Sequence[ContainerImage]:
+        return [
+            ContainerImage(names=[*each.digests, *each.names], sizeBytes=each.record.size)
+            for each in self._store.listed()
+        ]
+
+    def _write_record(self, port: int) -> None:
+        config, level = self._config, self._runtime.level
+        written = record.Record(
+            name=config.name,
+            cluster=config.cluster,
+            level=level.value,
+            cgroup=config.cgroup if level is Level.FULL else "",
+            port=port,
+            pod_cidr=str(self._bridge.network) if self._bridge is not None else "",
+        )
+        record.write(config.state, written)
+
+
+class PullSecrets:
+    """Reads the secrets that images are pulled with. Fulfils parts.PullSecrets."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    async def of(self, pod: Pod) -> Sequence[Secret]:
+        found = []
+        for reference in pod.spec.imagePullSecrets:
+            try:
+                secret = await self._sources.secret(pod.metadata.namespace, reference.name)
+            except StatusError:
+                # One that may not be read is as good as missing: the pull says what it lacked.
+                continue
+            if secret is not None:
+                found.append(secret)
+        return found
+
+
+def find_bridge(directory: Path) -> Bridge | None:
+    """The node's network, if this user may make one."""
+    if not may_make_links():
+        return None
+    return Bridge.find(directory)
+
+
+def may_make_links() -> bool:
+    try:
+        with Netlink() as netlink:
+            netlink.add_bridge("kedge-probe")
+            netlink.remove_link("kedge-probe")
+    except FileExistsError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 443
+
+
+def _machine_dns() -> Dns:
+    return resolv_conf(_read("/etc/resolv.conf"))
+
+
+def _machine_hosts() -> str:
+    return _read("/etc/hosts")
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""

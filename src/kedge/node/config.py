@@ -1,0 +1,67 @@
+"""What a node agent is told when it starts; `kedge.config` fills it in."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kedge.machinery.quantity import Quantity
+
+MOST_PODS: Final = 110
+"""As many as upstream's nodes take unless told otherwise."""
+MOST_PIDS: Final = 4096
+"""Processes and threads of one pod: enough for most, and an end to any fork bomb."""
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one node agent needs to know; nothing in it changes while it runs."""
+
+    name: str
+    """The node's name in the cluster."""
+    cluster: str
+    """The cluster's name among those on this machine."""
+    state: Path
+    """The directory of everything the node keeps."""
+    images: Path
+    """The directory of images, which the nodes of one machine share."""
+    hidden: tuple[Path, ...] = ()
+    """Directories that no container may see: keys and tokens are in them."""
+    address: str = "127.0.0.1"
+    """Where the node is to be reached, and listens."""
+    port: int = 0
+    """The port it listens on; 0 means any free one."""
+    labels: Mapping[str, str] = {}
+    """Labels that the node gives itself."""
+    image_map: tuple[str, ...] = ()
+    """PATTERN=IMAGE: which image to take for names that match, the first match counting."""
+    reserved: Mapping[str, Quantity] = {}
+    """What is kept from pods."""
+    max_pods: int = MOST_PODS
+    max_pids: int = MOST_PIDS
+    """Processes and threads that one pod may have; -1 for as many as it likes."""
+
+    @property
+    def pods(self) -> Path:
+        """What belongs to single pods, by uid."""
+        return self.state / "pods"
+
+    @property
+    def logs(self) -> Path:
+        """What containers wrote, by pod and container."""
+        return self.state / "logs"
+
+    @property
+    def runtime(self) -> Path:
+        """What the supervisor keeps."""
+        return self.state / "runtime"
+
+    @property
+    def pki(self) -> Path:
+        """Who the node is: node.crt, node.key, ca.crt."""
+        return self.state / "pki"
+
+    @property
+    def cgroup(self) -> str:
+        """Where the pods' control groups are, below the root of each hierarchy."""
+        return f"/kedge/{self.cluster}-{self.name}"

@@ -1,0 +1,63 @@
+"""Variables that an init container left in a file: KEY='value', one after the other."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.references import FileKeySelector
+from kedge.node.parts import ConfigFailure
+
+LARGEST: Final = 64 * 1024
+"""Bytes of a file, and of all values that are read from it."""
+
+Find = Callable[[Pod, str], Path]
+"""Where a volume of a pod is on this machine."""
+
+_LINE: Final = re.compile(r"\s*(?:#[^\n]*)?(?:\n|$)|([^\s=#'][^=\n]*)='([^']*)'[ \t]*(?:\n|$)")
+
+
+def lookup(selector: FileKeySelector, volume: Path) -> str | None:
+    """The value of a variable in a file; None where it may be missing and is."""
+    try:
+        text = read(volume, selector.path)
+    except FileNotFoundError:
+        if selector.optional:
+            return None
+        raise ConfigFailure(
+            f"failed to open env file: volume {selector.volumeName} has no file {selector.path}"
+        ) from None
+    value = parse(text).get(selector.key)
+    if value is None and not selector.optional:
+        raise ConfigFailure(
+            f'environment variable key "{selector.key}" not found in file "{selector.path}"'
+        )
+    return value
+
+
+def read(volume: Path, path: str) -> str:
+    """The file, which must lie inside the volume whatever links are in it."""
+    place = (volume / path).resolve()
+    if not place.is_relative_to(volume.resolve()):
+        raise ConfigFailure(f'env file "{path}" leads out of its volume')
+    with open(place, "rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ConfigFailure(f'env file "{path}" is larger than {LARGEST} bytes')
+    return content.decode(errors="surrogateescape")
+
+
+def parse(text: str) -> dict[str, str]:
+    """All variables; raises ConfigFailure at the first line that is not KEY='value'."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        matched = _LINE.match(text, at)
+        if matched is None or matched.end() == at:
+            line = text.count("\n", 0, at) + 1
+            raise ConfigFailure(f"env file: line {line} is not of the form KEY='value'")
+        if matched[1] is not None:
+            found[matched[1]] = matched[2]
+        at = matched.end()
+    return found

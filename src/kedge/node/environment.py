@@ -1,0 +1,190 @@
+"""The variables of one container, from every source."""
+
+import asyncio
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kedge.api.core_v1.container import Container, EnvFromSource, EnvVar, EnvVarSource
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.secret import Secret
+from kedge.api.core_v1.service_types import Service
+from kedge.machinery.errors import StatusError
+from kedge.node import downward, env_files
+from kedge.node.downward import Surroundings, Unresolvable
+from kedge.node.expansion import expand
+from kedge.node.parts import ConfigFailure, ThisNode
+from kedge.node.sources import Sources
+
+API_SERVER: Final = ("default", "kubernetes")
+
+
+class Variables:
+    """Works out the variables of containers. Fulfils parts.Environment."""
+
+    def __init__(self, sources: Sources, this: ThisNode, files: env_files.Find) -> None:
+        self._sources = sources
+        self._this = this
+        self._files = files
+
+    async def environment(
+        self, pod: Pod, container: Container, pod_ips: Sequence[str]
+    ) -> list[tuple[str, str]]:
+        found = _Found(self._sources, pod, container, self._around(pod_ips), self._files)
+        try:
+            services = service_variables(pod, await self._sources.services())
+            for source in container.envFrom:
+                await found.add_all(source)
+            for variable in container.env:
+                await found.add(variable, services)
+        except Unresolvable as error:
+            raise ConfigFailure(str(error)) from error
+        except StatusError as error:
+            raise ConfigFailure(error.message) from error
+        unset = {name: text for name, text in services.items() if name not in found.values}
+        return [*found.values.items(), *unset.items()]
+
+    def _around(self, pod_ips: Sequence[str]) -> Surroundings:
+        status = self._this.node.status
+        ips = [each.address for each in status.addresses if each.type == "InternalIP"]
+        return Surroundings(pod_ips=pod_ips, host_ips=ips, allocatable=status.allocatable)
+
+
+class _Found:
+    """The variables of one container so far."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        pod: Pod,
+        container: Container,
+        around: Surroundings,
+        files: env_files.Find,
+    ) -> None:
+        self.values: dict[str, str] = {}
+        self._sources = sources
+        self._pod = pod
+        self._container = container
+        self._around = around
+        self._files = files
+
+    async def add_all(self, source: EnvFromSource) -> None:
+        """Everything that a config map or a secret holds."""
+        namespace = self._pod.metadata.namespace
+        data: Mapping[str, str] | None = {}
+        if (config := source.configMapRef) is not None:
+            found = await self._sources.config_map(namespace, config.name)
+            data = None if found is None else found.data
+            missing, optional = f'configmap "{config.name}" not found', config.optional
+        elif (secret := source.secretRef) is not None:
+            kept = await self._sources.secret(namespace, secret.name)
+            data = None if kept is None else decoded(kept)
+            missing, optional = f'secret "{secret.name}" not found', secret.optional
+        if data is None and not optional:
+            raise ConfigFailure(missing)
+        self.values |= {f"{source.prefix}{key}": text for key, text in sorted((data or {}).items())}
+
+    async def add(self, variable: EnvVar, services: Mapping[str, str]) -> None:
+        if variable.valueFrom is None:
+            known = {**services, **self.values}
+            self.values[variable.name] = expand(variable.value, known)
+            return
+        value = await self._from(variable.valueFrom)
+        if value is not None:
+            self.values[variable.name] = value
+
+    async def _from(self, source: EnvVarSource) -> str | None:
+        pod, around = self._pod, self._around
+        if source.fieldRef is not None:
+            return downward.field(pod, source.fieldRef.fieldPath, around)
+        if source.resourceFieldRef is not None:
+            selector = source.resourceFieldRef
+            return downward.resource_of_variable(pod, self._container, selector, around)
+        if source.configMapKeyRef is not None:
+            return await self._of_config_map(source)
+        if source.secretKeyRef is not None:
+            return await self._of_secret(source)
+        if source.fileKeyRef is not None:
+            # What an init container wrote: small, but on a disk all the same.
+            return await asyncio.to_thread(
+                env_files.lookup, source.fileKeyRef, self._files(pod, source.fileKeyRef.volumeName)
+            )
+        return None
+
+    async def _of_config_map(self, source: EnvVarSource) -> str | None:
+        reference = source.configMapKeyRef
+        assert reference is not None
+        namespace = self._pod.metadata.namespace
+        found = await self._sources.config_map(namespace, reference.name)
+        data = None if found is None else found.data
+        what = ("configmap", "ConfigMap", namespace, reference.name)
+        return _picked(data, reference.key, what, optional=bool(reference.optional))
+
+    async def _of_secret(self, source: EnvVarSource) -> str | None:
+        reference = source.secretKeyRef
+        assert reference is not None
+        namespace = self._pod.metadata.namespace
+        found = await self._sources.secret(namespace, reference.name)
+        data = None if found is None else decoded(found)
+        what = ("secret", "Secret", namespace, reference.name)
+        return _picked(data, reference.key, what, optional=bool(reference.optional))
+
+
+def _picked(
+    data: Mapping[str, str] | None, key: str, what: tuple[str, str, str, str], *, optional: bool
+) -> str | None:
+    plural, kind, namespace, name = what
+    if data is not None and key in data:
+        return data[key]
+    if optional:
+        return None
+    if data is None:
+        raise ConfigFailure(f'{plural} "{name}" not found')
+    raise ConfigFailure(f"couldn't find key {key} in {kind} {namespace}/{name}")
+
+
+def decoded(secret: Secret) -> dict[str, str]:
+    """What a secret holds, as text; bytes that are none are passed through as they are."""
+    return {
+        key: base64.b64decode(value).decode(errors="surrogateescape")
+        for key, value in secret.data.items()
+    }
+
+
+def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
+    """Where services are, told the old way; the API server's is always among them."""
+    wanted = pod.spec.enableServiceLinks is not False
+    found: dict[str, str] = {}
+    for service in services:
+        place = (service.metadata.namespace, service.metadata.name)
+        near = wanted and service.metadata.namespace == pod.metadata.namespace
+        if (near or place == API_SERVER) and service.spec.clusterIP not in ("", "None"):
+            own = near and place != API_SERVER
+            # A service of the pod's own namespace beats the API server's of the same name.
+            found = {**found, **_of(service)} if own else {**_of(service), **found}
+    return dict(sorted(found.items()))
+
+
+def _of(service: Service) -> dict[str, str]:
+    name = _shouted(service.metadata.name)
+    host, ports = service.spec.clusterIP, service.spec.ports
+    shown = f"[{host}]" if ":" in host else host
+    found = {f"{name}_SERVICE_HOST": host}
+    for i, port in enumerate(ports):
+        protocol = port.protocol or "TCP"
+        url = f"{protocol.lower()}://{shown}:{port.port}"
+        if i == 0:
+            found[f"{name}_SERVICE_PORT"] = str(port.port)
+            found[f"{name}_PORT"] = url
+        if port.name:
+            found[f"{name}_SERVICE_PORT_{_shouted(port.name)}"] = str(port.port)
+        prefix = f"{name}_PORT_{port.port}_{protocol}"
+        found[prefix] = url
+        found[f"{prefix}_PROTO"] = protocol.lower()
+        found[f"{prefix}_PORT"] = str(port.port)
+        found[f"{prefix}_ADDR"] = host
+    return found
+
+
+def _shouted(name: str) -> str:
+    return name.upper().replace("-", "_")

@@ -1,0 +1,86 @@
+"""Files: the directories of pods, and the small files that every pod has."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from kedge.api.core_v1.pod import Pod
+
+
+class PodFiles:
+    """Where things of pods are: pods/<uid> for what they use, logs/<pod> for what they said."""
+
+    def __init__(self, pods: Path, logs: Path) -> None:
+        self._pods = pods
+        self._logs = logs
+
+    def directory(self, uid: str) -> Path:
+        return self._pods / uid
+
+    def logs(self, pod: Pod) -> Path:
+        meta = pod.metadata
+        return self._logs / f"{meta.namespace}_{meta.name}_{meta.uid}"
+
+    def uids(self) -> set[str]:
+        """Pods that have a directory of either sort."""
+        found = {entry.name for entry in _entries(self._pods)}
+        return found | {entry.name.rpartition("_")[2] for entry in _entries(self._logs)}
+
+    def make(self, pod: Pod) -> None:
+        for path in (self.directory(pod.metadata.uid), self.logs(pod)):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def write_hosts(self, uid: str, content: str) -> Path:
+        """The pod's /etc/hosts. Written in place: containers that see it go on seeing it."""
+        path = self.directory(uid) / "etc-hosts"
+        path.write_text(content)
+        path.chmod(0o644)
+        return path
+
+    def hosts(self, uid: str) -> Path:
+        return self.directory(uid) / "etc-hosts"
+
+    def termination_log(self, uid: str, container: str, attempt: int) -> Path:
+        return self.directory(uid) / "containers" / container / str(attempt) / "termination-log"
+
+    def make_termination_log(self, uid: str, container: str, attempt: int) -> Path:
+        """A file that anybody may write to, for the container's last words."""
+        path = self.termination_log(uid, container, attempt)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch()
+        path.chmod(0o666)
+        return path
+
+    def drop_termination_log(self, uid: str, container: str, attempt: int) -> None:
+        shutil.rmtree(self.termination_log(uid, container, attempt).parent, ignore_errors=True)
+
+    def resize_state(self, uid: str) -> Path:
+        return self.directory(uid) / "resize.json"
+
+    def remove(self, uid: str) -> None:
+        """Everything of a pod whose volumes are unmounted. A directory that something is still
+        mounted in is left for another time rather than emptied."""
+        for entry in _entries(self._logs):
+            if entry.name.endswith(f"_{uid}"):
+                shutil.rmtree(entry.path, ignore_errors=True)
+        directory = self.directory(uid)
+        if not any(_mounted_below(directory)):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _entries(directory: Path) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+
+
+def _mounted_below(directory: Path) -> Iterator[str]:
+    prefix = f"{directory}/"
+    with open("/proc/self/mountinfo") as mounts:
+        for line in mounts:
+            where = line.split(" ", 5)[4]
+            if where.startswith(prefix):
+                yield where

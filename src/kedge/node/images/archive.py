@@ -1,0 +1,409 @@
+"""Images in files: OCI layouts and docker archives, as tar files or directories, and plain roots.
+
+`docker save` wrote docker archives first and writes both forms into one tar file since version 25.
+"""
+
+import contextlib
+import hashlib
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
+
+import msgspec
+
+from kedge.node.images import documents
+from kedge.node.images.documents import (
+    CONTAINERD_NAME,
+    INDEXES,
+    MANIFESTS,
+    OCI_NAME,
+    Descriptor,
+    ImageDocument,
+    Index,
+    Manifest,
+    Refused,
+    SavedImage,
+)
+from kedge.node.images.reference import InvalidName, Reference, is_tag
+from kedge.node.images.streams import (
+    BROKEN,
+    CHUNK,
+    Forward,
+    Leap,
+    Slice,
+    algorithm,
+    is_packed,
+    members,
+    unpacker,
+)
+from kedge.node.images.unpack import Limits
+
+_MOST_MEMBERS: Final = 100_000
+_MOST_LINKS: Final = 8
+_DEEPEST: Final = 4
+"""How many indexes may lead one to the other."""
+_ROOT_PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A layer that is still packed."""
+
+    diff_id: str
+    """What its tar file is to hash to."""
+    digest: str
+    """What the bytes themselves are to hash to; empty where nobody said."""
+    open: Callable[[], BinaryIO]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An image as it comes."""
+
+    id: str
+    """The digest of its configuration."""
+    document: ImageDocument
+    blobs: tuple[Blob, ...]
+    """The layers, the lowest first."""
+    names: tuple[Reference, ...] = ()
+    digests: tuple[str, ...] = ()
+    """Under which registries know it: that of its manifest, and of indexes that led to it."""
+
+
+class Files(Protocol):
+    """The files of an archive."""
+
+    def holds(self, name: str) -> bool: ...
+
+    def open(self, name: str) -> BinaryIO:
+        """Refused if there is no such file."""
+        ...
+
+
+@contextmanager
+def opened(path: Path, scratch: Path, limits: Limits) -> Iterator[list[Packed]]:
+    """The images in a file or directory. What has to be unpacked for it goes to `scratch`."""
+    with contextlib.ExitStack() as stack:
+        if path.is_dir():
+            files: Files = Directory(path)
+            if not _is_archive(files):
+                yield [stack.enter_context(_root(path, scratch))]
+                return
+        else:
+            files = stack.enter_context(_tar(path, scratch, limits))
+        yield read(files, limits)
+
+
+def read(files: Files, limits: Limits) -> list[Packed]:
+    """The images of an archive, whatever its form."""
+    if files.holds("index.json"):
+        return _read_layout(files, limits)
+    if files.holds("manifest.json"):
+        return _read_saved(files, limits)
+    if files.holds("repositories"):
+        raise Refused("it was saved by a docker before 1.10: save it again with a newer one")
+    raise Refused(
+        "it is not an archive of images: it has neither index.json, as OCI layouts have, nor"
+        " manifest.json, as 'docker save' writes"
+    )
+
+
+def _is_archive(files: Files) -> bool:
+    return files.holds("oci-layout") or files.holds("manifest.json")
+
+
+# OCI layouts.
+
+
+def _read_layout(files: Files, limits: Limits) -> list[Packed]:
+    listed = documents.decode(_small(files, "index.json", limits), Index, "index.json").manifests
+    saved = _saved_names(files, limits)
+    images: dict[str, Packed] = {}
+    for each in listed or ():
+        if (each.annotations or {}).get("vnd.docker.reference.type"):
+            continue
+        digests, manifest = _manifest(files, each, limits)
+        image = _laid_out(files, manifest, limits)
+        names = (*_annotated(each), *saved.get(image.id, ()))
+        images[image.id] = _joined(images.get(image.id), image, names, digests)
+    if not images:
+        raise Refused("it holds no images")
+    return list(images.values())
+
+
+def _manifest(files: Files, listed: Descriptor, limits: Limits) -> tuple[tuple[str, ...], Manifest]:
+    """The manifest for this machine that a descriptor leads to, and the digests on the way."""
+    digests: list[str] = []
+    for _ in range(_DEEPEST):
+        content = _blob(files, listed, limits)
+        digests.append(listed.digest)
+        kind = listed.media_type or documents.decode(content, Index, listed.digest).media_type
+        if kind in MANIFESTS:
+            return tuple(digests), documents.decode(content, Manifest, listed.digest)
+        if kind not in INDEXES:
+            raise Refused(f'{listed.digest} is of the type "{kind}", which is no image\'s')
+        inner = documents.decode(content, Index, listed.digest).manifests or ()
+        listed = documents.pick(inner, documents.this_machine())
+    raise Refused("its indexes lead one to the other without end")
+
+
+def _laid_out(files: Files, manifest: Manifest, limits: Limits) -> Packed:
+    document = documents.decode(
+        _blob(files, manifest.config, limits), ImageDocument, "its configuration"
+    )
+    layers = manifest.layers or ()
+    diff_ids = documents.check_layers(document, len(layers))
+    blobs = tuple(
+        Blob(diff_id, layer.digest, _opener(files, _blob_path(layer.digest)))
+        for diff_id, layer in zip(diff_ids, layers, strict=True)
+    )
+    return Packed(manifest.config.digest, document, blobs)
+
+
+def _blob(files: Files, described: Descriptor, limits: Limits) -> bytes:
+    content = _small(files, _blob_path(described.digest), limits)
+    check(content, described.digest)
+    return content
+
+
+def _blob_path(digest: str) -> str:
+    value = digest.partition(":")[2]
+    if not value.isalnum():
+        raise Refused(f'"{digest}" is not a digest')
+    return f"blobs/{algorithm(digest)}/{value}"
+
+
+def check(content: bytes, digest: str) -> None:
+    """See that the content is what its digest says."""
+    name = algorithm(digest)
+    found = f"{name}:{hashlib.new(name, content).hexdigest()}"
+    if found != digest:
+        raise Refused(f"its content is damaged: {digest} was expected, {found} was found")
+
+
+def _annotated(listed: Descriptor) -> Iterator[Reference]:
+    """Names that an index gives an image. One that is only a tag names nothing."""
+    said = listed.annotations or {}
+    name = said.get(CONTAINERD_NAME) or said.get(OCI_NAME) or ""
+    if name and not (CONTAINERD_NAME not in said and is_tag(name)):
+        yield _reference(name)
+
+
+# Docker archives.
+
+
+def _read_saved(files: Files, limits: Limits) -> list[Packed]:
+    images: dict[str, Packed] = {}
+    for saved in _saved(files, limits):
+        content = _small(files, saved.config, limits)
+        document = documents.decode(content, ImageDocument, saved.config)
+        layers = saved.layers or ()
+        diff_ids = documents.check_layers(document, len(layers))
+        blobs = tuple(
+            Blob(diff_id, "", _opener(files, layer))
+            for diff_id, layer in zip(diff_ids, layers, strict=True)
+        )
+        image = Packed(f"sha256:{hashlib.sha256(content).hexdigest()}", document, blobs)
+        named = [_reference(name) for name in saved.repo_tags or ()]
+        images[image.id] = _joined(images.get(image.id), image, named, ())
+    if not images:
+        raise Refused("it holds no images")
+    return list(images.values())
+
+
+def _saved(files: Files, limits: Limits) -> list[SavedImage]:
+    content = _small(files, "manifest.json", limits)
+    return documents.decode(content, list[SavedImage], "manifest.json")
+
+
+def _saved_names(files: Files, limits: Limits) -> Mapping[str, Sequence[Reference]]:
+    """Names by configuration, where an OCI layout is a docker archive too."""
+    if not files.holds("manifest.json"):
+        return {}
+    names: dict[str, list[Reference]] = {}
+    for saved in _saved(files, limits):
+        digest = saved.config.removeprefix("blobs/").replace("/", ":")
+        names.setdefault(digest, []).extend(map(_reference, saved.repo_tags or ()))
+    return names
+
+
+def _joined(
+    before: Packed | None, image: Packed, names: Sequence[Reference], digests: Sequence[str]
+) -> Packed:
+    """One image that an archive lists several times, with all its names."""
+    known = before or image
+    return Packed(
+        image.id,
+        image.document,
+        image.blobs,
+        tuple(dict.fromkeys((*known.names, *names))),
+        tuple(dict.fromkeys((*known.digests, *digests))),
+    )
+
+
+def _reference(name: str) -> Reference:
+    try:
+        return Reference.parse(name)
+    except InvalidName as error:
+        raise Refused(f'it gives an image the name "{name}": {error}') from error
+
+
+# Where the files are.
+
+
+def _opener(files: Files, name: str) -> Callable[[], BinaryIO]:
+    return lambda: files.open(name)
+
+
+def _small(files: Files, name: str, limits: Limits) -> bytes:
+    with files.open(name) as file:
+        content = file.read(limits.document_bytes + 1)
+    if len(content) > limits.document_bytes:
+        raise Refused(f"{name} is larger than the {limits.document_bytes} bytes allowed")
+    return content
+
+
+class Directory:
+    """An archive that is a directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()
+
+    def holds(self, name: str) -> bool:
+        return (self._path / name).is_file()
+
+    def open(self, name: str) -> BinaryIO:
+        path = (self._path / name).resolve()
+        if not path.is_relative_to(self._path) or not path.is_file():
+            raise Refused(f"it has no file {name}")
+        return open(path, "rb")
+
+
+class TarFiles:
+    """An archive that is a tar file, not compressed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._places: dict[str, tuple[int, int]] = {}
+        self._links: dict[str, str] = {}
+        try:
+            self._survey()
+        except (tarfile.TarError, *BROKEN) as error:
+            raise Refused(f"it is not a tar file: {error}") from error
+
+    def _survey(self) -> None:
+        for _, member in members(Leap(self._file)):
+            name = os.path.normpath(member.name).lstrip("/")
+            if member.isreg() and not member.issparse():
+                self._places[name] = member.offset_data, member.size
+            elif member.islnk():
+                self._links[name] = os.path.normpath(member.linkname).lstrip("/")
+            elif member.issym():
+                beside = os.path.join(os.path.dirname(name), member.linkname)
+                self._links[name] = os.path.normpath(beside)
+            if len(self._places) + len(self._links) > _MOST_MEMBERS:
+                raise Refused(f"it holds more than {_MOST_MEMBERS} files")
+
+    def holds(self, name: str) -> bool:
+        return name in self._places
+
+    def open(self, name: str) -> BinaryIO:
+        at = os.path.normpath(name)
+        for _ in range(_MOST_LINKS):
+            if at in self._places:
+                start, size = self._places[at]
+                return io.BufferedReader(Slice(self._file.fileno(), start, size), CHUNK)
+            if at not in self._links:
+                break
+            # An old `docker save` wrote each layer once and linked to it.
+            at = self._links[at]
+        raise Refused(f"it has no file {name}")
+
+
+@contextmanager
+def _tar(path: Path, scratch: Path, limits: Limits) -> Iterator[TarFiles]:
+    with open(path, "rb") as file:
+        if not is_packed(file):
+            yield TarFiles(file)
+            return
+        with tempfile.TemporaryFile(dir=scratch) as plain:
+            _expand(file, plain, limits)
+            yield TarFiles(plain)
+
+
+def _expand(packed: BinaryIO, plain: BinaryIO, limits: Limits) -> None:
+    unpacked = Forward(unpacker(packed)(packed), limits.layer_bytes)
+    try:
+        while piece := unpacked.read(CHUNK):
+            plain.write(piece)
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise Refused(f"it cannot be decompressed: {error}") from error
+    except BROKEN as error:
+        raise Refused(f"it cannot be decompressed: {error}") from error
+    plain.flush()
+    plain.seek(0)
+
+
+# Plain roots.
+
+
+@contextmanager
+def _root(path: Path, scratch: Path) -> Iterator[Packed]:
+    """A directory that is the root of a file system, as an image of one layer."""
+    if not any(path.iterdir()):
+        raise Refused("it is an empty directory")
+    with tempfile.TemporaryFile(dir=scratch) as file:
+        _pack(path, file)
+        file.seek(0)
+        diff_id = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        content = _root_document(diff_id)
+        size = os.fstat(file.fileno()).st_size
+        blob = Blob(diff_id, "", lambda: io.BufferedReader(Slice(file.fileno(), 0, size), CHUNK))
+        id_ = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        yield Packed(id_, msgspec.json.decode(content, type=ImageDocument), (blob,))
+
+
+def _pack(path: Path, file: BinaryIO) -> None:
+    """The same directory always gives the same bytes."""
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        archive.add(path, ".", recursive=False)
+        _pack_below(archive, path, "")
+
+
+def _pack_below(archive: tarfile.TarFile, directory: Path, name: str) -> None:
+    for entry in sorted(directory.iterdir()):
+        if entry.is_socket():
+            continue
+        inside = f"{name}{entry.name}"
+        archive.add(entry, inside, recursive=False)
+        if entry.is_dir() and not entry.is_symlink():
+            _pack_below(archive, entry, f"{inside}/")
+
+
+def _root_document(diff_id: str) -> bytes:
+    machine = documents.this_machine()
+    said = {
+        "architecture": machine.architecture,
+        "os": machine.os,
+        "config": {"Env": [_ROOT_PATH], "Cmd": ["/bin/sh"]},
+        "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+    }
+    return msgspec.json.encode(said)
+
+
+def copied(source: BinaryIO, scratch: Path, limits: Limits) -> Path:
+    """A stream that cannot be read twice, such as standard input, as a file that can."""
+    descriptor, name = tempfile.mkstemp(dir=scratch)
+    with open(descriptor, "wb") as file:
+        reader = Forward(source, limits.layer_bytes)
+        while piece := reader.read(CHUNK):
+            file.write(piece)
+    return Path(name)

@@ -1,0 +1,131 @@
+"""Credentials for registries, as pull secrets carry them in the form of docker's configuration."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+
+from kedge.api.core_v1.secret import Secret
+from kedge.node.images.documents import Refused
+from kedge.node.images.reference import HUB
+
+_JSON: Final = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson")
+_OLD: Final = ("kubernetes.io/dockercfg", ".dockercfg")
+_HUB_OF_OLD: Final = "index.docker.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """Who to be at a registry."""
+
+    username: str
+    password: str
+
+    @property
+    def basic(self) -> str:
+        """What an Authorization header says."""
+        text = f"{self.username}:{self.password}".encode()
+        return f"Basic {base64.b64encode(text).decode()}"
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    username: str | None = None
+    password: str | None = None
+    auth: str | None = None
+
+
+class _Document(msgspec.Struct, frozen=True):
+    auths: Mapping[str, _Entry] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """Credentials by the registry, or part of one, that they are for."""
+
+    entries: tuple[tuple[str, Credential], ...] = ()
+
+    def find(self, repository: str) -> list[Credential]:
+        """Those to try for a repository, the most specific first."""
+        ordered = sorted(self.entries, key=lambda entry: entry[0], reverse=True)
+        fitting = [credential for place, credential in ordered if _fits(place, repository)]
+        if not fitting and repository.startswith(f"{HUB}/"):
+            fitting = [credential for place, credential in ordered if place == _HUB_OF_OLD]
+        return fitting
+
+
+def keyring(secrets: Iterable[Secret]) -> Keyring:
+    """All that the secrets hold; those of another type are passed over."""
+    entries: list[tuple[str, Credential]] = []
+    for secret in secrets:
+        for place, entry in _entries(secret).items():
+            if found := _credential(secret, entry):
+                entries.append((_place(place), found))
+    return Keyring(tuple(entries))
+
+
+def _entries(secret: Secret) -> Mapping[str, _Entry]:
+    try:
+        if secret.type == _JSON[0] and _JSON[1] in secret.data:
+            content = base64.b64decode(secret.data[_JSON[1]])
+            return msgspec.json.decode(content, type=_Document).auths or {}
+        if secret.type == _OLD[0] and _OLD[1] in secret.data:
+            content = base64.b64decode(secret.data[_OLD[1]])
+            return msgspec.json.decode(content, type=dict[str, _Entry])
+    except (msgspec.MsgspecError, ValueError):
+        # What exactly is wrong would quote the secret.
+        raise _unreadable(secret) from None
+    return {}
+
+
+def _credential(secret: Secret, entry: _Entry) -> Credential | None:
+    if entry.auth:
+        try:
+            text = base64.b64decode(entry.auth).decode()
+        except (binascii.Error, ValueError):
+            raise _unreadable(secret) from None
+        username, colon, password = text.partition(":")
+        if not colon:
+            raise _unreadable(secret)
+        return Credential(username, password)
+    if entry.username or entry.password:
+        return Credential(entry.username or "", entry.password or "")
+    return None
+
+
+def _unreadable(secret: Secret) -> Refused:
+    return Refused(f'the pull secret "{secret.metadata.name}" cannot be read')
+
+
+def _place(text: str) -> str:
+    """`https://index.docker.io/v1/` means the same as `index.docker.io`."""
+    place = text.removeprefix("https://").removeprefix("http://")
+    host, slash, path = place.partition("/")
+    for version in ("v1/", "v2/"):
+        path = path.removeprefix(version)
+    return host + (slash + path if path else "")
+
+
+def _fits(place: str, repository: str) -> bool:
+    host, _, path = place.partition("/")
+    its_host, _, its_path = repository.partition("/")
+    return _fits_host(_split(host), _split(its_host)) and its_path.startswith(path)
+
+
+def _fits_host(pattern: tuple[Sequence[str], str], host: tuple[Sequence[str], str]) -> bool:
+    """Whether the labels fit one by one: a star stands for (part of) one of them."""
+    labels, port = pattern
+    its_labels, its_port = host
+    return (
+        port == its_port
+        and len(labels) == len(its_labels)
+        and all(map(fnmatchcase, its_labels, labels))
+    )
+
+
+def _split(host: str) -> tuple[Sequence[str], str]:
+    name, colon, port = host.rpartition(":")
+    return (name.split("."), port) if colon else (host.split("."), "")

@@ -1,0 +1,204 @@
+"""The JSON documents that images are described by, in the words of OCI and of docker."""
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from kedge.api.model import ModelMeta
+
+OCI_INDEX: Final = "application/vnd.oci.image.index.v1+json"
+OCI_MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
+DOCKER_INDEX: Final = "application/vnd.docker.distribution.manifest.list.v2+json"
+DOCKER_MANIFEST: Final = "application/vnd.docker.distribution.manifest.v2+json"
+INDEXES: Final = (OCI_INDEX, DOCKER_INDEX)
+MANIFESTS: Final = (OCI_MANIFEST, DOCKER_MANIFEST)
+
+CONTAINERD_NAME: Final = "io.containerd.image.name"
+OCI_NAME: Final = "org.opencontainers.image.ref.name"
+
+MOST_LAYERS: Final = 127
+"""As many as docker allows; overlay file systems could stack some more."""
+
+_ARCHITECTURES: Final = {
+    "x86_64": ("amd64", ""),
+    "aarch64": ("arm64", "v8"),
+    "armv7l": ("arm", "v7"),
+    "armv6l": ("arm", "v6"),
+    "i386": ("386", ""),
+    "i686": ("386", ""),
+}
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """An image that is not taken, and why not."""
+
+
+class Wire(
+    msgspec.Struct,
+    metaclass=ModelMeta,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    omit_defaults=True,
+):
+    """Base of the documents; what they say beyond this is passed over."""
+
+
+class Platform(Wire):
+    """What a machine must be for an image to run on it."""
+
+    architecture: str = ""
+    os: str = ""
+    variant: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, (self.os, self.architecture, self.variant)))
+
+
+class Descriptor(Wire):
+    """Where some content is found, and how it is known to be the right one."""
+
+    media_type: str = ""
+    digest: str = ""
+    size: int = 0
+    annotations: Mapping[str, str] | None = None
+    platform: Platform | None = None
+
+
+class Index(Wire):
+    """Several images, or one for several platforms."""
+
+    media_type: str = ""
+    manifests: Sequence[Descriptor] | None = None
+
+
+class Manifest(Wire):
+    """One image: its configuration and its layers, the lowest first."""
+
+    media_type: str = ""
+    config: Descriptor = Descriptor()
+    layers: Sequence[Descriptor] | None = None
+
+
+class SavedImage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """One image in the `manifest.json` of a docker archive; files are named, not digests."""
+
+    config: str = ""
+    repo_tags: Sequence[str] | None = None
+    layers: Sequence[str] | None = None
+
+
+class WireConfig(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """What a container gets from its image, as the image says it."""
+
+    env: Sequence[str] | None = None
+    entrypoint: Sequence[str] | None = None
+    cmd: Sequence[str] | None = None
+    working_dir: str | None = None
+    user: str | None = None
+    volumes: Mapping[str, object] | None = None
+    stop_signal: str | None = None
+    exposed_ports: Mapping[str, object] | None = None
+    labels: Mapping[str, str] | None = None
+
+
+class RootFs(msgspec.Struct, frozen=True, kw_only=True):
+    """The digests of the layers, unpacked."""
+
+    diff_ids: Sequence[str] | None = None
+
+
+class ImageDocument(Wire):
+    """The configuration document of an image."""
+
+    architecture: str = ""
+    os: str = ""
+    variant: str = ""
+    created: str | None = None
+    config: WireConfig | None = None
+    rootfs: RootFs | None = None
+
+
+class Config(Wire):
+    """What a container gets from its image unless its pod says otherwise."""
+
+    env: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    working_dir: str = ""
+    user: str = ""
+    volumes: tuple[str, ...] = ()
+    """Directories that the image wants to be volumes."""
+    stop_signal: str = ""
+    exposed_ports: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
+
+
+def config_of(document: ImageDocument) -> Config:
+    """The part of a configuration document that containers see."""
+    said = document.config or WireConfig()
+    return Config(
+        env=tuple(said.env or ()),
+        entrypoint=tuple(said.entrypoint or ()),
+        cmd=tuple(said.cmd or ()),
+        working_dir=said.working_dir or "",
+        user=said.user or "",
+        volumes=tuple(sorted(said.volumes or ())),
+        stop_signal=said.stop_signal or "",
+        exposed_ports=tuple(sorted(said.exposed_ports or ())),
+        labels=dict(said.labels or {}),
+    )
+
+
+def decode(content: bytes, type_: type[T], what: str) -> T:
+    """Read a document; Refused names it if it cannot be read."""
+    try:
+        return msgspec.json.decode(content, type=type_)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(f"{what} cannot be read: {error}") from error
+
+
+def this_machine() -> Platform:
+    machine = platform.machine()
+    architecture, variant = _ARCHITECTURES.get(machine, (machine, ""))
+    return Platform(os="linux", architecture=architecture, variant=variant)
+
+
+def pick(manifests: Iterable[Descriptor], wanted: Platform) -> Descriptor:
+    """The one of an index that runs on the wanted platform; Refused tells which there are."""
+    listed = list(manifests)
+    fitting = [each for each in listed if _runs(each.platform, wanted)]
+    exact = [each for each in fitting if each.platform and each.platform.variant == wanted.variant]
+    if found := exact or fitting:
+        return found[0]
+    there = sorted({str(each.platform) for each in listed if _known(each.platform)})
+    raise Refused(f"it is not for {wanted}, only for {', '.join(there) or 'no known platform'}")
+
+
+def _runs(offered: Platform | None, wanted: Platform) -> bool:
+    return offered is None or (
+        offered.os == wanted.os
+        and offered.architecture == wanted.architecture
+        # An older variant runs on a newer machine, not the other way round.
+        and offered.variant <= (wanted.variant or offered.variant)
+    )
+
+
+def _known(offered: Platform | None) -> bool:
+    return offered is not None and offered.os not in ("", "unknown")
+
+
+def check_layers(document: ImageDocument, layers: int) -> Sequence[str]:
+    """The unpacked digests of an image's layers, one for each of the layers that it comes with."""
+    diff_ids = (document.rootfs or RootFs()).diff_ids or ()
+    if len(diff_ids) != layers:
+        raise Refused(f"its configuration knows {len(diff_ids)} layers, but it has {layers}")
+    if not layers:
+        raise Refused("it has no layers: it is not an image that containers can be made of")
+    if layers > MOST_LAYERS:
+        raise Refused(f"it has {layers} layers, more than the {MOST_LAYERS} that can be stacked")
+    return diff_ids

@@ -1,0 +1,178 @@
+"""Images: finds the image behind a name, and fetches the one that is not here."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+
+from kedge.api.core_v1.secret import Secret
+from kedge.node.images import credentials
+from kedge.node.images.credentials import Credential
+from kedge.node.images.documents import Refused
+from kedge.node.images.garbage import Plan, Thresholds
+from kedge.node.images.image import HOST_IMAGE, Image
+from kedge.node.images.mapping import HOST, Mapping, is_host
+from kedge.node.images.reference import InvalidName, Reference
+from kedge.node.images.registry import PullFailed, Registries, Wanted
+from kedge.node.images.store import NoSuchImage, Store
+from kedge.node.parts import ImageFailure
+
+
+class Images:
+    """Fulfils kedge.node.parts.Images. Pulls of one image go one after the other, those of
+    different images side by side; nothing that takes time is done on the event loop."""
+
+    def __init__(self, store: Store, registries: Registries, mapping: Mapping) -> None:
+        self._store = store
+        self._registries = registries
+        self._mapping = mapping
+        self._turns: dict[str, _Turn] = {}
+
+    async def resolve(
+        self, name: str, policy: str, secrets: Sequence[Secret], progress: Callable[[], None]
+    ) -> Image:
+        """The image behind a name; see kedge.node.parts.Images for the contract.
+
+        A name that was given by hand is never looked for in a registry, whatever the policy:
+        somebody else's image of the same name must not take its place.
+        """
+        reference = self._reference(name)
+        if is_host(reference):
+            return HOST_IMAGE
+        if image := await self._here(reference, policy):
+            return image
+        if policy == "Never":
+            raise ImageFailure("ErrImageNeverPull", _never(name))
+        async with self._turn(reference.key):
+            # Whoever was before us may have fetched it.
+            image = await self._here(reference, policy)
+            return image or await self._fetch(name, reference, secrets, progress)
+
+    async def _here(self, reference: Reference, policy: str) -> Image | None:
+        """The image, if it is here and need not be compared with the registry's."""
+        found = await asyncio.to_thread(self._find, reference)
+        if found and (policy != "Always" or found.is_loaded):
+            return found.image
+        return None
+
+    def get(self, id_: str) -> Image | None:
+        """The image with that id, as ContainerSpec.image has it."""
+        return HOST_IMAGE if id_ == HOST else self._store.get(id_)
+
+    def hold(self, id_: str, container: str) -> None:
+        """A container uses the image until it lets go."""
+        if id_ != HOST:
+            self._store.hold(id_, container)
+
+    def release(self, container: str) -> None:
+        self._store.release(container)
+
+    def forget_others(self, containers: Collection[str]) -> None:
+        """Release all but these containers: for an agent that comes back."""
+        for holder in self._store.holders():
+            if holder not in containers:
+                self._store.release(holder)
+
+    async def collect(self, thresholds: Thresholds, keep: Collection[str] = ()) -> Plan:
+        """Delete images that nobody uses, as far as the disk needs it."""
+        return await asyncio.to_thread(self._store.collect, thresholds, keep)
+
+    def _reference(self, name: str) -> Reference:
+        """What a name means after mapping."""
+        try:
+            reference = Reference.parse(name)
+        except InvalidName as error:
+            raise ImageFailure(
+                "InvalidImageName",
+                f'Failed to apply default image tag "{name}": couldn\'t parse image name'
+                f' "{name}": {error}',
+            ) from error
+        return self._mapping.target(reference) or reference
+
+    def _find(self, reference: Reference) -> "_Found | None":
+        try:
+            image = self._store.find(reference)
+        except Refused:
+            return None
+        if image is None:
+            return None
+        self._store.touch(image.id)
+        return _Found(image, self._store.is_loaded(reference))
+
+    async def _fetch(
+        self,
+        name: str,
+        reference: Reference,
+        secrets: Sequence[Secret],
+        progress: Callable[[], None],
+    ) -> Image:
+        progress()
+        try:
+            found = credentials.keyring(secrets).find(reference.repository)
+            image = await self._unchanged(reference, found)
+            return image or await self._pull(reference, found)
+        except (PullFailed, Refused, NoSuchImage, OSError) as error:
+            raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
+
+    async def _unchanged(self, reference: Reference, found: Sequence[Credential]) -> Image | None:
+        """The image that is here already, if it is what the registry has under that name."""
+        digest = reference.digest or await self._registries.digest(reference, found)
+        here = await asyncio.to_thread(self._find, reference.at(digest))
+        if here is None:
+            return None
+        await asyncio.to_thread(self._store.name, here.image.id, [reference], loaded=False)
+        return await asyncio.to_thread(self._store.find, reference)
+
+    async def _pull(self, reference: Reference, found: Sequence[Credential]) -> Image:
+        scratch = self._store.scratch()
+        directory = await asyncio.to_thread(scratch.__enter__)
+        try:
+            wanted = Wanted(reference, directory, self._store.has_layer, self._store.limits)
+            packed = await self._registries.pull(wanted, found)
+            await asyncio.to_thread(self._store.add, packed, [reference], loaded=False)
+        finally:
+            await asyncio.to_thread(scratch.__exit__, None, None, None)
+        image = await asyncio.to_thread(self._store.find, reference)
+        if image is None:
+            raise Refused("it was removed as soon as it was here")
+        return image
+
+    @asynccontextmanager
+    async def _turn(self, key: str) -> AsyncIterator[None]:
+        """Nobody else fetches this image meanwhile."""
+        turn = self._turns.setdefault(key, _Turn())
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                self._turns.pop(key, None)
+
+
+class _Turn:
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+
+
+class _Found:
+    def __init__(self, image: Image, is_loaded: bool) -> None:
+        self.image = image
+        self.is_loaded = is_loaded
+
+
+def _never(name: str) -> str:
+    return f'Container image "{name}" is not present with pull policy of Never: {_advice(name)}'
+
+
+def _failed(name: str, reference: Reference, why: Exception) -> str:
+    return f'failed to pull image "{reference}": {why}: {_advice(name)}'
+
+
+def _advice(name: str) -> str:
+    """What can be done on a machine that cannot get at the image."""
+    return (
+        "load it with 'kedge image load FILE', or have it mean the machine's own files with"
+        f" 'kedge up --image-map {name}=host'"
+    )

@@ -1,0 +1,118 @@
+"""Users: what a user and a group of an image are in numbers, by the image's own files."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kedge.node.images import layers
+
+_LARGEST: Final = (1 << 31) - 1
+_MOST_BYTES: Final = 10 << 20
+
+
+class NoSuchUser(LookupError):
+    """The image does not know the user or group, in the words of the container runtimes."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who the processes of a container are."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    """Those that the image's list of groups has them in, and `gid`. A group that takes the place
+    of their own one really does: upstream's runtimes do not keep both."""
+    home: str = "/"
+    """What HOME is unless the container says otherwise."""
+
+
+def declared(text: str) -> int | str:
+    """The user that an image's configuration names, by number or else by name; 0 for none.
+
+    A group beside it is passed over: no kubelet hands it on to its container runtime.
+    """
+    name = text.partition(":")[0]
+    number = _number(name)
+    return number if number is not None else name or 0
+
+
+def wanted(user: int | None, username: str, group: int | None, image_user: str) -> str:
+    """What to look up, as `user[:group]`, where a pod may say who to be and an image does."""
+    name = str(user) if user is not None else username or str(declared(image_user))
+    return name if group is None else f"{name}:{group}"
+
+
+def lookup(below: Sequence[Path], text: str) -> User:
+    """Who `user[:group]` is, each a name or a number, in the layers of an image or below one root.
+
+    A number need not be known. NoSuchUser if a name is not.
+    """
+    stack = [str(layer) for layer in below]
+    name, _, group = text.partition(":")
+    account = _account(stack, name or "0")
+    gid = _group(stack, group) if group else account.gid
+    groups = _memberships(stack, account.name)
+    return User(account.uid, gid, tuple(sorted({gid, *groups})), account.home)
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    name: str
+    uid: int
+    gid: int = 0
+    home: str = "/"
+
+
+def _account(stack: Sequence[str], wanted: str) -> _Account:
+    number = _number(wanted)
+    for fields in _lines(stack, "/etc/passwd", 7):
+        uid, gid = _number(fields[2]), _number(fields[3])
+        if uid is None or gid is None:
+            continue
+        # A name wins over a number that happens to be spelled like it.
+        if fields[0] == wanted or uid == number:
+            return _Account(fields[0], uid, gid, fields[5] or "/")
+    if number is None:
+        raise NoSuchUser(f"unable to find user {wanted}: no matching entries in passwd file")
+    return _Account("", number)
+
+
+def _group(stack: Sequence[str], wanted: str) -> int:
+    number = _number(wanted)
+    if number is not None:
+        return number
+    for fields in _lines(stack, "/etc/group", 4):
+        gid = _number(fields[2])
+        if fields[0] == wanted and gid is not None:
+            return gid
+    raise NoSuchUser(f"unable to find group {wanted}: no matching entries in group file")
+
+
+def _memberships(stack: Sequence[str], name: str) -> Iterator[int]:
+    for fields in _lines(stack, "/etc/group", 4) if name else ():
+        gid = _number(fields[2])
+        if gid is not None and name in fields[3].split(","):
+            yield gid
+
+
+def _lines(stack: Sequence[str], path: str, least: int) -> Iterator[list[str]]:
+    """The entries of a file, as fields; those with fewer than there should be are passed over."""
+    found = layers.resolve(stack, path)
+    if found is None or not found.is_file:
+        return
+    with open(found.path, "rb") as file:
+        content = file.read(_MOST_BYTES)
+    for line in content.decode(errors="surrogateescape").splitlines():
+        fields = line.strip().split(":")
+        if len(fields) >= least and not line.startswith("#"):
+            yield fields
+
+
+def _number(text: str) -> int | None:
+    if not (text.isascii() and text.isdigit()):
+        return None
+    if int(text) > _LARGEST:
+        raise NoSuchUser(f"uids and gids must be in range 0-{_LARGEST}")
+    return int(text)

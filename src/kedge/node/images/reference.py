@@ -1,0 +1,134 @@
+"""Names of images: read as the registries' own tools read them, written in full or in short."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+HUB: Final = "docker.io"
+DEFAULT_TAG: Final = "latest"
+
+_HUB_OF_OLD: Final = "index.docker.io"
+_OFFICIAL: Final = "library/"
+_LONGEST: Final = 255
+_HEX_DIGITS: Final = {"sha256": 64, "sha384": 96, "sha512": 128}
+
+_LABEL: Final = "[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_DOMAIN: Final = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_COMPONENT: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_TAG: Final = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+_PATH: Final = rf"{_COMPONENT}(?:/{_COMPONENT})*"
+_WHOLE: Final = re.compile(
+    rf"(?P<domain>{_DOMAIN})/(?P<path>{_PATH})(?::(?P<tag>{_TAG.pattern}))?"
+    r"(?:@(?P<digest>[A-Za-z0-9_+.-]+:[0-9a-fA-F]{32,}))?",
+    re.ASCII,
+)
+_IDENTIFIER: Final = re.compile("[a-f0-9]{64}")
+
+
+class InvalidName(ValueError):
+    """The text is no name of an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The name of an image; it has a tag, a digest, or both."""
+
+    domain: str
+    path: str
+    tag: str = ""
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a name as people write it; where it has neither tag nor digest, `latest` is meant.
+
+        InvalidName says what is wrong in the words of the registries' tools.
+        """
+        if _IDENTIFIER.fullmatch(text):
+            raise InvalidName(
+                f"invalid repository name ({text}), cannot specify 64-byte hexadecimal strings"
+            )
+        domain, rest = _split(text)
+        repository = rest.partition(":")[0]
+        if repository != repository.lower() and "@" not in repository:
+            raise InvalidName(
+                f"invalid reference format: repository name ({repository}) must be lowercase"
+            )
+        found = _WHOLE.fullmatch(f"{domain}/{rest}")
+        if found is None:
+            raise InvalidName("invalid reference format")
+        tag, digest = found["tag"] or "", found["digest"] or ""
+        _check_digest(digest)
+        if len(f"{found['domain']}/{found['path']}") > _LONGEST:
+            raise InvalidName(f"repository name must not be more than {_LONGEST} characters")
+        return cls(found["domain"], found["path"], tag or ("" if digest else DEFAULT_TAG), digest)
+
+    @property
+    def repository(self) -> str:
+        return f"{self.domain}/{self.path}"
+
+    @property
+    def key(self) -> str:
+        """What the image is kept under: a digest says more than the tag beside it."""
+        mark = f"@{self.digest}" if self.digest else f":{self.tag}"
+        return f"{self.repository}{mark}"
+
+    @property
+    def familiar(self) -> str:
+        """As short as it can be written without meaning something else, the tag always named."""
+        return _short(self.domain, self.path) + self._marks()
+
+    def at(self, digest: str) -> "Reference":
+        """The same repository, at this very content."""
+        return replace(self, tag="", digest=digest)
+
+    def _marks(self) -> str:
+        return (f":{self.tag}" if self.tag else "") + (f"@{self.digest}" if self.digest else "")
+
+    def __str__(self) -> str:
+        return self.repository + self._marks()
+
+
+def is_tag(text: str) -> bool:
+    """Whether the text can stand alone as a tag."""
+    return _TAG.fullmatch(text) is not None
+
+
+def without_version(name: str) -> str:
+    """A name without its tag and digest."""
+    head, slash, last = name.partition("@")[0].rpartition("/")
+    return head + slash + last.partition(":")[0]
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The registry and what follows it; the hub's short forms are made whole."""
+    first, slash, rest = text.partition("/")
+    if not slash:
+        return HUB, _OFFICIAL + text
+    is_domain = first == "localhost" or "." in first or ":" in first or first != first.lower()
+    domain, path = (first, rest) if is_domain else (HUB, text)
+    if domain == _HUB_OF_OLD:
+        domain = HUB
+    if domain == HUB and "/" not in path:
+        path = _OFFICIAL + path
+    return domain, path
+
+
+def _short(domain: str, path: str) -> str:
+    whole = f"{domain}/{path}"
+    name = path.removeprefix(_OFFICIAL)
+    short = path if "/" in name else name
+    # The first part of a path may look like a registry once nothing stands before it.
+    return short if _split(short) == (domain, path) else whole
+
+
+def _check_digest(digest: str) -> None:
+    if not digest:
+        return
+    algorithm, _, value = digest.partition(":")
+    if algorithm not in _HEX_DIGITS:
+        raise InvalidName("unsupported digest algorithm")
+    if len(value) != _HEX_DIGITS[algorithm]:
+        raise InvalidName("invalid checksum digest length")
+    if value != value.lower():
+        raise InvalidName("invalid checksum digest format")

@@ -1,0 +1,413 @@
+"""Pulling: images from registries, by the distribution protocol, over HTTPS."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, TypeVar
+from urllib.parse import urlencode, urljoin, urlsplit
+
+import msgspec
+
+from kedge.client.http import HttpTransport
+from kedge.client.transport import Call, Stream, Unreachable
+from kedge.node.images import documents
+from kedge.node.images.archive import Blob, Packed, check
+from kedge.node.images.credentials import Credential
+from kedge.node.images.documents import (
+    INDEXES,
+    MANIFESTS,
+    Descriptor,
+    ImageDocument,
+    Index,
+    Manifest,
+    Refused,
+)
+from kedge.node.images.reference import HUB, Reference
+from kedge.node.images.store import chain_id
+from kedge.node.images.unpack import Limits
+
+HUB_HOST: Final = "registry-1.docker.io"
+_HEAD_SECONDS: Final = 30.0
+_PIECE_SECONDS: Final = 60.0
+_MOST_REDIRECTS: Final = 5
+_AT_ONCE: Final = 3
+_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+_ACCEPT: Final = ", ".join((*INDEXES, *MANIFESTS))
+_PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]
+"""Told how many bytes of how many have come."""
+
+
+class PullFailed(Exception):
+    """The registry did not give us the image."""
+
+
+class Unauthorized(PullFailed):
+    """It may give it to somebody else."""
+
+
+def _silent(done: int, total: int) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be pulled, and what is known before."""
+
+    name: Reference
+    scratch: Path
+    """Where layers are put until they are unpacked."""
+    has_layer: Callable[[str], bool]
+    """Whether the layer with that chain id is here already."""
+    limits: Limits
+    progress: Progress = _silent
+
+
+class Registries:
+    """The registries of the world.
+
+    `certificates` may hold `HOST/ca.crt` or `HOST:PORT/ca.crt`, the authority to trust for that
+    registry instead of those that the system trusts.
+    """
+
+    def __init__(self, certificates: Path | None = None) -> None:
+        self._certificates = certificates
+
+    async def digest(self, name: Reference, credentials: Sequence[Credential]) -> str:
+        """The digest that the name stands for today."""
+
+        async def ask(session: _Session) -> str:
+            return (await session.manifest(name.digest or name.tag)).digest
+
+        return await self._as_each(name, credentials, ask)
+
+    async def pull(self, wanted: Wanted, credentials: Sequence[Credential]) -> Packed:
+        """Fetch an image; credentials are tried one after the other, without any nobody is."""
+
+        async def fetch(session: _Session) -> Packed:
+            return await _pull(session, wanted)
+
+        return await self._as_each(wanted.name, credentials, fetch)
+
+    async def _as_each(
+        self,
+        name: Reference,
+        credentials: Sequence[Credential],
+        deed: "Callable[[_Session], Awaitable[T]]",
+    ) -> T:
+        refusal = Unauthorized("nobody was tried")
+        for credential in credentials or (None,):
+            try:
+                async with _session(self._address(name), name.path, credential) as session:
+                    return await deed(session)
+            except Unauthorized as error:
+                refusal = error
+            except Unreachable as error:
+                raise PullFailed(str(error)) from error
+            except TimeoutError as error:
+                raise PullFailed(f"{name.domain} does not go on answering") from error
+        raise refusal
+
+    def _address(self, name: Reference) -> "_Address":
+        host = HUB_HOST if name.domain == HUB else name.domain
+        ca_pem = b""
+        if self._certificates is not None:
+            file = self._certificates / name.domain / "ca.crt"
+            ca_pem = file.read_bytes() if file.is_file() else b""
+        is_plain = not ca_pem and urlsplit(f"//{host}").hostname in _LOCAL
+        return _Address(f"{'http' if is_plain else 'https'}://{host}", ca_pem)
+
+
+async def _pull(session: "_Session", wanted: Wanted) -> Packed:
+    digests, manifest = await _manifest(session, wanted.name)
+    content = await session.small(manifest.config, wanted.limits.document_bytes)
+    document = documents.decode(content, ImageDocument, "its configuration")
+    layers = manifest.layers or ()
+    diff_ids = documents.check_layers(document, len(layers))
+    missing = _missing(diff_ids, layers, wanted)
+    await _download(session, list(missing.values()), wanted)
+    blobs = tuple(
+        Blob(diff_id, layer.digest, _opener(wanted.scratch, layer.digest))
+        for diff_id, layer in zip(diff_ids, layers, strict=True)
+    )
+    return Packed(manifest.config.digest, document, blobs, digests=digests)
+
+
+async def _manifest(session: "_Session", name: Reference) -> tuple[tuple[str, ...], Manifest]:
+    """The manifest for this machine, and the digests that led to it."""
+    found = await session.manifest(name.digest or name.tag)
+    digests = [found.digest]
+    if found.kind in INDEXES:
+        listed = documents.decode(found.content, Index, "its index").manifests or ()
+        picked = documents.pick(listed, documents.this_machine())
+        found = await session.manifest(picked.digest)
+        digests.append(found.digest)
+    if found.kind not in MANIFESTS:
+        raise Refused(f'{found.digest} is of the type "{found.kind}", which is no image\'s')
+    return tuple(digests), documents.decode(found.content, Manifest, "its manifest")
+
+
+def _missing(
+    diff_ids: Sequence[str], layers: Sequence[Descriptor], wanted: Wanted
+) -> dict[str, Descriptor]:
+    """The layers that are not here, each once."""
+    missing: dict[str, Descriptor] = {}
+    chain = ""
+    for diff_id, layer in zip(diff_ids, layers, strict=True):
+        chain = chain_id(chain, diff_id)
+        if layer.size > wanted.limits.layer_bytes:
+            raise Refused(f"a layer is larger than the {wanted.limits.layer_bytes} bytes allowed")
+        if not wanted.has_layer(chain):
+            missing[layer.digest] = layer
+    return missing
+
+
+async def _download(session: "_Session", layers: Sequence[Descriptor], wanted: Wanted) -> None:
+    total, done = sum(layer.size for layer in layers), 0
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    def count(size: int) -> None:
+        nonlocal done
+        done += size
+        wanted.progress(done, total)
+
+    async def download(layer: Descriptor) -> None:
+        async with turns:
+            path = _file(wanted.scratch, layer.digest)
+            with await asyncio.to_thread(open, path, "wb") as file:
+                await session.save(layer, file, count)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for layer in layers:
+                group.create_task(download(layer))
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+
+
+def _opener(scratch: Path, digest: str) -> Callable[[], BinaryIO]:
+    def open_blob() -> BinaryIO:
+        try:
+            return open(_file(scratch, digest), "rb")
+        except FileNotFoundError:
+            raise Refused("a layer that was here has been removed meanwhile: try again") from None
+
+    return open_blob
+
+
+def _file(scratch: Path, digest: str) -> Path:
+    value = digest.partition(":")[2]
+    if not value.isalnum():
+        raise Refused(f'"{digest}" is not a digest')
+    return scratch / value
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """Where a registry is, and whom to believe that it is the one."""
+
+    url: str
+    ca_pem: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A manifest or an index."""
+
+    digest: str
+    kind: str
+    content: bytes
+
+
+@asynccontextmanager
+async def _session(
+    address: _Address, repository: str, credential: Credential | None
+) -> AsyncIterator["_Session"]:
+    session = _Session(address, repository, credential)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+class _Session:
+    """One repository of one registry, under one identity."""
+
+    def __init__(self, address: _Address, repository: str, credential: Credential | None) -> None:
+        self._address = address
+        self._repository = repository
+        self._credential = credential
+        self._authorization = ""
+        self._transports: dict[str, HttpTransport] = {}
+
+    async def close(self) -> None:
+        for transport in self._transports.values():
+            await transport.close()
+
+    async def manifest(self, reference: str) -> _Found:
+        path = f"/v2/{self._repository}/manifests/{reference}"
+        async with self._get(path, {"accept": _ACCEPT}) as stream:
+            content = await _whole(stream, Limits().document_bytes)
+            kind = stream.headers.get("content-type", "").partition(";")[0].strip()
+        if ":" in reference:
+            check(content, reference)
+            return _Found(reference, kind, content)
+        return _Found(f"sha256:{hashlib.sha256(content).hexdigest()}", kind, content)
+
+    async def small(self, described: Descriptor, limit: int) -> bytes:
+        """A blob that is a document."""
+        async with self._get(self._blob(described.digest)) as stream:
+            content = await _whole(stream, limit)
+        check(content, described.digest)
+        return content
+
+    async def save(
+        self, described: Descriptor, file: BinaryIO, count: Callable[[int], None]
+    ) -> None:
+        """Write a blob to a file; its digest is checked when it is unpacked."""
+        size = 0
+        async with self._get(self._blob(described.digest)) as stream:
+            async for piece in _pieces(stream):
+                size += len(piece)
+                if size > described.size:
+                    raise Refused(f"{described.digest} is larger than its manifest says")
+                file.write(piece)
+                count(len(piece))
+        if size != described.size:
+            raise PullFailed(f"{described.digest} ended after {size} of {described.size} bytes")
+
+    def _blob(self, digest: str) -> str:
+        return f"/v2/{self._repository}/blobs/{digest}"
+
+    @asynccontextmanager
+    async def _get(self, path: str, headers: dict[str, str] | None = None) -> AsyncIterator[Stream]:
+        """The answer to a request, whoever has to be asked for permission or sends us on."""
+        url = self._address.url + path
+        asked_for_permission = False
+        async with AsyncExitStack() as stack:
+            for _ in range(_MOST_REDIRECTS):
+                stream = await self._open(stack, url, headers or {})
+                if stream.status in (301, 302, 303, 307, 308):
+                    url = _checked(urljoin(url, stream.headers.get("location", "")))
+                    continue
+                if stream.status == 401 and not asked_for_permission:
+                    asked_for_permission = True
+                    await self._ask_for_permission(stream.headers.get("www-authenticate", ""))
+                    continue
+                if stream.status != 200:
+                    raise await _failure(stream, path)
+                yield stream
+                return
+        raise PullFailed("the registry sends us from one place to the next without end")
+
+    async def _open(self, stack: AsyncExitStack, url: str, headers: dict[str, str]) -> Stream:
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        sent = {"user-agent": "kedge", **headers}
+        # Whoever the registry sends us to has no business with our credentials.
+        if self._authorization and origin == self._address.url:
+            sent["authorization"] = self._authorization
+        call = Call("GET", parts.path or "/", parts.query, sent)
+        async with asyncio.timeout(_HEAD_SECONDS):
+            return await stack.enter_async_context(self._transport(origin).stream(call))
+
+    def _transport(self, origin: str) -> HttpTransport:
+        if origin not in self._transports:
+            ca_pem = self._address.ca_pem if origin == self._address.url else b""
+            self._transports[origin] = HttpTransport(origin, ca_pem=ca_pem)
+        return self._transports[origin]
+
+    async def _ask_for_permission(self, challenge: str) -> None:
+        """Do what the registry says is needed to be let in."""
+        scheme = challenge.partition(" ")[0].lower()
+        if scheme == "basic" and self._credential:
+            self._authorization = self._credential.basic
+        elif scheme == "bearer":
+            self._authorization = f"Bearer {await self._token(challenge)}"
+        elif scheme == "basic":
+            raise Unauthorized("the registry wants to know who asks: name a pull secret")
+        else:
+            raise PullFailed(f'the registry wants us to authenticate by "{scheme}"')
+
+    async def _token(self, challenge: str) -> str:
+        said = dict(_PARAMETER.findall(challenge))
+        realm = _checked(said.get("realm", ""))
+        scope = said.get("scope") or f"repository:{self._repository}:pull"
+        query = urlencode({"service": said.get("service", ""), "scope": scope})
+        headers = {"authorization": self._credential.basic} if self._credential else {}
+        async with AsyncExitStack() as stack:
+            url = f"{realm}{'&' if '?' in realm else '?'}{query}"
+            stream = await self._open(stack, url, headers)
+            if stream.status != 200:
+                raise await _failure(stream, "its token")
+            content = await _whole(stream, Limits().document_bytes)
+        grant = documents.decode(content, _Grant, "the registry's token")
+        if not (token := grant.token or grant.access_token):
+            raise PullFailed("the registry gives us no token")
+        return token
+
+
+class _Grant(msgspec.Struct, frozen=True):
+    token: str = ""
+    access_token: str = ""
+
+
+class _Complaint(msgspec.Struct, frozen=True):
+    code: str = ""
+    message: str = ""
+
+
+class _Complaints(msgspec.Struct, frozen=True):
+    errors: list[_Complaint] = []
+
+
+async def _failure(stream: Stream, what: str) -> PullFailed:
+    """What an answer that is no success means, in the registry's own words if it has any."""
+    if stream.status == 404:
+        return PullFailed("not found in the registry")
+    words = ""
+    try:
+        content = await _whole(stream, 1 << 16)
+        said = msgspec.json.decode(content, type=_Complaints).errors
+        words = "; ".join(each.message or each.code for each in said)
+    except (msgspec.MsgspecError, Refused):
+        pass
+    if stream.status in (401, 403):
+        denied = f": {words}" if words else ""
+        return Unauthorized(
+            f"the registry denies access{denied} (it may not exist, or need a pull secret)"
+        )
+    return PullFailed(f"the registry answers {stream.status} for {what}: {words or 'no reason'}")
+
+
+async def _whole(stream: Stream, limit: int) -> bytes:
+    content = bytearray()
+    async for piece in _pieces(stream):
+        content += piece
+        if len(content) > limit:
+            raise Refused(f"a document is larger than the {limit} bytes that are allowed")
+    return bytes(content)
+
+
+async def _pieces(stream: Stream) -> AsyncIterator[bytes]:
+    while True:
+        async with asyncio.timeout(_PIECE_SECONDS):
+            try:
+                piece = await anext(stream.pieces)
+            except StopAsyncIteration:
+                return
+        yield piece
+
+
+def _checked(url: str) -> str:
+    """See that nothing leads to where everybody can listen."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
+        return url
+    raise PullFailed(f'the registry sends us to "{url}", which is not safe: it is not HTTPS')

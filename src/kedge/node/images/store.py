@@ -1,0 +1,587 @@
+"""Store: the images of this machine in one directory, shared by several processes.
+
+A layer is unpacked beside the others and moved into its place when it is whole; a record is
+written when its layers are there; a name is given when its record is. Whatever a killed process
+leaves behind is therefore out of sight, and swept away by the next.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kedge.api.model import ModelMeta
+from kedge.machinery import atomic
+from kedge.machinery.clock import Clock
+from kedge.node.images import documents, garbage
+from kedge.node.images.archive import Blob, Packed
+from kedge.node.images.documents import Config, Refused
+from kedge.node.images.garbage import Candidate, Disk, Plan, Thresholds
+from kedge.node.images.image import Image
+from kedge.node.images.reference import InvalidName, Reference
+from kedge.node.images.streams import Forward, algorithm, unpacker, verify
+from kedge.node.images.unpack import Limits, remove_tree, unpack
+
+LAYOUT: Final = 1
+_SHORTEST: Final = 12
+"""Digits of a layer's digest in its short name, if no other begins with the same."""
+
+
+class InUse(Exception):
+    """Containers still use the image."""
+
+
+class NoSuchImage(LookupError):
+    """There is no image of that name or id."""
+
+
+class Kept(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, rename="camel"):
+    """Base of what is written down."""
+
+
+class Record(Kept):
+    """An image: `images/DIGEST.json`. The time of its last use is the file's."""
+
+    id: str
+    created: str = ""
+    """When it was built, as it says itself."""
+    architecture: str = ""
+    config: Config = Config()
+    layers: tuple[str, ...] = ()
+    """The chain ids of its layers, the lowest first: each names a layer over those below it."""
+    size: int = 0
+
+
+class Name(Kept):
+    """What a name stands for."""
+
+    id: str
+    loaded: bool = False
+    """Given by hand: no registry is ever asked for this name."""
+    derived: bool = False
+    """The name by digest that comes with a tag; it does not keep an image that lost the tag."""
+
+
+class Names(Kept):
+    """All names: `names.json`."""
+
+    layout: int = LAYOUT
+    names: Mapping[str, Name] = {}
+    """By key: repository with tag or digest."""
+
+
+class Hold(Kept):
+    """Who uses an image: `holds/HOLDER.json`."""
+
+    id: str
+    layers: tuple[str, ...] = ()
+
+
+class LayerFacts(Kept):
+    """What is known of a layer: `layers/DIGEST/layer.json`."""
+
+    diff_id: str
+    size: int
+    short: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An image as a list shows it."""
+
+    record: Record
+    names: tuple[str, ...]
+    digests: tuple[str, ...]
+    """Names by digest that come with the others."""
+    holders: tuple[str, ...]
+    last_used: float
+
+
+class Store:
+    """The images in a directory, which is made when it is not there."""
+
+    def __init__(self, directory: Path, clock: Clock, limits: Limits | None = None) -> None:
+        self.directory = directory
+        self.limits = limits or Limits()
+        self._clock = clock
+        self._unpacking: dict[str, threading.Lock] = {}
+        self._table = threading.Lock()
+        for name in ("images", "layers", "l", "holds", "incoming"):
+            (directory / name).mkdir(mode=0o755, parents=True, exist_ok=True)
+        # Containers of other users get at their layers through mounts, never along this path.
+        os.chmod(self.directory, 0o700)
+
+    # Finding.
+
+    def find(self, name: Reference) -> Image | None:
+        """The image of that name, if it is here; a digest finds it under any tag."""
+        known = self._names().names.get(name.key)
+        return self._image(known.id, str(name)) if known else None
+
+    def is_loaded(self, name: Reference) -> bool:
+        """Whether the name was given by hand."""
+        known = self._names().names.get(name.key)
+        return known is not None and known.loaded
+
+    def get(self, id_: str) -> Image | None:
+        """The image with that id."""
+        return self._image(id_, "")
+
+    def listed(self) -> list[Listed]:
+        """All images, by name; those without one last."""
+        held = self._holders()
+        names = self._names().names
+        given = _by_id({key: known for key, known in names.items() if not known.derived})
+        derived = _by_id({key: known for key, known in names.items() if known.derived})
+        found = [
+            Listed(
+                record,
+                names=tuple(given.get(record.id, ())),
+                digests=tuple(derived.get(record.id, ())),
+                holders=tuple(sorted(held.get(record.id, ()))),
+                last_used=used,
+            )
+            for record, used in self._records()
+        ]
+        return sorted(found, key=lambda each: (not each.names, each.names, each.record.id))
+
+    def has_layer(self, chain: str) -> bool:
+        return self._facts(chain) is not None
+
+    def _image(self, id_: str, name: str) -> Image | None:
+        record = self._record(id_)
+        if record is None:
+            return None
+        names = sorted(key for key, known in self._names().names.items() if known.id == id_)
+        tagged = [each for each in names if "@" not in each]
+        return Image(
+            id=id_,
+            name=name or next(iter(tagged or names), id_),
+            names=tuple(tagged),
+            digests=tuple(each for each in names if "@" in each),
+            config=record.config,
+            layers=tuple(self._layer(chain) for chain in reversed(record.layers)),
+            size=record.size,
+        )
+
+    def _layer(self, chain: str) -> Path:
+        facts = self._facts(chain)
+        if facts is None:
+            raise Refused(f"its layer {chain} is gone: load or pull the image again")
+        return self.directory / "l" / facts.short
+
+    # Adding.
+
+    def add(self, packed: Packed, names: Iterable[Reference], *, loaded: bool) -> Record:
+        """Unpack what is not here yet, and give the image its names. Takes time: use a thread."""
+        with self._adding():
+            while True:
+                record = self._unpacked(packed)
+                if self._commit(record, packed.digests, list(names), loaded=loaded):
+                    return record
+
+    def _unpacked(self, packed: Packed) -> Record:
+        chain, below, size = "", list[Path](), 0
+        chains = []
+        for blob in packed.blobs:
+            chain = chain_id(chain, blob.diff_id)
+            facts = self._ensure_layer(chain, blob, below)
+            below.insert(0, self._tree(chain))
+            chains.append(chain)
+            size += facts.size
+        return Record(
+            id=packed.id,
+            created=packed.document.created or "",
+            architecture=packed.document.architecture,
+            config=documents.config_of(packed.document),
+            layers=tuple(chains),
+            size=size,
+        )
+
+    def _ensure_layer(self, chain: str, blob: Blob, below: Sequence[Path]) -> LayerFacts:
+        with self._table:
+            lock = self._unpacking.setdefault(chain, threading.Lock())
+        try:
+            with lock:
+                return self._facts(chain) or self._make_layer(chain, blob, below)
+        finally:
+            with self._table:
+                self._unpacking.pop(chain, None)
+
+    def _make_layer(self, chain: str, blob: Blob, below: Sequence[Path]) -> LayerFacts:
+        with self.scratch() as scratch:
+            layer = scratch / "layer"
+            (layer / "fs").mkdir(parents=True)
+            size = self._fill(layer / "fs", blob, below)
+            with self._exclusive():
+                facts = LayerFacts(diff_id=blob.diff_id, size=size, short=self._short(chain))
+                atomic.write(layer / "layer.json", msgspec.json.encode(facts))
+                place = self._place(chain)
+                # The link comes first: a layer in its place is taken for complete.
+                self._link(facts.short, place)
+                if not place.exists():
+                    layer.rename(place)
+            return facts
+
+    def _fill(self, into: Path, blob: Blob, below: Sequence[Path]) -> int:
+        """Unpack a layer and see that it is the one; returns the bytes that it takes."""
+        limit = self.limits.layer_bytes
+        with blob.open() as file:
+            decompressed = unpacker(file)
+            raw = Forward(file, limit, algorithm(blob.digest)) if blob.digest else None
+            # Headers come on top of what files take.
+            tar = Forward(decompressed(raw or file), 2 * limit, algorithm(blob.diff_id))
+            size = unpack(tar, into, below, self.limits)
+            verify(tar, blob.diff_id)
+            if raw:
+                verify(raw, blob.digest)
+        return size
+
+    def _short(self, chain: str) -> str:
+        value = chain.partition(":")[2]
+        for length in range(_SHORTEST, len(value)):
+            link = self.directory / "l" / value[:length]
+            if not link.is_symlink() or os.readlink(link) == f"../layers/{value}/fs":
+                return value[:length]
+        return value
+
+    def _link(self, short: str, place: Path) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.symlink(f"../layers/{place.name}/fs", self.directory / "l" / short)
+
+    def _commit(
+        self, record: Record, digests: Iterable[str], names: Sequence[Reference], *, loaded: bool
+    ) -> bool:
+        """Write the record and the names; False if a layer was removed in the meantime."""
+        with self._exclusive():
+            if not all(self._facts(chain) for chain in record.layers):
+                return False
+            path = self._record_path(record.id)
+            atomic.write(path, msgspec.json.encode(record), 0o644)
+            self._touch(path)
+            derived = Name(id=record.id, loaded=loaded, derived=True)
+            given = {name.at(digest).key: derived for name in names for digest in digests}
+            given |= {name.key: Name(id=record.id, loaded=loaded) for name in names}
+            self._write_names({**self._names().names, **given})
+            return True
+
+    def name(self, id_: str, names: Iterable[Reference], *, loaded: bool) -> None:
+        """Give an image that is here further names."""
+        with self._exclusive():
+            if self._record(id_) is None:
+                raise NoSuchImage(id_)
+            known = self._names().names
+            named = {**known, **{name.key: Name(id=id_, loaded=loaded) for name in names}}
+            if named != known:
+                self._write_names(named)
+
+    # Use.
+
+    def touch(self, id_: str) -> None:
+        """The image is used now."""
+        with contextlib.suppress(FileNotFoundError):
+            self._touch(self._record_path(id_))
+
+    def hold(self, id_: str, holder: str) -> None:
+        """A container uses the image: it is not to be removed until the holder lets go."""
+        with self._exclusive():
+            record = self._record(id_)
+            if record is None:
+                raise NoSuchImage(id_)
+            # Not by way of atomic.write, which waits for the disk: containers start here, and
+            # when the power fails none is left to hold anything.
+            path = self._hold_path(holder)
+            beside = path.with_name(f".{path.name}")
+            beside.write_bytes(msgspec.json.encode(Hold(id=id_, layers=record.layers)))
+            beside.replace(path)
+            self._touch(self._record_path(id_))
+
+    def release(self, holder: str) -> None:
+        """The container has gone. Also right if it never held anything."""
+        self._hold_path(holder).unlink(missing_ok=True)
+
+    def holders(self) -> dict[str, str]:
+        """The id of the image that each holder uses."""
+        return {holder: hold.id for holder, hold in self._holds()}
+
+    # Removing.
+
+    def lookup(self, text: str) -> tuple[str, Reference | None]:
+        """The id of the image that a person means by its name, its id or the id's beginning."""
+        value = text.removeprefix("sha256:")
+        if len(value) >= 4 and set(value) <= set("0123456789abcdef"):
+            fitting = [
+                record.id
+                for record, _ in self._records()
+                if record.id.partition(":")[2].startswith(value)
+            ]
+            if len(fitting) == 1:
+                return fitting[0], None
+            if len(fitting) > 1:
+                raise NoSuchImage(f'"{text}" is the beginning of several ids')
+        try:
+            name = Reference.parse(text)
+        except InvalidName as error:
+            raise NoSuchImage(f'"{text}" is no name of an image: {error}') from error
+        known = self._names().names.get(name.key)
+        if known is None:
+            raise NoSuchImage(f'there is no image "{text}"')
+        return known.id, name
+
+    def has_other_names(self, id_: str, name: Reference) -> bool:
+        """Whether the image stays reachable when it loses this name."""
+        return any(
+            known.id == id_ and not known.derived and key != name.key
+            for key, known in self._names().names.items()
+        )
+
+    def unname(self, name: Reference) -> None:
+        """Take a name away; the image stays."""
+        with self._exclusive():
+            left = {key: at for key, at in self._names().names.items() if key != name.key}
+            self._write_names(left)
+
+    def remove(self, id_: str, *, force: bool = False) -> int:
+        """Remove an image with all its names; returns the bytes that were freed.
+
+        InUse if containers use it. By force it goes nevertheless, except for the layers that
+        they stand on, which go when the last of them does.
+        """
+        with self._exclusive():
+            record = self._record(id_)
+            if record is None:
+                raise NoSuchImage(id_)
+            users = self._holders().get(id_, [])
+            if users and not force:
+                raise InUse(", ".join(sorted(users)))
+            left = {key: at for key, at in self._names().names.items() if at.id != id_}
+            self._write_names(left)
+            self._record_path(id_).unlink(missing_ok=True)
+            freed, trash = self._discard(set(record.layers) - self._needed())
+        self._empty(trash)
+        return freed
+
+    def _needed(self) -> set[str]:
+        """The layers that images have or containers stand on."""
+        needed = {chain for record, _ in self._records() for chain in record.layers}
+        return needed | {chain for _, hold in self._holds() for chain in hold.layers}
+
+    def _discard(self, chains: Collection[str]) -> tuple[int, list[Path]]:
+        """Put layers out of sight, which takes no time; deleting them does."""
+        freed, trash = 0, []
+        for chain in chains:
+            facts = self._facts(chain)
+            away = self.directory / "incoming" / f"trash-{secrets.token_hex(8)}"
+            with contextlib.suppress(FileNotFoundError):
+                self._place(chain).rename(away)
+                trash.append(away)
+            if facts is not None:
+                freed += facts.size
+                (self.directory / "l" / facts.short).unlink(missing_ok=True)
+        return freed, trash
+
+    def _empty(self, trash: Iterable[Path]) -> None:
+        for path in trash:
+            remove_tree(path)
+
+    def collect(
+        self, thresholds: Thresholds, keep: Collection[str] = (), disk: Disk | None = None
+    ) -> Plan:
+        """Delete images as far as the disk needs it; returns what was decided. Takes time."""
+        self.sweep()
+        given = [known for known in self._names().names.values() if not known.derived]
+        loaded = {known.id for known in given if known.loaded}
+        named = {known.id for known in given}
+        candidates = [
+            Candidate(
+                record.id,
+                used,
+                record.layers,
+                is_named=record.id in named,
+                is_pinned=record.id in loaded,
+            )
+            for record, used in self._records()
+        ]
+        sizes = {chain: facts.size for chain in self._chains() if (facts := self._facts(chain))}
+        decided = garbage.plan(
+            candidates,
+            sizes,
+            keep={*keep, *self._holders()},
+            now=self._clock.now().timestamp(),
+            thresholds=thresholds,
+            disk=disk or Disk.of(self.directory),
+        )
+        for id_ in decided.images:
+            with contextlib.suppress(InUse, NoSuchImage):
+                self.remove(id_)
+        return decided
+
+    def sweep(self) -> None:
+        """Delete what killed processes and forced removals left behind, unless images are being
+        added right now."""
+        for path in (self.directory / "incoming").iterdir():
+            with contextlib.suppress(OSError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                remove_tree(path)
+        with (
+            contextlib.suppress(BlockingIOError),
+            _locked(self._file("adding"), fcntl.LOCK_EX | fcntl.LOCK_NB),
+        ):
+            with self._exclusive():
+                _, trash = self._discard(set(self._chains()) - self._needed())
+                self._drop_dead_links()
+            self._empty(trash)
+
+    def _drop_dead_links(self) -> None:
+        for link in (self.directory / "l").iterdir():
+            if not link.exists():
+                link.unlink(missing_ok=True)
+
+    # What is on the disk.
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A directory for what is not finished; it goes in the end, and when we are killed."""
+        path, held = self._own_directory()
+        try:
+            yield path
+        finally:
+            remove_tree(path)
+            os.close(held)
+
+    def _own_directory(self) -> tuple[Path, int]:
+        """A new directory, and the descriptor by which it is locked against being swept."""
+        while True:
+            path = self.directory / "incoming" / f"{os.getpid()}-{secrets.token_hex(8)}"
+            path.mkdir(mode=0o700)
+            # Somebody may sweep it between its making and its locking.
+            with contextlib.suppress(FileNotFoundError):
+                held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                fcntl.flock(held, fcntl.LOCK_EX)
+                if path.exists():
+                    return path, held
+                os.close(held)
+
+    def _adding(self) -> contextlib.AbstractContextManager[None]:
+        return _locked(self._file("adding"), fcntl.LOCK_SH)
+
+    def _exclusive(self) -> contextlib.AbstractContextManager[None]:
+        return _locked(self._file("lock"), fcntl.LOCK_EX)
+
+    def _file(self, name: str) -> Path:
+        path = self.directory / name
+        path.touch(mode=0o600)
+        return path
+
+    def _names(self) -> Names:
+        try:
+            content = (self.directory / "names.json").read_bytes()
+        except FileNotFoundError:
+            return Names()
+        names = msgspec.json.decode(content, type=Names)
+        if names.layout != LAYOUT:
+            raise Refused(
+                f"{self.directory} was arranged by another version of kedge (layout"
+                f" {names.layout}, this one knows layout {LAYOUT})"
+            )
+        return names
+
+    def _write_names(self, names: Mapping[str, Name]) -> None:
+        content = msgspec.json.encode(Names(names=dict(sorted(names.items()))))
+        atomic.write(self.directory / "names.json", msgspec.json.format(content), 0o644)
+
+    def _record(self, id_: str) -> Record | None:
+        try:
+            return msgspec.json.decode(self._record_path(id_).read_bytes(), type=Record)
+        except FileNotFoundError:
+            return None
+
+    def _records(self) -> Iterator[tuple[Record, float]]:
+        for path in (self.directory / "images").glob("[!.]*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                content, used = path.read_bytes(), path.stat().st_mtime
+                yield msgspec.json.decode(content, type=Record), used
+
+    def _record_path(self, id_: str) -> Path:
+        return self.directory / "images" / f"{_digits(id_)}.json"
+
+    def _holds(self) -> Iterator[tuple[str, Hold]]:
+        for path in (self.directory / "holds").glob("[!.]*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                yield path.stem, msgspec.json.decode(path.read_bytes(), type=Hold)
+
+    def _holders(self) -> dict[str, list[str]]:
+        held: dict[str, list[str]] = {}
+        for holder, hold in self._holds():
+            held.setdefault(hold.id, []).append(holder)
+        return held
+
+    def _hold_path(self, holder: str) -> Path:
+        if not holder or "/" in holder or holder.startswith("."):
+            raise ValueError(f'"{holder}" cannot hold an image')
+        return self.directory / "holds" / f"{holder}.json"
+
+    def _chains(self) -> Iterator[str]:
+        for path in (self.directory / "layers").iterdir():
+            yield f"sha256:{path.name}"
+
+    def _place(self, chain: str) -> Path:
+        return self.directory / "layers" / _digits(chain)
+
+    def _tree(self, chain: str) -> Path:
+        return self._place(chain) / "fs"
+
+    def _facts(self, chain: str) -> LayerFacts | None:
+        try:
+            content = (self._place(chain) / "layer.json").read_bytes()
+        except FileNotFoundError:
+            return None
+        return msgspec.json.decode(content, type=LayerFacts)
+
+    def _touch(self, path: Path) -> None:
+        now = self._clock.now().timestamp()
+        os.utime(path, (now, now))
+
+
+def chain_id(below: str, diff_id: str) -> str:
+    """What names a layer over those below it.
+
+    The layer alone does not: where it goes through a link of a lower layer, and what its
+    directories look like that it does not describe, depends on them.
+    """
+    if not below and diff_id.startswith("sha256:"):
+        return diff_id
+    return f"sha256:{hashlib.sha256(f'{below} {diff_id}'.encode()).hexdigest()}"
+
+
+def _by_id(names: Mapping[str, Name]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for key, known in sorted(names.items()):
+        found.setdefault(known.id, []).append(key)
+    return found
+
+
+def _digits(digest: str) -> str:
+    value = digest.partition(":")[2]
+    if not value.isalnum():
+        raise Refused(f'"{digest}" is not a digest')
+    return value
+
+
+@contextmanager
+def _locked(path: Path, operation: int) -> Iterator[None]:
+    """Have a file or directory to oneself, or share it; the lock dies with the process."""
+    held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, operation)
+        yield
+    finally:
+        os.close(held)

@@ -1,0 +1,397 @@
+"""A layer's tar file made into a directory that an overlay file system can stack on others.
+
+Nothing in the file is trusted: all that it names ends up inside the directory or is refused.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kedge.node.images import layers
+from kedge.node.images.documents import Refused
+from kedge.node.images.layers import OPAQUE, Found, Parts
+from kedge.node.images.streams import BROKEN, CHUNK, Forward, members
+
+WHITEOUT: Final = ".wh."
+OPAQUE_MARK: Final = ".wh..wh..opq"
+_OF_AUFS: Final = ".wh..wh."
+"""What the first tools kept for themselves in layers; it means nothing any more."""
+
+_MOST_LINKS: Final = 40
+_DEEPEST: Final = 256
+_FAULTS_OF_THE_FILE: Final = (errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP)
+_XATTR: Final = "SCHILY.xattr."
+_CAPABILITY: Final = "security.capability"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large an image may be, against those that are made to fill the disk."""
+
+    layer_bytes: int = 16 << 30
+    """Of one layer, unpacked."""
+    entries: int = 2_000_000
+    """Files in one layer."""
+    document_bytes: int = 8 << 20
+    """Of a manifest or a configuration."""
+
+
+def unpack(tar: Forward, into: Path, below: Sequence[Path], limits: Limits) -> int:
+    """Unpack a layer into an empty directory, over the layers `below` it, the uppermost first.
+
+    Returns the bytes that it takes. Who is not root owns all of it, and devices are refused.
+    """
+    tree = _Tree(str(into), [str(each) for each in below], limits)
+    tree.begin()
+    try:
+        _read(tar, tree)
+    except Refused:
+        raise
+    except OSError as error:
+        if error.errno is None or error.errno in _FAULTS_OF_THE_FILE:
+            raise Refused(f"it is not a tar file that can be read: {error}") from error
+        raise
+    except (tarfile.TarError, *BROKEN) as error:
+        raise Refused(f"it is not a tar file that can be read: {error}") from error
+    tree.finish()
+    return tree.bytes
+
+
+def _read(tar: Forward, tree: "_Tree") -> None:
+    for archive, member in members(tar):
+        tree.add(archive, member)
+
+
+class _Tree:
+    """The directory as it grows."""
+
+    def __init__(self, root: str, below: Sequence[str], limits: Limits) -> None:
+        self.bytes = 0
+        self._root = root
+        self._below = below
+        self._limits = limits
+        self._entries = 0
+        self._is_root = os.geteuid() == 0
+        self._directories: dict[Parts, Parts] = {}
+        """Where paths to directories lead, as far as known."""
+        self._times: dict[str, float] = {}
+        self._root_is_opaque = False
+
+    def begin(self) -> None:
+        """The top of a layer looks like that of the one below, unless the tar file says more."""
+        os.chmod(self._root, 0o755)
+        if self._below:
+            self._dress_like(self._root, Found(self._below[0], os.lstat(self._below[0])))
+
+    def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        self._count(member)
+        parts = _parts(member.name)
+        if not parts:
+            if member.isdir():
+                self._dress(self._root, member)
+            return
+        base = parts[-1]
+        if base == OPAQUE_MARK:
+            self._hide_all(self._directory(parts[:-1]))
+        elif base.startswith(_OF_AUFS):
+            return
+        elif base.startswith(WHITEOUT):
+            self._hide(self._directory(parts[:-1]), _name(base.removeprefix(WHITEOUT), member))
+        else:
+            self._make(archive, member, (*self._directory(parts[:-1]), base))
+
+    def finish(self) -> None:
+        """What must wait until everything is in its place."""
+        if self._root_is_opaque:
+            self._hide_below_root()
+        for path, moment in self._times.items():
+            _set_time(path, moment)
+
+    def _count(self, member: tarfile.TarInfo) -> None:
+        self._entries += 1
+        if self._entries > self._limits.entries:
+            raise Refused(f"it holds more than the {self._limits.entries} files that are allowed")
+        self.bytes += member.size if member.isreg() else 0
+        if self.bytes > self._limits.layer_bytes:
+            raise Refused(f"it takes more than the {self._limits.layer_bytes} bytes allowed")
+
+    # Where things go.
+
+    def _directory(self, parts: Parts) -> Parts:
+        """Where the path leads, made a directory of this layer; links are followed inside only."""
+        known = self._directories.get(parts)
+        if known is not None:
+            return known
+        done: list[str] = []
+        ahead = list(reversed(parts))
+        links = 0
+        while ahead:
+            part = ahead.pop()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                del done[-1:]
+                continue
+            target = self._step((*done, part))
+            if target is None:
+                done.append(part)
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                raise Refused(f"too many symbolic links on the way to {'/'.join(parts)}")
+            if target.startswith("/"):
+                done.clear()
+            ahead.extend(reversed(target.split("/")))
+        self._directories[parts] = tuple(done)
+        return tuple(done)
+
+    def _step(self, parts: Parts) -> str | None:
+        """The target of the link at this path; else None, and there is a directory now."""
+        path = self._path(parts)
+        found = _lstat(path)
+        if found is None:
+            return self._step_below(parts, path)
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        if stat.S_ISLNK(found.st_mode):
+            return os.readlink(path)
+        if not layers.is_whiteout(found):
+            raise Refused(f"{'/'.join(parts)} is a file, and also a directory with files in it")
+        os.unlink(path)
+        _mkdir(path)
+        self._mark_opaque(path)
+        return None
+
+    def _step_below(self, parts: Parts, path: str) -> str | None:
+        lower = layers.look(self._below, parts)
+        if lower and lower.is_link:
+            return os.readlink(lower.path)
+        _mkdir(path)
+        if lower and lower.is_directory:
+            self._dress_like(path, lower)
+        return None
+
+    def _path(self, parts: Parts) -> str:
+        return "/".join((self._root, *parts))
+
+    # What is made there.
+
+    def _make(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parts: Parts) -> None:
+        path = self._path(parts)
+        if member.isdir():
+            self._make_directory(path)
+        else:
+            # Linked first: a link to what it replaces is nonsense, yet must not lose the file.
+            target = self._linked(member) if member.islnk() else None
+            if target and target.path == path:
+                return
+            self._clear(path)
+            if target:
+                self._link(target, path)
+                return
+            if member.isreg():
+                _write(archive, member, path)
+            elif member.issym():
+                os.symlink(member.linkname, path)
+                self._directories.clear()
+            elif member.isfifo():
+                os.mkfifo(path, 0o600)
+            elif member.ischr() or member.isblk():
+                self._make_device(member, path)
+            else:
+                raise Refused(f"{member.name} is of a kind that no file system knows")
+        self._dress(path, member)
+
+    def _make_directory(self, path: str) -> None:
+        found = _lstat(path)
+        if found is not None and stat.S_ISDIR(found.st_mode):
+            return
+        self._clear(path)
+        _mkdir(path)
+        # It may hide a link below that paths were found to lead through.
+        self._directories.clear()
+        if found is not None and layers.is_whiteout(found):
+            self._mark_opaque(path)
+
+    def _make_device(self, member: tarfile.TarInfo, path: str) -> None:
+        if not self._is_root:
+            raise Refused(f"{member.name} is a device, which only root can make")
+        if member.ischr() and member.devmajor == member.devminor == 0:
+            raise Refused(f"{member.name} is a whiteout that is not written as one")
+        kind = stat.S_IFCHR if member.ischr() else stat.S_IFBLK
+        os.mknod(path, kind | 0o600, os.makedev(member.devmajor, member.devminor))
+
+    def _linked(self, member: tarfile.TarInfo) -> Found:
+        """The file that a hard link leads to, of this layer or of one below."""
+        parts = _parts(member.linkname)
+        if not parts:
+            raise Refused(f"{member.name} is a hard link to nothing")
+        where = (*self._directory(parts[:-1]), parts[-1])
+        found = layers.look([self._root, *self._below], where)
+        if found is None or found.is_directory:
+            raise Refused(f"{member.name} is a hard link to {member.linkname}, which is no file")
+        return found
+
+    def _link(self, target: Found, path: str) -> None:
+        if target.path.startswith(f"{self._root}/"):
+            os.link(target.path, path, follow_symlinks=False)
+        elif target.is_link:
+            os.symlink(os.readlink(target.path), path)
+        elif stat.S_ISREG(target.status.st_mode):
+            # A file of a lower layer belongs to that layer: its links end at the border.
+            self.bytes += target.status.st_size
+            shutil.copyfile(target.path, path, follow_symlinks=False)
+            self._dress_like(path, target)
+        else:
+            raise Refused("it has a hard link to a special file of another layer")
+
+    def _clear(self, path: str) -> None:
+        found = _lstat(path)
+        if found is None:
+            return
+        if not stat.S_ISDIR(found.st_mode):
+            os.unlink(path)
+        else:
+            shutil.rmtree(path)
+        if not stat.S_ISREG(found.st_mode):
+            self._directories.clear()
+
+    def _hide(self, directory: Parts, name: str) -> None:
+        """Let nothing of that name be seen from below. What this layer itself has, stays."""
+        path = self._path((*directory, name))
+        found = _lstat(path)
+        if found is None:
+            _make_whiteout(path)
+        elif stat.S_ISDIR(found.st_mode):
+            self._mark_opaque(path)
+
+    def _hide_all(self, directory: Parts) -> None:
+        if directory:
+            self._mark_opaque(self._path(directory))
+        else:
+            self._root_is_opaque = True
+
+    def _hide_below_root(self) -> None:
+        # Overlay file systems never look whether the top of a layer is opaque.
+        for name in layers.children(self._below, ()):
+            self._hide((), name)
+
+    def _mark_opaque(self, path: str) -> None:
+        for name in OPAQUE if self._is_root else OPAQUE[1:]:
+            try:
+                os.setxattr(path, name, b"y", follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP):
+                    raise
+            else:
+                return
+        raise Refused(
+            "it hides files of the layers below, which the file system of the state directory"
+            " cannot remember: it has no extended attributes"
+        )
+
+    # What it looks like.
+
+    def _dress(self, path: str, member: tarfile.TarInfo) -> None:
+        """Owner, extended attributes, mode and time, in the order in which they do not undo."""
+        if self._is_root:
+            os.chown(path, member.uid, member.gid, follow_symlinks=False)
+        if member.isreg() or member.isdir():
+            self._set_attributes(path, member.pax_headers)
+        if not member.issym():
+            os.chmod(path, self._mode(member.mode, directory=member.isdir()))
+        if member.isdir():
+            self._times[path] = member.mtime
+        else:
+            _set_time(path, member.mtime)
+
+    def _dress_like(self, path: str, other: Found) -> None:
+        status = other.status
+        if self._is_root:
+            os.chown(path, status.st_uid, status.st_gid, follow_symlinks=False)
+        os.chmod(path, self._mode(stat.S_IMODE(status.st_mode), directory=other.is_directory))
+        if other.is_directory:
+            self._times[path] = status.st_mtime
+        else:
+            _set_time(path, status.st_mtime)
+
+    def _mode(self, mode: int, *, directory: bool) -> int:
+        """Who is not root must stay able to read what is theirs, and to remove it."""
+        mine = 0 if self._is_root else 0o700 if directory else 0o400
+        return stat.S_IMODE(mode) | mine
+
+    def _set_attributes(self, path: str, headers: Mapping[str, str]) -> None:
+        for header, value in headers.items():
+            name = header.removeprefix(_XATTR)
+            # Attributes of overlay itself could send lookups to other places.
+            is_user = name.startswith("user.") and not name.startswith("user.overlay.")
+            if name == header or not (is_user or (name == _CAPABILITY and self._is_root)):
+                continue
+            with contextlib.suppress(OSError):
+                os.setxattr(path, name, value.encode(errors="surrogateescape"))
+
+
+def _parts(name: str) -> Parts:
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts or "\0" in name:
+        raise Refused(f"{name!r} would lie outside of the image")
+    if len(parts) > _DEEPEST:
+        raise Refused(f"it holds directories more than {_DEEPEST} deep")
+    return parts
+
+
+def _name(name: str, member: tarfile.TarInfo) -> str:
+    if name in ("", ".", ".."):
+        raise Refused(f"{member.name!r} hides something outside of the image")
+    return name
+
+
+def _lstat(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _mkdir(path: str) -> None:
+    os.mkdir(path)
+    os.chmod(path, 0o755)
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+    content = archive.extractfile(member)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(path, flags, 0o600), "wb", buffering=0) as file:
+        if content is not None:
+            shutil.copyfileobj(content, file, CHUNK)
+        if os.fstat(file.fileno()).st_size != member.size:
+            raise Refused(f"{member.name} ends too early")
+
+
+def _set_time(path: str, moment: float) -> None:
+    # Gone meanwhile, or a time that no file system knows: neither is worth a word.
+    with contextlib.suppress(OSError, OverflowError, ValueError):
+        os.utime(path, (moment, moment), follow_symlinks=False)
+
+
+def _make_whiteout(path: str) -> None:
+    try:
+        # The one device that kernels since 5.8 let everybody make.
+        os.mknod(path, stat.S_IFCHR | 0o600, 0)
+    except PermissionError:
+        raise Refused(
+            "it removes files of the layers below, which this kernel lets only root write down"
+        ) from None
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a directory and all below it, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)

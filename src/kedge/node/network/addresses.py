@@ -1,0 +1,75 @@
+"""Addresses of pods: each held by a file of its name, so that a restarted agent knows them all."""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Final
+
+CLUSTER: Final = IPv4Network("10.244.0.0/16")
+"""What the networks of nodes are taken from."""
+
+
+class NoAddress(Exception):
+    """All addresses are taken."""
+
+
+def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
+    """The first network for a node that no route of this machine leads to."""
+    used = list(taken)
+    for network in CLUSTER.subnets(new_prefix=24):
+        if not any(network.overlaps(other) for other in used):
+            return network
+    raise NoAddress(f"no network of {CLUSTER} is free on this machine")
+
+
+class Addresses:
+    """Hands out the addresses of one network, those longest unused first."""
+
+    def __init__(self, directory: Path, network: IPv4Network) -> None:
+        self._directory = directory
+        self._network = network
+        directory.mkdir(parents=True, exist_ok=True)
+        self._last = network.network_address + 1
+
+    @property
+    def gateway(self) -> IPv4Address:
+        """Ours: where pods send what is not for each other."""
+        return self._network.network_address + 1
+
+    def take(self, holder: str) -> IPv4Address:
+        """An address for the holder; the same if it has one already."""
+        if known := self.of(holder):
+            return known
+        for address in self._from_the_last():
+            path = self._directory / str(address)
+            try:
+                held = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                continue
+            os.write(held, holder.encode())
+            os.close(held)
+            self._last = address
+            return address
+        raise NoAddress(f"all addresses of {self._network} are in use")
+
+    def of(self, holder: str) -> IPv4Address | None:
+        for path in self._directory.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if path.read_text() == holder:
+                    return IPv4Address(path.name)
+        return None
+
+    def holders(self) -> list[str]:
+        """All who have an address."""
+        return [path.read_text() for path in self._directory.iterdir()]
+
+    def give_back(self, holder: str) -> None:
+        if known := self.of(holder):
+            (self._directory / str(known)).unlink(missing_ok=True)
+
+    def _from_the_last(self) -> Iterable[IPv4Address]:
+        hosts = [address for address in self._network.hosts() if address != self.gateway]
+        start = next((i for i, address in enumerate(hosts) if address > self._last), 0)
+        return hosts[start:] + hosts[:start]

@@ -1,0 +1,88 @@
+"""The way out of the machine: pods appear under the machine's own address."""
+
+import asyncio
+import logging
+import shutil
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Final
+
+from kedge.machinery import atomic
+
+log = logging.getLogger(__name__)
+
+_FORWARDING: Final = Path("/proc/sys/net/ipv4/ip_forward")
+
+
+async def allow(name: str, network: IPv4Network, kept: Path) -> str:
+    """Let pods out; says how, or why not, in words for the node's log."""
+    way = await _hide(name, network)
+    if not way:
+        return "neither nft nor iptables is here: pods reach this machine and each other only"
+    _forward(kept)
+    return f"pods reach the world by {way}"
+
+
+async def forbid(name: str, network: IPv4Network, kept: Path) -> None:
+    """Undo all of it."""
+    for command in (_nft_removal(name), _iptables(network, "-D")):
+        if shutil.which(command[0]):
+            await _run(command)
+    _restore(kept)
+
+
+async def _hide(name: str, network: IPv4Network) -> str:
+    if shutil.which("nft"):
+        await _run(_nft_removal(name))
+        if await _run(["nft", "-f", "-"], _nft_table(name, network)):
+            return "nftables"
+    if shutil.which("iptables"):
+        present = await _run(_iptables(network, "-C"))
+        if present or await _run(_iptables(network, "-A")):
+            return "iptables"
+    return ""
+
+
+def _forward(kept: Path) -> None:
+    """Let packets through, remembering that they were not before."""
+    before = _FORWARDING.read_text()
+    if before.strip() != "1":
+        atomic.write(kept, before.encode())
+        _FORWARDING.write_text("1")
+
+
+def _restore(kept: Path) -> None:
+    if kept.exists():
+        _FORWARDING.write_text(kept.read_text())
+        kept.unlink()
+
+
+def _nft_table(name: str, network: IPv4Network) -> str:
+    return (
+        f"table ip {name} {{\n"
+        "  chain postrouting {\n"
+        "    type nat hook postrouting priority 100; policy accept;\n"
+        f"    ip saddr {network} ip daddr != {network} masquerade\n"
+        "  }\n"
+        "}\n"
+    )
+
+
+def _nft_removal(name: str) -> list[str]:
+    return ["nft", "delete", "table", "ip", name]
+
+
+def _iptables(network: IPv4Network, action: str) -> list[str]:
+    rule = ["-s", str(network), "!", "-d", str(network), "-j", "MASQUERADE"]
+    return ["iptables", "-w", "-t", "nat", action, "POSTROUTING", *rule]
+
+
+async def _run(command: list[str], given: str = "") -> bool:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    await process.communicate(given.encode())
+    return process.returncode == 0

@@ -1,0 +1,185 @@
+"""Netlink: links, addresses, routes and rules, told to the kernel in its own words.
+
+Only what pods need. A program such as `ip` would take ten times as long for each of them, and may
+not be there.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Final
+
+_HEADER: Final = struct.Struct("=IHHII")
+_LINK: Final = struct.Struct("=BxHiII")
+_ADDRESS: Final = struct.Struct("=BBBBI")
+_ROUTE: Final = struct.Struct("=BBBBBBBBI")
+_ATTRIBUTE: Final = struct.Struct("=HH")
+
+_REQUEST, _ACK, _DUMP, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x300, 0x200, 0x400
+_ERROR, _DONE = 2, 3
+_NEW_LINK, _DEL_LINK, _GET_LINK = 16, 17, 18
+_NEW_ADDRESS, _NEW_ROUTE, _DEL_ROUTE, _GET_ROUTE = 20, 24, 25, 26
+_NEW_RULE, _DEL_RULE = 32, 33
+
+_UP: Final = 1
+_MAIN_TABLE: Final = 254
+_LOCAL_ROUTE: Final = 2
+_ACT_TO_TABLE: Final = 1
+_BOOT: Final = 3
+"""Who made a route: an administrator's program."""
+
+
+class Netlink:
+    """A conversation with one network namespace: that in which the socket was opened."""
+
+    def __init__(self, channel: socket.socket | None = None) -> None:
+        self._socket = channel or socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
+        )
+        self._sequence = 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> "Netlink":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def index(self, name: str) -> int:
+        """The number of a link; 0 if there is none of that name."""
+        head = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
+        try:
+            answers = self._ask(_GET_LINK, 0, head + _text(3, name))
+        except OSError:
+            return 0
+        return int(_LINK.unpack_from(answers[0])[2]) if answers else 0
+
+    def add_bridge(self, name: str) -> None:
+        kind = _nested(18, _text(1, "bridge"))
+        self._ask(_NEW_LINK, _CREATE | _EXCLUSIVE, _link() + _text(3, name) + kind)
+
+    def add_pair(self, name: str, peer: str, namespace: str, master: int) -> None:
+        """A cable: one end here, plugged into a bridge, the other in another namespace."""
+        target = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            other = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + _text(3, peer) + _number(28, target)
+            kind = _nested(18, _text(1, "veth") + _nested(2, _nested(1, other)))
+            body = _link(_UP) + _text(3, name) + _number(10, master) + kind
+            self._ask(_NEW_LINK, _CREATE | _EXCLUSIVE, body)
+        finally:
+            os.close(target)
+
+    def raise_link(self, index: int) -> None:
+        self._ask(_NEW_LINK, 0, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
+
+    def remove_link(self, name: str) -> None:
+        """Remove a link, and with it the other end of a cable; one that is gone is gone."""
+        with contextlib.suppress(FileNotFoundError, OSError):
+            self._ask(_DEL_LINK, 0, _link() + _text(3, name))
+
+    def add_address(self, index: int, address: IPv4Interface) -> None:
+        packed = address.ip.packed
+        head = _ADDRESS.pack(socket.AF_INET, address.network.prefixlen, 0, 0, index)
+        body = head + _attribute(2, packed) + _attribute(1, packed)
+        self._ask(_NEW_ADDRESS, _CREATE | _EXCLUSIVE, body)
+
+    def add_default_route(self, index: int, gateway: IPv4Address) -> None:
+        head = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _BOOT, 0, 1, 0)
+        body = head + _attribute(5, gateway.packed) + _number(4, index)
+        self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body)
+
+    def deliver_here(self, link: str, address: IPv4Address, table: int) -> None:
+        """Let what comes in by a link for an address that is not ours be taken in all the same."""
+        head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, _BOOT, 254, _LOCAL_ROUTE, 0)
+        body = head + _attribute(1, address.packed) + _number(4, self.index("lo"))
+        with contextlib.suppress(FileExistsError):
+            self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body + _number(15, table))
+        with contextlib.suppress(FileExistsError):
+            self._ask(_NEW_RULE, _CREATE | _EXCLUSIVE, _rule(link, address, table))
+
+    def stop_delivering(self, link: str, address: IPv4Address, table: int) -> None:
+        with contextlib.suppress(FileNotFoundError, OSError):
+            self._ask(_DEL_RULE, 0, _rule(link, address, table))
+        head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, _BOOT, 254, _LOCAL_ROUTE, 0)
+        with contextlib.suppress(ProcessLookupError, OSError):
+            self._ask(_DEL_ROUTE, 0, head + _attribute(1, address.packed) + _number(15, table))
+
+    def networks(self) -> Iterator[IPv4Network]:
+        """Where this machine has routes to, the default one left out."""
+        for answer in self._ask(_GET_ROUTE, _DUMP, _ROUTE.pack(socket.AF_INET, *[0] * 8)):
+            length = answer[1]
+            destination = _attributes(answer[_ROUTE.size :]).get(1)
+            if destination is not None and length:
+                yield IPv4Network((destination, length), strict=False)
+
+    def _ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
+        """Say something and read the answer; raises the error that the kernel answers with."""
+        self._sequence += 1
+        # To ask for one link answers with it at once; everything else is confirmed at the end.
+        flags |= _REQUEST if kind == _GET_LINK else _REQUEST | _ACK
+        size = _HEADER.size + len(body)
+        self._socket.send(_HEADER.pack(size, kind, flags, self._sequence, 0) + body)
+        answers: list[bytes] = []
+        while True:
+            for said, content in _messages(self._socket.recv(1 << 17)):
+                if said == _ERROR:
+                    number = -struct.unpack_from("=i", content)[0]
+                    if number:
+                        raise OSError(number, os.strerror(number))
+                    return answers
+                if said == _DONE:
+                    return answers
+                answers.append(content)
+            if kind == _GET_LINK:
+                return answers
+
+
+def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while data:
+        size, kind, _, _, _ = _HEADER.unpack_from(data)
+        yield kind, data[_HEADER.size : size]
+        data = data[_aligned(size) :]
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    found = {}
+    while len(data) >= _ATTRIBUTE.size:
+        size, kind = _ATTRIBUTE.unpack_from(data)
+        found[kind] = data[_ATTRIBUTE.size : size]
+        data = data[_aligned(size) :]
+    return found
+
+
+def _link(flags: int = 0) -> bytes:
+    return _LINK.pack(socket.AF_UNSPEC, 0, 0, flags, flags)
+
+
+def _rule(link: str, address: IPv4Address, table: int) -> bytes:
+    head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, 0, 0, _ACT_TO_TABLE, 0)
+    return head + _attribute(1, address.packed) + _text(3, link) + _number(15, table)
+
+
+def _attribute(kind: int, content: bytes) -> bytes:
+    size = _ATTRIBUTE.size + len(content)
+    return _ATTRIBUTE.pack(size, kind) + content + bytes(_aligned(size) - size)
+
+
+def _nested(kind: int, content: bytes) -> bytes:
+    return _attribute(kind, content)
+
+
+def _text(kind: int, text: str) -> bytes:
+    return _attribute(kind, text.encode() + b"\0")
+
+
+def _number(kind: int, number: int) -> bytes:
+    return _attribute(kind, struct.pack("=I", number))
+
+
+def _aligned(size: int) -> int:
+    return (size + 3) & ~3

@@ -1,0 +1,38 @@
+"""What a node writes down of itself, for those who look at it or clean up after it: node.json."""
+
+import contextlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kedge.machinery import atomic
+
+_FILE: Final = "node.json"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One node of this machine."""
+
+    name: str
+    cluster: str
+    level: str
+    """How much of a container the machine allows: full, userns or plain."""
+    cgroup: str = ""
+    """Where the control groups of its pods are; empty if there are none."""
+    port: int = 0
+    """Where its agent listens."""
+    pod_cidr: str = ""
+    """The addresses of its pods; empty if they have none of their own."""
+
+
+def write(directory: Path, record: Record) -> None:
+    content = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+    atomic.write(directory / _FILE, content)
+
+
+def read(directory: Path) -> Record | None:
+    """What the node in this directory wrote; None if nothing that can be read."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((directory / _FILE).read_bytes(), type=Record)
+    return None

@@ -1,0 +1,1 @@
+"""What runs containers: one protocol, several implementations."""

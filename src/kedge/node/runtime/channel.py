@@ -1,0 +1,219 @@
+"""The agent's end of its connection to the supervisor."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from kedge.machinery.clock import Clock
+from kedge.node.runtime.runtime import NotFoundError, RuntimeFailure
+from kedge.supervisor import wire
+
+Document = dict[str, Any]
+Answer = tuple[Document, list[int]]
+
+_START: Final = (
+    "import sys; sys.path.insert(0, sys.argv[2]); "
+    "from kedge.supervisor.__main__ import main; main(sys.argv[1])"
+)
+_PACKAGES: Final = str(Path(__file__).parents[3])
+_ATTEMPTS: Final = 100
+_PAUSE: Final = 0.02
+_GONE: Final = "the connection to the supervisor is lost"
+
+
+class Channel:
+    """Requests and their answers over one socket, and events for whoever wants them."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._unsent: deque[tuple[bytes, list[int]]] = deque()
+        self._last = 0
+        self._watchers: list[asyncio.Queue[Document | None]] = []
+        self.is_open = True
+        connected.setblocking(False)
+        self._loop.add_reader(connected, self._readable)
+
+    async def call(self, do: str, **fields: object) -> Answer:
+        """The supervisor's answer; the descriptors that come with it are the caller's."""
+        if not self.is_open:
+            raise RuntimeFailure(_GONE)
+        self._last += 1
+        number = self._last
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[number] = answer
+        self._send(wire.packet({"id": number, "do": do, **fields}))
+        try:
+            return await answer
+        finally:
+            self._waiting.pop(number, None)
+            if answer.cancelled():
+                # What is on its way must not stay open when it comes.
+                self._waiting[number] = self._unwanted()
+
+    def _unwanted(self) -> asyncio.Future[Answer]:
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        answer.add_done_callback(_discard)
+        return answer
+
+    async def ask(self, do: str, **fields: object) -> Document:
+        """The same for answers without descriptors."""
+        document, descriptors = await self.call(do, **fields)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return document
+
+    def watch(self) -> asyncio.Queue[Document | None]:
+        """Events from now on; None when the connection is lost. `call("watch")` comes after."""
+        queue: asyncio.Queue[Document | None] = asyncio.Queue()
+        self._watchers.append(queue)
+        if not self.is_open:
+            queue.put_nowait(None)
+        return queue
+
+    def unwatch(self, queue: asyncio.Queue[Document | None]) -> None:
+        with contextlib.suppress(ValueError):
+            self._watchers.remove(queue)
+
+    def close(self) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        for content, descriptors in self._unsent:
+            wire.let_go(content, descriptors)
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(RuntimeFailure(_GONE))
+        for queue in self._watchers:
+            queue.put_nowait(None)
+
+    def _send(self, packed: tuple[bytes, list[int]]) -> None:
+        self._unsent.append(packed)
+        if len(self._unsent) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        while self._unsent:
+            content, descriptors = self._unsent[0]
+            try:
+                wire.post(self._socket, content, descriptors)
+            except BlockingIOError:
+                self._loop.add_writer(self._socket, self._flush)
+                return
+            except OSError:
+                self.close()
+                return
+            self._unsent.popleft()
+            wire.let_go(content, descriptors)
+        self._loop.remove_writer(self._socket)
+
+    def _readable(self) -> None:
+        while self.is_open:
+            try:
+                message, descriptors = wire.take(self._socket)
+            except BlockingIOError:
+                return
+            except (wire.Closed, OSError):
+                self.close()
+                return
+            if "event" in message:
+                for queue in self._watchers:
+                    queue.put_nowait(message["event"])
+            else:
+                self._answer(message, descriptors)
+
+    def _answer(self, message: Document, descriptors: list[int]) -> None:
+        answer = self._waiting.get(message["id"])
+        if answer is None or answer.done():
+            for descriptor in descriptors:
+                os.close(descriptor)
+        elif "error" not in message:
+            answer.set_result((message["result"], descriptors))
+        elif message["kind"] == "missing":
+            answer.set_exception(NotFoundError(message["error"]))
+        else:
+            answer.set_exception(RuntimeFailure(message["error"]))
+
+
+def _discard(answer: asyncio.Future[Answer]) -> None:
+    if not answer.cancelled() and answer.exception() is None:
+        for descriptor in answer.result()[1]:
+            os.close(descriptor)
+
+
+async def connect(directory: Path, clock: Clock) -> Channel:
+    """A connection to the supervisor of a directory, which is started if there is none."""
+    for _ in range(_ATTEMPTS):
+        connected = _connected(directory)
+        if connected is not None:
+            return Channel(connected)
+        failure = await asyncio.to_thread(_start, directory)
+        if failure and _connected_elsewhere(failure):
+            # Another one is on its way up or down; it will listen, or go.
+            await clock.sleep(_PAUSE)
+        elif failure:
+            raise RuntimeFailure(f"the supervisor does not start: {failure}")
+    raise RuntimeFailure(f"the supervisor of {directory} does not answer")
+
+
+def _connected_elsewhere(failure: str) -> bool:
+    return failure.startswith("another supervisor")
+
+
+def _connected(directory: Path) -> socket.socket | None:
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with _opened(directory) as descriptor:
+            connected.connect(wire.address(descriptor))
+    except (FileNotFoundError, ConnectionRefusedError):
+        connected.close()
+        return None
+    except OSError:
+        connected.close()
+        raise
+    return connected
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Any:
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _start(directory: Path) -> str:
+    """Start one; returns what went wrong. It goes to the background by itself."""
+    isolated: Sequence[str] = (sys.executable, "-I", "-S", "-X", "utf8", "-c", _START)
+    done = subprocess.run(
+        [*isolated, str(directory), _PACKAGES],
+        env={},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return ""
+    return done.stderr.strip() or _last_words(directory / "supervisor.log")
+
+
+def _last_words(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it says nothing"

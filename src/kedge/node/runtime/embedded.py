@@ -1,0 +1,436 @@
+"""EmbeddedRuntime: runs containers by kedge's own supervisor, with nothing else installed."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import termios
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+import msgspec
+
+from kedge import __version__
+from kedge.machinery.clock import Clock, SystemClock
+from kedge.node.runtime import channel, planning
+from kedge.node.runtime.channel import Channel
+from kedge.node.runtime.planning import ImageStore, Place
+from kedge.node.runtime.runtime import (
+    Container,
+    ContainerSpec,
+    Executed,
+    Happened,
+    Level,
+    NotFoundError,
+    Resources,
+    RuntimeFailure,
+    Sandbox,
+    SandboxSpec,
+    State,
+    Stream,
+)
+
+Document = dict[str, Any]
+
+PROTOCOL: Final = 1
+_MOST_OUTPUT: Final = 16 << 20
+_CHUNK: Final = 65_536
+_LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+
+
+class Network(Protocol):
+    """Plugs pods into a network (kedge.node.network)."""
+
+    async def attach(
+        self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
+    ) -> list[str]:
+        """The pod's addresses. The descriptor is a netlink socket inside of it; it is closed."""
+        ...
+
+    async def detach(self, sandbox: str) -> None:
+        """Idempotent."""
+        ...
+
+    async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
+        """Open a pod's ports on the machine, after a restart of the agent."""
+        ...
+
+
+class EmbeddedRuntime:
+    """Fulfils kedge.node.runtime.runtime.Runtime. A supervisor that is gone is started anew by
+    whatever is asked next; what it ran is then reported as ended."""
+
+    name: str = "kedge"
+    version: str = __version__
+
+    def __init__(
+        self,
+        directory: Path,
+        images: ImageStore,
+        *,
+        network: Network | None = None,
+        hidden: Sequence[Path] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self.level = Level.PLAIN
+        self.supervisor = 0
+        """The supervisor's process."""
+        self._directory = directory
+        self._images = images
+        self._network = network
+        self._hidden = hidden
+        self._clock = clock or SystemClock()
+        self._channel: Channel | None = None
+        self._connecting = asyncio.Lock()
+        self._specs: dict[str, SandboxSpec] = {}
+
+    @classmethod
+    async def open(
+        cls,
+        directory: Path,
+        images: ImageStore,
+        *,
+        network: Network | None = None,
+        hidden: Sequence[Path] = (),
+        clock: Clock | None = None,
+    ) -> Self:
+        """Find the supervisor of a directory, or start one. `hidden` are places that containers
+        which see the machine's own files must not see into."""
+        runtime = cls(directory, images, network=network, hidden=hidden, clock=clock)
+        await runtime._connected()
+        return runtime
+
+    async def _connected(self) -> Channel:
+        async with self._connecting:
+            if self._channel is None or not self._channel.is_open:
+                self._channel = await self._connect()
+            return self._channel
+
+    async def _connect(self) -> Channel:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        connected = await channel.connect(self._directory, self._clock)
+        hello = await connected.ask("hello")
+        if hello["protocol"] != PROTOCOL:
+            connected.close()
+            raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
+        self.level = Level(hello["level"])
+        self.supervisor = int(hello["pid"])
+        listed = await connected.ask("list")
+        self._specs = {each["id"]: _spec(each) for each in listed["sandboxes"]}
+        for each in listed["sandboxes"]:
+            spec = self._specs[each["id"]]
+            if self._network and each["ready"] and each["ips"] and spec.ports:
+                await self._network.open_ports(each["id"], spec, each["ips"][0])
+        return connected
+
+    async def _ask(self, do: str, **fields: object) -> Document:
+        return await (await self._connected()).ask(do, **fields)
+
+    async def sandboxes(self) -> list[Sandbox]:
+        return [_sandbox(each) for each in (await self._ask("list"))["sandboxes"]]
+
+    async def containers(self) -> list[Container]:
+        return [_container(each) for each in (await self._ask("list"))["containers"]]
+
+    async def container(self, container: str) -> Container:
+        return _container(await self._ask("get", container=container))
+
+    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
+        name = f"{spec.name}_{spec.namespace}_{spec.uid}_{spec.attempt}"
+        about, shared = planning.about(spec), planning.shared(spec)
+        connected = await self._connected()
+        made, descriptors = await connected.call(
+            "run_sandbox", name=name, about=about, shared=shared
+        )
+        self._specs[made["id"]] = spec
+        try:
+            ips = await self._attach(made, spec, descriptors)
+            settled = await connected.ask("settle_sandbox", sandbox=made["id"], ips=ips)
+        except BaseException:
+            await self.remove_sandbox(made["id"])
+            raise
+        return _sandbox(settled)
+
+    async def _attach(self, made: Document, spec: SandboxSpec, descriptors: list[int]) -> list[str]:
+        if not descriptors:
+            return []
+        if self._network is None:
+            os.close(descriptors[0])
+            return []
+        return await self._network.attach(made["id"], spec, made["network"], descriptors[0])
+
+    async def stop_sandbox(self, sandbox: str) -> None:
+        await self._ask("stop_sandbox", sandbox=sandbox)
+        if self._network:
+            await self._network.detach(sandbox)
+
+    async def remove_sandbox(self, sandbox: str) -> None:
+        listed = await self._ask("list")
+        await self._ask("remove_sandbox", sandbox=sandbox)
+        self._specs.pop(sandbox, None)
+        for each in listed["containers"]:
+            if each["sandbox"] == sandbox:
+                self._images.release(each["id"])
+        if self._network:
+            await self._network.detach(sandbox)
+
+    async def create_container(self, sandbox: str, spec: ContainerSpec) -> str:
+        image = self._images.get(spec.image)
+        if image is None:
+            raise RuntimeFailure(f"there is no image {spec.image} on this machine")
+        connected = await self._connected()
+        of_sandbox = self._specs.get(sandbox)
+        if of_sandbox is None:
+            raise NotFoundError(f"there is no sandbox {sandbox}")
+        place = Place(
+            level=self.level,
+            log_directory=of_sandbox.log_directory,
+            files=self._directory / "sandboxes" / sandbox,
+            hostname=of_sandbox.hostname,
+            hidden=[*self._hidden, self._directory],
+        )
+        plan = planning.plan(spec, image, place)
+        about = {
+            **planning.about(spec),
+            "user": plan["user"],
+            "group": plan["group"],
+            "groups": plan["groups"],
+            "log": plan["log"],
+        }
+        made = await connected.ask(
+            "create", sandbox=sandbox, name=f"{spec.name}_{spec.attempt}", about=about, plan=plan
+        )
+        identity = str(made["id"])
+        self._images.hold(spec.image, identity)
+        return identity
+
+    async def start_container(self, container: str) -> None:
+        await self._ask("start", container=container)
+
+    async def stop_container(self, container: str, grace: float) -> None:
+        await self._ask("stop", container=container, grace=grace)
+
+    async def remove_container(self, container: str) -> None:
+        await self._ask("remove", container=container)
+        self._images.release(container)
+
+    async def update_container(self, container: str, resources: Resources) -> None:
+        await self._ask("update", container=container, resources=planning.resources(resources))
+
+    async def reopen_log(self, container: str) -> None:
+        await self._ask("reopen", container=container)
+
+    async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
+        stream = await self.exec_stream(container, argv, tty=False, stdin=False)
+        try:
+            async with asyncio.timeout(patience), asyncio.TaskGroup() as group:
+                stdout = group.create_task(_read_all(stream.stdout))
+                stderr = group.create_task(_read_all(stream.stderr))
+                code = group.create_task(stream.wait())
+        finally:
+            await stream.close()
+        return Executed(exit_code=code.result(), stdout=stdout.result(), stderr=stderr.result())
+
+    async def exec_stream(
+        self, container: str, argv: Sequence[str], *, tty: bool, stdin: bool
+    ) -> Stream:
+        connected = await self._connected()
+        made, descriptors = await connected.call(
+            "exec", container=container, argv=list(argv), terminal=tty, stdin=stdin
+        )
+        return _CommandStream(connected, made["command"], _streams(descriptors, tty, stdin), tty)
+
+    async def attach(self, container: str, *, stdin: bool) -> Stream:
+        connected = await self._connected()
+        made, descriptors = await connected.call("attach", container=container, stdin=stdin)
+        streams = _streams(descriptors, made["terminal"], made["stdin"])
+        return _AttachedStream(connected, container, streams)
+
+    async def dial(self, sandbox: str, port: int) -> int:
+        failure: OSError | None = None
+        for family, address in _LOOPBACK.items():
+            _, descriptors = await (await self._connected()).call(
+                "dial", sandbox=sandbox, family=int(family)
+            )
+            connecting = socket.socket(fileno=descriptors[0])
+            connecting.setblocking(False)
+            try:
+                await asyncio.get_running_loop().sock_connect(connecting, (address, port))
+                return connecting.detach()
+            except OSError as error:
+                failure = failure or error
+            connecting.close()
+        reason = failure.strerror if failure else ""
+        raise RuntimeFailure(f"failed to connect to localhost:{port} inside the pod: {reason}")
+
+    async def watch(self) -> AsyncIterator[Happened]:
+        connected = await self._connected()
+        queue = connected.watch()
+        try:
+            await connected.ask("watch")
+            while (event := await queue.get()) is not None:
+                yield msgspec.convert(event, Happened)
+        except RuntimeFailure:
+            # The connection is lost, which is how a watch ends.
+            return
+        finally:
+            connected.unwatch(queue)
+
+    async def shutdown(self) -> None:
+        """End all containers and the supervisor; what there was stays listed for the next one."""
+        await self._ask("shutdown")
+        await self.close()
+
+    async def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+
+class _Streams:
+    """The descriptors of a stream; a terminal is one for both ways."""
+
+    def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr = stderr
+
+    def let_go(self) -> None:
+        for descriptor in {self.stdin, self.stdout, self.stderr} - {-1}:
+            # Whoever serves the stream may have closed one already to say that it has ended.
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self.stdin = self.stdout = self.stderr = -1
+
+
+class _CommandStream(_Streams):
+    """A command in a container, and its client."""
+
+    def __init__(self, channel_: Channel, command: int, streams: _Streams, tty: bool) -> None:
+        super().__init__(streams.stdin, streams.stdout, streams.stderr)
+        self._channel = channel_
+        self._command = command
+        self._terminal = os.dup(streams.stdin) if tty else -1
+        self._exit: asyncio.Future[int] | None = None
+
+    async def resize(self, width: int, height: int) -> None:
+        if self._terminal >= 0:
+            size = struct.pack("4H", height, width, 0, 0)
+            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
+
+    async def wait(self) -> int:
+        if self._exit is None:
+            self._exit = asyncio.ensure_future(self._ended())
+        return await asyncio.shield(self._exit)
+
+    async def _ended(self) -> int:
+        return int((await self._channel.ask("wait_command", command=self._command))["exit_code"])
+
+    async def close(self) -> None:
+        self.let_go()
+        if self._terminal >= 0:
+            os.close(self._terminal)
+            self._terminal = -1
+        if self._exit is None or not self._exit.done():
+            with contextlib.suppress(NotFoundError, RuntimeFailure):
+                await self._channel.ask("kill_command", command=self._command)
+                await self.wait()
+
+
+class _AttachedStream(_Streams):
+    """A container's own streams, and a client of them."""
+
+    def __init__(self, channel_: Channel, container: str, streams: _Streams) -> None:
+        super().__init__(streams.stdin, streams.stdout, streams.stderr)
+        self._channel = channel_
+        self._container = container
+
+    async def resize(self, width: int, height: int) -> None:
+        await self._channel.ask("resize", container=self._container, width=width, height=height)
+
+    async def wait(self) -> int:
+        return int((await self._channel.ask("wait", container=self._container))["exit_code"])
+
+    async def close(self) -> None:
+        self.let_go()
+
+
+def _streams(descriptors: list[int], terminal: bool, stdin: bool) -> _Streams:
+    if terminal:
+        return _Streams(descriptors[0], descriptors[0], -1)
+    first = [] if stdin else [-1]
+    return _Streams(*first, *descriptors)
+
+
+async def _read_all(descriptor: int) -> bytes:
+    """What comes until the end; beyond the most that is kept, it is read and forgotten."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    os.set_blocking(descriptor, False)
+    loop.add_reader(descriptor, readable.set)
+    kept: list[bytes] = []
+    size = 0
+    try:
+        while True:
+            try:
+                data = os.read(descriptor, _CHUNK)
+            except BlockingIOError:
+                readable.clear()
+                await readable.wait()
+                continue
+            if not data:
+                return b"".join(kept)
+            kept.append(data[: max(_MOST_OUTPUT - size, 0)])
+            size += len(data)
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _spec(record: Document) -> SandboxSpec:
+    return msgspec.convert(record["about"], SandboxSpec)
+
+
+def _sandbox(record: Document) -> Sandbox:
+    about: Mapping[str, Any] = record["about"]
+    return Sandbox(
+        id=record["id"],
+        namespace=about["namespace"],
+        name=about["name"],
+        uid=about["uid"],
+        attempt=about.get("attempt", 0),
+        ready=record["ready"],
+        created_at=record["created_at"],
+        ips=record["ips"],
+        labels=about.get("labels", {}),
+        annotations=about.get("annotations", {}),
+    )
+
+
+def _container(record: Document) -> Container:
+    about: Mapping[str, Any] = record["about"]
+    return Container(
+        id=record["id"],
+        sandbox=record["sandbox"],
+        name=about["name"],
+        state=State(record["state"]),
+        attempt=about.get("attempt", 0),
+        created_at=record["created_at"],
+        started_at=record["started_at"],
+        finished_at=record["finished_at"],
+        exit_code=record["exit_code"],
+        reason=record["reason"],
+        message=record["message"],
+        image=about["image"],
+        image_name=about.get("image_name", ""),
+        log_path=about["log"],
+        pid=record["pid"],
+        cgroup=record["cgroup"],
+        labels=about.get("labels", {}),
+        annotations=about.get("annotations", {}),
+        user=about["user"],
+        group=about["group"],
+        groups=about["groups"],
+        shortfalls=record["shortfalls"],
+    )

@@ -1,0 +1,284 @@
+"""From what a container is to be to what the supervisor builds, worked out to the last number."""
+
+import base64
+import posixpath
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from kedge.node.images import passwd
+from kedge.node.images.image import Image
+from kedge.node.runtime import capabilities, seccomp
+from kedge.node.runtime.runtime import (
+    ContainerSpec,
+    Dns,
+    Level,
+    Mount,
+    Resources,
+    RuntimeFailure,
+    SandboxSpec,
+    Security,
+)
+from kedge.supervisor.plan import Bind, Plan, Shared
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+RESOLV_CONF: Final = "resolv.conf"
+HOSTNAME: Final = "hostname"
+_ETC: Final = {RESOLV_CONF: "/etc/resolv.conf", HOSTNAME: "/etc/hostname"}
+_UNLIMITED: Final = -1
+
+
+class ImageStore(Protocol):
+    """Where images are (kedge.node.images.Images)."""
+
+    def get(self, id_: str) -> Image | None: ...
+
+    def hold(self, id_: str, container: str) -> None: ...
+
+    def release(self, container: str) -> None: ...
+
+
+class Place(NamedTuple):
+    """Where a container is made."""
+
+    level: Level
+    log_directory: str
+    files: Path
+    """The sandbox's small files."""
+    hostname: str
+    hidden: Sequence[Path]
+
+
+def shared(spec: SandboxSpec) -> Shared:
+    """What the supervisor is told of a sandbox."""
+    files = {RESOLV_CONF: resolv_conf(spec.dns)}
+    if spec.hostname:
+        files[HOSTNAME] = f"{spec.hostname}\n"
+    return Shared(
+        hostname=spec.hostname,
+        host_network=spec.host_network,
+        host_pid=spec.host_pid,
+        host_ipc=spec.host_ipc,
+        shared_pid=spec.shared_pid and not spec.host_pid,
+        cgroup_parent=spec.cgroup_parent,
+        sysctls=dict(spec.sysctls),
+        files=files,
+    )
+
+
+def resolv_conf(dns: Dns) -> str:
+    """The file of that name; empty if nothing is said, which leaves the image's own."""
+    lines = [f"search {' '.join(dns.searches)}"] if dns.searches else []
+    lines += [f"nameserver {each}" for each in dns.servers]
+    lines += [f"options {' '.join(dns.options)}"] if dns.options else []
+    return "".join(f"{line}\n" for line in lines)
+
+
+def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
+    """What the supervisor is told of a container."""
+    security = spec.security
+    user = _user(security, image)
+    held = _capabilities(security)
+    argv = command(spec, image)
+    return Plan(
+        lowers=[str(layer) for layer in image.layers],
+        hidden=[str(path) for path in place.hidden] if image.is_host else [],
+        binds=binds(spec.mounts, place),
+        devices=[
+            {
+                "source": each.host_path,
+                "target": each.container_path,
+                "permissions": each.permissions,
+            }
+            for each in spec.devices
+        ],
+        argv=argv,
+        env=environment(spec, image, hostname=place.hostname, home=user.home),
+        directory=posixpath.normpath("/" + (spec.working_dir or image.config.working_dir)),
+        user=user.uid,
+        group=user.gid,
+        groups=groups(security, user),
+        capabilities=capabilities.mask(held),
+        seccomp=_filter(security, held),
+        no_new_privileges=security.no_new_privileges,
+        privileged=security.privileged,
+        read_only=security.read_only_root,
+        masked=not security.unmasked_proc,
+        pid=security.pid.value,
+        pid_target=security.pid_target,
+        terminal=spec.tty,
+        stdin=spec.stdin,
+        stdin_once=spec.stdin_once,
+        log=log_path(place.log_directory, spec.log_path),
+        stop_signal=signal_number(spec.stop_signal or image.config.stop_signal),
+        resources=resources(spec.resources),
+        oom_score_adj=spec.resources.oom_score_adj,
+        shortfalls=shortfalls(spec, place.level, user.uid),
+    )
+
+
+def log_path(directory: str, path: str) -> str:
+    return posixpath.join(directory, path) if directory and path else ""
+
+
+def command(spec: ContainerSpec, image: Image) -> list[str]:
+    """A command of the pod's makes the image's arguments meaningless."""
+    if spec.command:
+        argv = [*spec.command, *spec.args]
+    else:
+        argv = [*image.config.entrypoint, *(spec.args or image.config.cmd)]
+    if not argv:
+        raise RuntimeFailure("no command specified")
+    return argv
+
+
+def environment(spec: ContainerSpec, image: Image, *, hostname: str, home: str) -> list[str]:
+    """Variables, those of the pod over those of the image."""
+    values = {"PATH": PATH, "HOSTNAME": hostname}
+    if spec.tty:
+        values["TERM"] = "xterm"
+    for each in image.config.env:
+        name, _, value = each.partition("=")
+        values[name] = value
+    values.update(spec.env)
+    values.setdefault("HOME", home)
+    return [f"{name}={value}" for name, value in values.items() if value or name != "HOSTNAME"]
+
+
+def binds(mounts: Sequence[Mount], place: Place) -> list[Bind]:
+    """Mounts of the pod, and the files that every container gets unless the pod brings them."""
+    found = [
+        Bind(
+            source=mount.host_path,
+            target=posixpath.normpath("/" + mount.container_path.lstrip("/")),
+            read_only=mount.read_only,
+            recursive=mount.recursive_read_only,
+            propagation=mount.propagation or "None",
+        )
+        for mount in mounts
+    ]
+    taken = {bind["target"] for bind in found}
+    for name, target in _ETC.items():
+        path = place.files / name
+        if target not in taken and path.exists() and path.stat().st_size:
+            found.append(
+                Bind(
+                    source=str(path),
+                    target=target,
+                    read_only=False,
+                    recursive=False,
+                    propagation="None",
+                )
+            )
+    return found
+
+
+def resources(asked: Resources) -> dict[str, Any]:
+    """Limits without those that leave the machine's own default."""
+    values: Mapping[str, Any] = {
+        "cpu_shares": asked.cpu_shares,
+        "cpu_quota": asked.cpu_quota,
+        "cpu_period": asked.cpu_period,
+        "memory_limit": asked.memory_limit,
+        "pids_limit": asked.pids_limit,
+        "hugepages": dict(asked.hugepages) or None,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def groups(security: Security, user: passwd.User) -> list[int]:
+    from_image = user.groups if security.merge_image_groups else ()
+    return sorted({user.gid, *security.groups, *from_image})
+
+
+def signal_number(name: str) -> int:
+    """SIGTERM unless something else is named; SIGRTMIN+3 and plain numbers are names too."""
+    if not name:
+        return signal.SIGTERM
+    if name.isdigit():
+        return int(name)
+    base, sign, offset = name.upper().partition("+")
+    if not sign:
+        base, sign, offset = name.upper().partition("-")
+    base = base if base.startswith("SIG") else f"SIG{base}"
+    found = signal.__dict__.get(base)
+    if not isinstance(found, signal.Signals) or (offset and not offset.isdigit()):
+        raise RuntimeFailure(f'unknown stop signal "{name}"')
+    return int(found) + (int(offset) if sign == "+" else -int(offset or 0))
+
+
+def shortfalls(spec: ContainerSpec, level: Level, uid: int) -> list[str]:
+    """What is asked for and cannot be had at a level, in words."""
+    if level is Level.FULL:
+        return []
+    return [*_no_limits(spec.resources), *_no_powers(spec, level, uid)]
+
+
+def _no_limits(asked: Resources) -> list[str]:
+    limits = {
+        "memory limit": asked.memory_limit,
+        "cpu limit": asked.cpu_quota,
+        "limit on processes": asked.pids_limit,
+        "limit on huge pages": max(asked.hugepages.values(), default=None),
+    }
+    return [
+        f"the {name} is not enforced: there are no control groups to be had"
+        for name, value in limits.items()
+        if value is not None and value != _UNLIMITED
+    ]
+
+
+def _no_powers(spec: ContainerSpec, level: Level, uid: int) -> list[str]:
+    found = []
+    if level is Level.PLAIN:
+        found.append("it shares processes, files and network with the machine: no namespaces")
+        if spec.security.read_only_root:
+            found.append("its root file system is not read-only: this machine allows no mounts")
+        if spec.security.seccomp != "Unconfined":
+            found.append("its system calls are not filtered")
+    elif uid and spec.security.groups:
+        found.append("it has no supplementary groups: only one user and group can be mapped")
+    if spec.devices:
+        found.append("access to devices is not limited: there are no control groups to be had")
+    return found
+
+
+def _user(security: Security, image: Image) -> passwd.User:
+    text = passwd.wanted(security.user, security.username, security.group, image.config.user)
+    try:
+        return passwd.lookup(image.layers or [Path("/")], text)
+    except passwd.NoSuchUser as error:
+        raise RuntimeFailure(str(error)) from error
+
+
+def _capabilities(security: Security) -> frozenset[str]:
+    try:
+        return capabilities.held(
+            security.add_capabilities,
+            security.drop_capabilities,
+            privileged=security.privileged,
+        )
+    except capabilities.UnknownCapability as error:
+        raise RuntimeFailure(str(error)) from error
+
+
+def _filter(security: Security, held: frozenset[str]) -> str:
+    if security.seccomp == "Unconfined" or security.privileged:
+        return ""
+    try:
+        if security.seccomp == "RuntimeDefault":
+            program = seccomp.default(held)
+        else:
+            program = seccomp.load(security.seccomp, held)
+    except seccomp.Unusable as error:
+        raise RuntimeFailure(str(error)) from error
+    return base64.b64encode(program).decode()
+
+
+def about(spec: msgspec.Struct) -> dict[str, Any]:
+    """A spec as a document that the supervisor keeps for us."""
+    document: dict[str, Any] = msgspec.to_builtins(spec)
+    return document

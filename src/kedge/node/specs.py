@@ -1,0 +1,100 @@
+"""Specs: what the runtime is told to make, from what the pod says."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from kedge.api.core_v1.container import Container, EphemeralContainer
+from kedge.api.core_v1.pod import Pod
+from kedge.node import marks
+from kedge.node.expansion import expand
+from kedge.node.hosts import kernel_hostname
+from kedge.node.parts import ConfigFailure, Image
+from kedge.node.runtime.runtime import (
+    ContainerSpec,
+    Dns,
+    Mount,
+    PortMapping,
+    Resources,
+    SandboxSpec,
+    Security,
+)
+
+
+def sandbox_spec(pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: Dns) -> SandboxSpec:
+    spec, meta = pod.spec, pod.metadata
+    context = spec.securityContext
+    return SandboxSpec(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        attempt=attempt,
+        hostname=kernel_hostname(pod),
+        log_directory=str(logs),
+        cgroup_parent=cgroup,
+        host_network=spec.hostNetwork,
+        host_pid=spec.hostPID,
+        host_ipc=spec.hostIPC,
+        shared_pid=bool(spec.shareProcessNamespace),
+        dns=dns,
+        ports=() if spec.hostNetwork else list(_ports(pod)),
+        sysctls={s.name: s.value for s in context.sysctls} if context is not None else {},
+        labels=marks.pod_labels(pod),
+        annotations=meta.annotations,
+    )
+
+
+def _ports(pod: Pod) -> Iterator[PortMapping]:
+    for container in (*pod.spec.initContainers, *pod.spec.containers):
+        for port in container.ports:
+            if port.hostPort:
+                yield PortMapping(
+                    container_port=port.containerPort,
+                    host_port=port.hostPort,
+                    protocol=port.protocol or "TCP",
+                    host_ip=port.hostIP,
+                )
+
+
+def container_spec(
+    pod: Pod,
+    container: Container,
+    attempt: int,
+    *,
+    image: Image,
+    env: Sequence[tuple[str, str]],
+    mounts: Sequence[Mount],
+    resources: Resources,
+    security: Security,
+) -> ContainerSpec:
+    values = dict(env)
+    lifecycle = container.lifecycle
+    return ContainerSpec(
+        name=container.name,
+        attempt=attempt,
+        image=image.id,
+        image_name=container.image,
+        command=[expand(word, values) for word in container.command],
+        args=[expand(word, values) for word in container.args],
+        working_dir=container.workingDir,
+        env=env,
+        mounts=mounts,
+        log_path=f"{container.name}/{attempt}.log",
+        stdin=container.stdin,
+        stdin_once=container.stdinOnce,
+        tty=container.tty,
+        resources=resources,
+        security=security,
+        stop_signal=(lifecycle.stopSignal or "") if lifecycle is not None else "",
+        labels=marks.container_labels(pod, container),
+        annotations=marks.container_annotations(pod, container, image.name, image.reference),
+    )
+
+
+def target_of(container: Container, ids: Mapping[str, str]) -> str:
+    """The id of the container whose processes an ephemeral one wants to see; `ids` by name."""
+    if not isinstance(container, EphemeralContainer) or not container.targetContainerName:
+        return ""
+    target = ids.get(container.targetContainerName)
+    if target is None:
+        raise ConfigFailure(f"unable to find target container {container.targetContainerName}")
+    return target

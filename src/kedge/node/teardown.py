@@ -1,0 +1,43 @@
+"""The end of a node: everything that its agent and its supervisor had on this machine goes."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from kedge.machinery.clock import SystemClock
+from kedge.node import record
+from kedge.node.cgroups.tree import PodTree
+from kedge.node.network.bridge import Bridge
+from kedge.node.runtime import channel
+from kedge.node.runtime.runtime import RuntimeFailure
+from kedge.node.volumes.volumes import take_down
+from kedge.supervisor import cgroups, libc
+
+
+def teardown(directory: Path) -> None:
+    """Leave nothing of the node in this directory behind but its files; its agent has ended.
+
+    Works also after everything of it was killed.
+    """
+    asyncio.run(_teardown(directory))
+
+
+async def _teardown(directory: Path) -> None:
+    known = record.read(directory)
+    if known is not None:
+        await _end_containers(directory / "runtime")
+    if known is not None and known.pod_cidr:
+        await Bridge.find(directory / "network").remove()
+    if known is not None and known.cgroup:
+        PodTree(cgroups.here(), known.cgroup, 0, 0).remove_all()
+    take_down(directory / "pods")
+    with contextlib.suppress(OSError):
+        libc.unmount(str(directory / "memory"))
+
+
+async def _end_containers(runtime: Path) -> None:
+    with contextlib.suppress(RuntimeFailure, OSError):
+        # One that was killed is started again, since only a supervisor knows what to clean up.
+        connected = await channel.connect(runtime, SystemClock())
+        await connected.ask("shutdown")
+        connected.close()

@@ -1,0 +1,47 @@
+"""hostPath: a directory or file of the machine itself."""
+
+import os
+import stat
+from collections.abc import Callable
+from typing import Final
+
+from kedge.api.core_v1.volume import HostPathVolumeSource
+from kedge.node.parts import VolumeFailure
+
+_KINDS: Final[dict[str, tuple[Callable[[int], bool], str]]] = {
+    "Directory": (stat.S_ISDIR, "a directory"),
+    "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
+    "File": (stat.S_ISREG, "a file"),
+    "FileOrCreate": (stat.S_ISREG, "a file"),
+    "Socket": (stat.S_ISSOCK, "a socket file"),
+    "CharDevice": (stat.S_ISCHR, "a character device"),
+    "BlockDevice": (stat.S_ISBLK, "a block device"),
+}
+
+
+def check(source: HostPathVolumeSource) -> None:
+    """See that what is there is what was asked for, making it where that was asked for."""
+    kind = source.type or ""
+    if kind == "":
+        return
+    fits, words = _KINDS[kind]
+    if kind.endswith("OrCreate") and not os.path.lexists(source.path):
+        _make(source.path, kind)
+    try:
+        mode = os.stat(source.path).st_mode
+    except OSError:
+        mode = 0
+    if not fits(mode):
+        raise VolumeFailure(
+            "FailedMount", f"hostPath type check failed: {source.path} is not {words}"
+        )
+
+
+def _make(path: str, kind: str) -> None:
+    try:
+        if kind == "DirectoryOrCreate":
+            os.makedirs(path, 0o755, exist_ok=True)
+        else:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
+    except OSError as error:
+        raise VolumeFailure("FailedMount", f"hostPath {path}: {error.strerror}") from error

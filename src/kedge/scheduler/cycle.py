@@ -1,0 +1,241 @@
+"""Cycle: one decision. Given a pod and a snapshot, the node that is to take it, or why none can."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from kedge.scheduler.demand import Demand
+from kedge.scheduler.filters.filter import Check, Filter, Only, Refusal
+from kedge.scheduler.filters.filters import FILTERS
+from kedge.scheduler.node_state import NodeState
+from kedge.scheduler.scores.score import Score
+from kedge.scheduler.scores.scores import SCORES
+from kedge.scheduler.snapshot import Snapshot
+
+NO_NODES: Final = "no nodes available to schedule pods"
+ENOUGH: Final = 100
+"""Up to so many nodes, all of them are looked at."""
+
+
+class Turn:
+    """What one decision leaves for the next: where to begin, and who wins a tie."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.start = 0
+        self.random = Random(seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What the nodes that could take a pod scored."""
+
+    nodes: Sequence[NodeState]
+    totals: Sequence[int]
+    parts: Sequence[tuple[Score, Sequence[int]]]
+    """What each score gave, before its weight; those that made no difference are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A node was found."""
+
+    node: str
+    ranking: Ranking | None = None
+    """None if there was only one to choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """No node can take the pod."""
+
+    nodes: int
+    """How many there are."""
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    """What each node said that was asked."""
+    rest: Refusal | None = None
+    """Why the others were not even asked."""
+    everywhere: str = ""
+    """A reason that is the pod's own and holds for all nodes."""
+    blamed: frozenset[str] = frozenset()
+    """The filters that refused."""
+
+    @property
+    def message(self) -> str:
+        if not self.nodes:
+            return NO_NODES
+        if self.everywhere:
+            return f"0/{self.nodes} nodes are available: {self.everywhere}."
+        return unavailable(self.nodes, self.refusals, self.rest)
+
+
+Decision = Placement | Unfit
+
+
+class Sieve:
+    """The filters, prepared for one pod."""
+
+    def __init__(
+        self, demand: Demand, snapshot: Snapshot, filters: Sequence[Filter] = FILTERS
+    ) -> None:
+        self.checks: list[tuple[str, Check]] = []
+        self.only: frozenset[str] | None = None
+        """The nodes that can pass, if few can."""
+        self.narrowed_by: list[str] = []
+        self.refusal: Refusal | None = None
+        """What holds for all nodes."""
+        self.refused_by = ""
+        for each in filters:
+            prepared = each.prepare(demand, snapshot)
+            if isinstance(prepared, Refusal):
+                self.refusal, self.refused_by = prepared, each.name
+                return
+            if isinstance(prepared, Only):
+                self.only = prepared.nodes if self.only is None else self.only & prepared.nodes
+                self.narrowed_by.append(each.name)
+                prepared = prepared.check
+            if prepared is not None:
+                self.checks.append((each.name, prepared))
+
+    def refuses(self, node: NodeState) -> tuple[str, Refusal] | None:
+        """The first filter that a node does not pass, and why."""
+        if self.refusal is not None:
+            return self.refused_by, self.refusal
+        for name, check in self.checks:
+            if (refusal := check(node)) is not None:
+                return name, refusal
+        return None
+
+
+def decide(
+    demand: Demand,
+    snapshot: Snapshot,
+    turn: Turn,
+    *,
+    filters: Sequence[Filter] = FILTERS,
+    scores: Sequence[Score] = SCORES,
+) -> Decision:
+    """Where a pod is to run."""
+    count = len(snapshot.nodes)
+    if not count:
+        return Unfit(0)
+    sieve = Sieve(demand, snapshot, filters)
+    if sieve.refusal is not None:
+        reason = ", ".join(sieve.refusal.reasons)
+        return Unfit(count, everywhere=reason, blamed=frozenset((sieve.refused_by,)))
+    nominated = snapshot.nodes.get(snapshot.nomination(demand.uid))
+    if nominated is not None and refused(demand, nominated, snapshot, sieve, filters) is None:
+        return Placement(nominated.name)
+    feasible, refusals, blamed = _sift(demand, snapshot, sieve, turn, filters)
+    if not feasible:
+        rest = Refusal((_narrowed(sieve),), final=True) if sieve.only is not None else None
+        return Unfit(count, refusals, rest, blamed=blamed)
+    if len(feasible) == 1:
+        return Placement(feasible[0].name)
+    ranking = rank(demand, snapshot, feasible, scores)
+    return Placement(pick(ranking, turn).name, ranking)
+
+
+def refused(
+    demand: Demand,
+    node: NodeState,
+    snapshot: Snapshot,
+    sieve: Sieve,
+    filters: Sequence[Filter] = FILTERS,
+) -> tuple[str, Refusal] | None:
+    """Why a node cannot take a pod, pods with a claim on the node being counted as there.
+
+    The pod must fit with them and without them: it may not count on their coming either.
+    """
+    claims = snapshot.nominated.get(node.name)
+    if claims:
+        others = [
+            each
+            for each in claims.values()
+            if each.priority >= demand.priority and each.uid != demand.uid
+        ]
+        if others:
+            with snapshot.with_pods(node, others):
+                crowded = Sieve(demand, snapshot, filters).refuses(node)
+            if crowded is not None:
+                return crowded
+    return sieve.refuses(node)
+
+
+def _sift(
+    demand: Demand, snapshot: Snapshot, sieve: Sieve, turn: Turn, filters: Sequence[Filter]
+) -> tuple[list[NodeState], dict[str, Refusal], frozenset[str]]:
+    """Nodes that pass, as many as are worth comparing, and what the others said."""
+    nodes = snapshot.order
+    if sieve.only is not None:
+        nodes = [snapshot.nodes[name] for name in sorted(sieve.only) if name in snapshot.nodes]
+    enough = worth_comparing(len(nodes))
+    start = turn.start % len(nodes) if len(nodes) > enough else 0
+    feasible: list[NodeState] = []
+    refusals: dict[str, Refusal] = {}
+    blamed: set[str] = set(sieve.narrowed_by)
+    claimed, refuses = snapshot.nominated, sieve.refuses
+    for node in nodes[start:] + nodes[:start] if start else nodes:
+        if claimed and node.name in claimed:
+            found = refused(demand, node, snapshot, sieve, filters)
+        else:
+            found = refuses(node)
+        if found is not None:
+            blamed.add(found[0])
+            refusals[node.name] = found[1]
+            continue
+        feasible.append(node)
+        if len(feasible) >= enough:
+            break
+    turn.start += len(feasible) + len(refusals)
+    return feasible, refusals, frozenset(blamed)
+
+
+def worth_comparing(nodes: int) -> int:
+    """How many fitting nodes are enough to choose from: all up to a hundred, then fewer."""
+    percentage = max(50 - nodes // 125, 5)
+    return max(nodes * percentage // 100, ENOUGH)
+
+
+def rank(
+    demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState], scores: Sequence[Score] = SCORES
+) -> Ranking:
+    """Compare nodes that could all take the pod."""
+    parts: list[tuple[Score, Sequence[int]]] = []
+    totals = [0] * len(nodes)
+    for score in scores:
+        values = score.rate(demand, snapshot, nodes)
+        if values is not None:
+            parts.append((score, values))
+            weight = score.weight
+            totals = [total + weight * value for total, value in zip(totals, values, strict=True)]
+    return Ranking(nodes, totals, parts)
+
+
+def pick(ranking: Ranking, turn: Turn) -> NodeState:
+    """One of the best nodes; which of several is left to chance, so that load spreads."""
+    totals, nodes = ranking.totals, ranking.nodes
+    best = max(totals)
+    if totals.count(best) == 1:
+        return nodes[totals.index(best)]
+    winners = [node for node, total in zip(nodes, totals, strict=True) if total == best]
+    return winners[turn.random.randrange(len(winners))]
+
+
+def unavailable(count: int, refusals: Mapping[str, Refusal], rest: Refusal | None) -> str:
+    """Every reason, and how many nodes gave it."""
+    reasons = Counter(reason for each in refusals.values() for reason in each.reasons)
+    if rest is not None and len(refusals) < count:
+        for reason in rest.reasons:
+            reasons[reason] += count - len(refusals)
+    return f"0/{count} nodes are available:{_listed(reasons.items())}"
+
+
+def _listed(reasons: Iterable[tuple[str, int]]) -> str:
+    texts = sorted(f"{count} {reason}" for reason, count in reasons)
+    return f" {', '.join(texts)}." if texts else ""
+
+
+def _narrowed(sieve: Sieve) -> str:
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(sieve.narrowed_by))}]"

@@ -1,0 +1,185 @@
+"""Demand: what one pod asks of a node and of its neighbours, worked out once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from kedge.api.core_v1.affinity import PodAffinityTerm, WeightedPodAffinityTerm
+from kedge.api.core_v1.container import Container
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod_resources import is_sidecar, pod_level, pod_requests
+from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.resource_names import CPU, MEMORY
+from kedge.api.label_selector import compiled
+from kedge.api.quota.pods import as_granted
+from kedge.client.informer import Key
+from kedge.machinery.quantity import Quantity
+from kedge.machinery.selectors import NOTHING, LabelSelector
+
+Labels = Mapping[str, str]
+
+ASSUMED: Final = {CPU: Quantity.parse("100m"), MEMORY: Quantity.parse("200Mi")}
+"""What a container that says nothing is taken for when nodes are compared, so that pods without
+requests spread too."""
+
+_NONE: Final = Quantity(0)
+
+REQUIRED_WEIGHT: Final = 1
+"""How much a neighbour's required affinity to a pod counts when nodes are compared."""
+
+
+class Term(NamedTuple):
+    """Pods, and the area around each of them."""
+
+    topology: str
+    selector: LabelSelector
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector
+
+    def matches(self, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
+        """Whether a pod is one of those meant."""
+        return self.reaches(namespace, namespace_labels) and self.selector.matches(labels)
+
+    def reaches(self, namespace: str, labels: Labels) -> bool:
+        """Whether pods of a namespace can be meant."""
+        return namespace in self.namespaces or self.namespace_selector.matches(labels)
+
+
+class Port(NamedTuple):
+    """A port of the host that a container wants."""
+
+    address: str
+    protocol: str
+    number: int
+
+
+class Demand:
+    """One pod as scheduling sees it."""
+
+    __slots__ = (
+        "affinity",
+        "anti_affinity",
+        "assumed_cpu",
+        "assumed_memory",
+        "cpu",
+        "group",
+        "key",
+        "labels",
+        "likings",
+        "memory",
+        "namespace",
+        "others",
+        "pod",
+        "ports",
+        "priority",
+        "requests",
+        "terminating",
+        "uid",
+    )
+
+    def __init__(self, pod: Pod) -> None:
+        meta, spec = pod.metadata, as_granted(pod, "requests")
+        self.pod = pod
+        self.uid = meta.uid
+        self.namespace = meta.namespace
+        self.key = Key(meta.namespace, meta.name)
+        self.labels = meta.labels
+        self.group = frozenset(meta.labels.items())
+        """The same for all pods with the same labels."""
+        self.priority = spec.priority or 0
+        self.terminating = bool(meta.deletionTimestamp)
+        requests = pod_requests(spec)
+        self.requests = {name: n for name, each in requests.items() if (n := units(name, each))}
+        """What a node must set aside, in millicores or whole units."""
+        self.cpu = self.requests.get(CPU, 0)
+        self.memory = self.requests.get(MEMORY, 0)
+        self.others = tuple(
+            (name, amount) for name, amount in self.requests.items() if name not in ASSUMED
+        )
+        assumed = _assumed(spec, requests)
+        self.assumed_cpu = units(CPU, assumed.get(CPU, _NONE))
+        self.assumed_memory = units(MEMORY, assumed.get(MEMORY, _NONE))
+        self.ports = tuple(_ports(spec))
+        self.affinity: tuple[Term, ...] = ()
+        self.anti_affinity: tuple[Term, ...] = ()
+        self.likings: tuple[tuple[Term, int], ...] = ()
+        """Preferred neighbours and their weight, below zero for those to keep away from."""
+        if spec.affinity is not None:
+            self._read_affinity(spec)
+
+    def _read_affinity(self, spec: PodSpec) -> None:
+        assert spec.affinity is not None
+        near, far = spec.affinity.podAffinity, spec.affinity.podAntiAffinity
+        likings: list[tuple[Term, int]] = []
+        if near is not None:
+            self.affinity = self._terms(near.requiredDuringSchedulingIgnoredDuringExecution)
+            wishes = near.preferredDuringSchedulingIgnoredDuringExecution
+            likings += self._wishes(wishes, 1)
+        if far is not None:
+            self.anti_affinity = self._terms(far.requiredDuringSchedulingIgnoredDuringExecution)
+            wishes = far.preferredDuringSchedulingIgnoredDuringExecution
+            likings += self._wishes(wishes, -1)
+        self.likings = tuple(likings)
+
+    def _terms(self, terms: Sequence[PodAffinityTerm]) -> tuple[Term, ...]:
+        return tuple(_term(term, self.namespace) for term in terms)
+
+    def _wishes(
+        self, wishes: Sequence[WeightedPodAffinityTerm], sign: int
+    ) -> Iterator[tuple[Term, int]]:
+        for wish in wishes:
+            yield _term(wish.podAffinityTerm, self.namespace), sign * wish.weight
+
+    @property
+    def pull(self) -> Iterator[tuple[Term, int]]:
+        """How strongly the pod, once placed, draws others to it or keeps them away."""
+        for term in self.affinity:
+            yield term, REQUIRED_WEIGHT
+        yield from self.likings
+
+
+def units(resource: str, amount: Quantity) -> int:
+    """An amount as whole numbers count it: cpu in thousandths, all else in units."""
+    return amount.milli() if resource == CPU else amount.value()
+
+
+def _term(term: PodAffinityTerm, own: str) -> Term:
+    named = term.namespaces or term.namespaceSelector is not None
+    return Term(
+        term.topologyKey,
+        compiled(term.labelSelector),
+        frozenset(term.namespaces if named else (own,)),
+        NOTHING if term.namespaceSelector is None else compiled(term.namespaceSelector),
+    )
+
+
+def _ports(spec: PodSpec) -> Iterator[Port]:
+    lasting = [container for container in spec.initContainers if is_sidecar(container)]
+    for container in (*lasting, *spec.containers):
+        for port in container.ports:
+            if port.hostPort > 0:
+                yield Port(port.hostIP or "0.0.0.0", port.protocol or "TCP", port.hostPort)
+
+
+def _assumed(spec: PodSpec, requests: Mapping[str, Quantity]) -> Mapping[str, Quantity]:
+    """The requests if each container asked for some cpu and memory."""
+    missing = ASSUMED
+    own = spec.resources
+    if own is not None and any(pod_level(name) for name in own.requests):
+        missing = {name: amount for name, amount in ASSUMED.items() if name not in requests}
+    everyone = (*spec.containers, *spec.initContainers)
+    if all(each.resources.requests.keys() >= missing.keys() for each in everyone):
+        return requests
+
+    def asking(container: Container) -> Container:
+        own = {**missing, **container.resources.requests}
+        return replace(container, resources=replace(container.resources, requests=own))
+
+    return pod_requests(
+        replace(
+            spec,
+            containers=[asking(each) for each in spec.containers],
+            initContainers=[asking(each) for each in spec.initContainers],
+        )
+    )

@@ -1,0 +1,38 @@
+"""The filters, in the order in which they are asked: the first that refuses gives the reason."""
+
+from typing import Final
+
+from kedge.scheduler.filters import (
+    inter_pod_affinity,
+    node_affinity,
+    node_name,
+    node_ports,
+    node_resources_fit,
+    node_unschedulable,
+    pod_topology_spread,
+    taint_toleration,
+    volume_binding,
+)
+from kedge.scheduler.filters.filter import Filter
+
+NODE_UNSCHEDULABLE: Final = "NodeUnschedulable"
+NODE_NAME: Final = "NodeName"
+TAINT_TOLERATION: Final = "TaintToleration"
+NODE_AFFINITY: Final = "NodeAffinity"
+NODE_PORTS: Final = "NodePorts"
+NODE_RESOURCES_FIT: Final = "NodeResourcesFit"
+VOLUME_BINDING: Final = "VolumeBinding"
+POD_TOPOLOGY_SPREAD: Final = "PodTopologySpread"
+INTER_POD_AFFINITY: Final = "InterPodAffinity"
+
+FILTERS: Final = (
+    Filter(NODE_UNSCHEDULABLE, node_unschedulable.prepare),
+    Filter(NODE_NAME, node_name.prepare),
+    Filter(TAINT_TOLERATION, taint_toleration.prepare),
+    Filter(NODE_AFFINITY, node_affinity.prepare),
+    Filter(NODE_PORTS, node_ports.prepare),
+    Filter(NODE_RESOURCES_FIT, node_resources_fit.prepare),
+    Filter(VOLUME_BINDING, volume_binding.prepare),
+    Filter(POD_TOPOLOGY_SPREAD, pod_topology_spread.prepare),
+    Filter(INTER_POD_AFFINITY, inter_pod_affinity.prepare),
+)

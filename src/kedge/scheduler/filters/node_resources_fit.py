@@ -1,0 +1,44 @@
+"""NodeResourcesFit: what all pods of a node request together must be there."""
+
+from collections.abc import Iterator
+
+from kedge.scheduler.demand import Demand
+from kedge.scheduler.filters.filter import Prepared, Refusal
+from kedge.scheduler.node_state import NodeState
+from kedge.scheduler.snapshot import Snapshot
+
+TOO_MANY_PODS = "Too many pods"
+
+
+def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
+    cpu, memory, others = demand.cpu, demand.memory, demand.others
+
+    def check(node: NodeState) -> Refusal | None:
+        if (
+            cpu <= node.free_cpu
+            and memory <= node.free_memory
+            and len(node.pods) < node.pods_allowed
+            and not others
+        ):
+            return None
+        return refusal(demand, node)
+
+    return check
+
+
+def refusal(demand: Demand, node: NodeState) -> Refusal | None:
+    """All that is missing; nothing that leaves could make a node larger than it is."""
+    missing = [*_missing(demand, node)]
+    reasons = tuple(f"Insufficient {name}" for name in missing)
+    if len(node.pods) >= node.pods_allowed:
+        reasons = (TOO_MANY_PODS, *reasons)
+    if not reasons:
+        return None
+    final = any(demand.requests[name] > node.allocatable.get(name, 0) for name in missing)
+    return Refusal(reasons, final)
+
+
+def _missing(demand: Demand, node: NodeState) -> Iterator[str]:
+    for name, amount in demand.requests.items():
+        if amount > node.free(name):
+            yield name

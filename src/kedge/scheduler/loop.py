@@ -1,0 +1,194 @@
+"""Loop: takes pods from the queue, decides, and sees to it that what was decided happens."""
+
+import logging
+import types
+from collections.abc import Collection, Generator, Sequence
+from functools import partial
+from typing import Final
+
+from kedge.api.core_v1.event import MESSAGE_LIMIT
+from kedge.api.core_v1.pod import Pod
+from kedge.api.policy_v1.pod_disruption_budget import PodDisruptionBudget
+from kedge.client.events import NORMAL, WARNING, Recorder
+from kedge.client.informer import Cache
+from kedge.machinery.errors import StatusError
+from kedge.scheduler.cycle import Placement, Sieve, Turn, Unfit, decide, refused
+from kedge.scheduler.deeds import Deeds
+from kedge.scheduler.demand import Demand
+from kedge.scheduler.preemption import Candidate, preempt
+from kedge.scheduler.queue import Entry, Queue
+from kedge.scheduler.receivers import NEIGHBOURLY, Pods
+from kedge.scheduler.scores.score import Score
+from kedge.scheduler.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
+
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+
+
+class Loop:
+    """Decides about one pod after the other; what follows from it is done meanwhile."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        queue: Queue,
+        pods: Pods,
+        budgets: Cache[PodDisruptionBudget],
+        deeds: Deeds,
+        recorder: Recorder,
+        *,
+        turn: Turn,
+        scores: Sequence[Score],
+    ) -> None:
+        self._snapshot = snapshot
+        self._queue = queue
+        self._pods = pods
+        self._budgets = budgets
+        self._deeds = deeds
+        self._recorder = recorder
+        self._turn = turn
+        self._scores = scores
+
+    async def run(self) -> None:
+        while True:
+            entry = await self._queue.take(self._objections)
+            try:
+                self._schedule(entry)
+            except Exception:
+                log.exception("cannot decide pod=%s/%s", *entry.demand.key)
+                self._queue.retry(entry)
+            # Many pods may wait; the rest of the process shall not wait for all of them.
+            await _turn_of_others()
+
+    def _objections(self, demand: Demand, nodes: Collection[str]) -> frozenset[str]:
+        """The filters that keep a pod off some nodes, whoever might be moved away from there."""
+        sieve = Sieve(demand, self._snapshot)
+        found: set[str] = set()
+        for name in nodes:
+            node = self._snapshot.nodes.get(name)
+            if node is None:
+                continue
+            refusal = refused(demand, node, self._snapshot, sieve)
+            if refusal is None:
+                return frozenset()
+            found.add(refusal[0])
+            if not refusal[1].final and any(
+                each.priority < demand.priority for each in node.pods.values()
+            ):
+                return frozenset()
+        return frozenset(found)
+
+    def _schedule(self, entry: Entry) -> None:
+        demand = entry.demand
+        decision = decide(demand, self._snapshot, self._turn, scores=self._scores)
+        if isinstance(decision, Placement):
+            self._snapshot.nominate(demand, "")
+            self._snapshot.place(demand, decision.node)
+            self._deeds.begin(demand.uid, partial(self._bind, entry, decision.node))
+        else:
+            self._make_room(entry, decision)
+
+    # A node was found.
+
+    async def _bind(self, entry: Entry, node: str) -> None:
+        pod = entry.demand.pod
+        try:
+            await self._deeds.bind(pod, node)
+        except (StatusError, OSError) as error:
+            self._take_back(entry, error)
+        else:
+            where = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            message = f"Successfully assigned {where} to {node}"
+            self._recorder.record(pod, NORMAL, "Scheduled", message)
+
+    def _take_back(self, entry: Entry, error: StatusError | OSError) -> None:
+        """The pod is not where it was thought to be, unless it has been seen there since."""
+        uid = entry.demand.uid
+        if uid not in self._queue:
+            return
+        node = self._snapshot.home(uid)
+        self._snapshot.remove(uid)
+        self._queue.stir_node(node)
+        self._queue.stir(NEIGHBOURLY)
+        if isinstance(error, StatusError) and error.code == 404:
+            self._queue.remove(uid)
+            return
+        self._queue.retry(entry)
+        message = f'running Bind plugin "DefaultBinder": {error}'
+        self._tell(entry.demand, SCHEDULER_ERROR, message, "")
+
+    # None was found.
+
+    def _make_room(self, entry: Entry, unfit: Unfit) -> None:
+        demand, message = entry.demand, unfit.message
+        nominated: str | None = ""
+        if unfit.nodes:
+            found = preempt(demand, self._snapshot, unfit, [*self._budgets], self._turn)
+            if isinstance(found, Candidate):
+                nominated = found.node
+                self._clear(demand, found)
+            else:
+                nominated = None if found.keeps_nomination else ""
+                message = f"{message} {found.message}"
+        if nominated is not None:
+            self._nominate(demand, nominated)
+        self._queue.rest(entry, unfit.blamed)
+        self._tell(demand, UNSCHEDULABLE, message, nominated)
+
+    def _nominate(self, demand: Demand, node: str) -> None:
+        former = self._snapshot.nomination(demand.uid)
+        self._snapshot.nominate(demand, node)
+        if former and former != node:
+            self._queue.stir_node(former)
+
+    def _clear(self, demand: Demand, candidate: Candidate) -> None:
+        """Send the victims away, and those of lower priority who hoped for the same node."""
+        for other in [*self._snapshot.nominated.get(candidate.node, {}).values()]:
+            if other.priority < demand.priority:
+                self._snapshot.nominate(other, "")
+                self._queue.activate(other.uid)
+                self._deeds.begin(other.uid, partial(self._deeds.renounce, other.pod))
+        for victim in candidate.victims:
+            if not victim.terminating and victim.uid not in self._snapshot.condemned:
+                self._snapshot.condemned.add(victim.uid)
+                evict = partial(self._evict, victim, demand, candidate.node)
+                self._deeds.begin(victim.uid, evict)
+
+    async def _evict(self, victim: Demand, demand: Demand, node: str) -> None:
+        try:
+            await self._deeds.evict(self._newest(victim))
+        except (StatusError, OSError):
+            # The pod that was to get the place shall not wait for a victim that stays.
+            self._snapshot.condemned.discard(victim.uid)
+            self._queue.activate(demand.uid)
+            raise
+        message = f"Preempted by pod {demand.uid} on node {node}"
+        self._recorder.record(victim.pod, NORMAL, "Preempted", message)
+
+    def _tell(self, demand: Demand, reason: str, message: str, nominated: str | None) -> None:
+        self._recorder.record(demand.pod, WARNING, "FailedScheduling", shortened(message))
+        explain = partial(self._explain, demand, reason, message, nominated)
+        self._deeds.begin(demand.uid, explain)
+
+    async def _explain(
+        self, demand: Demand, reason: str, message: str, nominated: str | None
+    ) -> None:
+        await self._deeds.explain(self._newest(demand), reason, message, nominated)
+
+    def _newest(self, demand: Demand) -> Pod:
+        pod = self._pods.get(demand.key)
+        return pod if pod is not None and pod.metadata.uid == demand.uid else demand.pod
+
+
+def shortened(message: str) -> str:
+    """A message as an event can hold it."""
+    if len(message) <= MESSAGE_LIMIT:
+        return message
+    return f"{message[: MESSAGE_LIMIT - 4]} ..."
+
+
+@types.coroutine
+def _turn_of_others() -> Generator[None, None, None]:
+    yield

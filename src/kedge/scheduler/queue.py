@@ -1,0 +1,233 @@
+"""Queue: pods that wait for a node, the important ones first, each asked for when it may help."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import inf
+from typing import Final
+
+from kedge.client.workqueue import Backoff
+from kedge.machinery.clock import Clock
+from kedge.scheduler.demand import Demand
+
+BACKOFF: Final = Backoff(first=1.0, most=10.0)
+PATIENCE: Final = 300.0
+"""Seconds after which a pod is tried again although nothing seems to have changed."""
+
+Objections = Callable[[Demand, Collection[str]], frozenset[str]]
+"""The filters that refuse a pod on some nodes; none if one of the nodes might take it now."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A pod that waits."""
+
+    demand: Demand
+    order: int = 0
+    """Pods of the same priority are taken in this order."""
+    attempts: int = 0
+    blamed: frozenset[str] = frozenset()
+    """The filters that refused it; whatever concerns none of them cannot help."""
+    due: float = 0.0
+    """When it is tried again at the latest, or at the earliest if it backs off."""
+    place: str = ""
+    """Where it is: active, resting, backing off, or taken."""
+
+    def __lt__(self, other: "Entry") -> bool:
+        return (-self.demand.priority, self.order) < (-other.demand.priority, other.order)
+
+
+class Queue:
+    """Hands out pods one at a time.
+
+    A pod that fits nowhere rests until something happens that may help it. It then backs off as
+    long as others are to be served, so that it cannot keep them waiting.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._entries: dict[str, Entry] = {}
+        """By uid."""
+        self._active: list[Entry] = []
+        self._resting: dict[str, Entry] = {}
+        self._woken: dict[str, Entry] = {}
+        """Those that back off but may be taken when nobody else waits."""
+        self._failed: list[tuple[float, int, Entry]] = []
+        """Those that back off after an error, by when they are due."""
+        self._order = count()
+        self._nodes: set[str] = set()
+        """Nodes on which something has happened."""
+        self._filters: set[str] = set()
+        """Filters that may judge any node differently than they did."""
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._entries
+
+    # What is told to the queue.
+
+    def put(self, demand: Demand) -> None:
+        """A pod is new, or asks for something else than before."""
+        entry = self._entries.get(demand.uid)
+        if entry is None:
+            entry = self._entries[demand.uid] = Entry(demand)
+        entry.demand = demand
+        if entry.place == "taken":
+            return
+        self._leave(entry)
+        self._activate(entry)
+
+    def renew(self, demand: Demand) -> None:
+        """A pod has changed, but not in what it asks for."""
+        if (entry := self._entries.get(demand.uid)) is not None:
+            entry.demand = demand
+
+    def remove(self, uid: str) -> None:
+        """A pod needs no node any more."""
+        if (entry := self._entries.pop(uid, None)) is not None:
+            self._leave(entry)
+
+    def rest(self, entry: Entry, blamed: frozenset[str]) -> None:
+        """A pod that was taken fits nowhere."""
+        if self._is_gone(entry):
+            return
+        entry.blamed = blamed
+        entry.due = self._clock.monotonic() + PATIENCE
+        entry.place = "resting"
+        self._resting[entry.demand.uid] = entry
+
+    def retry(self, entry: Entry) -> None:
+        """A pod that was taken could not be bound."""
+        if self._is_gone(entry):
+            return
+        entry.due = self._clock.monotonic() + BACKOFF.delay(entry.attempts)
+        entry.place = "failed"
+        heappush(self._failed, (entry.due, next(self._order), entry))
+        self._changed.set()
+
+    def activate(self, uid: str) -> None:
+        """Try a resting pod again, whatever the reason."""
+        entry = self._resting.get(uid)
+        if entry is not None:
+            self._leave(entry)
+            self._activate(entry)
+
+    def stir_node(self, node: str) -> None:
+        """Something has happened on a node that may help a pod there."""
+        if self._resting:
+            self._nodes.add(node)
+            self._changed.set()
+
+    def stir(self, filters: Iterable[str]) -> None:
+        """Something has happened that lets filters judge all nodes differently."""
+        if self._resting:
+            self._filters.update(filters)
+            self._changed.set()
+
+    # What is asked of it.
+
+    async def take(self, objections: Objections) -> Entry:
+        """The next pod; whoever takes it says what became of it: rest, retry or remove."""
+        while True:
+            self._revive(objections)
+            entry = self._next()
+            if entry is not None:
+                entry.place = "taken"
+                entry.attempts += 1
+                return entry
+            await self._change()
+
+    def _next(self) -> Entry | None:
+        while self._active:
+            entry = heappop(self._active)
+            if entry.place == "active":
+                return entry
+        if self._woken:
+            entry = min(self._woken.values())
+            del self._woken[entry.demand.uid]
+            return entry
+        return None
+
+    def _revive(self, objections: Objections) -> None:
+        """Bring back the pods whose time has come or for which there is hope."""
+        now = self._clock.monotonic()
+        while self._failed and self._failed[0][0] <= now:
+            due, _, entry = heappop(self._failed)
+            if entry.place == "failed" and entry.due == due:
+                self._activate(entry)
+        if self._nodes or self._filters or self._first_due() <= now:
+            for uid, entry in list(self._resting.items()):
+                if entry.due <= now or self._has_hope(entry, objections):
+                    del self._resting[uid]
+                    self._wake(entry, now)
+            self._nodes.clear()
+            self._filters.clear()
+        for uid, entry in list(self._woken.items()):
+            if self._rested(entry) <= now:
+                del self._woken[uid]
+                self._activate(entry)
+
+    def _has_hope(self, entry: Entry, objections: Objections) -> bool:
+        if not entry.blamed or not self._filters.isdisjoint(entry.blamed):
+            return True
+        if not self._nodes:
+            return False
+        # A new objection is no hope, but the pod shall say what really keeps it waiting.
+        found = objections(entry.demand, self._nodes)
+        return not found or not found <= entry.blamed
+
+    def _first_due(self) -> float:
+        """When the pod that has rested longest is tried again: they rest in that order."""
+        return next((entry.due for entry in self._resting.values()), inf)
+
+    def _wake(self, entry: Entry, now: float) -> None:
+        if self._rested(entry) <= now:
+            self._activate(entry)
+        else:
+            entry.place = "woken"
+            entry.order = next(self._order)
+            self._woken[entry.demand.uid] = entry
+
+    def _rested(self, entry: Entry) -> float:
+        """When a pod that failed has backed off for long enough."""
+        return entry.due - PATIENCE + BACKOFF.delay(entry.attempts)
+
+    def _activate(self, entry: Entry) -> None:
+        entry.place = "active"
+        entry.order = next(self._order)
+        heappush(self._active, entry)
+        self._changed.set()
+
+    def _leave(self, entry: Entry) -> None:
+        """Take an entry from where it waits; the heap of failed ones notices by its place."""
+        self._resting.pop(entry.demand.uid, None)
+        self._woken.pop(entry.demand.uid, None)
+        if entry.place == "active":
+            self._active.remove(entry)
+            heapify(self._active)
+        entry.place = ""
+
+    def _is_gone(self, entry: Entry) -> bool:
+        return self._entries.get(entry.demand.uid) is not entry
+
+    async def _change(self) -> None:
+        """Return when somebody was told something, or when a pod is due."""
+        self._changed.clear()
+        due = min(self._first_due(), self._failed[0][0] if self._failed else inf)
+        if due == inf:
+            await self._changed.wait()
+            return
+        seconds = due - self._clock.monotonic()
+        async with asyncio.TaskGroup() as group:
+            alarm = group.create_task(self._wake_after(seconds))
+            await self._changed.wait()
+            alarm.cancel()
+
+    async def _wake_after(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._changed.set()

@@ -1,0 +1,22 @@
+"""The scores and how much each counts. Whoever knows more about nodes may add to the list."""
+
+from typing import Final
+
+from kedge.scheduler.scores import (
+    balanced_allocation,
+    inter_pod_affinity,
+    least_allocated,
+    node_affinity,
+    pod_topology_spread,
+    taint_toleration,
+)
+from kedge.scheduler.scores.score import Score
+
+SCORES: Final = (
+    Score("TaintToleration", 3, taint_toleration.rate),
+    Score("NodeAffinity", 2, node_affinity.rate),
+    Score("NodeResourcesFit", 1, least_allocated.rate),
+    Score("PodTopologySpread", 2, pod_topology_spread.rate),
+    Score("InterPodAffinity", 2, inter_pod_affinity.rate),
+    Score("NodeResourcesBalancedAllocation", 1, balanced_allocation.rate),
+)

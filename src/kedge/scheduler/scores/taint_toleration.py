@@ -1,0 +1,20 @@
+"""TaintToleration as a score: the fewer taints that would rather have the pod elsewhere."""
+
+from collections.abc import Sequence
+
+from kedge.api.core_v1.tolerations import tolerated
+from kedge.scheduler.demand import Demand
+from kedge.scheduler.node_state import NodeState
+from kedge.scheduler.scores.score import BEST, scaled
+from kedge.scheduler.snapshot import Snapshot
+
+
+def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
+    if not snapshot.soft_tainted:
+        return None
+    tolerations = demand.pod.spec.tolerations
+    counts = [
+        sum(not tolerated(tolerations, taint) for taint in node.soft_taints) for node in nodes
+    ]
+    worst = scaled(counts)
+    return None if worst is None else [BEST - value for value in worst]

@@ -1,0 +1,1 @@
+"""The supervisor: a small process that forks containers and outlives the node agent."""

@@ -1,0 +1,169 @@
+"""A command in a container that runs: for probes, hooks and people."""
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Callable
+from resource import struct_rusage
+from typing import Any, Final
+
+from kedge.supervisor import launch, libc, processes
+from kedge.supervisor.container import Container, Machine
+from kedge.supervisor.loop import READABLE
+from kedge.supervisor.plan import Plan
+
+Document = dict[str, Any]
+_PTMX: Final = (5, 2)
+
+
+class Command:
+    """One command; its streams belong to whoever asked for it."""
+
+    def __init__(
+        self, identity: int, container: Container, machine: Machine, done: Callable[[], None]
+    ) -> None:
+        self.id = identity
+        self.error = ""
+        self.exit_code: int | None = None
+        self.waiting: list[Callable[[], None]] = []
+        self._container = container
+        self._machine = machine
+        self._done: Callable[[], None] | None = done
+        """Called once, when it runs or is known not to."""
+        self._ready = False
+        self._pid = 0
+        self._status: socket.socket | None = None
+
+    def start(self, argv: list[str], *, terminal: bool, stdin: bool) -> list[int]:
+        """Fork it; returns the caller's ends of its streams: a terminal, or input (if wanted),
+        output and error."""
+        plan = self._plan(argv, terminal)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stdio, kept = _pipes(stdin=stdin and not terminal)
+        start = launch.Start(theirs, stdio)
+        if terminal:
+            for descriptor in kept:
+                os.close(descriptor)
+            start.terminal = self._open_terminal()
+            kept = [start.terminal]
+        if group := self._container.group:
+            start.doors = group.doors()
+        self._pid = self._fork(plan, start)
+        theirs.close()
+        for descriptor in set(stdio):
+            os.close(descriptor)
+        self._status = ours
+        ours.setblocking(False)
+        self._machine.loop.on(ours.fileno(), READABLE, self._hear)
+        self._machine.loop.child(self._pid, self._exited)
+        return kept
+
+    def kill(self) -> None:
+        """The command and all it began."""
+        if self.exit_code is None:
+            processes.kill_tree(self._pid)
+
+    def _plan(self, argv: list[str], terminal: bool) -> Plan:
+        plan = self._container.plan.copy()
+        plan["argv"] = argv
+        plan["terminal"] = terminal
+        if terminal and not any(each.startswith("TERM=") for each in plan["env"]):
+            plan["env"] = [*plan["env"], "TERM=xterm"]
+        return plan
+
+    def _open_terminal(self) -> int:
+        """A terminal of the container's own: opened through its root, whose links are its own."""
+        if self._machine.home is None:
+            return os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        path = f"/proc/{self._container.pid}/root"
+        root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            found = libc.open_in(root, launch.PTMX, os.O_PATH)
+        finally:
+            os.close(root)
+        try:
+            status = os.fstat(found)
+            numbers = os.major(status.st_rdev), os.minor(status.st_rdev)
+            if not stat.S_ISCHR(status.st_mode) or numbers != _PTMX:
+                raise OSError(19, f"{launch.PTMX} in the container is no terminal")
+            flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
+            return os.open(f"/proc/self/fd/{found}", flags)
+        finally:
+            os.close(found)
+
+    def _fork(self, plan: Plan, start: launch.Start) -> int:
+        home, target = self._machine.home, self._container.pid
+        if home is None:
+            pid = os.fork()
+            if pid == 0:
+                launch.plain(plan, start, self._container.directory)
+            return pid
+        mapped = self._machine.mapped
+        pids, user = _open(target, "pid"), -1
+        if mapped and (plan["user"] or plan["group"]):
+            user = _open(target, "user")
+        try:
+            pid = home.fork(pids)
+            if pid == 0:
+                process = self._container.pidfd
+                launch.command(plan, start, process, mapped=mapped, user_namespace=user)
+            return pid
+        finally:
+            for descriptor in {pids, user} - {-1}:
+                os.close(descriptor)
+
+    def _hear(self) -> None:
+        while self._status is not None:
+            try:
+                content = self._status.recv(65_536)
+            except BlockingIOError:
+                return
+            except OSError:
+                content = b""
+            if not content:
+                self._machine.loop.off(self._status.fileno())
+                self._status.close()
+                self._status = None
+                if self._ready and not self.error:
+                    self._settle()
+                return
+            message = json.loads(content)
+            self.error = message.get("error", self.error)
+            self._ready = self._ready or "ready" in message
+
+    def _exited(self, status: int, usage: struct_rusage) -> None:
+        self._hear()
+        code = os.waitstatus_to_exitcode(status)
+        self.exit_code = 128 - code if code < 0 else code
+        if not self._ready and not self.error:
+            self.error = f"it ended with {self.exit_code} before its program could run"
+        self._settle()
+        waiting, self.waiting = self.waiting, []
+        for deed in waiting:
+            deed()
+
+    def _settle(self) -> None:
+        done, self._done = self._done, None
+        if done:
+            done()
+
+
+def _open(pid: int, kind: str) -> int:
+    return os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _pipes(*, stdin: bool) -> tuple[tuple[int, int, int], list[int]]:
+    """The command's ends of its streams, and the caller's."""
+    kept = []
+    if stdin:
+        source, ours = os.pipe2(os.O_CLOEXEC)
+        kept.append(ours)
+    else:
+        source = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    ends = []
+    for _ in ("stdout", "stderr"):
+        read, write = os.pipe2(os.O_CLOEXEC)
+        kept.append(read)
+        ends.append(write)
+    return (source, ends[0], ends[1]), kept

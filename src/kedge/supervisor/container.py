@@ -1,0 +1,380 @@
+"""One container: from its plan to its end."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from resource import struct_rusage
+from typing import Any, Final
+
+from kedge.supervisor import cgroups, devices, launch, libc, processes, rootfs
+from kedge.supervisor.loop import READABLE, Loop
+from kedge.supervisor.namespaces import Home, Pod
+from kedge.supervisor.plan import Plan
+from kedge.supervisor.records import Records
+from kedge.supervisor.streams import Streams
+
+Document = dict[str, Any]
+Waiting = Callable[[], None]
+
+CREATED: Final = "created"
+RUNNING: Final = "running"
+EXITED: Final = "exited"
+START_ERROR: Final = 128
+UNKNOWN: Final = 137
+_OOM_LOOKS: Final = (0.02, 0.1, 0.5)
+"""When to look for a victim after memory ran out: the news comes before the kill."""
+_REMOVALS: Final = (0.01, 0.05, 0.2, 1.0, 5.0)
+
+
+class Machine:
+    """What all containers of a supervisor have in common."""
+
+    def __init__(self, loop: Loop, home: Home | None, *, mapped: bool, limited: bool) -> None:
+        self.loop = loop
+        self.home = home
+        """None where there are no namespaces."""
+        self.mapped = mapped
+        """Whether we are root in a user namespace only."""
+        self.cgroups = cgroups.here() if limited else None
+        self.boot = processes.boot()
+        self.made: set[str] = set()
+        """Groups above those of containers that we had to make, and remove when they are empty."""
+
+
+class Container:
+    """A container, its record and, while it runs, its process."""
+
+    def __init__(
+        self,
+        record: Document,
+        machine: Machine,
+        *,
+        records: Records,
+        tell: Callable[[Document, str], None],
+    ) -> None:
+        self.record = record
+        self.directory = records.directory(record["id"])
+        self.pidfd = -1
+        """Stands for its first process."""
+        self.streams: Streams | None = None
+        self._machine = machine
+        self._records = records
+        self._tell = tell
+        self._status: socket.socket | None = None
+        self._error = ""
+        self._ready = False
+        self._started: list[Waiting] = []
+        self._ended: list[Waiting] = []
+        self._cleared: list[Waiting] = []
+        self._clearing = False
+        self._oom: tuple[int, int] | None = None
+        self._oom_seen = 0
+
+    @property
+    def id(self) -> str:
+        return str(self.record["id"])
+
+    @property
+    def plan(self) -> Plan:
+        plan: Plan = self.record["plan"]
+        return plan
+
+    @property
+    def pid(self) -> int:
+        return int(self.record["pid"])
+
+    @property
+    def state(self) -> str:
+        return str(self.record["state"])
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a process, be it still on its way to the program."""
+        return self.pidfd >= 0
+
+    @property
+    def group(self) -> cgroups.Group | None:
+        path, all_groups = self.record["cgroup"], self._machine.cgroups
+        return all_groups.group(path) if path and all_groups else None
+
+    def start(self, pod: Pod, pids: int | None, done: Waiting) -> list[str]:
+        """Fork it; `done` is called when the program runs or is known not to. Returns the groups
+        that had to be made above its own."""
+        above = self._arrange_group()
+        self.streams = Streams(self._machine.loop, self.plan["log"])
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stdio = self._pipes()
+        start = launch.Start(theirs, stdio)
+        start.terminal = self._plain_terminal()
+        start.namespaces = pod.joined()
+        if group := self.group:
+            start.doors = group.doors()
+            start.own_namespaces = libc.NEW_CGROUP
+        pid = self._fork(start, pod, pids)
+        theirs.close()
+        for descriptor in {*stdio, start.terminal} - {-1}:
+            os.close(descriptor)
+        self._follow(pid, ours)
+        self._started.append(done)
+        return above
+
+    def _arrange_group(self) -> list[str]:
+        group = self.group
+        if group is None:
+            return []
+        above = group.make()
+        self.note(*group.limit(self.plan["resources"]))
+        if not self.plan["privileged"]:
+            self._confine_devices(group)
+        self._oom = group.watch_oom()
+        if self._oom:
+            self._machine.loop.on(*self._oom, self._out_of_memory)
+        return above
+
+    def _confine_devices(self, group: cgroups.Group) -> None:
+        rules = [*devices.ALWAYS, *map(devices.rule, self.plan["devices"])]
+        if group.allow_devices(rules):
+            return
+        try:
+            devices.attach(group.attach_point(), rules)
+        except OSError as error:
+            self.note(f"access to devices is not limited: {error.strerror}")
+
+    def _pipes(self) -> tuple[int, int, int]:
+        assert self.streams is not None
+        if self.plan["terminal"]:
+            null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+            return null, null, null
+        return self.streams.pipes(stdin=self.plan["stdin"])
+
+    def _plain_terminal(self) -> int:
+        """One of the machine's own terminals, where the container cannot have its own."""
+        if not self.plan["terminal"] or self._machine.home is not None:
+            return -1
+        assert self.streams is not None
+        controlling = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        self.streams.terminal(controlling)
+        return os.dup(controlling)
+
+    def _fork(self, start: launch.Start, pod: Pod, pids: int | None) -> int:
+        home = self._machine.home
+        if home is None:
+            pid = os.fork()
+            if pid == 0:
+                launch.plain(self.plan, start, self.directory)
+            return pid
+        group = self.group
+        given = rootfs.Given(
+            home=self.directory,
+            mapped=self._machine.mapped,
+            views=group.views() if group else [],
+            shm=pod.shm,
+        )
+        pid = home.fork(pids)
+        if pid == 0:
+            launch.container(self.plan, start, given)
+        return pid
+
+    def _follow(self, pid: int, status: socket.socket) -> None:
+        self.pidfd = os.pidfd_open(pid)
+        self.record["pid"] = pid
+        self._status = status
+        status.setblocking(False)
+        self._machine.loop.on(status.fileno(), READABLE, self._hear)
+        self._machine.loop.child(pid, self._exited)
+
+    def _hear(self) -> None:
+        """What the child says on its way to the program; its silence is success."""
+        while self._status is not None:
+            try:
+                content, rights, _, _ = self._status.recvmsg(65_536, socket.CMSG_SPACE(4))
+            except BlockingIOError:
+                return
+            except OSError:
+                content, rights = b"", []
+            if not content:
+                self._set_off()
+                return
+            message = json.loads(content)
+            if "note" in message:
+                self.note(message["note"])
+            elif "error" in message:
+                self._error = message["error"]
+            elif "ready" in message:
+                self._ready = True
+            elif rights and self.streams is not None:
+                descriptor = int.from_bytes(rights[0][2][:4], "little")
+                os.set_inheritable(descriptor, False)
+                self.streams.terminal(descriptor)
+
+    def _set_off(self) -> None:
+        """The child has closed its end: the program runs, or there will be none."""
+        assert self._status is not None
+        self._machine.loop.off(self._status.fileno())
+        self._status.close()
+        self._status = None
+        if self._error or not self._ready:
+            return
+        self.record.update(
+            state=RUNNING,
+            started_at=time.time_ns(),
+            began=processes.began(self.pid),
+            boot=self._machine.boot,
+        )
+        self._records.save(self.record)
+        self._tell(self.record, "started")
+        self._call(self._started)
+
+    def _exited(self, status: int, usage: struct_rusage) -> None:
+        self._hear()
+        code = os.waitstatus_to_exitcode(status)
+        code = 128 - code if code < 0 else code
+        kills = self.group.oom_kills() if self.group else 0
+        self._release()
+        self.record["usage"] = {
+            "user": usage.ru_utime,
+            "system": usage.ru_stime,
+            "peak": usage.ru_maxrss * 1024,
+        }
+        if self.state == RUNNING:
+            reason = "OOMKilled" if kills and code else "Error" if code else "Completed"
+            self.end(code, reason)
+        else:
+            hint = " for want of memory" if kills else ""
+            text = self._error or f"it ended with {code}{hint} before its program could run"
+            self.end(START_ERROR, "StartError", text)
+        self._call(self._started)
+        self._clear(0)
+
+    def end(self, code: int, reason: str, message: str = "") -> None:
+        """Put its end on record."""
+        self.record.update(
+            state=EXITED,
+            pid=0,
+            exit_code=code,
+            reason=reason,
+            message=message,
+            finished_at=time.time_ns(),
+        )
+        self._records.save(self.record)
+        self._tell(self.record, "exited")
+        self._call(self._ended)
+
+    def fail(self, text: str) -> None:
+        """It could not even be forked."""
+        self._release()
+        self.end(START_ERROR, "StartError", text)
+        self._clear(0)
+
+    def sweep(self) -> None:
+        """Remove what an earlier supervisor has left of it."""
+        if group := self.group:
+            group.kill()
+            self._clear(0)
+
+    def remove_log(self) -> None:
+        if self.plan["log"]:
+            with contextlib.suppress(OSError):
+                os.unlink(self.plan["log"])
+
+    def _release(self) -> None:
+        """Let go of the process that was, and of those it may have left."""
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+        if self._oom:
+            self._machine.loop.off(self._oom[0])
+            os.close(self._oom[0])
+            self._oom = None
+        if group := self.group:
+            if group.pids():
+                group.kill()
+        elif self._machine.home is None:
+            processes.kill(processes.session(self.pid))
+        if self.streams is not None:
+            self.streams.finish()
+            self.streams = None
+
+    def _clear(self, attempt: int) -> None:
+        """Remove its control group, as soon as the kernel has let go of the last process."""
+        group = self.group
+        self._clearing = group is not None and not group.remove() and attempt < len(_REMOVALS)
+        if not self._clearing:
+            self._call(self._cleared)
+            return
+
+        def again() -> None:
+            assert group is not None
+            group.kill()
+            self._clear(attempt + 1)
+
+        self._machine.loop.after(_REMOVALS[attempt], again)
+
+    def signal(self, number: int) -> None:
+        if self.pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    def kill(self) -> None:
+        """The end of its first process is the end of all in its pid namespace; the control group
+        knows those that are in another."""
+        self.signal(signal.SIGKILL)
+        if group := self.group:
+            with contextlib.suppress(OSError):
+                group.kill()
+        elif self._machine.home is None and self.alive:
+            processes.kill(processes.session(self.pid))
+
+    def when_ended(self, deed: Waiting) -> None:
+        """Do that as soon as it does not run, which may be now."""
+        if self.alive:
+            self._ended.append(deed)
+        else:
+            deed()
+
+    def when_cleared(self, deed: Waiting) -> None:
+        """Do that as soon as nothing is left of what ran, which may be now."""
+        if self.alive or self._clearing:
+            self._cleared.append(deed)
+        else:
+            deed()
+
+    def note(self, *shortfalls: str) -> None:
+        known = self.record["shortfalls"]
+        known.extend(each for each in shortfalls if each not in known)
+
+    def update(self, resources: Document) -> None:
+        """Other limits from now on."""
+        self.plan["resources"] = {**self.plan["resources"], **resources}
+        self._records.keep(self.record, "plan")
+        if (group := self.group) and self.alive:
+            self.note(*group.limit(resources))
+        self._records.save(self.record)
+
+    def _out_of_memory(self) -> None:
+        assert self._oom is not None
+        descriptor, events = self._oom
+        with contextlib.suppress(OSError):
+            # An eventfd is emptied by reading, a file of the kernel by reading it from its start.
+            os.read(descriptor, 8) if events == READABLE else os.pread(descriptor, 4096, 0)
+        for delay in _OOM_LOOKS:
+            self._machine.loop.after(delay, self._look_for_victims)
+
+    def _look_for_victims(self) -> None:
+        group = self.group
+        if group is None or not self.alive:
+            return
+        kills = group.oom_kills()
+        if kills > self._oom_seen:
+            self._oom_seen = kills
+            self._tell(self.record, "oom")
+
+    @staticmethod
+    def _call(waiting: list[Waiting]) -> None:
+        deeds, waiting[:] = list(waiting), []
+        for deed in deeds:
+            deed()

@@ -1,0 +1,229 @@
+"""From a fork of the supervisor to a container's program; runs in the child only."""
+
+import array
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import struct
+import sys
+import termios
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from kedge.supervisor import libc, privileges, rootfs, trees
+from kedge.supervisor.plan import Plan
+
+PTMX: Final = "/dev/pts/ptmx"
+_TIOCSPTLCK: Final = 0x4004_5431
+_TIOCGPTN: Final = 0x8004_5430
+_TIOCGPTPEER: Final = 0x5441
+
+
+class Refused(Exception):
+    """The program cannot be run, for a reason that is the user's to read."""
+
+
+class Start:
+    """What the supervisor gives to a child along with its plan."""
+
+    def __init__(self, status: socket.socket, stdio: tuple[int, int, int]) -> None:
+        self.status = status
+        """Where to say how it goes."""
+        self.stdio = stdio
+        """Not used with a terminal."""
+        self.terminal = -1
+        """The controlling side of a terminal that is there already."""
+        self.doors: list[str] = []
+        """Files to write 0 to in order to be in the control group."""
+        self.namespaces: list[int] = []
+        """To be entered."""
+        self.own_namespaces = 0
+        """To be made."""
+
+
+def container(plan: Plan, start: Start, given: rootfs.Given) -> NoReturn:
+    """Become a container's first process."""
+
+    def build() -> None:
+        rootfs.build(plan, given, _noting(start))
+        if plan["terminal"]:
+            start.terminal = os.open(PTMX, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+            _say(start.status, {"terminal": True}, [start.terminal])
+            _console(start.terminal)
+        privileges.limits()
+
+    _run(plan, start, build, mapped=given.mapped)
+
+
+def command(
+    plan: Plan, start: Start, process: int, *, mapped: bool, user_namespace: int
+) -> NoReturn:
+    """Become a process in a container that runs, as the descriptor of its first process tells."""
+
+    def enter() -> None:
+        everything = libc.NEW_MOUNT | libc.NEW_NET | libc.NEW_IPC | libc.NEW_UTS | libc.NEW_CGROUP
+        libc.setns(process, everything)
+        if user_namespace >= 0:
+            libc.setns(user_namespace, libc.NEW_USER)
+        privileges.limits()
+
+    _run(plan, start, enter, mapped=mapped, entered=user_namespace >= 0)
+
+
+def plain(plan: Plan, start: Start, home: str) -> NoReturn:
+    """Become a process of its own group, in a root of its own if that is possible."""
+
+    def chroot() -> None:
+        note = _noting(start)
+        if plan["lowers"] and os.geteuid() == 0:
+            if not os.path.isdir(f"{home}/copy"):
+                trees.merge(plan["lowers"], f"{home}/copy")
+            os.chroot(f"{home}/copy")
+            os.chdir("/")
+        for bind in plan["binds"]:
+            note(f'"{bind["target"]}" is not mounted: this machine allows no mounts')
+
+    try:
+        _prepare(plan, start)
+        chroot()
+        _connect(start, plan)
+        _directory(plan["directory"])
+        privileges.become_plainly(plan, _noting(start))
+        privileges.die_with(start.status)
+        _execute(plan, start)
+    except BaseException as error:
+        _give_up(start, error)
+
+
+def _run(
+    plan: Plan, start: Start, arrange: Callable[[], None], *, mapped: bool, entered: bool = False
+) -> NoReturn:
+    try:
+        _prepare(plan, start)
+        for namespace in start.namespaces:
+            libc.setns(namespace, 0)
+        if start.own_namespaces:
+            libc.unshare(start.own_namespaces)
+        arrange()
+        _connect(start, plan)
+        reached = _directory(plan["directory"])
+        privileges.drop(plan, mapped=mapped, entered=entered)
+        if not reached:
+            os.chdir(plan["directory"])
+        privileges.die_with(start.status)
+        _execute(plan, start)
+    except BaseException as error:
+        _give_up(start, error)
+
+
+def _prepare(plan: Plan, start: Start) -> None:
+    privileges.die_with(start.status)
+    os.setsid()
+    os.umask(0o022)
+    for door in start.doors:
+        descriptor = os.open(door, os.O_WRONLY | os.O_CLOEXEC)
+        os.write(descriptor, b"0")
+        os.close(descriptor)
+    privileges.score(plan["oom_score_adj"], _noting(start))
+
+
+def _directory(path: str) -> bool:
+    """Go there; what only the user may enter is entered by the user, later."""
+    try:
+        os.chdir(path)
+    except PermissionError:
+        return False
+    except OSError as error:
+        raise Refused(f'working directory "{path}": {_reason(error)}') from error
+    return True
+
+
+def _connect(start: Start, plan: Plan) -> None:
+    """Standard input and output, which belong to the user."""
+    stdio = start.stdio
+    if start.terminal >= 0:
+        fcntl.ioctl(start.terminal, _TIOCSPTLCK, struct.pack("i", 0))
+        peer = fcntl.ioctl(start.terminal, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        fcntl.ioctl(peer, termios.TIOCSCTTY, 0)
+        stdio = (peer, peer, peer)
+    for number, descriptor in enumerate(stdio):
+        # A user of its own could not open /dev/stdout again if it belonged to root.
+        if not os.path.samestat(os.fstat(descriptor), os.stat("/dev/null")):
+            with contextlib.suppress(OSError):
+                os.fchown(descriptor, plan["user"], -1)
+        os.dup2(descriptor, number)
+
+
+def _console(terminal: int) -> None:
+    """The terminal under its well-known name."""
+    number = struct.unpack("I", fcntl.ioctl(terminal, _TIOCGPTN, b"\0" * 4))[0]
+    with contextlib.suppress(OSError):
+        os.close(os.open("/dev/console", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o620))
+        libc.mount(f"/dev/pts/{number}", "/dev/console", flags=libc.MS_BIND)
+
+
+def _execute(plan: Plan, start: Start) -> NoReturn:
+    argv, env = plan["argv"], plan["env"]
+    program = _find(argv[0], env)
+    privileges.quiet_signals()
+    _say(start.status, {"ready": True})
+    variables = dict(each.split("=", 1) for each in env)
+    try:
+        os.execve(program, argv, variables)
+    except OSError as error:
+        raise Refused(f"exec {program}: {_reason(error)}") from error
+
+
+def _find(name: str, env: list[str]) -> str:
+    """The program as a shell would find it, and the words that Go programs use if there is none."""
+    if "/" in name:
+        _check(name)
+        return name
+    path = next((each[5:] for each in env if each.startswith("PATH=")), "")
+    for directory in path.split(":"):
+        candidate = f"{directory or '.'}/{name}"
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise Refused(f'exec: "{name}": executable file not found in $PATH')
+
+
+def _check(path: str) -> None:
+    try:
+        directory = os.path.isdir(path)
+        os.stat(path)
+    except OSError as error:
+        raise Refused(f'exec: "{path}": stat {path}: {_reason(error)}') from error
+    if directory:
+        raise Refused(f'exec: "{path}": is a directory')
+    if not os.access(path, os.X_OK):
+        raise Refused(f'exec: "{path}": permission denied')
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno or 0).lower()
+
+
+def _noting(start: Start) -> rootfs.Note:
+    return lambda text: _say(start.status, {"note": text})
+
+
+def _say(
+    status: socket.socket, message: dict[str, object], descriptors: list[int] | None = None
+) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors or []))]
+    status.sendmsg([json.dumps(message).encode()], rights if descriptors else [])
+
+
+def _give_up(start: Start, error: BaseException) -> NoReturn:
+    if isinstance(error, Refused):
+        text = str(error)
+    elif isinstance(error, OSError):
+        text = error.strerror or str(error)
+    else:
+        text = f"{type(error).__name__}: {error}"
+        sys.excepthook(type(error), error, error.__traceback__)
+    with contextlib.suppress(OSError):
+        _say(start.status, {"error": text})
+    os._exit(1)

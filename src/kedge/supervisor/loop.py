@@ -1,0 +1,119 @@
+"""The supervisor's one thread: waits for descriptors, for children and for moments in time."""
+
+import contextlib
+import heapq
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from resource import struct_rusage
+from typing import Final
+
+Deed = Callable[[], object]
+Ended = Callable[[int, struct_rusage], None]
+
+READABLE: Final = select.EPOLLIN
+WRITABLE: Final = select.EPOLLOUT
+_SECOND: Final = 1_000_000_000
+
+
+class Timer:
+    """A deed that is due; may be called off."""
+
+    def __init__(self, due: int, number: int, deed: Deed) -> None:
+        self._order = (due, number)
+        self.due = due
+        self.deed: Deed | None = deed
+
+    def __lt__(self, other: "Timer") -> bool:
+        return self._order < other._order
+
+    def cancel(self) -> None:
+        self.deed = None
+
+
+class Loop:
+    """Calls back when something happens; whatever a deed raises is a bug and ends the loop."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._deeds: dict[int, Deed] = {}
+        self._timers: list[Timer] = []
+        self._number = 0
+        self._children: dict[int, Ended] = {}
+        self._signalled: list[Deed] = []
+        self._running = False
+        self._wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.on(self._wake, READABLE, self._woken)
+        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def on(self, descriptor: int, events: int, deed: Deed) -> None:
+        """From now on do that when those events are seen on the descriptor; replaces the last."""
+        known = descriptor in self._deeds
+        self._deeds[descriptor] = deed
+        (self._epoll.modify if known else self._epoll.register)(descriptor, events)
+
+    def off(self, descriptor: int) -> None:
+        """Forget a descriptor; must come before it is closed."""
+        if self._deeds.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def after(self, seconds: float, deed: Deed) -> Timer:
+        self._number += 1
+        timer = Timer(time.monotonic_ns() + int(seconds * _SECOND), self._number, deed)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def child(self, pid: int, deed: Ended) -> None:
+        """Do that with the wait status and the resource usage of the child when it has ended."""
+        self._children[pid] = deed
+
+    def signal(self, number: int, deed: Deed) -> None:
+        """Do that when the signal comes, between two other deeds."""
+        signal.signal(number, lambda *_: self._signalled.append(deed))
+
+    def stop(self) -> None:
+        self._running = False
+
+    def run(self) -> None:
+        self._running = True
+        while self._running:
+            for descriptor, _ in self._epoll.poll(self._patience()):
+                # An earlier deed of this round may have closed it.
+                if deed := self._deeds.get(descriptor):
+                    deed()
+            self._ring()
+
+    def _patience(self) -> float:
+        while self._timers and self._timers[0].deed is None:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return -1
+        return max(self._timers[0].due - time.monotonic_ns(), 0) / _SECOND
+
+    def _ring(self) -> None:
+        now = time.monotonic_ns()
+        while self._timers and self._timers[0].due <= now:
+            if deed := heapq.heappop(self._timers).deed:
+                deed()
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+        self._reap()
+        while self._signalled:
+            self._signalled.pop()()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            # Those that nobody waits for are orphans that came to us as their subreaper.
+            if deed := self._children.pop(pid, None):
+                deed(status, usage)

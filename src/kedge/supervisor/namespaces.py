@@ -1,0 +1,207 @@
+"""Namespaces of pods: held open by the supervisor, so that nothing is left of them without it."""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from kedge.supervisor import libc, wire
+from kedge.supervisor.plan import Shared
+
+_KINDS: Final = {
+    "net": libc.NEW_NET,
+    "ipc": libc.NEW_IPC,
+    "uts": libc.NEW_UTS,
+    "mnt": libc.NEW_MOUNT,
+    "pid": libc.NEW_PID,
+}
+_AF_NETLINK: Final = 16
+_NETLINK_ROUTE: Final = 0
+_SIOCSIFFLAGS: Final = 0x8914
+_IFF_UP: Final = 1
+_SHM: Final = "mode=1777,size=65536k"
+_OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
+
+
+class Home:
+    """The supervisor's own namespaces, which it leaves for moments only."""
+
+    def __init__(self) -> None:
+        self._own = {name: _open(name) for name in _KINDS}
+
+    @contextlib.contextmanager
+    def away(self, *kinds: str) -> Iterator[None]:
+        """Come back from namespaces of those kinds, whatever happens there."""
+        try:
+            yield
+        finally:
+            for kind in kinds:
+                libc.setns(self._own[kind], _KINDS[kind])
+
+    def fork(self, pid_namespace: int | None) -> int:
+        """Fork a child into another pid namespace: a given one, a new one (-1), or our own."""
+        if pid_namespace is None:
+            return os.fork()
+        if pid_namespace < 0:
+            libc.unshare(libc.NEW_PID)
+        else:
+            libc.setns(pid_namespace, libc.NEW_PID)
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid:
+                # The child itself cannot go back, and need not.
+                libc.setns(self._own["pid"], libc.NEW_PID)
+        return pid
+
+
+class Pod:
+    """The namespaces of one pod; kinds that are not there are the machine's own."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, int] = {}
+        self.pause = 0
+        """The first process of a shared pid namespace."""
+
+    def joined(self) -> list[int]:
+        """Those that every container of the pod enters."""
+        return [self.held[kind] for kind in ("ipc", "uts", "net") if kind in self.held]
+
+    @property
+    def shm(self) -> int:
+        return self.held.get("mnt", -1)
+
+    @property
+    def network(self) -> str:
+        """A path at which the network namespace is found."""
+        return f"/proc/{os.getpid()}/fd/{self.held['net']}" if "net" in self.held else ""
+
+    def socket(self, home: Home, family: int) -> socket.socket:
+        """A socket for streams that lives in the pod's network."""
+        with home.away("net"):
+            libc.setns(self.held["net"], libc.NEW_NET)
+            return socket.socket(family, socket.SOCK_STREAM)
+
+    def close(self) -> None:
+        for descriptor in self.held.values():
+            os.close(descriptor)
+        self.held.clear()
+        if self.pause:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pause, signal.SIGKILL)
+            self.pause = 0
+
+
+def make(shared: Shared, directory: str, status: socket.socket) -> NoReturn:
+    """Make namespaces for a pod, its loopback device up, its sysctls set, and send them to the
+    supervisor, with a netlink socket in the pod's network at the end; runs in a child."""
+    try:
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        _check_sysctls(shared)
+        kinds = kinds_of(shared)
+        libc.unshare(sum(_KINDS[kind] for kind in kinds if kind != "mnt"))
+        _settle(shared, kinds)
+        held = [_open(kind) for kind in kinds if kind != "mnt"]
+        if "mnt" in kinds:
+            held.append(_shared_memory(directory))
+        if "net" in kinds:
+            held.append(_netlink())
+        wire.post(status, b"{}", held)
+    except OSError as error:
+        text = error.strerror or str(error)
+        wire.post(status, json.dumps({"error": text}).encode(), [])
+    finally:
+        os._exit(0)
+
+
+def kinds_of(shared: Shared) -> list[str]:
+    """The namespaces that a pod has of its own, in the order in which they are sent."""
+    kinds = [] if shared["host_network"] else ["net", "uts"]
+    return kinds + ([] if shared["host_ipc"] else ["ipc", "mnt"])
+
+
+def share_pids(pod: Pod, home: Home) -> int:
+    """Give the pod a pid namespace with a first process that only reaps; returns its pid."""
+    pid = home.fork(-1)
+    if pid == 0:
+        _reap_for_ever()
+    pod.pause = pid
+    pod.held["pid"] = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    return pid
+
+
+def _open(kind: str) -> int:
+    return os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _settle(shared: Shared, kinds: list[str]) -> None:
+    if "uts" in kinds and shared["hostname"]:
+        socket.sethostname(shared["hostname"])
+    if "net" in kinds:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
+    for name, value in shared["sysctls"].items():
+        _set(name, value)
+
+
+def _check_sysctls(shared: Shared) -> None:
+    for name in shared["sysctls"]:
+        if name.startswith("net."):
+            if shared["host_network"]:
+                raise OSError(1, f'sysctl "{name}" is not allowed with host network enabled')
+        elif not name.startswith(_OF_IPC):
+            raise OSError(1, f'sysctl "{name}" is not in a separate kernel namespace')
+        elif shared["host_ipc"]:
+            raise OSError(1, f'sysctl "{name}" is not allowed with host ipc enabled')
+
+
+def _set(name: str, value: str) -> None:
+    path = "/proc/sys/" + name.replace("/", "\0").replace(".", "/").replace("\0", ".")
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, value.encode())
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise OSError(error.errno, f'sysctl "{name}": {error.strerror}') from error
+
+
+def _netlink() -> int:
+    return socket.socket(_AF_NETLINK, socket.SOCK_RAW, _NETLINK_ROUTE).detach()
+
+
+def _shared_memory(directory: str) -> int:
+    """A mount namespace in which there is nothing but the pod's /dev/shm."""
+    own = os.open("/proc/self/ns", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    libc.unshare(libc.NEW_MOUNT)
+    libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+    safe = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
+    libc.mount("shm", directory, "tmpfs", safe, _SHM)
+    os.chdir(directory)
+    libc.pivot_root(".", ".")
+    libc.unmount(".")
+    return os.open("mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
+
+
+def _reap_for_ever() -> NoReturn:
+    try:
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.setsid()
+        libc.name_process("pause")
+        os.closerange(0, 1 << 20)
+        signal.set_wakeup_fd(-1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGCHLD])
+        while True:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            signal.sigwait([signal.SIGCHLD])
+    finally:
+        os._exit(1)

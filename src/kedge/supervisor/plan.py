@@ -1,0 +1,76 @@
+"""What the node agent tells the supervisor to build, worked out to the last number."""
+
+from typing import Any, TypedDict
+
+
+class Bind(TypedDict):
+    """A file or directory of the machine inside a container."""
+
+    source: str
+    target: str
+    read_only: bool
+    recursive: bool
+    """Whether read-only goes for mounts below it as well."""
+    propagation: str
+
+
+class Node(TypedDict):
+    """A device of the machine inside a container."""
+
+    source: str
+    target: str
+    permissions: str
+
+
+class Plan(TypedDict):
+    """One container."""
+
+    lowers: list[str]
+    """Directories that make the root, the uppermost first; none for a view of the machine."""
+    hidden: list[str]
+    """What a view of the machine must not show."""
+    binds: list[Bind]
+    devices: list[Node]
+    argv: list[str]
+    env: list[str]
+    """NAME=value"""
+    directory: str
+    """Where the program starts; it is made if need be."""
+    user: int
+    group: int
+    groups: list[int]
+    capabilities: int
+    """One bit for each."""
+    seccomp: str
+    """A classic BPF program in base64; empty for none."""
+    no_new_privileges: bool
+    privileged: bool
+    read_only: bool
+    masked: bool
+    """Whether what tells too much of the machine is hidden from it."""
+    pid: str
+    """container, pod, host or target."""
+    pid_target: str
+    terminal: bool
+    stdin: bool
+    stdin_once: bool
+    log: str
+    stop_signal: int
+    resources: dict[str, Any]
+    oom_score_adj: int
+    shortfalls: list[str]
+    """What the agent knows cannot be had."""
+
+
+class Shared(TypedDict):
+    """What the containers of one pod share."""
+
+    hostname: str
+    host_network: bool
+    host_pid: bool
+    host_ipc: bool
+    shared_pid: bool
+    cgroup_parent: str
+    sysctls: dict[str, str]
+    files: dict[str, str]
+    """Small files that containers get to see: names and content."""

@@ -1,0 +1,123 @@
+"""Who a container's process is and what it may do; given up step by step, right before it runs."""
+
+import base64
+import contextlib
+import os
+import resource
+import select
+import signal
+import socket
+from typing import Final
+
+from kedge.supervisor import libc
+from kedge.supervisor.plan import Plan
+from kedge.supervisor.rootfs import Note
+
+_MOST_FILES: Final = 1_048_576
+_LAST: Final = 63
+"""No kernel has a capability beyond this one."""
+
+
+def score(wanted: int, note: Note) -> None:
+    """How soon the kernel takes this process when memory runs out."""
+    try:
+        _write("/proc/self/oom_score_adj", str(wanted))
+    except PermissionError:
+        # To be spared more than before takes a capability that even root may lack.
+        with open("/proc/self/oom_score_adj") as file:
+            current = int(file.read())
+        if wanted < current:
+            note(f"oom_score_adj stays {current}: this machine does not let it be {wanted}")
+
+
+def limits() -> None:
+    """As many open files as the well-known runtimes give."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def quiet_signals() -> None:
+    """What Python has set for itself is not for the container."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def drop(plan: Plan, *, mapped: bool, entered: bool) -> None:
+    """Become the user, with the plan's capabilities and behind its filter.
+
+    In a user namespace there is one user, who is only called by another number; `entered` says
+    that it is called so already.
+    """
+    program = base64.b64decode(plan["seccomp"])
+    if mapped and not entered:
+        _map(plan["user"], plan["group"])
+    _bound(plan["capabilities"])
+    if plan["no_new_privileges"]:
+        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    elif program:
+        # Without that promise only the powerful may set a filter, so it comes first.
+        libc.set_filter(program)
+    if mapped:
+        libc.set_capabilities(plan["capabilities"] if plan["user"] == 0 else 0)
+    else:
+        _become(plan)
+    if plan["no_new_privileges"] and program:
+        libc.set_filter(program)
+
+
+def become_plainly(plan: Plan, note: Note) -> None:
+    """Where there are no namespaces: the user, if that is possible, and no more."""
+    if os.geteuid() == 0:
+        _become(plan)
+    elif plan["user"] != os.geteuid():
+        note(f"it runs as user {os.geteuid()}, not {plan['user']}: only root may change that")
+    if plan["no_new_privileges"]:
+        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+
+
+def die_with(supervisor: socket.socket) -> None:
+    """Be killed when the supervisor dies; whoever changes user must ask for it anew."""
+    libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+    poll = select.poll()
+    poll.register(supervisor, select.POLLHUP)
+    if poll.poll(0):
+        os._exit(1)
+
+
+def _become(plan: Plan) -> None:
+    os.setgroups(plan["groups"])
+    os.setresgid(plan["group"], plan["group"], plan["group"])
+    os.setresuid(plan["user"], plan["user"], plan["user"])
+
+
+def _map(user: int, group: int) -> None:
+    """Call the one user that there is by the number that is wanted."""
+    if not user and not group:
+        return
+    libc.unshare(libc.NEW_USER)
+    _write("/proc/self/uid_map", f"{user} 0 1")
+    with contextlib.suppress(OSError):
+        _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/gid_map", f"{group} 0 1")
+
+
+def _bound(capabilities: int) -> None:
+    for number in range(_LAST + 1):
+        if capabilities >> number & 1:
+            continue
+        try:
+            libc.prctl(libc.PR_CAPBSET_DROP, number)
+        except OSError as error:
+            if error.errno == 22:
+                return
+            raise
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

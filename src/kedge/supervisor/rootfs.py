@@ -1,0 +1,378 @@
+"""The file systems that a container sees; all of it happens in its own mount namespace."""
+
+import contextlib
+import glob
+import os
+import stat
+from collections.abc import Callable
+from typing import Final
+
+from kedge.supervisor import devices, inside, libc, trees
+from kedge.supervisor.plan import Bind, Node, Plan
+
+Note = Callable[[str], None]
+
+MASKED: Final = (
+    *glob.glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle"),
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+)
+READ_ONLY: Final = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+"""Both lists are those of the well-known runtimes."""
+
+_LINKS: Final = (
+    ("pts/ptmx", "ptmx"),
+    ("/proc/self/fd", "fd"),
+    ("/proc/self/fd/0", "stdin"),
+    ("/proc/self/fd/1", "stdout"),
+    ("/proc/self/fd/2", "stderr"),
+    ("/proc/kcore", "core"),
+)
+_SCRATCH: Final = ("tmp", "run", "var/tmp")
+_VIRTUAL: Final = ("proc", "sys", "dev")
+_HERE: Final = -100
+_SAFE: Final = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
+_PROPAGATION: Final = {
+    "None": libc.MS_PRIVATE,
+    "HostToContainer": libc.MS_SLAVE,
+    "Bidirectional": libc.MS_SHARED,
+}
+
+
+class Given:
+    """What the supervisor gives along with a plan."""
+
+    def __init__(self, *, home: str, mapped: bool, views: list[tuple[str, str]], shm: int) -> None:
+        self.home = home
+        """The container's own directory, outside."""
+        self.mapped = mapped
+        """Whether all of this happens in a user namespace, where less is allowed."""
+        self.views = views
+        """What is shown of the control groups."""
+        self.shm = shm
+        """A mount namespace whose root is the pod's shared memory; -1 for the machine's own."""
+
+
+def build(plan: Plan, given: Given, note: Note) -> None:
+    """Make the root and everything in it, and move there; there is no way back."""
+    shm = _shared_memory(given)
+    libc.unshare(libc.NEW_MOUNT)
+    binds = [(bind, _tree(bind)) for bind in sorted(plan["binds"], key=lambda each: each["target"])]
+    nodes = [(node, libc.open_tree(node["source"])) for node in plan["devices"] if given.mapped]
+    libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+    place = f"{given.home}/root"
+    _mount_root(plan, given, place, note)
+    root = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for path in plan["hidden"]:
+        _hide(root, path)
+    _proc_and_sys(root, plan, given)
+    _dev(root, plan, given, shm)
+    for node, tree in nodes:
+        libc.move_mount(tree, inside.file(root, node["target"]))
+    for bind, tree in binds:
+        _place(root, bind, tree)
+    inside.directory(root, plan["directory"])
+    if plan["masked"] and not plan["privileged"]:
+        _mask(root)
+    os.fchdir(root)
+    _enter()
+    if plan["read_only"]:
+        libc.set_mount(_HERE, "/", on=libc.ATTR_RDONLY)
+
+
+def _enter() -> None:
+    """Make the current directory the root, and forget the old one."""
+    libc.pivot_root(".", ".")
+    libc.unmount(".")
+    os.chdir("/")
+
+
+def _shared_memory(given: Given) -> int:
+    """The pod's shared memory as a tree that can be mounted; it lives in a namespace of its own so
+    that nothing of it is mounted on the machine."""
+    if given.shm < 0:
+        return libc.open_tree("/dev/shm")
+    home = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    libc.setns(given.shm, libc.NEW_MOUNT)
+    tree = libc.open_tree("/", recursive=False)
+    libc.setns(home, libc.NEW_MOUNT)
+    os.close(home)
+    return tree
+
+
+def _tree(bind: Bind) -> int:
+    source = bind["source"]
+    try:
+        tree = libc.open_tree(source)
+        # A private copy of a shared mount could not become its slave any more, so this comes
+        # before everything is made private.
+        libc.set_mount(tree, propagation=_PROPAGATION[bind["propagation"]], recursive=True)
+        if bind["read_only"]:
+            libc.set_mount(tree, on=libc.ATTR_RDONLY, recursive=bind["recursive"])
+    except OSError as error:
+        raise _unmountable(bind, error) from error
+    return tree
+
+
+def _place(root: int, bind: Bind, tree: int) -> None:
+    try:
+        target = inside.like(root, bind["target"], tree)
+        libc.move_mount(tree, target)
+        os.close(target)
+        os.close(tree)
+    except OSError as error:
+        raise _unmountable(bind, error) from error
+
+
+def _unmountable(bind: Bind, error: OSError) -> OSError:
+    number = error.errno or 0
+    reason = os.strerror(number).lower()
+    return OSError(number, f'failed to mount "{bind["source"]}" at "{bind["target"]}": {reason}')
+
+
+def _mount_root(plan: Plan, given: Given, place: str, note: Note) -> None:
+    if plan["lowers"]:
+        _layers(plan["lowers"], given, place, note)
+    elif given.mapped:
+        _view_by_parts(given, place)
+        note(
+            "the machine's own directories are read-only in the container, but for their top level"
+        )
+    else:
+        _overlay(["/"], given.home, place, note)
+
+
+def _layers(lowers: list[str], given: Given, place: str, note: Note) -> None:
+    try:
+        _overlay(lowers, given.home, place, note, "userxattr" if given.mapped else "")
+    except PermissionError:
+        trees.merge(lowers, f"{given.home}/copy")
+        libc.mount(f"{given.home}/copy", place, flags=libc.MS_BIND)
+
+
+def _overlay(lowers: list[str], home: str, place: str, note: Note, extra: str = "") -> None:
+    try:
+        _overlay_at(lowers, home, place, extra)
+    except OSError as error:
+        if error.errno != 22:
+            raise
+        # A file system that cannot be the upper one, such as another overlay: memory can.
+        libc.mount("tmpfs", f"{home}/upper", "tmpfs", data="mode=755")
+        for name in ("upper", "work"):
+            os.mkdir(f"{home}/upper/{name}")
+        _overlay_at(lowers, f"{home}/upper", place, extra)
+        note("what the container writes to its root is kept in memory")
+
+
+def _overlay_at(lowers: list[str], home: str, place: str, extra: str) -> None:
+    top = os.stat(lowers[0])
+    # The container sees who owns the upper directory as the owner of its root.
+    with contextlib.suppress(PermissionError):
+        os.chown(f"{home}/upper", top.st_uid, top.st_gid)
+    os.chmod(f"{home}/upper", stat.S_IMODE(top.st_mode))
+    if len(lowers) > 1:
+        # All names have to fit into one page of options.
+        directory = os.path.commonpath(lowers)
+        os.chdir(directory)
+        lowers = [os.path.relpath(each, directory) for each in lowers]
+    options = f"lowerdir={':'.join(map(_escaped, lowers))},upperdir={_escaped(home)}/upper"
+    # Volatile: the end of a container must not wait until the whole disk is in order; nobody
+    # mounts what it wrote a second time.
+    options += f",workdir={_escaped(home)}/work,volatile" + (f",{extra}" if extra else "")
+    # Devices that an image brings are not to be devices.
+    libc.mount("overlay", place, "overlay", libc.MS_NODEV, options)
+
+
+def _escaped(path: str) -> str:
+    return "".join("\\" + sign if sign in "\\:," else sign for sign in path)
+
+
+def _view_by_parts(given: Given, place: str) -> None:
+    """The machine's own file system for who may not overlay it as a whole: each directory by
+    itself, writable at its top, and memory where programs expect to write."""
+    parts = sorted(os.scandir("/"), key=lambda each: each.name)
+    libc.mount("tmpfs", place, "tmpfs", libc.MS_NODEV, "mode=755")
+    for part in parts:
+        path = f"{place}/{part.name}"
+        if part.is_symlink():
+            os.symlink(os.readlink(part.path), path)
+        elif part.name in _VIRTUAL or not part.is_dir():
+            if part.is_dir():
+                os.mkdir(path)
+        else:
+            os.mkdir(path)
+            _view_of_part(part.path, f"{given.home}/parts/{part.name}", path)
+    for name in _SCRATCH:
+        if os.path.isdir(f"{place}/{name}"):
+            libc.mount("tmpfs", f"{place}/{name}", "tmpfs", _SAFE, "mode=1777")
+
+
+def _view_of_part(path: str, home: str, place: str) -> None:
+    for name in ("upper", "work"):
+        os.makedirs(f"{home}/{name}", exist_ok=True)
+    try:
+        _overlay_at([path], home, place, "userxattr")
+    except OSError:
+        tree = libc.open_tree(path)
+        libc.set_mount(tree, on=libc.ATTR_RDONLY, recursive=True)
+        target = os.open(place, os.O_PATH | os.O_CLOEXEC)
+        libc.move_mount(tree, target)
+        os.close(target)
+        os.close(tree)
+
+
+def _hide(root: int, path: str) -> None:
+    found = inside.find(root, path)
+    if found is not None:
+        libc.mount("tmpfs", _name(found), "tmpfs", _SAFE | libc.MS_RDONLY, "size=0,mode=755")
+        os.close(found)
+
+
+def _name(descriptor: int) -> str:
+    """A descriptor as a path."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _mount(root: int, path: str, kind: str, flags: int, data: str = "") -> None:
+    target = inside.directory(root, path)
+    libc.mount(kind, _name(target), kind, flags, data)
+    os.close(target)
+
+
+def _proc_and_sys(root: int, plan: Plan, given: Given) -> None:
+    _mount(root, "/proc", "proc", _SAFE)
+    lock = 0 if plan["privileged"] else libc.MS_RDONLY
+    try:
+        _mount(root, "/sys", "sysfs", _SAFE | lock)
+    except PermissionError:
+        # Only who owns the network namespace may mount it.
+        _bind_read_only(root, "/sys", "/sys")
+        return
+    if given.views == [("", "")]:
+        _mount(root, "/sys/fs/cgroup", "cgroup2", _SAFE | lock)
+    elif given.views:
+        _first_version(root, given, lock)
+
+
+def _bind_read_only(root: int, source: str, path: str) -> None:
+    tree = libc.open_tree(source)
+    libc.set_mount(tree, on=libc.ATTR_RDONLY, recursive=True)
+    libc.move_mount(tree, inside.directory(root, path))
+
+
+def _first_version(root: int, given: Given, lock: int) -> None:
+    _mount(root, "/sys/fs/cgroup", "tmpfs", _SAFE, "mode=755,size=64k")
+    top = inside.directory(root, "/sys/fs/cgroup")
+    for name, options in given.views:
+        os.mkdir(name, dir_fd=top)
+        kind = "cgroup" if options else "cgroup2"
+        libc.mount(kind, f"{_name(top)}/{name}", kind, _SAFE | lock, options)
+    if lock:
+        libc.mount("", _name(top), "", _SAFE | libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY)
+    os.close(top)
+
+
+def _dev(root: int, plan: Plan, given: Given, shm: int) -> None:
+    _mount(root, "/dev", "tmpfs", libc.MS_NOSUID | libc.MS_STRICTATIME, "mode=755,size=64m")
+    top = inside.directory(root, "/dev")
+    dev = _name(top)
+    for name in ("pts", "mqueue", "shm"):
+        os.mkdir(f"{dev}/{name}")
+    for source, name in _LINKS:
+        os.symlink(source, f"{dev}/{name}")
+    previous = os.umask(0)
+    _nodes(dev, plan, given)
+    os.umask(previous)
+    owner = "" if given.mapped else ",gid=5"
+    pts = f"newinstance,ptmxmode=0666,mode=0620{owner}"
+    libc.mount("devpts", f"{dev}/pts", "devpts", libc.MS_NOSUID | libc.MS_NOEXEC, pts)
+    # Whose message queues may be mounted follows from whose namespace it is.
+    with contextlib.suppress(PermissionError):
+        libc.mount("mqueue", f"{dev}/mqueue", "mqueue", _SAFE)
+    target = os.open(f"{dev}/shm", os.O_PATH | os.O_CLOEXEC)
+    libc.move_mount(shm, target)
+    os.close(target)
+    os.close(top)
+
+
+def _nodes(dev: str, plan: Plan, given: Given) -> None:
+    """Device nodes; a user namespace may make none, so there they are mounted."""
+    if given.mapped:
+        for name, _, _ in devices.NODES:
+            _bind_node(f"/dev/{name}", f"{dev}/{name}")
+        return
+    for name, major, minor in devices.NODES:
+        os.mknod(f"{dev}/{name}", stat.S_IFCHR | 0o666, os.makedev(major, minor))
+    if plan["privileged"]:
+        _all_nodes("/dev", dev)
+    for node in plan["devices"]:
+        _one_node(node, dev)
+
+
+def _bind_node(source: str, path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+    libc.mount(source, path, flags=libc.MS_BIND)
+
+
+def _all_nodes(source: str, target: str) -> None:
+    """Every device of the machine, for who may do everything."""
+    for entry in os.scandir(source):
+        path = f"{target}/{entry.name}"
+        if entry.name in ("pts", "shm", "mqueue", "fd", "console") or os.path.lexists(path):
+            continue
+        status = entry.stat(follow_symlinks=False)
+        if entry.is_dir(follow_symlinks=False):
+            os.mkdir(path, 0o755)
+            _all_nodes(entry.path, path)
+        elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+            _copy_node(path, status)
+
+
+def _one_node(node: Node, dev: str) -> None:
+    """A device where the plan wants it, which for most is below /dev."""
+    target = os.path.normpath(node["target"])
+    if not target.startswith("/dev/"):
+        raise OSError(22, f'devices are only made below /dev, not at "{target}"')
+    path = dev + target.removeprefix("/dev")
+    os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    _copy_node(path, os.stat(node["source"]))
+
+
+def _copy_node(path: str, status: os.stat_result) -> None:
+    os.mknod(path, status.st_mode, status.st_rdev)
+    os.chown(path, status.st_uid, status.st_gid)
+
+
+def _mask(root: int) -> None:
+    for path in MASKED:
+        found = inside.find(root, path)
+        if found is None:
+            continue
+        if stat.S_ISDIR(os.fstat(found).st_mode):
+            flags = _SAFE | libc.MS_RDONLY
+            libc.mount("tmpfs", _name(found), "tmpfs", flags, "size=0,mode=755")
+        else:
+            tree = libc.open_tree("dev/null", at=root)
+            libc.move_mount(tree, found)
+            os.close(tree)
+        os.close(found)
+    for path in READ_ONLY:
+        found = inside.find(root, path)
+        if found is not None:
+            tree = libc.open_tree("", at=found)
+            libc.set_mount(tree, on=libc.ATTR_RDONLY | libc.ATTR_NOSUID, recursive=True)
+            libc.move_mount(tree, found)
+            os.close(tree)
+            os.close(found)

@@ -1,0 +1,504 @@
+"""The supervisor: knows all sandboxes, containers and commands, and does what agents ask for."""
+
+import fcntl
+import os
+import signal
+import socket
+import struct
+import termios
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from kedge.supervisor import container as life
+from kedge.supervisor import level as levels
+from kedge.supervisor import processes, trees
+from kedge.supervisor.command import Command
+from kedge.supervisor.container import Container, Machine
+from kedge.supervisor.loop import Loop, Timer
+from kedge.supervisor.namespaces import Home
+from kedge.supervisor.records import Records
+from kedge.supervisor.sandbox import Sandbox
+from kedge.supervisor.server import Call, Connection, Door, Failure, Handler, Missing
+
+Document = dict[str, Any]
+
+PROTOCOL: Final = 1
+"""Raised when an agent and a supervisor of different releases could misunderstand each other."""
+_LOST: Final = "its supervisor ended, and the container with it"
+_SWEEP_AFTER: Final = 0.2
+_PATIENCE: Final = 5.0
+"""Seconds that a shutdown waits for processes which the kernel does not let go of."""
+
+
+class Supervisor:
+    """Everything, with one method for each request."""
+
+    def __init__(self, directory: str, loop: Loop, level: str, *, mapped: bool) -> None:
+        self._loop = loop
+        self._level = level
+        home = Home() if level != levels.PLAIN else None
+        self._machine = Machine(loop, home, mapped=mapped, limited=level == levels.FULL)
+        self._sandbox_records = Records(directory, "sandboxes")
+        self._container_records = Records(directory, "containers")
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._containers: dict[str, Container] = {}
+        self._commands: dict[int, tuple[Command, Connection]] = {}
+        self._last_command = 0
+        self._sweeping = False
+        self._sweep_timer: Timer | None = None
+        self._recover()
+        self._door = Door(directory, loop, self._handlers())
+        self._door.on_left = self._forget
+        self._sweep()
+
+    def _handlers(self) -> dict[str, Handler]:
+        return {
+            "hello": self._hello,
+            "watch": self._watch,
+            "list": self._list,
+            "get": self._get,
+            "run_sandbox": self._run_sandbox,
+            "settle_sandbox": self._settle_sandbox,
+            "stop_sandbox": self._stop_sandbox,
+            "remove_sandbox": self._remove_sandbox,
+            "create": self._create,
+            "start": self._start,
+            "stop": self._stop,
+            "remove": self._remove,
+            "update": self._update,
+            "reopen": self._reopen,
+            "wait": self._wait,
+            "exec": self._exec,
+            "wait_command": self._wait_command,
+            "kill_command": self._kill_command,
+            "attach": self._attach,
+            "resize": self._resize,
+            "dial": self._dial,
+            "shutdown": self._shutdown,
+        }
+
+    def _recover(self) -> None:
+        """Take over what a supervisor before this one has left: records of things that are gone,
+        and processes that must be."""
+        for record in self._sandbox_records.load():
+            sandbox = self._sandbox_of(record)
+            self._sandboxes[sandbox.id] = sandbox
+        for record in self._container_records.load():
+            container = self._container_of(record)
+            self._containers[container.id] = container
+            self._bury(container)
+        for sandbox in self._sandboxes.values():
+            sandbox.close(_nothing)
+
+    def _bury(self, container: Container) -> None:
+        """End whatever a container of an earlier supervisor still has."""
+        record = container.record
+        if record["state"] == life.EXITED and not record["pid"]:
+            return
+        same_boot = record["boot"] == self._machine.boot
+        if record["pid"] and same_boot and processes.began(record["pid"]) == record["began"]:
+            processes.kill([record["pid"]])
+        if self._level == levels.PLAIN and record["pid"] and same_boot:
+            processes.kill(processes.session(record["pid"]))
+        container.sweep()
+        if record["state"] == life.RUNNING:
+            container.end(life.UNKNOWN, "ContainerStatusUnknown", _LOST)
+
+    def _sandbox_of(self, record: Document) -> Sandbox:
+        return Sandbox(record, self._machine, self._sandbox_records)
+
+    def _container_of(self, record: Document) -> Container:
+        records = self._container_records
+        return Container(record, self._machine, records=records, tell=self._tell)
+
+    def _tell(self, record: Document, type_: str) -> None:
+        sandbox = self._sandboxes.get(record["sandbox"])
+        uid = sandbox.record["about"].get("uid", "") if sandbox else ""
+        if hasattr(self, "_door"):
+            event = {"container": record["id"], "sandbox": record["sandbox"]}
+            self._door.tell({**event, "pod_uid": uid, "type": type_})
+
+    def _sandbox(self, call: Call) -> Sandbox:
+        found = self._sandboxes.get(call.message["sandbox"])
+        if found is None:
+            raise Missing(f"there is no sandbox {call.message['sandbox']}")
+        return found
+
+    def _container(self, call: Call) -> Container:
+        found = self._containers.get(call.message["container"])
+        if found is None:
+            raise Missing(f"there is no container {call.message['container']}")
+        return found
+
+    def _running(self, call: Call) -> Container:
+        container = self._container(call)
+        if container.state != life.RUNNING:
+            raise Failure(f"container {container.id} is not running: it is {container.state}")
+        return container
+
+    def _hello(self, call: Call) -> None:
+        call.answer({"protocol": PROTOCOL, "level": self._level, "pid": os.getpid()})
+
+    def _watch(self, call: Call) -> None:
+        call.connection.watching = True
+        call.answer()
+
+    def _list(self, call: Call) -> None:
+        call.answer(
+            {
+                "sandboxes": [_told(each.record) for each in self._sandboxes.values()],
+                "containers": [_told(each.record) for each in self._containers.values()],
+            }
+        )
+
+    def _get(self, call: Call) -> None:
+        call.answer(_told(self._container(call).record))
+
+    def _run_sandbox(self, call: Call) -> None:
+        name = call.message["name"]
+        for other in self._sandboxes.values():
+            if other.record["name"] == name:
+                raise Failure(f'the sandbox name "{name}" is reserved for {other.id}')
+        record = {
+            "id": os.urandom(32).hex(),
+            "name": name,
+            "about": call.message["about"],
+            "shared": call.message["shared"],
+            "created_at": time.time_ns(),
+            "ready": False,
+            "ips": [],
+            "above": [],
+            "pause": "",
+        }
+        self._sandbox_records.make(record["id"])
+        self._sandbox_records.save(record)
+        sandbox = self._sandboxes[record["id"]] = self._sandbox_of(record)
+
+        def done(error: str, descriptors: list[int]) -> None:
+            if not error:
+                call.answer({**_told(record), "network": sandbox.pod.network}, descriptors)
+                return
+            for descriptor in descriptors:
+                os.close(descriptor)
+            sandbox.close(_nothing)
+            del self._sandboxes[sandbox.id]
+            self._throw_away(self._sandbox_records, sandbox.id)
+            call.refuse(Failure(error))
+
+        sandbox.open(done)
+
+    def _settle_sandbox(self, call: Call) -> None:
+        sandbox = self._sandbox(call)
+        sandbox.settle(call.message["ips"])
+        call.answer(_told(sandbox.record))
+
+    def _stop_sandbox(self, call: Call) -> None:
+        sandbox = self._sandboxes.get(call.message["sandbox"])
+        if sandbox is None:
+            call.answer()
+            return
+        self._end(sandbox, call.answer)
+
+    def _end(self, sandbox: Sandbox, done: Callable[[], None]) -> None:
+        """Kill all its containers, then take it down, then go on."""
+        inside = [
+            each for each in self._containers.values() if each.record["sandbox"] == sandbox.id
+        ]
+        left = {each.id for each in inside}
+
+        def gone(identity: str) -> None:
+            left.discard(identity)
+            if not left:
+                sandbox.close(done)
+
+        for each in inside:
+            each.kill()
+            each.when_cleared(partial(gone, each.id))
+        if not inside:
+            sandbox.close(done)
+
+    def _remove_sandbox(self, call: Call) -> None:
+        sandbox = self._sandboxes.get(call.message["sandbox"])
+        if sandbox is None:
+            call.answer()
+            return
+
+        def finish() -> None:
+            for each in list(self._containers.values()):
+                if each.record["sandbox"] == sandbox.id:
+                    self._discard(each)
+            if self._sandboxes.pop(sandbox.id, None):
+                self._throw_away(self._sandbox_records, sandbox.id)
+            call.answer()
+
+        self._end(sandbox, finish)
+
+    def _create(self, call: Call) -> None:
+        sandbox = self._sandbox(call)
+        if not sandbox.record["ready"]:
+            raise Failure(f"sandbox {sandbox.id} is not ready")
+        message = call.message
+        for other in self._containers.values():
+            mine = other.record["sandbox"] == sandbox.id
+            if mine and other.record["name"] == message["name"]:
+                raise Failure(f'the container name "{message["name"]}" is reserved for {other.id}')
+        identity = os.urandom(32).hex()
+        parent = sandbox.shared["cgroup_parent"] if self._machine.cgroups else ""
+        record = {
+            "id": identity,
+            "sandbox": sandbox.id,
+            "name": message["name"],
+            "about": message["about"],
+            "plan": message["plan"],
+            "state": life.CREATED,
+            "created_at": time.time_ns(),
+            "started_at": 0,
+            "finished_at": 0,
+            "exit_code": 0,
+            "reason": "",
+            "message": "",
+            "pid": 0,
+            "began": 0,
+            "boot": "",
+            "cgroup": f"{parent.rstrip('/')}/{identity}" if parent else "",
+            "shortfalls": list(message["plan"]["shortfalls"]),
+        }
+        self._container_records.make(identity, "upper", "work", "root")
+        self._container_records.save(record)
+        self._containers[identity] = self._container_of(record)
+        call.answer({"id": identity})
+
+    def _start(self, call: Call) -> None:
+        container = self._container(call)
+        if container.state != life.CREATED or container.alive:
+            raise Failure(f"container {container.id} was started already: it is {container.state}")
+        sandbox = self._sandboxes[container.record["sandbox"]]
+        if not sandbox.record["ready"]:
+            raise Failure(f"sandbox {sandbox.id} is not ready")
+
+        def done() -> None:
+            if container.record["reason"] == "StartError":
+                call.refuse(Failure(container.record["message"]))
+            else:
+                call.answer()
+
+        pids, held = self._pids(container, sandbox)
+        try:
+            sandbox.made_above(container.start(sandbox.pod, pids, done))
+        except OSError as error:
+            container.fail(error.strerror or str(error))
+            raise
+        finally:
+            if held:
+                os.close(held)
+
+    def _pids(self, container: Container, sandbox: Sandbox) -> tuple[int | None, int]:
+        """The pid namespace a container starts in, and a descriptor to close afterwards."""
+        plan = container.plan
+        if self._machine.home is None or plan["pid"] == "host":
+            return None, 0
+        if plan["pid"] == "pod":
+            return sandbox.pod.held["pid"], 0
+        if plan["pid"] == "target":
+            target = self._containers.get(plan["pid_target"])
+            if target is None or target.state != life.RUNNING:
+                raise Failure(f"the target container {plan['pid_target']} is not running")
+            held = os.open(f"/proc/{target.pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+            return held, held
+        return -1, 0
+
+    def _stop(self, call: Call) -> None:
+        container = self._containers.get(call.message["container"])
+        if container is None or not container.alive:
+            call.answer()
+            return
+        grace = call.message["grace"]
+        timer = self._loop.after(max(grace, 0), container.kill)
+
+        def done() -> None:
+            timer.cancel()
+            call.answer()
+
+        container.when_ended(done)
+        if grace > 0:
+            container.signal(container.plan["stop_signal"])
+
+    def _remove(self, call: Call) -> None:
+        container = self._containers.get(call.message["container"])
+        if container is None:
+            call.answer()
+            return
+
+        def done() -> None:
+            self._discard(container)
+            call.answer()
+
+        container.when_cleared(done)
+        container.kill()
+
+    def _discard(self, container: Container) -> None:
+        if self._containers.pop(container.id, None) is None:
+            return
+        container.remove_log()
+        self._throw_away(self._container_records, container.id)
+        self._tell(container.record, "removed")
+
+    def _throw_away(self, records: Records, identity: str) -> None:
+        records.discard(identity)
+        if self._sweep_timer is None and not self._sweeping:
+            self._sweep_timer = self._loop.after(_SWEEP_AFTER, self._sweep)
+
+    def _sweep(self) -> None:
+        """Empty the trash in a process of its own: a container may have written a lot."""
+        self._sweep_timer = None
+        trash = self._container_records.trash
+        if not os.listdir(trash):
+            return
+        self._sweeping = True
+        pid = os.fork()
+        if pid == 0:
+            # The lock must not outlive the supervisor because of this.
+            os.closerange(3, 1 << 20)
+            for name in os.listdir(trash):
+                trees.remove(f"{trash}/{name}")
+            os._exit(0)
+        self._loop.child(pid, self._swept)
+
+    def _swept(self, *_: object) -> None:
+        self._sweeping = False
+        self._sweep()
+
+    def _update(self, call: Call) -> None:
+        container = self._container(call)
+        container.update(call.message["resources"])
+        call.answer(_told(container.record))
+
+    def _reopen(self, call: Call) -> None:
+        container = self._running(call)
+        if container.streams is not None:
+            container.streams.log.reopen()
+        call.answer()
+
+    def _wait(self, call: Call) -> None:
+        container = self._container(call)
+        container.when_ended(lambda: call.answer({"exit_code": container.record["exit_code"]}))
+
+    def _exec(self, call: Call) -> None:
+        container = self._running(call)
+        self._last_command += 1
+        identity = self._last_command
+        streams: list[int] = []
+
+        def done() -> None:
+            if command.error:
+                del self._commands[identity]
+                for descriptor in streams:
+                    os.close(descriptor)
+                call.refuse(Failure(command.error))
+            else:
+                call.answer({"command": identity}, streams)
+
+        command = Command(identity, container, self._machine, done)
+        message = call.message
+        streams += command.start(
+            message["argv"], terminal=message["terminal"], stdin=message["stdin"]
+        )
+        self._commands[identity] = command, call.connection
+
+    def _wait_command(self, call: Call) -> None:
+        command = self._command(call)
+
+        def done() -> None:
+            self._commands.pop(command.id, None)
+            call.answer({"exit_code": command.exit_code})
+
+        if command.exit_code is None:
+            command.waiting.append(done)
+        else:
+            done()
+
+    def _kill_command(self, call: Call) -> None:
+        self._command(call).kill()
+        call.answer()
+
+    def _command(self, call: Call) -> Command:
+        found = self._commands.get(call.message["command"])
+        if found is None:
+            raise Missing(f"there is no command {call.message['command']}")
+        return found[0]
+
+    def _forget(self, connection: Connection) -> None:
+        """Nobody is left to read what those commands say."""
+        for identity, (command, owner) in list(self._commands.items()):
+            if owner is connection:
+                command.kill()
+                del self._commands[identity]
+
+    def _attach(self, call: Call) -> None:
+        container = self._running(call)
+        assert container.streams is not None
+        stdin = call.message["stdin"] and container.plan["stdin"]
+        terminal = container.streams.controlling >= 0
+        given = container.streams.attach(stdin=stdin, once=container.plan["stdin_once"])
+        call.answer({"terminal": terminal, "stdin": len(given) == 3}, given)
+
+    def _resize(self, call: Call) -> None:
+        container = self._running(call)
+        assert container.streams is not None
+        size = struct.pack("4H", call.message["height"], call.message["width"], 0, 0)
+        if container.streams.controlling >= 0:
+            fcntl.ioctl(container.streams.controlling, termios.TIOCSWINSZ, size)
+        call.answer()
+
+    def _dial(self, call: Call) -> None:
+        """A socket in the pod's network, for the agent to connect."""
+        sandbox = self._sandbox(call)
+        if not sandbox.record["ready"]:
+            raise Failure(f"sandbox {sandbox.id} is not ready")
+        family = call.message["family"]
+        if self._machine.home is None or "net" not in sandbox.pod.held:
+            made = socket.socket(family, socket.SOCK_STREAM)
+        else:
+            made = sandbox.pod.socket(self._machine.home, family)
+        call.answer({}, [made.detach()])
+
+    def _shutdown(self, call: Call) -> None:
+        def done() -> None:
+            call.answer()
+            self._loop.after(0, self._loop.stop)
+
+        self.end_everything(done)
+
+    def end_everything(self, done: Callable[[], None]) -> None:
+        """Kill all containers and take all sandboxes down; records stay for the next supervisor."""
+        self._door.close()
+        left = set(self._sandboxes)
+        timer = self._loop.after(_PATIENCE, done)
+
+        def ended(identity: str) -> None:
+            left.discard(identity)
+            if not left:
+                timer.cancel()
+                self._loop.after(0, done)
+
+        for sandbox in list(self._sandboxes.values()):
+            self._end(sandbox, partial(ended, sandbox.id))
+        if not left:
+            ended("")
+
+
+def _told(record: Document) -> Document:
+    """What agents are told of a record."""
+    return {name: value for name, value in record.items() if name not in ("plan", "shared")}
+
+
+def _nothing() -> None:
+    """For those who need not be told."""
+
+
+def ignore_signals() -> None:
+    """What is meant for an agent in the same terminal must not end the containers."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)

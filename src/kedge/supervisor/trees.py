@@ -1,0 +1,89 @@
+"""Whole directories: copied where no file system can be laid over another, and removed."""
+
+import contextlib
+import os
+import stat
+from typing import Final
+
+_CHUNK: Final = 1 << 24
+
+
+def merge(lowers: list[str], into: str) -> None:
+    """Copy layers of an image, the uppermost first, into one directory."""
+    os.makedirs(into, exist_ok=True)
+    for lower in reversed(lowers):
+        _over(lower, into)
+
+
+def remove(path: str) -> None:
+    """Remove a directory with all that is in it, whatever its permissions; never follows links."""
+    with contextlib.suppress(OSError):
+        os.chmod(path, 0o700)
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(path):
+            if entry.is_dir(follow_symlinks=False):
+                remove(entry.path)
+            else:
+                os.unlink(entry.path)
+    with contextlib.suppress(OSError):
+        os.rmdir(path)
+
+
+def _over(source: str, target: str) -> None:
+    """Lay a directory over another as an overlay would: a file that only says that there is none
+    takes away what is there."""
+    for entry in os.scandir(source):
+        path = f"{target}/{entry.name}"
+        status = entry.stat(follow_symlinks=False)
+        if entry.is_dir(follow_symlinks=False):
+            if _is_opaque(entry.path) or not _is_directory(path):
+                _clear(path)
+                os.mkdir(path, 0o700)
+            _over(entry.path, path)
+        else:
+            _clear(path)
+            if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
+                continue
+            _copy(entry.path, path, status)
+        _own(path, status)
+
+
+def _copy(source: str, path: str, status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        os.symlink(os.readlink(source), path)
+    elif stat.S_ISFIFO(status.st_mode):
+        os.mkfifo(path, 0o600)
+    elif stat.S_ISREG(status.st_mode):
+        with open(source, "rb") as content, open(path, "xb") as copy:
+            while os.sendfile(copy.fileno(), content.fileno(), None, _CHUNK):
+                pass
+
+
+def _own(path: str, status: os.stat_result) -> None:
+    with contextlib.suppress(OSError):
+        os.chown(path, status.st_uid, status.st_gid, follow_symlinks=False)
+    with contextlib.suppress(OSError):
+        if not stat.S_ISLNK(status.st_mode):
+            os.chmod(path, stat.S_IMODE(status.st_mode))
+        times = (status.st_atime_ns, status.st_mtime_ns)
+        os.utime(path, ns=times, follow_symlinks=False)
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _is_opaque(path: str) -> bool:
+    for name in ("trusted.overlay.opaque", "user.overlay.opaque"):
+        with contextlib.suppress(OSError):
+            if os.getxattr(path, name, follow_symlinks=False) == b"y":
+                return True
+    return False
+
+
+def _clear(path: str) -> None:
+    if _is_directory(path):
+        remove(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

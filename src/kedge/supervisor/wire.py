@@ -1,0 +1,70 @@
+"""Messages between the node agent and the supervisor: JSON in packets, with file descriptors.
+
+What does not fit into a packet lies in a file in memory, whose descriptor is sent in its place.
+"""
+
+import array
+import json
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any, Final
+
+Document = dict[str, Any]
+
+SOCKET: Final = "supervisor.sock"
+LARGE: Final = 48 << 10
+"""Bytes from which on a message goes by a file; any kernel's socket buffers hold this much."""
+_MOST_DESCRIPTORS: Final = 8
+_BY_FILE: Final = b"file"
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+def address(directory: int) -> str:
+    """The socket in an open directory: paths of sockets may have no more than 107 bytes."""
+    return f"/proc/self/fd/{directory}/{SOCKET}"
+
+
+def packet(message: Document, descriptors: Sequence[int] = ()) -> tuple[bytes, list[int]]:
+    """What is sent for a message, and with which descriptors; the first may have to be closed."""
+    content = json.dumps(message, separators=(",", ":")).encode()
+    if len(content) < LARGE:
+        return content, list(descriptors)
+    file = os.memfd_create("kedge-message")
+    with open(file, "wb", closefd=False) as whole:
+        whole.write(content)
+    return _BY_FILE, [file, *descriptors]
+
+
+def post(connection: socket.socket, content: bytes, descriptors: Sequence[int]) -> None:
+    """Send a packet; BlockingIOError if it must wait."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    connection.sendmsg([content], rights if descriptors else [], socket.MSG_NOSIGNAL)
+
+
+def let_go(content: bytes, descriptors: Sequence[int]) -> None:
+    """Close the file that a packet was made with."""
+    if content == _BY_FILE:
+        os.close(descriptors[0])
+
+
+def take(connection: socket.socket) -> tuple[Document, list[int]]:
+    """The next message and its descriptors; BlockingIOError if there is none yet."""
+    room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4)
+    content, rights, _, _ = connection.recvmsg(LARGE, room, socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for level, kind, data in rights:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    received = list(descriptors)
+    if not content:
+        raise Closed
+    if content == _BY_FILE:
+        with open(received.pop(0), "rb") as whole:
+            whole.seek(0)
+            content = whole.read()
+    message: Document = json.loads(content)
+    return message, received

@@ -1,0 +1,293 @@
+"""A node agent's pods without a machine: everything they depend on, in memory."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kedge.api.core_v1.container import Container
+from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.references import ObjectReference
+from kedge.api.core_v1.secret import Secret
+from kedge.api.model import Object, ObjectMeta
+from kedge.machinery.clock import Clock
+from kedge.machinery.quantity import Quantity
+from kedge.node.files import PodFiles
+from kedge.node.parts import ConfigFailure, ImageFailure, Parts, VolumeFailure
+from kedge.node.pods import Pods
+from kedge.node.runtime.runtime import Dns, Mount, Resources
+from kedge.testing.local_server import LocalServer
+from kedge.testing.pods import pod_document
+from kedge.testing.runtime import FakeRuntime
+
+NODE = "here"
+HOST_IP = "192.168.0.1"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@dataclass(frozen=True)
+class FakeImage:
+    """An image that is only a name."""
+
+    id: str
+    reference: str
+    name: str
+    size: int = 100
+    user: str = ""
+    stop_signal: str = ""
+
+
+class FakeImages:
+    """Has every image, except those that a test takes away."""
+
+    def __init__(self) -> None:
+        self.failures: dict[str, ImageFailure] = {}
+        self.pulled: set[str] = set()
+        """Names that have to be fetched."""
+        self.gates: dict[str, asyncio.Event] = {}
+        """Names whose pull takes until the event is set."""
+        self.users: dict[str, str] = {}
+        self.asked: list[str] = []
+
+    async def resolve(
+        self, name: str, policy: str, secrets: Sequence[Secret], progress: Callable[[], None]
+    ) -> FakeImage:
+        self.asked.append(name)
+        if name in self.pulled or name in self.gates:
+            progress()
+        if name in self.gates:
+            await self.gates[name].wait()
+        if name in self.failures:
+            raise self.failures[name]
+        user = self.users.get(name, "")
+        return FakeImage(f"id-{name}", f"{name}@sha256:0", f"docker.io/{name}", user=user)
+
+
+class NoSecrets:
+    """There are none."""
+
+    async def of(self, pod: Pod) -> Sequence[Secret]:
+        return ()
+
+
+class FakeVolumes:
+    """Remembers whose volumes are there."""
+
+    def __init__(self) -> None:
+        self.mounted: set[str] = set()
+        self.mounts = 0
+        """How often it was asked to mount."""
+        self.failures: list[VolumeFailure] = []
+
+    async def mount(self, pod: Pod) -> None:
+        self.mounts += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        self.mounted.add(pod.metadata.uid)
+
+    async def mounts_of(
+        self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
+    ) -> list[Mount]:
+        return [
+            Mount(container_path=m.mountPath, host_path=f"/volumes/{m.name}")
+            for m in container.volumeMounts
+        ]
+
+    async def unmount(self, uid: str) -> None:
+        self.mounted.discard(uid)
+
+
+class FakeEnvironment:
+    """Plain variables only."""
+
+    def __init__(self) -> None:
+        self.failures: list[ConfigFailure] = []
+
+    async def environment(
+        self, pod: Pod, container: Container, pod_ips: Sequence[str]
+    ) -> list[tuple[str, str]]:
+        if self.failures:
+            raise self.failures.pop(0)
+        return [(var.name, var.value) for var in container.env]
+
+
+class FakeCgroups:
+    """Remembers whose cgroups are there, and what they were told."""
+
+    def __init__(self) -> None:
+        self.there: set[str] = set()
+        self.updates: list[str] = []
+
+    def ensure(self, pod: Pod) -> str:
+        self.there.add(pod.metadata.uid)
+        return f"/kedge/{pod.metadata.uid}"
+
+    def resources(self, pod: Pod, container: Container) -> Resources:
+        cpu = container.resources.requests.get("cpu")
+        return Resources(cpu_shares=None if cpu is None else cpu.milli())
+
+    def update(self, pod: Pod) -> None:
+        self.updates.append(pod.metadata.uid)
+
+    def remove(self, uid: str) -> None:
+        self.there.discard(uid)
+
+    def known(self) -> set[str]:
+        return set(self.there)
+
+
+class RecordedEvents:
+    """Keeps what was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+        """(type, reason, message), in order."""
+        self.paths: list[str] = []
+
+    def record(
+        self,
+        obj: Object | ObjectReference,
+        type: str,
+        reason: str,
+        message: str,
+        *,
+        field_path: str = "",
+    ) -> None:
+        self.told.append((type, reason, message))
+        self.paths.append(field_path)
+
+    def reasons(self) -> list[str]:
+        return [reason for _, reason, _ in self.told]
+
+    def messages(self, reason: str) -> list[str]:
+        return [message for _, known, message in self.told if known == reason]
+
+
+class Here:
+    """A node of ten processors."""
+
+    def __init__(self) -> None:
+        allocatable = {"cpu": "10", "memory": "10Gi", "pods": "110"}
+        amounts = {name: Quantity.parse(text) for name, text in allocatable.items()}
+        self.node = Node(
+            metadata=ObjectMeta(name=NODE, labels={"kubernetes.io/hostname": NODE}),
+            status=NodeStatus(
+                allocatable=amounts,
+                addresses=[NodeAddress(type="InternalIP", address=HOST_IP)],
+            ),
+        )
+
+
+class LocalNode:
+    """A node agent, as far as pods go, on an API server in the same process."""
+
+    def __init__(self, server: LocalServer, directory: Path) -> None:
+        self.server = server
+        self.clock = server.clock
+        self.runtime = FakeRuntime(server.clock)
+        self.images = FakeImages()
+        self.volumes = FakeVolumes()
+        self.environment = FakeEnvironment()
+        self.cgroups = FakeCgroups()
+        self.events = RecordedEvents()
+        self.here = Here()
+        self.files = PodFiles(directory / "pods", directory / "logs")
+        self.pods: Pods
+        self._task: asyncio.Task[None] | None = None
+        self._directory = directory
+
+    def parts(self) -> Parts:
+        clock: Clock = self.clock
+        return Parts(
+            runtime=self.runtime,
+            images=self.images,
+            secrets=NoSecrets(),
+            volumes=self.volumes,
+            environment=self.environment,
+            cgroups=self.cgroups,
+            events=self.events,
+            files=self.files,
+            here=self.here,
+            clock=clock,
+            dns=Dns,
+            hosts=lambda: "127.0.0.1 localhost\n",
+            profiles=self._directory,
+        )
+
+    # The agent.
+
+    async def start(self) -> None:
+        """Begin, or begin again after a kill."""
+        self.pods = Pods(self.server.client, self.parts(), NODE)
+        self._task = asyncio.get_running_loop().create_task(self.pods.run())
+        await self.settle()
+
+    async def kill(self) -> None:
+        """The agent dies where it stands; containers run on."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(BaseException):
+                await self._task
+            self._task = None
+            self.runtime.disconnect()
+
+    @property
+    def alive(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def close(self) -> None:
+        await self.kill()
+        self.runtime.cancel_timers()
+
+    async def settle(self, turns: int = 8) -> None:
+        """Let everybody act who can, without time passing that anybody would notice."""
+        for _ in range(turns):
+            await self.clock.advance(0.005)
+
+    async def later(self, seconds: float) -> None:
+        """Let time pass."""
+        await self.clock.advance(seconds)
+        await self.settle()
+
+    # The pods.
+
+    async def create(self, name: str = "pod", **parts: Any) -> None:
+        """A pod that is bound here."""
+        metadata = {"name": name} | (parts.pop("metadata", None) or {})
+        spec = {"nodeName": NODE} | (parts.pop("spec", None) or {})
+        document = pod_document(metadata=metadata, spec=spec, **parts)
+        await self.server.post(PODS, document)
+        await self.settle()
+
+    async def delete(self, name: str = "pod", grace: int | None = None) -> None:
+        body = {} if grace is None else {"gracePeriodSeconds": grace}
+        await self.server.delete(f"{PODS}/{name}", body)
+        await self.settle()
+
+    async def get(self, name: str = "pod") -> dict[str, Any] | None:
+        """The pod as the API has it; None if it is gone."""
+        answer = await self.server.call("GET", f"{PODS}/{name}")
+        if answer.status == 404:
+            return None
+        document: dict[str, Any] = answer.document
+        return document
+
+    async def status(self, name: str = "pod") -> dict[str, Any]:
+        found = await self.get(name)
+        assert found is not None, f"pod {name} is gone"
+        status: dict[str, Any] = found["status"]
+        return status
+
+    async def container(self, name: str = "ctr", pod: str = "pod") -> dict[str, Any]:
+        """The status of one container."""
+        status = await self.status(pod)
+        lists = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+        for kind in lists:
+            for found in status.get(kind, []):
+                if found["name"] == name:
+                    known: dict[str, Any] = found
+                    return known
+        raise AssertionError(f"no status of container {name}")

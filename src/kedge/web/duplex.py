@@ -1,0 +1,185 @@
+"""Duplex: a connection that carries bytes both ways, with back-pressure each way."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+AHEAD: Final = 256 << 10
+"""Bytes that may wait to be read before the peer is asked to pause."""
+_PROBE_AFTER: Final = 60
+"""Seconds of silence after which the kernel asks whether the peer is still there."""
+
+
+class ByteStream(Protocol):
+    """Bytes both ways, whatever carries them."""
+
+    async def read(self) -> bytes:
+        """What has come, as soon as anything has; empty when nothing more will come."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send at once; never waits, so `drain` now and then."""
+        ...
+
+    async def drain(self) -> None:
+        """Return when the peer has caught up, or raise ConnectionError if it has gone."""
+        ...
+
+    def write_eof(self) -> None:
+        """Send nothing more; what the peer sends can still be read, if the connection allows."""
+        ...
+
+    def close(self) -> None:
+        """Send what has been written, then hang up."""
+        ...
+
+
+class Duplex(asyncio.Protocol):
+    """Fulfils ByteStream over a transport."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._ended = False
+        self._lost = False
+        self._holding = False
+        """Whether the peer has been asked to pause."""
+        self._arrival: asyncio.Future[None] | None = None
+        self._paused = False
+        self._drained: list[asyncio.Future[None]] = []
+        self._when_lost: Callable[[Exception | None], None] | None = None
+
+    @classmethod
+    def over(
+        cls,
+        transport: asyncio.Transport,
+        first: bytes,
+        when_lost: Callable[[Exception | None], None],
+    ) -> "Duplex":
+        """Take a connection over from whoever spoke on it; `first` is what came since."""
+        duplex = cls()
+        duplex._when_lost = when_lost
+        duplex.connection_made(transport)
+        if first:
+            duplex.data_received(first)
+        transport.set_protocol(duplex)
+        if not duplex._holding:
+            transport.resume_reading()
+        return duplex
+
+    async def read(self) -> bytes:
+        while not self._pieces:
+            if self._ended:
+                return b""
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        if self._holding:
+            self._holding = False
+            if not self._lost:
+                self._transport.resume_reading()
+        return data
+
+    def write(self, data: bytes) -> None:
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drain(self) -> None:
+        if self._paused and not self._lost:
+            drained = asyncio.get_running_loop().create_future()
+            self._drained.append(drained)
+            await drained
+        if self._transport.is_closing():
+            raise ConnectionResetError("the peer has gone")
+
+    def write_eof(self) -> None:
+        if self._transport.is_closing():
+            return
+        if self._transport.can_write_eof():
+            with contextlib.suppress(OSError):
+                self._transport.write_eof()
+        else:
+            # TLS here knows no half-close.
+            self._transport.close()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        self._transport.abort()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's TLS transports behave like asyncio's but do not derive from them.
+        self._transport = cast(asyncio.Transport, transport)
+        _probe(transport.get_extra_info("socket"))
+
+    def data_received(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > AHEAD and not self._holding:
+            self._holding = True
+            self._transport.pause_reading()
+        self._arrived()
+
+    def eof_received(self) -> bool:
+        self._ended = True
+        self._arrived()
+        return self._transport.can_write_eof()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended = self._lost = True
+        self._arrived()
+        self.resume_writing()
+        if self._when_lost is not None:
+            self._when_lost(error)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        waiting, self._drained = self._drained, []
+        for drained in waiting:
+            if not drained.done():
+                drained.set_result(None)
+
+    def _arrived(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+
+async def connect(
+    host: str, port: int, tls: ssl.SSLContext | None = None, server_name: str | None = None
+) -> Duplex:
+    """A connection to somewhere; raises OSError if there is none."""
+    loop = asyncio.get_running_loop()
+    _, duplex = await loop.create_connection(
+        Duplex, host, port, ssl=tls, server_hostname=server_name if tls else None
+    )
+    return duplex
+
+
+async def adopt(connected: socket.socket) -> Duplex:
+    """The same for a socket that is connected already, which then belongs to the duplex."""
+    connected.setblocking(False)
+    _, duplex = await asyncio.get_running_loop().create_connection(Duplex, sock=connected)
+    return duplex
+
+
+def _probe(connected: socket.socket | None) -> None:
+    """Notice peers that vanish without a word: these connections may be silent for hours."""
+    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    with contextlib.suppress(OSError):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,404 @@
+"""SPDY/3.1, as much of it as Kubernetes uses: streams of bytes that share one connection."""
+
+import asyncio
+import contextlib
+import struct
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kedge.web.duplex import AHEAD, ByteStream
+
+NAME: Final = "SPDY/3.1"
+MOST: Final = (1 << 24) - 1
+"""Bytes of one frame; its length has no room for more."""
+_MOST_HEADERS: Final = 64 << 10
+_STREAMS: Final = 2048
+"""Streams that may be open at once on one connection."""
+_PIECE: Final = 32 << 10
+_FIN: Final = 1
+_CONTROL: Final = 0x8003
+"""The first two bytes of a control frame of this version."""
+GOODBYE_SECONDS: Final = 2.0
+
+
+class Kind(IntEnum):
+    """Control frames that mean something here; others are passed over."""
+
+    SYN_STREAM = 1
+    SYN_REPLY = 2
+    RST_STREAM = 3
+    PING = 6
+    GOAWAY = 7
+
+
+class Reset(IntEnum):
+    """Why a stream is broken off."""
+
+    PROTOCOL_ERROR = 1
+    INVALID_STREAM = 2
+    REFUSED_STREAM = 3
+    CANCEL = 5
+
+
+class Violation(Exception):
+    """The peer does not keep to the protocol."""
+
+
+_WORDS: Final = """
+options head post put delete trace accept accept-charset accept-encoding accept-language
+accept-ranges age allow authorization cache-control connection content-base content-encoding
+content-language content-length content-location content-md5 content-range content-type date etag
+expect expires from host if-match if-modified-since if-none-match if-range if-unmodified-since
+last-modified location max-forwards pragma proxy-authenticate proxy-authorization range referer
+retry-after server te trailer transfer-encoding upgrade user-agent vary via warning
+www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie keep-alive origin
+"""
+_REST: Final = (
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request"
+    "401 Unauthorized403 Forbidden404 Not Found500 Internal Server Error501 Not Implemented"
+    "503 Service UnavailableJan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, "
+    "Wed, Thu, Fri, Sat, Sun, GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,"
+    "application/xhtml+xml,text/plain,text/javascript,publicprivatemax-age=gzip,deflate,"
+    "sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
+)
+
+
+def _dictionary() -> bytes:
+    words = [word.replace("_", " ").encode() for word in _WORDS.split()]
+    return b"".join(struct.pack("!I", len(word)) + word for word in words) + _REST.encode()
+
+
+DICTIONARY: Final = _dictionary()
+"""What both sides know before the first header is compressed."""
+
+Headers = Mapping[str, str]
+
+
+class Opened(NamedTuple):
+    """The peer has opened a stream."""
+
+    stream: int
+    headers: Headers
+    final: bool
+
+
+class Data(NamedTuple):
+    """More of a stream."""
+
+    stream: int
+    content: bytes
+    final: bool
+
+
+class Replied(NamedTuple):
+    """The peer has accepted a stream of ours."""
+
+    stream: int
+    final: bool
+
+
+class Broke(NamedTuple):
+    """The peer has given a stream up."""
+
+    stream: int
+    status: int
+
+
+class Pinged(NamedTuple):
+    number: int
+
+
+class Leaving(NamedTuple):
+    """The peer will open no more streams."""
+
+
+Event = Opened | Data | Replied | Broke | Pinged | Leaving
+
+
+class Parser:
+    """Bytes in, events out; keeps what is not complete."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._inflate = zlib.decompressobj(zdict=DICTIONARY)
+
+    def feed(self, data: bytes) -> list[Event]:
+        """What has become complete; raises Violation."""
+        self._buffer += data
+        found = []
+        while len(self._buffer) >= 8:
+            head = bytes(self._buffer[:8])
+            size = int.from_bytes(head[5:8], "big")
+            if len(self._buffer) < 8 + size:
+                break
+            body = bytes(self._buffer[8 : 8 + size])
+            del self._buffer[: 8 + size]
+            event = self._event(head, body)
+            if event is not None:
+                found.append(event)
+        return found
+
+    def _event(self, head: bytes, body: bytes) -> Event | None:
+        final = bool(head[4] & _FIN)
+        if not head[0] & 0x80:
+            return Data(int.from_bytes(head[:4], "big"), body, final)
+        version, kind = struct.unpack("!HH", head[:4])
+        if version != _CONTROL:
+            raise Violation(f"version {version & 0x7FFF} of SPDY")
+        try:
+            return self._control(kind, body, final)
+        except (struct.error, zlib.error, UnicodeDecodeError) as error:
+            raise Violation(f"a broken frame: {error}") from error
+
+    def _control(self, kind: int, body: bytes, final: bool) -> Event | None:
+        match kind:
+            case Kind.SYN_STREAM:
+                (stream,) = struct.unpack_from("!I", body)
+                return Opened(stream & 0x7FFFFFFF, self._headers(body[10:]), final)
+            case Kind.SYN_REPLY:
+                (stream,) = struct.unpack_from("!I", body)
+                # Read even though nothing in it counts: what follows is compressed on its base.
+                self._headers(body[4:])
+                return Replied(stream & 0x7FFFFFFF, final)
+            case Kind.RST_STREAM:
+                stream, status = struct.unpack("!II", body)
+                return Broke(stream & 0x7FFFFFFF, status)
+            case Kind.PING:
+                return Pinged(*struct.unpack("!I", body))
+            case Kind.GOAWAY:
+                return Leaving()
+            case _:
+                return None
+
+    def _headers(self, packed: bytes) -> Headers:
+        block = self._inflate.decompress(packed, _MOST_HEADERS)
+        if self._inflate.unconsumed_tail:
+            raise Violation("the headers of a stream are too long")
+        (count,) = struct.unpack_from("!I", block)
+        at = 4
+        texts = []
+        for _ in range(2 * min(count, _MOST_HEADERS)):
+            (size,) = struct.unpack_from("!I", block, at)
+            at += 4 + size
+            if at > len(block):
+                raise Violation("the headers of a stream are cut off")
+            texts.append(block[at - size : at].decode())
+        return {name.lower(): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
+
+
+class Framer:
+    """Frames as bytes."""
+
+    def __init__(self) -> None:
+        self._deflate = zlib.compressobj(zdict=DICTIONARY)
+
+    def syn_stream(self, stream: int, headers: Headers, *, final: bool = False) -> bytes:
+        body = struct.pack("!IIBB", stream, 0, 0, 0) + self._block(headers)
+        return _control_frame(Kind.SYN_STREAM, body, final)
+
+    def syn_reply(self, stream: int, *, final: bool = False) -> bytes:
+        return _control_frame(Kind.SYN_REPLY, struct.pack("!I", stream) + self._block({}), final)
+
+    def _block(self, headers: Headers) -> bytes:
+        parts = [struct.pack("!I", len(headers))]
+        for name, value in headers.items():
+            for text in (name.lower().encode(), value.encode()):
+                parts += (struct.pack("!I", len(text)), text)
+        block = self._deflate.compress(b"".join(parts))
+        return block + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+
+
+def data(stream: int, content: bytes, *, final: bool = False) -> bytes:
+    flags_and_size = (_FIN if final else 0) << 24 | len(content)
+    return struct.pack("!II", stream, flags_and_size) + content
+
+
+def reset(stream: int, status: Reset) -> bytes:
+    return _control_frame(Kind.RST_STREAM, struct.pack("!II", stream, status))
+
+
+def ping(number: int) -> bytes:
+    return _control_frame(Kind.PING, struct.pack("!I", number))
+
+
+def goaway(last: int) -> bytes:
+    return _control_frame(Kind.GOAWAY, struct.pack("!II", last, 0))
+
+
+def _control_frame(kind: Kind, body: bytes, final: bool = False) -> bytes:
+    return struct.pack("!HHI", _CONTROL, kind, (_FIN if final else 0) << 24 | len(body)) + body
+
+
+class Stream:
+    """One of the streams of a connection. Fulfils ByteStream."""
+
+    def __init__(self, connection: "Connection", number: int, headers: Headers) -> None:
+        self.number = number
+        self.headers = headers
+        self._connection = connection
+        self._pieces: list[bytes] = []
+        self._arrival: asyncio.Future[None] | None = None
+        self.size = 0
+        """Bytes that wait to be read."""
+        self.ended = False
+        """Whether the peer sends nothing more."""
+        self.finished = False
+        """Whether we send nothing more."""
+
+    async def read(self) -> bytes:
+        while not self._pieces:
+            if self.ended:
+                return b""
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+        content = b"".join(self._pieces)
+        self._pieces.clear()
+        self.size = 0
+        self._connection.was_read()
+        return content
+
+    def write(self, data: bytes) -> None:
+        self._connection.send_data(self, data)
+
+    async def drain(self) -> None:
+        await self._connection.drain()
+        if self.finished:
+            raise ConnectionResetError("the stream is closed")
+
+    def write_eof(self) -> None:
+        self._connection.finish(self)
+
+    def close(self) -> None:
+        self._connection.finish(self)
+
+    def reset(self, status: Reset = Reset.CANCEL) -> None:
+        """Give it up."""
+        self._connection.reset(self, status)
+
+    def arrived(self, content: bytes, *, final: bool) -> None:
+        if content and not self.ended:
+            self._pieces.append(content)
+            self.size += len(content)
+        self.ended = self.ended or final
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+
+class Connection:
+    """The server's side: the streams that a client opens. Somebody must `run` it."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._parser = Parser()
+        self._framer = Framer()
+        self._streams: dict[int, Stream] = {}
+        self._last = 0
+        self._opened: asyncio.Queue[Stream | None] = asyncio.Queue()
+        self._room: asyncio.Future[None] | None = None
+
+    async def run(self) -> None:
+        """Read until the peer has gone, or breaks the rules."""
+        try:
+            while content := await self._stream.read():
+                for event in self._parser.feed(content):
+                    self._take(event)
+                await self._breathe()
+        except (Violation, ConnectionError):
+            pass
+        finally:
+            for stream in list(self._streams.values()):
+                stream.finished = True
+                stream.arrived(b"", final=True)
+            self._streams.clear()
+            self._opened.put_nowait(None)
+
+    async def opened(self) -> AsyncIterator[Stream]:
+        """The streams that the peer opens, until it has gone. `accept` or `reset` each."""
+        while (stream := await self._opened.get()) is not None:
+            yield stream
+
+    def accept(self, stream: Stream) -> None:
+        self._stream.write(self._framer.syn_reply(stream.number))
+
+    async def close(self) -> None:
+        """Say that this is the end, give the peer a moment to hang up, then do so. `run` goes on
+        meanwhile: what the peer still sends must be taken, or it may lose what we have sent."""
+        self._stream.write(goaway(self._last))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                while await self._opened.get() is not None:
+                    pass
+        self._stream.close()
+
+    # What streams ask for.
+
+    def send_data(self, stream: Stream, content: bytes) -> None:
+        if stream.finished:
+            return
+        for at in range(0, len(content), _PIECE):
+            self._stream.write(data(stream.number, content[at : at + _PIECE]))
+
+    async def drain(self) -> None:
+        await self._stream.drain()
+
+    def finish(self, stream: Stream) -> None:
+        if not stream.finished:
+            stream.finished = True
+            self._stream.write(data(stream.number, b"", final=True))
+            self._forget(stream)
+
+    def reset(self, stream: Stream, status: Reset) -> None:
+        if self._streams.pop(stream.number, None) is not None:
+            self._stream.write(reset(stream.number, status))
+        stream.finished = True
+        stream.arrived(b"", final=True)
+
+    def was_read(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    # What the peer does.
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Opened():
+                self._open(event)
+            case Data(number, content, final):
+                stream = self._streams.get(number)
+                if stream is not None:
+                    stream.arrived(content, final=final)
+                    self._forget(stream)
+            case Broke(number, _):
+                stream = self._streams.pop(number, None)
+                if stream is not None:
+                    stream.finished = True
+                    stream.arrived(b"", final=True)
+            case Pinged(number):
+                self._stream.write(ping(number))
+
+    def _open(self, event: Opened) -> None:
+        number = event.stream
+        if number <= self._last or number % 2 == 0:
+            raise Violation(f"stream {number} cannot be opened")
+        self._last = number
+        if len(self._streams) >= _STREAMS:
+            self._stream.write(reset(number, Reset.REFUSED_STREAM))
+            return
+        stream = self._streams[number] = Stream(self, number, event.headers)
+        if event.final:
+            stream.arrived(b"", final=True)
+        self._opened.put_nowait(stream)
+
+    def _forget(self, stream: Stream) -> None:
+        if stream.finished and stream.ended:
+            self._streams.pop(stream.number, None)
+
+    async def _breathe(self) -> None:
+        """Read on only when what has come is being read: there is no other way to slow the peer
+        down, so one stream that nobody reads holds all others up."""
+        while any(stream.size > 16 * AHEAD for stream in self._streams.values()):
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room

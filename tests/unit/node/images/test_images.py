@@ -1,0 +1,191 @@
+"""Images behind names: pull policies, mapping, and what is said when there is none."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kedge.api.core_v1.secret import Secret
+from kedge.node import parts
+from kedge.node.images import archive
+from kedge.node.images.garbage import Thresholds
+from kedge.node.images.image import HOST_IMAGE, Image
+from kedge.node.images.images import Images
+from kedge.node.images.mapping import Mapping
+from kedge.node.images.reference import Reference
+from kedge.node.images.registry import Registries
+from kedge.node.images.store import Store
+from kedge.node.images.unpack import Limits
+from kedge.node.parts import ImageFailure
+from kedge.testing.clock import FakeClock
+from kedge.testing.images import Built, build, layout_files, write_files
+from kedge.testing.registry import Registry, registry
+
+ONE = build({"bin/app": b"1"}, config={"User": "7", "StopSignal": "SIGINT"})
+TWO = build({"bin/app": b"2"})
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Registry]:
+    async with registry() as running:
+        yield running
+
+
+class Room:
+    """Images with a store, and how often they were told to begin fetching."""
+
+    def __init__(self, directory: Path, rules: Sequence[str] = ()) -> None:
+        self.store = Store(directory / "images", FakeClock())
+        self.images = Images(self.store, Registries(), Mapping.parse(rules))
+        self._as_pods_see_it: parts.Images = self.images
+        self.fetches = 0
+        self._directory = directory
+
+    async def resolve(
+        self, name: str, policy: str = "IfNotPresent", secrets: Sequence[Secret] = ()
+    ) -> Image:
+        def began() -> None:
+            self.fetches += 1
+
+        found = await self._as_pods_see_it.resolve(name, policy, secrets, began)
+        assert isinstance(found, Image)
+        return found
+
+    def load(self, image: Built, name: str) -> None:
+        path = write_files(self._directory / image.id[7:], layout_files((image, [])))
+        (packed,) = archive.read(archive.Directory(path), Limits())
+        self.store.add(packed, [Reference.parse(name)], loaded=True)
+
+
+async def refusal(room: Room, name: str, policy: str = "IfNotPresent") -> ImageFailure:
+    with pytest.raises(ImageFailure) as failed:
+        await room.resolve(name, policy)
+    return failed.value
+
+
+async def test_an_image_is_pulled_once_if_not_present(served: Registry, tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    name = served.push("app:1", ONE)
+    image = await room.resolve(name)
+    assert (image.id, image.user, image.stop_signal) == (ONE.id, "7", "SIGINT")
+    assert (image.name, image.reference) == (name, f"{served.host}/app@{ONE.digest}")
+    served.push("app:1", TWO)
+    assert (await room.resolve(name)).id == ONE.id
+    assert (await room.resolve(name, "Never")).id == ONE.id
+    assert room.fetches == 1
+    assert list((tmp_path / "images" / "incoming").iterdir()) == []
+
+
+async def test_always_asks_the_registry_and_fetches_what_has_changed(
+    served: Registry, tmp_path: Path
+) -> None:
+    room = Room(tmp_path)
+    name = served.push("app:1", ONE)
+    await room.resolve(name, "Always")
+    served.asked.clear()
+    assert (await room.resolve(name, "Always")).id == ONE.id
+    assert served.asked == ["/v2/app/manifests/1"]
+    served.push("app:1", TWO)
+    assert (await room.resolve(name, "Always")).id == TWO.id
+    assert room.fetches == 3
+    served.tags.clear()
+    assert (await refusal(room, name, "Always")).reason == "ErrImagePull"
+
+
+async def test_a_tag_may_mean_what_was_pulled_by_digest(served: Registry, tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    name = served.push("app:1", ONE)
+    await room.resolve(f"{served.host}/app@{ONE.digest}")
+    served.asked.clear()
+    assert (await room.resolve(name)).id == ONE.id
+    assert not any("blobs" in path for path in served.asked)
+
+
+async def test_a_name_given_by_hand_is_never_asked_of_a_registry(
+    served: Registry, tmp_path: Path
+) -> None:
+    room = Room(tmp_path)
+    name = served.push("app:latest", TWO)
+    room.load(ONE, name)
+    assert (await room.resolve(name, "Always")).id == ONE.id
+    assert (served.asked, room.fetches) == ([], 0)
+
+
+async def test_the_machine_is_always_there(tmp_path: Path) -> None:
+    room = Room(tmp_path, ["busybox:*=host", "old/*=me/new:1"])
+    for name in ("host", "busybox", "docker.io/library/busybox:1.36"):
+        assert await room.resolve(name, "Always") is HOST_IMAGE
+    room.load(ONE, "me/new:1")
+    image = await room.resolve("old/thing:7", "Never")
+    assert (image.id, image.name) == (ONE.id, "docker.io/me/new:1")
+    assert room.images.get("host") is HOST_IMAGE
+    assert room.images.get(ONE.id) == room.store.get(ONE.id)
+
+
+async def test_what_is_missing_is_said_with_what_to_do(served: Registry, tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    never = await refusal(room, "app:1", "Never")
+    assert never.reason == "ErrImageNeverPull"
+    assert never.message.startswith(
+        'Container image "app:1" is not present with pull policy of Never'
+    )
+    missing = await refusal(room, f"{served.host}/none")
+    assert missing.reason == "ErrImagePull"
+    assert missing.message == (
+        f'failed to pull image "{served.host}/none:latest": not found in the registry: load it'
+        " with 'kedge image load FILE', or have it mean the machine's own files with"
+        f" 'kedge up --image-map {served.host}/none=host'"
+    )
+    invalid = await refusal(room, "Bad Name")
+    assert invalid.reason == "InvalidImageName"
+    assert invalid.message == (
+        'Failed to apply default image tag "Bad Name": couldn\'t parse image name "Bad Name":'
+        " invalid reference format: repository name (library/Bad Name) must be lowercase"
+    )
+
+
+async def test_a_pods_secrets_open_the_registry(served: Registry, tmp_path: Path) -> None:
+    served.account = ("me", "secret")
+    name = served.push("app:1", ONE)
+    auths = {"auths": {served.host: {"username": "me", "password": "secret"}}}
+    data = {".dockerconfigjson": base64.b64encode(msgspec.json.encode(auths)).decode()}
+    secret = Secret(type="kubernetes.io/dockerconfigjson", data=data)
+    room = Room(tmp_path)
+    assert (await refusal(room, name)).reason == "ErrImagePull"
+    assert (await room.resolve(name, secrets=[secret])).id == ONE.id
+
+
+async def test_many_who_want_the_same_image_fetch_it_once(served: Registry, tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    name = served.push("app:1", ONE)
+    found = await asyncio.gather(*(room.resolve(name) for _ in range(10)))
+    assert {image.id for image in found} == {ONE.id}
+    assert room.fetches == 1
+
+
+async def test_a_damaged_layer_is_an_error_of_the_pull(served: Registry, tmp_path: Path) -> None:
+    name = served.push("app:1", ONE)
+    layer = next(key for key in ONE.blobs if key not in (ONE.id, ONE.digest))
+    served.blobs[layer] = bytes(len(ONE.blobs[layer]))
+    room = Room(tmp_path)
+    failed = await refusal(room, name)
+    assert failed.reason == "ErrImagePull"
+    assert list((tmp_path / "images" / "incoming").iterdir()) == []
+    served.push("app:1", ONE)
+    assert (await room.resolve(name)).id == ONE.id
+
+
+async def test_held_images_survive_collection_and_lost_holders_are_forgotten(
+    served: Registry, tmp_path: Path
+) -> None:
+    room = Room(tmp_path)
+    image = await room.resolve(served.push("app:1", ONE))
+    room.images.hold(image.id, "c1")
+    room.images.hold("host", "c2")
+    everything = Thresholds(high_percent=1, low_percent=0, min_age=0)
+    assert (await room.images.collect(everything)).images == ()
+    room.images.forget_others(["c2"])
+    assert (await room.images.collect(everything)).images == (ONE.id,)

@@ -1,0 +1,106 @@
+"""Users of an image in numbers."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kedge.node.images import passwd
+from kedge.node.images.passwd import NoSuchUser, User
+from kedge.testing.images import write_files
+
+PASSWD = b"""root:x:0:0:root:/root:/bin/sh
+# a remark
+broken:x
+app:x:1000:1001:App:/home/app:/bin/sh
+500:x:7:8::/:/bin/sh
+nohome:x:9:9:::
+"""
+GROUP = b"""root:x:0:
+app:x:1001:
+wheel:x:10:root,app
+video:x:44:app
+"""
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> list[Path]:
+    write_files(tmp_path / "low", {"etc/passwd": PASSWD, "etc/group": GROUP})
+    write_files(tmp_path / "top", {"other": b""})
+    return [tmp_path / "top", tmp_path / "low"]
+
+
+@pytest.mark.parametrize(
+    ("text", "user"),
+    [
+        ("", User(0, 0, (0, 10), "/root")),
+        ("app", User(1000, 1001, (10, 44, 1001), "/home/app")),
+        ("1000", User(1000, 1001, (10, 44, 1001), "/home/app")),
+        ("app:wheel", User(1000, 10, (10, 44), "/home/app")),
+        ("app:5", User(1000, 5, (5, 10, 44), "/home/app")),
+        ("4242", User(4242, 0, (0,), "/")),
+        ("4242:4343", User(4242, 4343, (4343,), "/")),
+        ("500", User(7, 8, (8,), "/")),
+        ("nohome", User(9, 9, (9,), "/")),
+    ],
+)
+def test_users_are_looked_up_in_the_image(image: list[Path], text: str, user: User) -> None:
+    assert passwd.lookup(image, text) == user
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("ghost", "unable to find user ghost: no matching entries in passwd file"),
+        ("app:ghosts", "unable to find group ghosts: no matching entries in group file"),
+        ("2147483648", "uids and gids must be in range 0-2147483647"),
+    ],
+)
+def test_who_is_not_known_is_said(image: list[Path], text: str, complaint: str) -> None:
+    with pytest.raises(NoSuchUser) as refused:
+        passwd.lookup(image, text)
+    assert str(refused.value) == complaint
+
+
+def test_an_image_without_the_files_knows_numbers_only(tmp_path: Path) -> None:
+    assert passwd.lookup([tmp_path], "5") == User(5, 0, (0,), "/")
+    with pytest.raises(NoSuchUser):
+        passwd.lookup([tmp_path], "root")
+
+
+def test_the_files_of_the_machine_are_never_read_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_bytes(b"evil:x:666:666::/:/bin/sh\n")
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    os.symlink("../../outside", root / "etc/passwd")
+    assert passwd.lookup([root], "666") == User(666, 0, (0,), "/")
+    os.unlink(root / "etc/passwd")
+    os.symlink("/usr/lib/passwd", root / "etc/passwd")
+    write_files(root, {"usr/lib/passwd": b"in:x:3:4::/in:/bin/sh\n"})
+    assert passwd.lookup([root], "in") == User(3, 4, (4,), "/in")
+    os.unlink(root / "etc/passwd")
+    os.mkfifo(root / "etc/passwd")
+    assert passwd.lookup([root], "0") == User(0, 0, (0,), "/")
+
+
+@pytest.mark.parametrize(
+    ("user", "username", "group", "image_user", "text"),
+    [
+        (None, "", None, "", "0"),
+        (None, "", None, "app:wheel", "app"),
+        (None, "", 5, "1000:7", "1000:5"),
+        (None, "other", None, "app", "other"),
+        (3, "other", 4, "app", "3:4"),
+        (0, "", None, "app", "0"),
+    ],
+)
+def test_a_pod_has_the_last_word_on_who_to_be(
+    user: int | None, username: str, group: int | None, image_user: str, text: str
+) -> None:
+    assert passwd.wanted(user, username, group, image_user) == text
+
+
+def test_what_an_image_declares_is_a_number_or_a_name() -> None:
+    assert passwd.declared("") == 0
+    assert passwd.declared("1000:1000") == 1000
+    assert passwd.declared("nobody:nogroup") == "nobody"

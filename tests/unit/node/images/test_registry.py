@@ -1,0 +1,153 @@
+"""Pulling from a registry that is as strict as real ones are."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kedge.node.images.credentials import Credential
+from kedge.node.images.documents import OCI_MANIFEST, Refused, this_machine
+from kedge.node.images.reference import Reference
+from kedge.node.images.registry import PullFailed, Registries, Unauthorized, Wanted
+from kedge.node.images.unpack import Limits
+from kedge.testing.images import build, descriptor, index, sha256
+from kedge.testing.registry import Registry, registry
+
+IMAGE = build({"a": b"1"}, {"b": b"2" * 100_000})
+ME = Credential("me", "secret")
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Registry]:
+    async with registry() as running:
+        yield running
+
+
+def fetched(scratch: Path) -> dict[str, bytes]:
+    """The layers that were put there, by digest."""
+    return {
+        sha256(content): content for path in scratch.iterdir() if (content := path.read_bytes())
+    }
+
+
+def wanted(name: str, scratch: Path, progress: list[int] | None = None) -> Wanted:
+    told = (lambda done, total: progress.append(done)) if progress is not None else print
+    return Wanted(Reference.parse(name), scratch, lambda chain: False, Limits(), told)
+
+
+async def test_an_image_comes_whole(served: Registry, tmp_path: Path) -> None:
+    name = served.push("me/app:1", IMAGE)
+    told: list[int] = []
+    packed = await Registries().pull(wanted(name, tmp_path, told), [])
+    assert packed.id == IMAGE.id
+    assert packed.digests == (IMAGE.digest,)
+    assert [blob.diff_id for blob in packed.blobs] == [sha256(tar) for tar in IMAGE.tars]
+    layers = fetched(tmp_path)
+    assert [layers[blob.digest] for blob in packed.blobs] == [
+        IMAGE.blobs[blob.digest] for blob in packed.blobs
+    ]
+    assert told[-1] == sum(map(len, layers.values()))
+
+
+async def test_layers_that_are_here_are_not_fetched(served: Registry, tmp_path: Path) -> None:
+    name = Reference.parse(served.push("app:1", IMAGE))
+    first = sha256(IMAGE.tars[0])
+    await Registries().pull(Wanted(name, tmp_path, lambda chain: chain == first, Limits()), [])
+    assert len(fetched(tmp_path)) == 1
+
+
+async def test_of_an_index_this_machines_image_is_taken(served: Registry, tmp_path: Path) -> None:
+    machine = {"os": "linux", "architecture": this_machine().architecture}
+    listed = index(
+        descriptor(b"", OCI_MANIFEST, platform={"os": "linux", "architecture": "other"}),
+        descriptor(IMAGE.manifest, OCI_MANIFEST, platform=machine),
+    )
+    name = served.push("app:1", IMAGE, listed)
+    packed = await Registries().pull(wanted(name, tmp_path), [])
+    assert packed.digests == (sha256(listed), IMAGE.digest)
+    assert await Registries().digest(Reference.parse(name), []) == sha256(listed)
+
+
+@pytest.mark.parametrize("auth", ["bearer", "basic"])
+async def test_credentials_are_tried_one_after_the_other(
+    served: Registry, tmp_path: Path, auth: str
+) -> None:
+    served.account, served.auth = ("me", "secret"), auth
+    name = served.push("app:1", IMAGE)
+    packed = await Registries().pull(wanted(name, tmp_path), [Credential("x", "y"), ME])
+    assert packed.id == IMAGE.id
+    with pytest.raises(Unauthorized, match="pull secret"):
+        await Registries().pull(wanted(name, tmp_path), [])
+    with pytest.raises(Unauthorized):
+        await Registries().pull(wanted(name, tmp_path), [Credential("x", "y")])
+
+
+async def test_another_host_that_gives_out_layers_sees_no_credentials(
+    served: Registry, tmp_path: Path
+) -> None:
+    served.account = ("me", "secret")
+    name = served.push("app:1", IMAGE)
+    async with registry() as store:
+        store.blobs |= IMAGE.blobs
+        served.elsewhere = f"http://{store.host}"
+        packed = await Registries().pull(wanted(name, tmp_path), [ME])
+        assert packed.id == IMAGE.id
+        assert set(store.seen) == {""}
+
+
+async def test_nothing_leads_to_where_everybody_can_listen(
+    served: Registry, tmp_path: Path
+) -> None:
+    name = served.push("app:1", IMAGE)
+    served.elsewhere = "http://example.com"
+    with pytest.raises(PullFailed, match="not HTTPS"):
+        await Registries().pull(wanted(name, tmp_path), [])
+    served.elsewhere = f"http://{served.host}"
+    with pytest.raises(PullFailed, match="without end"):
+        await Registries().pull(wanted(name, tmp_path), [])
+
+
+async def test_what_is_not_what_its_digest_says_is_refused(
+    served: Registry, tmp_path: Path
+) -> None:
+    name = served.push("app:1", IMAGE)
+    served.blobs[IMAGE.id] = b"{}"
+    with pytest.raises(Refused, match="damaged"):
+        await Registries().pull(wanted(name, tmp_path), [])
+    served.blobs[IMAGE.digest] = IMAGE.manifest + b" "
+    by_digest = str(Reference.parse(name).at(IMAGE.digest))
+    with pytest.raises(Refused, match="damaged"):
+        await Registries().pull(wanted(by_digest, tmp_path), [])
+
+
+async def test_a_layer_of_another_size_is_refused(served: Registry, tmp_path: Path) -> None:
+    name = served.push("app:1", IMAGE)
+    layer = next(key for key in IMAGE.blobs if key not in (IMAGE.id, IMAGE.digest))
+    served.blobs[layer] = IMAGE.blobs[layer] + b"more"
+    with pytest.raises(Refused, match="larger than its manifest says"):
+        await Registries().pull(wanted(name, tmp_path), [])
+    served.blobs[layer] = b""
+    with pytest.raises(PullFailed, match="ended after 0 of"):
+        await Registries().pull(wanted(name, tmp_path), [])
+
+
+async def test_what_is_not_there_is_said(served: Registry, tmp_path: Path) -> None:
+    with pytest.raises(PullFailed, match="not found in the registry"):
+        await Registries().pull(wanted(f"{served.host}/none", tmp_path), [])
+    with pytest.raises(PullFailed, match="cannot connect to localhost:1"):
+        await Registries().pull(wanted("localhost:1/none", tmp_path), [])
+
+
+async def test_a_registry_may_have_an_authority_of_its_own(tmp_path: Path) -> None:
+    async with registry(tmp_path / "keys") as served:
+        name = served.push("app:1", IMAGE)
+        certificates = tmp_path / "certs" / served.host
+        certificates.mkdir(parents=True)
+        (certificates / "ca.crt").write_bytes(served.ca_pem)
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        known = Registries(tmp_path / "certs")
+        assert (await known.pull(wanted(name, scratch), [])).id == IMAGE.id
+        (certificates / "ca.crt").unlink()
+        with pytest.raises(PullFailed):
+            await known.pull(wanted(name, scratch), [])

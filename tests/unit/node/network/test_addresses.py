@@ -1,0 +1,45 @@
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+
+from kedge.node.network.addresses import Addresses, NoAddress, free_network
+
+NETWORK = IPv4Network("10.244.7.0/29")
+
+
+def test_node_gets_a_network_to_which_the_machine_has_no_route() -> None:
+    taken = [
+        IPv4Network("10.244.0.0/24"),
+        IPv4Network("10.244.1.128/25"),
+        IPv4Network("10.0.0.0/24"),
+    ]
+    assert str(free_network(taken)) == "10.244.2.0/24"
+
+
+def test_machine_without_a_free_network_says_so() -> None:
+    with pytest.raises(NoAddress, match=r"10\.244\.0\.0/16"):
+        free_network([IPv4Network("10.0.0.0/8")])
+
+
+def test_address_is_used_again_only_when_the_others_were(tmp_path: Path) -> None:
+    addresses = Addresses(tmp_path, NETWORK)
+    assert str(addresses.take("a")) == "10.244.7.2"
+    addresses.give_back("a")
+    assert [str(addresses.take(holder)) for holder in "bcdef"] == [
+        "10.244.7.3",
+        "10.244.7.4",
+        "10.244.7.5",
+        "10.244.7.6",
+        "10.244.7.2",
+    ]
+    with pytest.raises(NoAddress, match="in use"):
+        addresses.take("g")
+
+
+def test_restarted_agent_knows_who_has_which_address(tmp_path: Path) -> None:
+    first = Addresses(tmp_path, NETWORK).take("a")
+    again = Addresses(tmp_path, NETWORK)
+    assert again.of("a") == first == again.take("a")
+    assert again.take("b") != first
+    assert again.holders() == ["a", "b"] or again.holders() == ["b", "a"]

@@ -1,0 +1,225 @@
+"""Pods on a real bridge: they reach each other, the API server and the machine; nothing is left."""
+
+import asyncio
+import ctypes
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kedge.node.network.bridge import SERVICE, Bridge
+from kedge.node.network.netlink import Netlink
+from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxSpec
+
+_NEW_NET = 0x40000000
+
+
+def can_make_links() -> bool:
+    try:
+        with Netlink() as netlink:
+            netlink.add_bridge("kbr-probe")
+            netlink.remove_link("kbr-probe")
+    except OSError:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(
+    not can_make_links(), reason="this user may not make network links on this machine"
+)
+
+
+class Namespace:
+    """A network namespace, held by a process that does nothing."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            ["unshare", "-n", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+        self.path = f"/proc/{self._process.pid}/ns/net"
+
+    def opened(self, family: int, kind: int, protocol: int = 0) -> socket.socket:
+        """A socket inside."""
+        made: list[socket.socket] = []
+
+        def enter() -> None:
+            # A thread may be elsewhere than the rest of its process; this one then ends.
+            namespace = os.open(self.path, os.O_RDONLY)
+            assert ctypes.CDLL(None).setns(namespace, _NEW_NET) == 0
+            os.close(namespace)
+            made.append(socket.socket(family, kind, protocol))
+
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        return made[0]
+
+    def netlink(self) -> int:
+        return self.opened(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE).detach()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def namespaces() -> Iterator[list[Namespace]]:
+    made = [Namespace(), Namespace()]
+    yield made
+    for each in made:
+        each.end()
+
+
+@asynccontextmanager
+async def bridge(directory: Path, server: tuple[str, int]) -> AsyncIterator[Bridge]:
+    made = Bridge.find(directory)
+    await made.open(lambda: server)
+    try:
+        yield made
+    finally:
+        await made.remove()
+
+
+def spec(*ports: PortMapping) -> SandboxSpec:
+    return SandboxSpec(namespace="default", name="p", uid="u", ports=ports)
+
+
+async def said_by(where: socket.socket, target: tuple[str, int]) -> bytes:
+    """What somebody who listens at the target says to one who calls from this socket."""
+    where.setblocking(False)
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(5):
+        with where:
+            await loop.sock_connect(where, target)
+            return await loop.sock_recv(where, 100)
+
+
+@asynccontextmanager
+async def saying(text: bytes, listener: socket.socket) -> AsyncIterator[int]:
+    """Somebody who says one thing to each caller."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(text)
+        await writer.drain()
+        writer.close()
+
+    listener.bind(("0.0.0.0", 0))
+    async with await asyncio.start_server(answer, sock=listener):
+        yield listener.getsockname()[1]
+
+
+def tcp(namespace: Namespace | None = None) -> socket.socket:
+    if namespace is None:
+        return socket.socket()
+    return namespace.opened(socket.AF_INET, socket.SOCK_STREAM)
+
+
+async def test_pods_reach_each_other_the_machine_and_the_api_server(
+    tmp_path: Path, namespaces: list[Namespace]
+) -> None:
+    one, other = namespaces
+    async with (
+        saying(b"api", tcp()) as api,
+        bridge(tmp_path, ("127.0.0.1", api)) as network,
+        saying(b"pod", tcp(other)) as port,
+    ):
+        ours = await network.attach("one", spec(), one.path, one.netlink())
+        theirs = await network.attach("other", spec(), other.path, other.netlink())
+        assert ours != theirs
+        assert await said_by(tcp(one), (theirs[0], port)) == b"pod"
+        assert await said_by(tcp(), (theirs[0], port)) == b"pod"
+        assert await said_by(tcp(one), (str(SERVICE), 443)) == b"api"
+
+
+async def test_host_port_leads_into_the_pod_until_it_is_gone(
+    tmp_path: Path, namespaces: list[Namespace]
+) -> None:
+    pod, other = namespaces
+    with tcp() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = probe.getsockname()[1]
+    async with (
+        bridge(tmp_path, ("127.0.0.1", 1)) as network,
+        saying(b"pod", tcp(pod)) as port,
+    ):
+        mapping = PortMapping(container_port=port, host_port=free, host_ip="127.0.0.1")
+        await network.attach("one", spec(mapping), pod.path, pod.netlink())
+        assert await said_by(tcp(), ("127.0.0.1", free)) == b"pod"
+        with pytest.raises(RuntimeFailure, match="address already in use"):
+            await network.attach("two", spec(mapping), other.path, other.netlink())
+        await network.detach("one")
+        with pytest.raises(ConnectionRefusedError):
+            await said_by(tcp(), ("127.0.0.1", free))
+
+
+async def test_datagrams_find_their_way_in_and_back(
+    tmp_path: Path, namespaces: list[Namespace]
+) -> None:
+    pod, _ = namespaces
+    with (
+        pod.opened(socket.AF_INET, socket.SOCK_DGRAM) as inside,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client,
+    ):
+        inside.bind(("0.0.0.0", 0))
+        client.bind(("127.0.0.1", 0))
+        for each in (inside, client):
+            each.setblocking(False)
+        port = inside.getsockname()[1]
+        mapping = PortMapping(
+            container_port=port, host_port=port, host_ip="127.0.0.1", protocol="UDP"
+        )
+        loop = asyncio.get_running_loop()
+        async with bridge(tmp_path, ("127.0.0.1", 1)) as network, asyncio.timeout(5):
+            await network.attach("one", spec(mapping), pod.path, pod.netlink())
+            await loop.sock_sendto(client, b"ping", ("127.0.0.1", port))
+            data, sender = await loop.sock_recvfrom(inside, 100)
+            await loop.sock_sendto(inside, data[::-1], sender)
+            assert await loop.sock_recv(client, 100) == b"gnip"
+
+
+async def test_next_agent_goes_on_with_the_same_network(
+    tmp_path: Path, namespaces: list[Namespace]
+) -> None:
+    pod, other = namespaces
+    first = Bridge.find(tmp_path)
+    await first.open(lambda: ("127.0.0.1", 1))
+    address = await first.attach("one", spec(), pod.path, pod.netlink())
+    first.close()
+    async with bridge(tmp_path, ("127.0.0.1", 1)) as second, saying(b"pod", tcp(pod)) as port:
+        assert second.network == first.network
+        await second.attach("two", spec(), other.path, other.netlink())
+        assert await said_by(tcp(other), (address[0], port)) == b"pod"
+
+
+async def test_two_clusters_have_networks_of_their_own(tmp_path: Path) -> None:
+    async with (
+        bridge(tmp_path / "a", ("127.0.0.1", 1)) as one,
+        bridge(tmp_path / "b", ("127.0.0.1", 1)) as other,
+    ):
+        assert not one.network.overlaps(other.network)
+
+
+async def test_nothing_is_left_behind(tmp_path: Path, namespaces: list[Namespace]) -> None:
+    before = _seen()
+    pod, _ = namespaces
+    async with bridge(tmp_path, ("127.0.0.1", 1)) as network:
+        await network.attach("one", spec(), pod.path, pod.netlink())
+        assert _seen() != before
+    assert _seen() == before
+
+
+def _seen() -> tuple[list[str], list[str], str]:
+    rules = subprocess.run(["ip", "rule"], capture_output=True, text=True, check=True).stdout
+    forwarding = Path("/proc/sys/net/ipv4/ip_forward").read_text()
+    with Netlink() as netlink:
+        networks = sorted(map(str, netlink.networks()))
+    return sorted(os.listdir("/sys/class/net")), networks, rules + forwarding

@@ -1,0 +1,154 @@
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kedge.api.core_v1.probe import HTTPGetAction, HTTPHeader
+from kedge.machinery.clock import SystemClock
+from kedge.node.probes.http import probe_http, request_for
+from kedge.node.probes.outcome import Outcome, ProbeError, Result
+from kedge.testing.clock import FakeClock
+from kedge.testing.pods import new_pod
+
+CONTAINER = new_pod(container={"ports": [{"name": "web", "containerPort": 8080}]}).spec.containers[
+    0
+]
+
+
+class Server:
+    """Answers every request with the next of its answers, and remembers what was asked."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+        self.port = 0
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            self.asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        if self.answers:
+            writer.write(self.answers.pop(0))
+            await writer.drain()
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(*answers: bytes) -> AsyncIterator[Server]:
+    made = Server(*answers)
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.port = server.sockets[0].getsockname()[1]
+    yield made
+    for writer in made.writers:
+        writer.transport.abort()
+    server.close()
+    await server.wait_closed()
+
+
+def answer(status: str, body: str = "", *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", body]
+    return "\r\n".join(lines).encode()
+
+
+async def probe(server: Server, **action: Any) -> Outcome:
+    made = HTTPGetAction(port=server.port, **action)
+    return await probe_http(made, CONTAINER, "127.0.0.1", SystemClock(), 5)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("200 OK", Outcome(Result.SUCCESS, "hi")),
+        ("204 No Content", Outcome(Result.SUCCESS, "hi")),
+        ("404 Not Found", Outcome(Result.FAILURE, "HTTP probe failed with statuscode: 404")),
+        ("500 Oops", Outcome(Result.FAILURE, "HTTP probe failed with statuscode: 500")),
+        (
+            "304 Not Modified",
+            Outcome(Result.WARNING, "Probe terminated redirects, Response body: hi"),
+        ),
+    ],
+)
+async def test_the_status_code_decides(status: str, expected: Outcome) -> None:
+    async with serving(answer(status, "hi")) as server:
+        assert await probe(server) == expected
+
+
+async def test_what_is_asked_is_as_the_action_says() -> None:
+    async with serving(answer("200 OK")) as server:
+        headers = [HTTPHeader(name="X-A", value="1"), HTTPHeader(name="Host", value="me")]
+        await probe(server, path="/a b?c=d", httpHeaders=headers)
+    (asked,) = server.asked
+    lines = asked.splitlines()
+    assert lines[0] == "GET /a%20b?c=d HTTP/1.1"
+    assert {"Host: me", "X-A: 1", "User-Agent: kube-probe/1.36", "Accept: */*"} <= set(lines)
+
+
+async def test_a_redirect_on_the_same_host_is_followed() -> None:
+    moved = answer("302 Found", "", "Location: /there")
+    async with serving(moved, answer("200 OK", "here")) as server:
+        assert await probe(server) == Outcome(Result.SUCCESS, "here")
+    assert server.asked[1].startswith("GET /there ")
+
+
+async def test_a_redirect_elsewhere_is_only_remarked() -> None:
+    async with serving(answer("302 Found", "go", "Location: http://example.com/")) as server:
+        outcome = await probe(server)
+    assert outcome == Outcome(Result.WARNING, "Probe terminated redirects, Response body: go")
+
+
+async def test_a_closed_port_is_a_failure_in_known_words() -> None:
+    async with serving() as server:
+        pass
+    outcome = await probe(server, path="/x")
+    where = f"127.0.0.1:{server.port}"
+    assert outcome == Outcome(
+        Result.FAILURE,
+        f'Get "http://{where}/x": dial tcp {where}: connect: connection refused',
+    )
+
+
+async def test_a_server_that_does_not_answer_fails_in_time() -> None:
+    clock = FakeClock()
+    async with serving() as server:
+        action = HTTPGetAction(port=server.port)
+        asking = asyncio.ensure_future(probe_http(action, CONTAINER, "127.0.0.1", clock, 3))
+        await clock.advance(3)
+        outcome = await asking
+    assert outcome.result is Result.FAILURE
+    assert "Client.Timeout exceeded while awaiting headers" in outcome.output
+
+
+async def test_chunks_are_put_together() -> None:
+    body = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+    async with serving(body) as server:
+        assert await probe(server) == Outcome(Result.SUCCESS, "abc")
+
+
+async def test_a_plain_server_asked_for_tls_is_told_apart() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(plain, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    action = HTTPGetAction(port=port, scheme="HTTPS")
+    outcome = await probe_http(action, CONTAINER, "127.0.0.1", SystemClock(), 5)
+    server.close()
+    await server.wait_closed()
+    assert outcome.result is Result.FAILURE
+    assert outcome.output.endswith("http: server gave HTTP response to HTTPS client")
+
+
+def test_ports_may_have_names() -> None:
+    request = request_for(HTTPGetAction(port="web", path="/"), CONTAINER, "10.0.0.1", "probe")
+    assert request.url == "http://10.0.0.1:8080/"
+    six = request_for(HTTPGetAction(port=1, scheme="HTTPS"), CONTAINER, "fd00::1", "probe")
+    assert six.url == "https://[fd00::1]:1/"
+    with pytest.raises(ProbeError):
+        request_for(HTTPGetAction(port="nope"), CONTAINER, "10.0.0.1", "probe")

@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from kedge.api.core_v1.container import EphemeralContainer
+from kedge.node import marks
+from kedge.node.parts import ConfigFailure
+from kedge.node.runtime.runtime import Dns, PortMapping, Resources, Security
+from kedge.node.specs import container_spec, sandbox_spec, target_of
+from kedge.testing.node import FakeImage
+from kedge.testing.pods import new_pod
+
+
+def test_a_sandbox_is_what_the_pod_shares() -> None:
+    ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]
+    pod = new_pod(metadata={"uid": "u", "labels": {"a": "b"}}, container={"ports": ports})
+    spec = sandbox_spec(pod, 2, logs=Path("/logs"), cgroup="/cg", dns=Dns())
+    assert (spec.attempt, spec.hostname, spec.cgroup_parent) == (2, "pod", "/cg")
+    assert spec.ports == [PortMapping(container_port=80, host_port=8080)]
+    assert spec.labels["a"] == "b"
+    assert spec.labels[marks.POD_UID] == "u"
+
+
+def test_commands_see_variables() -> None:
+    pod = new_pod(container={"command": ["run", "$(A)"], "args": ["$$(A)"]})
+    spec = container_spec(
+        pod,
+        pod.spec.containers[0],
+        3,
+        image=FakeImage("id", "image@sha256:1", "docker.io/image"),
+        env=[("A", "1")],
+        mounts=[],
+        resources=Resources(),
+        security=Security(),
+    )
+    assert (list(spec.command), list(spec.args)) == (["run", "1"], ["$(A)"])
+    assert (spec.image, spec.image_name, spec.log_path) == ("id", "image", "ctr/3.log")
+    assert spec.annotations[marks.IMAGE_ID] == "image@sha256:1"
+
+
+def test_a_target_must_be_there() -> None:
+    debug = EphemeralContainer(name="debug", targetContainerName="ctr")
+    assert target_of(debug, {"ctr": "c-1"}) == "c-1"
+    with pytest.raises(ConfigFailure, match="unable to find target container ctr"):
+        target_of(debug, {})

@@ -1,0 +1,197 @@
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from kedge.api.core_v1.pod import PodCondition
+from kedge.api.model import LabelSelector, ObjectMeta
+from kedge.api.policy_v1.pod_disruption_budget import (
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+)
+from kedge.scheduler.cycle import Placement, Turn, Unfit, decide
+from kedge.scheduler.demand import Demand
+from kedge.scheduler.preemption import Candidate, Hopeless, preempt
+from kedge.scheduler.snapshot import Snapshot
+from kedge.testing.scheduling import cluster, demand, new_node
+
+
+def pod(name: str, cpu: int, priority: int = 0, **more: Any) -> Demand:
+    return demand(name, requests={"cpu": str(cpu)}, priority=priority, **more)
+
+
+def filled(**nodes: list[Demand]) -> Snapshot:
+    """Nodes of four cpus with these pods."""
+    snapshot = cluster(*map(new_node, nodes))
+    for name, pods in nodes.items():
+        for each in pods:
+            snapshot.place(each, name)
+    return snapshot
+
+
+def tried(
+    asked: Demand, snapshot: Snapshot, budgets: list[PodDisruptionBudget] | None = None
+) -> Candidate | Hopeless:
+    unfit = decide(asked, snapshot, Turn())
+    assert isinstance(unfit, Unfit)
+    return preempt(asked, snapshot, unfit, budgets or [], Turn())
+
+
+def victims(found: Candidate | Hopeless) -> list[str]:
+    assert isinstance(found, Candidate), found.message
+    return [each.key.name for each in found.victims]
+
+
+def why_not(found: Candidate | Hopeless) -> str:
+    assert isinstance(found, Hopeless)
+    return found.message
+
+
+def budget(allowed: int, app: str, **status: Any) -> PodDisruptionBudget:
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(name="b", namespace="default"),
+        spec=PodDisruptionBudgetSpec(selector=LabelSelector(matchLabels={"app": app})),
+        status=PodDisruptionBudgetStatus(disruptionsAllowed=allowed, **status),
+    )
+
+
+def test_only_as_many_go_as_must_the_least_important_first() -> None:
+    snapshot = filled(n=[pod("a", 1, 1), pod("b", 1, 2), pod("c", 1, 3), pod("d", 1, 9)])
+    found = tried(pod("new", 2, 5), snapshot)
+    assert victims(found) == ["b", "a"]
+    assert len(snapshot.nodes["n"].pods) == 4
+
+
+def test_of_equals_the_one_that_started_later_goes() -> None:
+    old = pod("old", 2, status={"startTime": "2030-01-01T00:00:00Z"})
+    young = pod("young", 2, status={"startTime": "2030-01-02T00:00:00Z"})
+    assert victims(tried(pod("new", 2, 1), filled(n=[young, old]))) == ["young"]
+
+
+def test_nobody_goes_for_a_pod_of_the_same_priority() -> None:
+    found = tried(pod("new", 1, 5), filled(a=[pod("p", 4, 5)], b=[pod("q", 4, 6)]))
+    assert why_not(found) == (
+        "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
+    )
+
+
+def test_nodes_that_are_too_small_are_not_cleared() -> None:
+    found = tried(pod("new", 5, 5), filled(a=[pod("p", 4)]))
+    assert why_not(found) == (
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    )
+
+
+def test_what_still_keeps_the_pod_away_is_told() -> None:
+    found = tried(pod("new", 3, 5), filled(a=[pod("p", 2), pod("q", 2, 9)], b=[pod("r", 4, 9)]))
+    assert why_not(found) == (
+        "preemption: 0/2 nodes are available: 1 Insufficient cpu, "
+        "1 No preemption victims found for incoming pod."
+    )
+
+
+def test_a_pod_may_renounce_preemption() -> None:
+    found = tried(pod("new", 1, 5, preemptionPolicy="Never"), filled(a=[pod("p", 4)]))
+    assert why_not(found) == "preemption: not eligible due to preemptionPolicy=Never."
+
+
+def test_the_node_is_chosen_where_least_is_lost() -> None:
+    def chosen(**nodes: list[Demand]) -> str:
+        found = tried(pod("new", 4, 50), filled(**nodes))
+        assert isinstance(found, Candidate)
+        return found.node
+
+    assert chosen(a=[pod("p", 4, 9)], b=[pod("q", 4, 1)]) == "b"
+    assert chosen(a=[pod("p", 2, 9), pod("p2", 2, 1)], b=[pod("q", 2, 9), pod("q2", 2)]) == "b"
+    assert chosen(a=[pod("p", 2), pod("p2", 2)], b=[pod("q", 4)]) == "b"
+    old = {"startTime": "2030-01-01T00:00:00Z"}
+    young = {"startTime": "2030-01-02T00:00:00Z"}
+    assert chosen(a=[pod("p", 4, status=old)], b=[pod("q", 4, status=young)]) == "b"
+
+
+def test_budgets_decide_who_goes_as_long_as_somebody_else_can() -> None:
+    kept = pod("kept", 2, 1, labels={"app": "x"})
+    other = pod("other", 2, 2)
+    assert victims(tried(pod("new", 2, 5), filled(n=[kept, other]))) == ["kept"]
+    snapshot = filled(n=[kept, other])
+    assert victims(tried(pod("new", 2, 5), snapshot, [budget(0, "x")])) == ["other"]
+    assert victims(tried(pod("new", 2, 5), snapshot, [budget(1, "x")])) == ["kept"]
+    disrupted = budget(0, "x", disruptedPods={"kept": "2030-01-01T00:00:00Z"})
+    assert victims(tried(pod("new", 2, 5), snapshot, [disrupted])) == ["kept"]
+
+
+def test_a_budget_is_overrun_if_there_is_no_other_way_but_nowhere_else() -> None:
+    kept = pod("kept", 4, labels={"app": "x"})
+    found = tried(pod("new", 4, 50), filled(a=[kept], b=[pod("dear", 4, 40)]), [budget(0, "x")])
+    assert victims(found) == ["dear"]
+    found = tried(pod("new", 4, 50), filled(a=[kept]), [budget(0, "x")])
+    assert victims(found) == ["kept"]
+    assert isinstance(found, Candidate)
+    assert found.violations == 1
+
+
+def test_pods_that_must_not_be_near_can_be_sent_away() -> None:
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "loud"}},
+    }
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    asked = demand("new", priority=5, affinity={"podAntiAffinity": required})
+    snapshot = filled(n=[pod("calm", 1), pod("loud", 1, labels={"app": "loud"})])
+    assert victims(tried(asked, snapshot)) == ["loud"]
+
+
+def test_while_victims_leave_nobody_else_is_sent_away() -> None:
+    asked, leaving = pod("new", 4, 5), pod("p", 4)
+    snapshot = filled(a=[leaving], b=[pod("q", 4, 1)])
+    snapshot.nominate(asked, "a")
+    snapshot.condemned.add(leaving.uid)
+    found = tried(asked, snapshot)
+    assert why_not(found) == (
+        "preemption: not eligible due to a terminating pod on the nominated node."
+    )
+    assert isinstance(found, Hopeless)
+    assert found.keeps_nomination
+
+
+def test_victims_are_known_by_their_condition_after_a_restart() -> None:
+    told = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    meta = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+    plain = pod("p", 4, metadata=meta).pod
+    leaving = Demand(replace(plain, status=replace(plain.status, conditions=[told])))
+    asked = pod("new", 4, 5)
+    snapshot = filled(a=[leaving])
+    snapshot.nominate(asked, "a")
+    assert "terminating pod" in why_not(tried(asked, snapshot))
+
+
+_PODS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), max_size=5)
+
+
+@given(st.lists(_PODS, min_size=1, max_size=3), st.integers(1, 4), st.integers(0, 4))
+def test_after_preemption_the_pod_fits_and_no_victim_was_needless(
+    nodes: list[list[tuple[int, int]]], cpu: int, priority: int
+) -> None:
+    snapshot = filled(
+        **{
+            f"n{i}": [pod(f"p{i}-{j}", *each) for j, each in enumerate(pods)]
+            for i, pods in enumerate(nodes)
+        }
+    )
+    asked = pod("new", cpu, priority)
+    unfit = decide(asked, snapshot, Turn())
+    if isinstance(unfit, Placement):
+        return
+    found = preempt(asked, snapshot, unfit, [], Turn())
+    if isinstance(found, Hopeless):
+        for node in snapshot.nodes.values():
+            stay = sum(each.cpu for each in node.pods.values() if each.priority >= priority)
+            assert stay + asked.cpu > 4000
+        return
+    node = snapshot.nodes[found.node]
+    assert all(each.priority < priority for each in found.victims)
+    freed = node.free_cpu + sum(each.cpu for each in found.victims)
+    assert freed >= asked.cpu
+    assert all(freed - each.cpu < asked.cpu for each in found.victims)

@@ -1,0 +1,635 @@
+"""The HTTP door, over loopback sockets where the kernel matters and a fake transport where not."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.testing.clock import FakeClock
+from kedge.web.message import HttpRequest, Response, Sink
+from kedge.web.server import GZIP_FROM, Connection, Limits, Server
+
+PATIENCE = 10
+"""Seconds of real time after which a test that waits for the network has failed."""
+
+
+class Site:
+    """Answers by path, and remembers who asked."""
+
+    def __init__(self) -> None:
+        self.requests: list[HttpRequest] = []
+        self.release = asyncio.Event()
+        self.stream_ended = asyncio.Event()
+        self.stream_began = asyncio.Event()
+
+    def handle(self, request: HttpRequest) -> Response | Awaitable[Response]:
+        self.requests.append(request)
+        match request.path:
+            case "/later":
+                return self.later()
+            case "/stream":
+                return Response(200, self.stream)
+            case "/pieces":
+                return Response(200, iter([b"x" * 100_000, b"y" * 100_000]))
+            case "/short-pieces":
+                return Response(200, iter([b"short"]))
+            case "/large":
+                return Response(200, b"z" * GZIP_FROM)
+            case "/endless":
+                return Response(200, (b"w" * 65536 for _ in iter(int, 1)))
+            case "/bug":
+                raise RuntimeError("boom")
+            case "/empty":
+                return Response(204, b"")
+            case "/unchanged":
+                return Response(304, b"", headers=[("ETag", '"x"')])
+        return Response(200, request.body or request.path.encode(), "text/plain")
+
+    async def later(self) -> Response:
+        await self.release.wait()
+        return Response(200, b"later")
+
+    async def stream(self, sink: Sink) -> None:
+        sink.write(b"one\n")
+        self.stream_began.set()
+        try:
+            await self.release.wait()
+            sink.write(b"two\n")
+        finally:
+            self.stream_ended.set()
+
+
+class Wire:
+    """A client's end of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    def get(self, path: str, *headers: str, method: str = "GET") -> None:
+        lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers, "", ""]
+        self.send("\r\n".join(lines).encode())
+
+    async def answer(self, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+        async with asyncio.timeout(PATIENCE):
+            status, headers = await self.head()
+            if method == "HEAD" or status in (204, 304):
+                return status, headers, b""
+            if "content-length" in headers:
+                body = await self.reader.readexactly(int(headers["content-length"]))
+                return status, headers, body
+            chunks = [chunk async for chunk in self.chunks()]
+            return status, headers, b"".join(chunks)
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        async with asyncio.timeout(PATIENCE):
+            lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        pairs = [line.split(": ", 1) for line in lines[1:] if line]
+        return int(lines[0].split()[1]), {name.lower(): value for name, value in pairs}
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            async with asyncio.timeout(PATIENCE):
+                size = int(await self.reader.readline(), 16)
+                data = await self.reader.readexactly(size)
+                assert await self.reader.readexactly(2) == b"\r\n"
+            if not size:
+                return
+            yield data
+
+    async def rest(self) -> bytes:
+        async with asyncio.timeout(PATIENCE):
+            return await self.reader.read()
+
+
+@asynccontextmanager
+async def listening(
+    site: Site, clock: FakeClock | None = None, limits: Limits | None = None
+) -> AsyncIterator[tuple[Server, Wire]]:
+    server = Server(site.handle, clock or FakeClock(), limits)
+    port = await server.listen("127.0.0.1", 0, None)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield server, Wire(reader, writer)
+    finally:
+        await hang_up(writer)
+        for connection in list(server.connections):
+            connection.abort()
+        closing = asyncio.ensure_future(server.close())
+        await server.clock.advance(10)  # type: ignore[attr-defined]
+        await closing
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+@pytest.fixture
+async def site() -> Site:
+    return Site()
+
+
+async def test_a_connection_serves_many_requests(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        for path in ("/a", "/b"):
+            wire.get(path)
+            status, headers, body = await wire.answer()
+            assert (status, body) == (200, path.encode())
+            assert headers["content-type"] == "text/plain"
+            assert "date" in headers
+            assert "connection" not in headers
+
+
+async def test_pipelined_requests_are_answered_in_order(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/later")
+        for number in range(30):
+            wire.get(f"/{number}")
+        site.release.set()
+        bodies = [(await wire.answer())[2] for _ in range(31)]
+        assert bodies == [b"later", *(f"/{number}".encode() for number in range(30))]
+
+
+async def test_only_the_last_of_pipelined_answers_announces_the_end(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/later")
+        wire.get("/last", "Connection: close")
+        site.release.set()
+        first, second = await wire.answer(), await wire.answer()
+        assert "connection" not in first[1]
+        assert second[1]["connection"] == "close"
+        assert await wire.rest() == b""
+
+
+async def test_a_chunked_body_arrives_whole(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/echo", "Transfer-Encoding: chunked", method="POST")
+        wire.send(b"3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\nAuthorization: Bearer sneaky\r\n\r\n")
+        assert (await wire.answer())[2] == b"abcdefg"
+        assert "authorization" not in site.requests[0].headers
+
+
+async def test_who_asks_whether_to_continue_is_told_so(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/echo", "Content-Length: 3", "Expect: 100-continue", method="POST")
+        assert await wire.head() == (100, {})
+        wire.send(b"abc")
+        assert (await wire.answer())[2] == b"abc"
+
+
+async def test_a_body_that_is_too_long_is_refused_before_it_is_read(site: Site) -> None:
+    async with listening(site, limits=Limits(body_bytes=10)) as (_, wire):
+        wire.get("/echo", "Content-Length: 11", "Expect: 100-continue", method="POST")
+        status, headers, body = await wire.answer()
+        assert (status, headers["connection"]) == (413, "close")
+        assert json.loads(body)["reason"] == "RequestEntityTooLarge"
+        assert site.requests == []
+
+
+async def test_a_chunked_body_that_grows_too_long_is_refused(site: Site) -> None:
+    async with listening(site, limits=Limits(body_bytes=10)) as (_, wire):
+        wire.get("/echo", "Transfer-Encoding: chunked", method="POST")
+        wire.send(b"6\r\nabcdef\r\n6\r\nabcdef\r\n")
+        assert (await wire.answer())[0] == 413
+
+
+async def test_a_refused_client_can_read_why_although_it_still_sends(site: Site) -> None:
+    clock = FakeClock()
+    async with listening(site, clock, Limits(body_bytes=10)) as (server, wire):
+        wire.get("/echo", f"Content-Length: {1 << 20}", method="POST")
+        wire.send(b"x" * (1 << 20))
+        assert (await wire.answer())[0] == 413
+        [connection] = server.connections
+        connection.expire(clock.monotonic() + 3)
+        async with asyncio.timeout(PATIENCE):
+            while server.connections:
+                await turn()
+
+
+async def turn() -> None:
+    """Let the event loop look at its sockets once."""
+    await asyncio.get_running_loop().run_in_executor(None, int)
+
+
+async def test_huge_heads_are_refused(site: Site) -> None:
+    limits = Limits(head_bytes=1000, headers=5)
+    for head in (
+        b"GET /" + b"x" * 2000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\na: " + b"x" * 2000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"".join(b"h%d: x\r\n" % i for i in range(6)) + b"\r\n",
+    ):
+        async with listening(site, limits=limits) as (_, wire):
+            wire.send(head)
+            assert (await wire.answer())[0] == 431
+    assert site.requests == []
+
+
+async def test_malformed_requests_get_an_error_and_the_end(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.send(b"BREW /pot HTCPCP/1.0\r\n\r\n")
+        status, headers, body = await wire.answer()
+        assert (status, headers["connection"]) == (400, "close")
+        assert json.loads(body)["message"].startswith("malformed HTTP request")
+
+
+async def test_garbage_after_a_request_does_not_spoil_its_answer(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/later")
+        wire.send(b"\x00\x01garbage\r\n\r\n")
+        async with asyncio.timeout(PATIENCE):
+            while not site.requests:
+                await turn()
+        await turn()
+        site.release.set()
+        assert (await wire.rest()).endswith(b"\r\n\r\nlater")
+
+
+async def test_large_answers_are_packed_if_the_client_unpacks(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/large", "Accept-Encoding: deflate, gzip")
+        _, headers, body = await wire.answer()
+        assert headers["content-encoding"] == "gzip"
+        assert gzip.decompress(body) == b"z" * GZIP_FROM
+        for coding in ("identity", "gzip;q=0", ""):
+            wire.get("/large", f"Accept-Encoding: {coding}")
+            _, headers, body = await wire.answer()
+            assert "content-encoding" not in headers
+            assert body == b"z" * GZIP_FROM
+
+
+async def test_answers_in_pieces_are_chunked_or_packed(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/pieces")
+        _, headers, body = await wire.answer()
+        assert headers["transfer-encoding"] == "chunked"
+        assert body == b"x" * 100_000 + b"y" * 100_000
+        wire.get("/pieces", "Accept-Encoding: gzip")
+        _, headers, packed = await wire.answer()
+        assert headers["content-encoding"] == "gzip"
+        assert gzip.decompress(packed) == body
+
+
+async def test_a_short_answer_in_pieces_is_sent_as_it_is(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/short-pieces", "Accept-Encoding: gzip")
+        _, headers, body = await wire.answer()
+        assert (headers["content-length"], body) == ("5", b"short")
+        assert "content-encoding" not in headers
+
+
+async def test_answers_without_a_body_have_none(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/a", method="HEAD")
+        status, headers, _ = await wire.answer("HEAD")
+        assert (status, headers["content-length"]) == (200, "2")
+        for path, code in (("/empty", 204), ("/unchanged", 304)):
+            wire.get(path)
+            status, headers, _ = await wire.answer()
+            assert status == code
+            assert "content-length" not in headers
+        wire.get("/after")
+        assert (await wire.answer())[2] == b"/after"
+
+
+async def test_old_clients_get_no_chunks(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.send(b"GET /pieces HTTP/1.0\r\n\r\n")
+        _, headers = await wire.head()
+        assert "transfer-encoding" not in headers
+        assert await wire.rest() == b"x" * 100_000 + b"y" * 100_000
+
+
+async def test_a_target_may_be_spelled_as_proxies_do(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("http://example.org:80/a%20b?x=1")
+        assert (await wire.answer())[0] == 200
+        assert (site.requests[0].path, site.requests[0].query.get("x")) == ("/a%20b", "1")
+
+
+async def test_repeated_headers_are_joined(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/", "Accept: a", "ACCEPT: b")
+        await wire.answer()
+        assert site.requests[0].headers["accept"] == "a,b"
+
+
+async def test_who_asks_for_another_protocol_is_answered_in_this_one(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/a", "Connection: Upgrade", "Upgrade: websocket")
+        status, headers, body = await wire.answer()
+        assert (status, headers["connection"], body) == (200, "close", b"/a")
+        assert await wire.rest() == b""
+
+
+async def test_a_bug_is_a_500_and_the_connection_lives(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/bug")
+        assert (await wire.answer())[0] == 500
+        wire.get("/a")
+        assert (await wire.answer())[0] == 200
+
+
+async def test_half_closed_clients_still_get_their_answer(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/later")
+        wire.writer.write_eof()
+        async with asyncio.timeout(PATIENCE):
+            while not site.requests:
+                await turn()
+        await turn()
+        site.release.set()
+        assert (await wire.answer())[2] == b"later"
+        assert await wire.rest() == b""
+
+
+async def test_a_stream_is_sent_as_it_is_written(site: Site) -> None:
+    async with listening(site) as (_, wire):
+        wire.get("/stream")
+        await wire.head()
+        chunks = wire.chunks()
+        assert await anext(chunks) == b"one\n"
+        site.release.set()
+        assert await anext(chunks) == b"two\n"
+        assert [chunk async for chunk in chunks] == []
+        wire.get("/after")
+        assert (await wire.answer())[2] == b"/after"
+
+
+async def test_a_stream_ends_when_the_client_goes(site: Site) -> None:
+    async with listening(site) as (server, wire):
+        wire.get("/stream")
+        await wire.head()
+        wire.writer.close()
+        async with asyncio.timeout(PATIENCE):
+            await site.stream_ended.wait()
+            while server.connections:
+                await turn()
+
+
+async def test_a_client_that_takes_nothing_is_cut_off(site: Site) -> None:
+    clock = FakeClock()
+    async with listening(site, clock) as (server, wire):
+        wire.get("/endless")
+        [connection] = server.connections or [None]
+        async with asyncio.timeout(PATIENCE):
+            while connection is None or not connection.paused:
+                await turn()
+                [connection] = server.connections or [None]
+            before = -1
+            while before != (before := buffered(connection)):
+                await turn()
+        connection.expire(clock.monotonic() + 59)
+        assert server.connections
+        connection.expire(clock.monotonic() + 200)
+        async with asyncio.timeout(PATIENCE):
+            while server.connections:
+                await turn()
+
+
+def buffered(connection: Connection) -> int:
+    return connection._transport.get_write_buffer_size()
+
+
+async def test_close_lets_a_request_finish_and_cuts_streams(site: Site) -> None:
+    clock = FakeClock()
+    server = Server(site.handle, clock)
+    port = await server.listen("127.0.0.1", 0, None)
+    request = Wire(*await asyncio.open_connection("127.0.0.1", port))
+    stream = Wire(*await asyncio.open_connection("127.0.0.1", port))
+    idle = Wire(*await asyncio.open_connection("127.0.0.1", port))
+    request.get("/later")
+    stream.get("/stream")
+    await stream.head()
+    async with asyncio.timeout(PATIENCE):
+        while len(server.connections) < 3 or len(site.requests) < 2:
+            await turn()
+    closing = asyncio.ensure_future(server.close())
+    await clock.advance(0)
+    assert await stream.rest() == b"4\r\none\n\r\n0\r\n\r\n"
+    assert await idle.rest() == b""
+    assert not closing.done()
+    site.release.set()
+    status, headers, body = await request.answer()
+    assert (status, headers["connection"], body) == (200, "close", b"later")
+    async with asyncio.timeout(PATIENCE):
+        while server.connections:
+            await turn()
+    await clock.advance(1)
+    assert closing.done()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    for wire in (request, stream, idle):
+        await hang_up(wire.writer)
+
+
+async def test_close_does_not_wait_for_ever(site: Site) -> None:
+    clock = FakeClock()
+    server = Server(site.handle, clock)
+    port = await server.listen("127.0.0.1", 0, None)
+    wire = Wire(*await asyncio.open_connection("127.0.0.1", port))
+    wire.get("/later")
+    async with asyncio.timeout(PATIENCE):
+        while not site.requests:
+            await turn()
+    closing = asyncio.ensure_future(server.close(grace=5))
+    await clock.advance(4)
+    assert not closing.done()
+    await clock.advance(2)
+    assert closing.done()
+    with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+        await wire.answer()
+    await hang_up(wire.writer)
+
+
+# Without a kernel.
+
+
+class FakeTransport(asyncio.Transport):
+    """Remembers what is written and whether anybody closed it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = False
+        self.reading = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.closed
+        self.written += bytes(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+
+def connected(
+    site: Site, clock: FakeClock, limits: Limits | None = None
+) -> tuple[Connection, FakeTransport]:
+    connection = Connection(Server(site.handle, clock, limits))
+    transport = FakeTransport()
+    connection.connection_made(cast(asyncio.Transport, transport))
+    return connection, transport
+
+
+async def test_a_head_or_body_that_never_ends_runs_out_of_time(site: Site) -> None:
+    for first, seconds in ((b"GE", 15), (b"GET /x", 15), (b"POST / HTTP/1.1\r\na: b\r\n", 15)):
+        connection, transport = connected(site, FakeClock())
+        connection.data_received(first)
+        connection.expire(seconds)
+        assert not transport.closed
+        connection.expire(seconds + 1)
+        assert transport.closed
+    connection, transport = connected(site, FakeClock())
+    connection.data_received(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab")
+    connection.expire(60)
+    assert not transport.closed
+    connection.expire(61)
+    assert transport.closed
+
+
+async def test_dribbling_does_not_buy_time(site: Site) -> None:
+    clock = FakeClock()
+    connection, transport = connected(site, clock)
+    connection.data_received(b"GET /")
+    for _ in range(10):
+        await clock.advance(2)
+        connection.data_received(b"x")
+        connection.expire(clock.monotonic())
+    assert transport.closed
+
+
+async def test_idle_connections_are_closed_in_the_end(site: Site) -> None:
+    connection, transport = connected(site, FakeClock())
+    connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    connection.expire(180)
+    assert not transport.closed
+    connection.expire(181)
+    assert transport.closed
+
+
+async def test_a_request_that_is_being_answered_has_time(site: Site) -> None:
+    connection, transport = connected(site, FakeClock())
+    connection.data_received(b"GET /later HTTP/1.1\r\n\r\n")
+    await turn()
+    connection.expire(100_000)
+    assert not transport.closed
+    site.release.set()
+    await turn()
+    assert transport.written.endswith(b"later")
+    connection.connection_lost(None)
+
+
+async def test_an_endless_header_does_not_fill_the_memory(site: Site) -> None:
+    connection, transport = connected(site, FakeClock(), Limits(head_bytes=1000))
+    connection.data_received(b"GET / HTTP/1.1\r\na: ")
+    for _ in range(20):
+        connection.data_received(b"x" * 100)
+    await turn()
+    assert b" 431 " in transport.written
+
+
+async def test_too_many_pipelined_requests_stop_the_reading(site: Site) -> None:
+    connection, transport = connected(site, FakeClock())
+    connection.data_received(b"GET /later HTTP/1.1\r\n\r\n" * 9)
+    assert not transport.reading
+    site.release.set()
+    for _ in range(30):
+        await turn()
+    assert transport.reading
+    assert transport.written.count(b"later") == 9
+    connection.connection_lost(None)
+
+
+_LINES = st.sampled_from(
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"POST /echo HTTP/1.1\r\n",
+        b"HEAD /x HTTP/1.0\r\n",
+        b"Content-Length: 5\r\n",
+        b"Content-Length: 99999999999999999999\r\n",
+        b"Content-Length: -1\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: gzip\r\n",
+        b"Expect: 100-continue\r\n",
+        b"Connection: close\r\n",
+        b"Connection: Upgrade\r\nUpgrade: h2c\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\r\n",
+        b"5\r\nabcde\r\n",
+        b"0\r\n\r\n",
+        b": x\r\n",
+        b"\x00",
+        b"a" * 50,
+        b"CONNECT x:1 HTTP/1.1\r\n",
+        b"OPTIONS * HTTP/1.1\r\n",
+    ]
+)
+
+
+@given(
+    st.lists(_LINES | st.binary(max_size=30), max_size=12),
+    st.lists(st.integers(0, 400), max_size=6),
+)
+async def test_no_bytes_break_the_door(parts: list[bytes], cuts: list[int]) -> None:
+    clock = FakeClock()
+    connection, transport = connected(Site(), clock, Limits(head_bytes=300, body_bytes=40))
+    data = b"".join(parts)
+    edges = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
+    for start, end in pairwise(edges):
+        connection.data_received(data[start:end])
+    if not connection.eof_received():
+        transport.close()
+    for _ in range(3):
+        await clock.advance(0)
+    assert b" 500 " not in transport.written
+    connection.expire(1e9)
+    assert transport.closed
+    connection.connection_lost(None)
+
+
+async def test_a_sweep_renews_the_date_and_ends_what_is_out_of_time(site: Site) -> None:
+    clock = FakeClock()
+    async with listening(site, clock) as (server, wire):
+        wire.get("/a")
+        first = (await wire.answer())[1]["date"]
+        sweeping = asyncio.ensure_future(server.sweep())
+        await clock.advance(100)
+        wire.get("/b")
+        second = (await wire.answer())[1]["date"]
+        assert (first, second) == (
+            "Tue, 01 Jan 2030 00:00:00 GMT",
+            "Tue, 01 Jan 2030 00:01:40 GMT",
+        )
+        await clock.advance(182)
+        assert await wire.rest() == b""
+        sweeping.cancel()
