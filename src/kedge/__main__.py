@@ -63,7 +63,7 @@ def node(flags: Namespace) -> int:
     last_seen = partial(config.server_of_node, source, wanted)
     find = last_seen if flags.join_fd is None else node.told(flags.join_fd)
     ready = node.say(wanted) if flags.ready_fd is None else node.tell(flags.ready_fd)
-    return node.run(wanted, find, ready)
+    return node.run(wanted, config.invitation(source), find, ready)
 
 
 def token(flags: Namespace) -> int:
@@ -73,7 +73,7 @@ def token(flags: Namespace) -> int:
     where = config.where(config.Source(flags))
     if flags.deed == "create":
         new = token.New(flags.ttl, flags.usages, flags.groups, flags.description)
-        return token.create(where, new)
+        return token.create(where, new, join_command=flags.print_join_command)
     if flags.deed == "list":
         return token.list_tokens(where, flags.output)
     return token.delete(where, flags.tokens)

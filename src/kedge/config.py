@@ -5,10 +5,14 @@ This is the one place that reads the environment.
 
 import argparse
 import os
+import socket
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
 
 from kedge.apiserver.config import (
     ADMISSION_PLUGINS,
@@ -24,7 +28,10 @@ from kedge.cli.registry import Where, resolve
 from kedge.cli.state import read as read_cluster
 from kedge.cli.state import read_server
 from kedge.cli.up import UpConfig
-from kedge.node.config import MOST_PIDS, MOST_PODS, NodeConfig
+from kedge.machinery.certificates import validity
+from kedge.machinery.interfaces import address_towards
+from kedge.node.config import MOST_PIDS, MOST_PODS, Invitation, NodeConfig
+from kedge.node.record import read_server as server_of
 
 T = TypeVar("T")
 
@@ -100,13 +107,76 @@ def up(source: Source) -> UpConfig:
 
 def node(source: Source) -> NodeConfig:
     """What a node agent is to do if it is started by itself."""
-    return _node(source, source.get("node_name", read.node_name) or node_name(1))
+    name = source.get("node_name", read.node_name) or _node_here(source)
+    config = _node(source, name)
+    url = _joined(source, config)
+    if not url or source.get("node_address", str) is not None:
+        return config
+    host = urlsplit(url)
+    try:
+        address = address_towards(host.hostname or "", host.port or 443)
+    except OSError as error:
+        raise Failure(
+            f"no interface of this machine leads to {url} ({error}): say with --node-address under"
+            " which address the node is to be reached"
+        ) from error
+    return msgspec.structs.replace(config, address=address)
+
+
+def _node_here(source: Source) -> str:
+    """What the node is called if nobody says it."""
+    if source.get("token", read.bootstrap_token):
+        try:
+            return read.node_name(socket.gethostname().lower())
+        except argparse.ArgumentTypeError as error:
+            raise Failure(
+                f"the host name is no name for a node, give --node-name: {error}"
+            ) from error
+    nodes = _place(source)[1] / "nodes"
+    found = [each.name for each in nodes.iterdir()] if nodes.is_dir() else []
+    return found[0] if len(found) == 1 else node_name(1)
+
+
+def _joined(source: Source, config: NodeConfig) -> str:
+    """The server of a cluster elsewhere that the node joins or has joined."""
+    asked = source.get("server", read.server_url) if source.get("token", str) else None
+    return asked or server_of(config.state)
+
+
+def invitation(source: Source) -> Invitation | None:
+    """What is needed to join a cluster, if that is what is asked for."""
+    token = source.get("token", read.bootstrap_token)
+    if not token:
+        return None
+    url = source.get("server", read.server_url)
+    if not url:
+        raise Failure("--token is for joining a cluster: say with --server where it is")
+    return Invitation(
+        url=url,
+        token=token,
+        ca_hash=source.get("ca_cert_hash", read.key_digest) or "",
+        ca_pem=_authority(_file(source, "ca_cert")),
+    )
+
+
+def _authority(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    try:
+        content = path.read_bytes()
+        validity(content)
+    except OSError as error:
+        raise Failure(f"--ca-cert: {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise Failure(f"--ca-cert: {path}: {error}") from error
+    return content
 
 
 def server_of_node(source: Source, config: NodeConfig) -> str:
-    """Where the node finds its server: as told, else where the cluster was last seen."""
+    """Where the node finds its server: as told, else where it joined, else where it last was."""
     known = read_server(config.hidden[0])
-    url = source.get("server", str) or (known.url if known else "")
+    url = source.get("server", read.server_url) or server_of(config.state)
+    url = url or (known.url if known else "")
     if not url:
         raise Failure(f"nothing is known of a server in {config.hidden[0]}: name one with --server")
     return url

@@ -40,7 +40,14 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     clock = SystemClock()
     async with serve(config, clock) as server, asyncio.TaskGroup() as tasks:
         client = Client(LocalTransport(into(server)), user_agent="kube-controller-manager")
-        keepers = Controllers(client, clock, server.ca_pem, server.sign, admission=config.admission)
+        keepers = Controllers(
+            client,
+            clock,
+            server.ca_pem,
+            server.sign,
+            server.sign_request,
+            admission=config.admission,
+        )
         planner = Client(LocalTransport(into(server)), user_agent="kube-scheduler")
         work = [
             tasks.create_task(keepers.run()),

@@ -43,7 +43,9 @@ async def cluster(connect: Connect, state: Path) -> AsyncIterator[Client]:
         client = connect(running)
         try:
             async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-                controllers = Controllers(client, SystemClock(), running.ca_pem, running.sign)
+                controllers = Controllers(
+                    client, SystemClock(), running.ca_pem, running.sign, running.sign_request
+                )
                 run = tasks.create_task(controllers.run())
                 yield client
                 run.cancel()

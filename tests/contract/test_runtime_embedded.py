@@ -1,8 +1,10 @@
 """What real containers see and suffer: the embedded runtime as root, on real control groups."""
 
 import asyncio
+import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -31,6 +33,7 @@ from kedge.node.runtime.runtime import (
     Security,
     State,
 )
+from kedge.supervisor import cgroups, devices
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -554,6 +557,24 @@ async def test_a_device_that_is_given_can_be_opened(bench: Bench) -> None:
     assert "not permitted" in said
 
 
+async def test_the_second_version_s_program_forbids_devices_as_the_first_version_s_rules_do(
+    bench: Bench,
+) -> None:
+    container = await bench.start(
+        await bench.pod(), "sleep", "1000", security=Security(privileged=True)
+    )
+    opens = ["sh", "-c", "exec 3< /dev/fuse && exec 4< /dev/zero && echo both"]
+    assert (await bench.runtime.execute(container, opens, 10)).stdout == b"both\n"
+    group = cgroups.here().group((await bench.runtime.container(container)).cgroup)
+    if not group.attach_point():
+        pytest.skip("there is no hierarchy of the second version")
+    devices.attach(group.attach_point(), list(devices.ALWAYS))
+    done = await bench.runtime.execute(container, opens, 10)
+    assert b"not permitted" in done.stderr
+    zero = await bench.runtime.execute(container, ["head", "-c1", "/dev/zero"], 10)
+    assert zero.stdout == b"\0"
+
+
 async def test_the_kernel_s_settings_are_read_only_but_for_those_of_the_pod(bench: Bench) -> None:
     said = await bench.shell(
         "cat /proc/sys/net/ipv4/ip_unprivileged_port_start /proc/sys/kernel/shm_rmid_forced;"
@@ -857,6 +878,26 @@ async def test_who_escapes_the_parent_s_death_is_found_by_the_next_supervisor(be
     await bench.runtime.containers()
     for pid in pids:
         await gone(pid)
+
+
+async def test_a_supervisor_killed_at_any_moment_leaves_nothing_that_runs(bench: Bench) -> None:
+    chance = random.Random(7)
+    for number in range(12):
+        sandbox = await bench.pod(f"pod{number}", shared_pid=number % 2 == 0)
+        steps = [bench.start(sandbox, "sleep", "1000") for _ in range(3)]
+        starting = asyncio.gather(*steps, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(starting), chance.uniform(0, 0.05))
+        os.kill(bench.runtime.supervisor, signal.SIGKILL)
+        await starting
+        pids = processes_in(f"{GROUPS}/pod{number}/*")
+        for each in await bench.runtime.containers():
+            assert each.state is not State.RUNNING
+        for pid in pids:
+            await gone(pid)
+        for left in await bench.runtime.sandboxes():
+            await bench.runtime.remove_sandbox(left.id)
+        assert containers_left() == []
 
 
 async def test_there_is_one_supervisor_to_a_directory(bench: Bench) -> None:

@@ -11,6 +11,8 @@ from kedge.cli.failure import Failure
 from kedge.cli.main import parser
 from kedge.cli.registry import Where
 from kedge.cli.state import prepare
+from kedge.node import record
+from kedge.node.config import Invitation
 
 
 def flags(*arguments: str) -> Namespace:
@@ -205,3 +207,97 @@ def test_a_client_goes_where_kubectl_would(environment: dict[str, str], tmp_path
     environment["KUBECONFIG"] = "a:b"
     assert whereto("-n=x", "--context=c") == Whereto([Path("a"), Path("b")], "c", "x")
     assert whereto("--kubeconfig=f").files == [Path("f")]
+
+
+TOKEN = "abcdef.0123456789abcdef"
+
+
+def joined(root: Path, name: str, url: str) -> None:
+    (root / "nodes" / name).mkdir(parents=True)
+    record.write_server(root / "nodes" / name, url)
+
+
+def test_a_node_that_joins_is_called_as_its_machine(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "Box-7.Example.com")
+    asked = flags("node", "--server=https://127.0.0.1:6443", f"--token={TOKEN}")
+    assert config.node(config.Source(asked, environment)).name == "box-7.example.com"
+    named = flags("node", "--server=https://127.0.0.1:6443", f"--token={TOKEN}", "--node-name=far")
+    assert config.node(config.Source(named, environment)).name == "far"
+
+
+def test_a_node_that_joined_knows_who_and_where_it_is(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    joined(tmp_path / "state" / "kedge" / "default", "far", "https://127.0.0.1:7443")
+    source = config.Source(flags("node"), environment)
+    found = config.node(source)
+    assert (found.name, found.address) == ("far", "127.0.0.1")
+    assert config.server_of_node(source, found) == "https://127.0.0.1:7443"
+    moved = config.Source(flags("node", "--server=https://127.0.0.1:8443/"), environment)
+    assert config.server_of_node(moved, found) == "https://127.0.0.1:8443"
+
+
+def test_among_several_nodes_the_first_is_meant(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    for name in ("node-1", "node-2"):
+        (tmp_path / "state" / "kedge" / "default" / "nodes" / name).mkdir(parents=True)
+    assert config.node(config.Source(flags("node"), environment)).name == "node-1"
+
+
+def test_a_server_that_nothing_leads_to_needs_an_address_for_the_node(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_way(host: str, port: int) -> str:
+        raise OSError("Network is unreachable")
+
+    monkeypatch.setattr(config, "address_towards", no_way)
+    words = ("node", "--server=https://192.0.2.1:6443", f"--token={TOKEN}", "--node-name=far")
+    with pytest.raises(Failure, match=r"Network is unreachable.*say with --node-address"):
+        config.node(config.Source(flags(*words), environment))
+    told = flags(*words, "--node-address=192.0.2.9")
+    assert config.node(config.Source(told, environment)).address == "192.0.2.9"
+
+
+def test_an_invitation_is_a_token_a_server_and_a_reason_to_trust_it(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    def invited(*arguments: str) -> Invitation | None:
+        return config.invitation(config.Source(flags("node", *arguments), environment))
+
+    assert invited() is None
+    with pytest.raises(Failure, match="say with --server where it is"):
+        invited(f"--token={TOKEN}")
+    server = "--server=https://192.0.2.1:6443"
+    digest = f"sha256:{'AB' * 32}"
+    assert invited(server, f"--token={TOKEN}", f"--ca-cert-hash={digest}") == Invitation(
+        url="https://192.0.2.1:6443", token=TOKEN, ca_hash=digest.lower()
+    )
+    environment["KEDGE_TOKEN"] = TOKEN
+    (tmp_path / "ca.crt").write_text("none")
+    with pytest.raises(Failure, match=r"--ca-cert: .*there is no certificate in it"):
+        invited(server, f"--ca-cert={tmp_path / 'ca.crt'}")
+    with pytest.raises(Failure, match="No such file"):
+        invited(server, f"--ca-cert={tmp_path / 'absent'}")
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--server=192.0.2.1:6443",
+        "--server=http://192.0.2.1",
+        "--server=https://",
+        "--server=https://a:99999",
+        "--token=abcdef",
+        "--ca-cert-hash=sha256:12",
+        f"--ca-cert-hash={'0' * 64}",
+    ],
+)
+def test_what_cannot_be_joined_with_is_refused(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        flags("node", flag)
+    assert "error: argument" in capsys.readouterr().err

@@ -24,7 +24,7 @@ PRIORITIES = {
 async def ensure(api: Api, host: str, port: int) -> None:
     """Make whatever is missing; what is there is left as it is."""
     for document in _objects():
-        await _ensure(api, document)
+        await ensure_object(api, document)
     if _reachable(host):
         await _publish(api, host, port)
 
@@ -74,11 +74,11 @@ async def ensure_range(api: Api) -> None:
     published types, and that takes longer to read than all else takes to make.
     """
     document = _object("networking.k8s.io/v1", "ServiceCIDR", "kubernetes")
-    request = _request(api, document, "update")
+    request = request_for(api, document, "update")
     item = api.find(request)
     if item is not None and item.document().get("status"):
         return
-    await _ensure(api, document | {"spec": {"cidrs": [str(RANGE)]}})
+    await ensure_object(api, document | {"spec": {"cidrs": [str(RANGE)]}})
     ready = {
         "type": "Ready",
         "status": "True",
@@ -101,10 +101,10 @@ async def _publish(api: Api, host: str, port: int) -> None:
         "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     }
-    request = _request(api, document, "update")
+    request = request_for(api, document, "update")
     item = api.find(request)
     if item is None:
-        await _ensure(api, document)
+        await ensure_object(api, document)
         return
 
     def republished(live: dict[str, Any]) -> Wanted:
@@ -114,15 +114,17 @@ async def _publish(api: Api, host: str, port: int) -> None:
     await write.modify(api, request, republished, write.MAIN, "UpdateOptions")
 
 
-async def _ensure(api: Api, document: dict[str, Any]) -> None:
-    request = _request(api, document, "create")
+async def ensure_object(api: Api, document: dict[str, Any]) -> None:
+    """Make the object unless there is one of its name."""
+    request = request_for(api, document, "create")
     if api.find(request) is None:
         await write.create_object(
             api, request, Wanted(msgspec.json.decode(msgspec.json.encode(document)))
         )
 
 
-def _request(api: Api, document: dict[str, Any], verb: str) -> Request:
+def request_for(api: Api, document: dict[str, Any], verb: str) -> Request:
+    """What the server itself asks when it writes the object."""
     resource = api.catalog.of_kind(document["apiVersion"], document["kind"])
     assert resource is not None
     meta = document["metadata"]

@@ -20,6 +20,7 @@ from kedge.machinery.clock import Clock, SystemClock
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ _RENEW_BEFORE: Final = timedelta(days=30)
 _LOOK_EVERY: Final = timedelta(hours=12)
 # A client whose clock is a little behind must not find the certificate to be of the future.
 _BACKDATED: Final = timedelta(minutes=5)
+_LONG: Final = timedelta(hours=8)
 _SYSTEM_CLOCK: Final = SystemClock()
 
 Use = Literal["serverAuth", "clientAuth"]
@@ -190,7 +192,96 @@ def ensure_node(
     subject = _name(f"system:node:{node}", organization="system:nodes")
     issued = _issued(directory, subject, ("clientAuth", "serverAuth"), hosts, now)
     atomic.write(known, trusted, mode=0o644)
+    # What the node asked for itself since then belongs to the old key.
+    (theirs / "serving.crt").unlink(missing_ok=True)
     _save(theirs, "node", issued)
+
+
+def sign_request(
+    directory: Path, csr_pem: bytes, uses: Sequence[str], lifetime: timedelta, now: datetime
+) -> bytes:
+    """The certificate that somebody asks for in their own words: subject, names and key are theirs.
+
+    `uses` are named as a CertificateSigningRequest names them. ValueError if nothing can be signed.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+
+    request = x509.load_pem_x509_csr(csr_pem)
+    if not request.is_signature_valid:
+        raise ValueError("the request is not signed by the key that it names")
+    ca, ca_key = _authority(directory)
+    # A short life is not shortened further by the time that the beginning is set back.
+    ends = now + lifetime - (_BACKDATED if lifetime >= _LONG else timedelta())
+    ends = min(ends, ca.not_valid_after_utc)
+    builder = _certificate(
+        request.subject, ca.subject, request.public_key(), now - _BACKDATED, ends
+    ).add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    basic, extended = _asked_uses(uses)
+    if basic is not None:
+        builder = builder.add_extension(basic, critical=True)
+    if extended is not None:
+        builder = builder.add_extension(extended, critical=False)
+    if names := _asked_names(request):
+        critical = not request.subject.rdns
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=critical)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+    builder = builder.add_extension(issuer, critical=False)
+    return _pem(builder.sign(ca_key, hashes.SHA256()))
+
+
+_BASIC_USES: Final = {
+    "signing": "digital_signature",
+    "digital signature": "digital_signature",
+    "content commitment": "content_commitment",
+    "key encipherment": "key_encipherment",
+    "key agreement": "key_agreement",
+    "data encipherment": "data_encipherment",
+    "cert sign": "key_cert_sign",
+    "crl sign": "crl_sign",
+    "encipher only": "encipher_only",
+    "decipher only": "decipher_only",
+}
+_EXTENDED_USES: Final = {
+    "any": "2.5.29.37.0",
+    "server auth": "1.3.6.1.5.5.7.3.1",
+    "client auth": "1.3.6.1.5.5.7.3.2",
+    "code signing": "1.3.6.1.5.5.7.3.3",
+    "email protection": "1.3.6.1.5.5.7.3.4",
+    "s/mime": "1.3.6.1.5.5.7.3.4",
+    "ipsec end system": "1.3.6.1.5.5.7.3.5",
+    "ipsec tunnel": "1.3.6.1.5.5.7.3.6",
+    "ipsec user": "1.3.6.1.5.5.7.3.7",
+    "timestamping": "1.3.6.1.5.5.7.3.8",
+    "ocsp signing": "1.3.6.1.5.5.7.3.9",
+    "microsoft sgc": "1.3.6.1.4.1.311.10.3.3",
+    "netscape sgc": "2.16.840.1.113730.4.1",
+}
+
+
+def _asked_uses(
+    uses: Sequence[str],
+) -> "tuple[x509.KeyUsage | None, x509.ExtendedKeyUsage | None]":
+    from cryptography import x509
+
+    basic = {_BASIC_USES[use] for use in uses if use in _BASIC_USES}
+    numbers = dict.fromkeys(_EXTENDED_USES[use] for use in uses if use in _EXTENDED_USES)
+    if unknown := [use for use in uses if use not in _BASIC_USES and use not in _EXTENDED_USES]:
+        raise ValueError(f"unrecognized usage values: {unknown}")
+    usage = x509.KeyUsage(**{name: name in basic for name in _BASIC_USES.values()})
+    extended = [x509.ObjectIdentifier(number) for number in sorted(numbers)]
+    return usage if basic else None, x509.ExtendedKeyUsage(extended) if extended else None
+
+
+def _asked_names(request: "x509.CertificateSigningRequest") -> "list[x509.GeneralName]":
+    from cryptography import x509
+
+    try:
+        found = request.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    kinds = (x509.DNSName, x509.IPAddress, x509.RFC822Name, x509.UniformResourceIdentifier)
+    return [name for name in found.value if isinstance(name, kinds)]
 
 
 def _issue(directory: Path, hosts: Iterable[str], now: datetime) -> None:
@@ -262,7 +353,7 @@ def _authority_key(directory: Path) -> "ec.EllipticCurvePrivateKey":
 def _certificate(
     subject: "x509.Name",
     issuer: "x509.Name",
-    key: "ec.EllipticCurvePublicKey",
+    key: "CertificatePublicKeyTypes",
     begins: datetime,
     ends: datetime,
 ) -> "x509.CertificateBuilder":

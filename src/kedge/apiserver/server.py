@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from random import Random, SystemRandom
 from typing import Any
 
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import service
 from kedge.api.resource import Resource
-from kedge.apiserver import bootstrap, pki, tokens
+from kedge.apiserver import bootstrap, joining, pki, tokens
 from kedge.apiserver.addresses import AddressBook
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
@@ -52,17 +53,25 @@ class Running:
         self.url = url
         self.ca_pem = identity.ca_pem
         self.token = token
+        self._pki = identity.directory
         self._key = key
 
     def sign(self, claims: Any) -> str:
         """A service account token with these claims."""
         return jwt.sign(self._key, claims)
 
+    def sign_request(
+        self, csr_pem: bytes, uses: Sequence[str], lifetime: timedelta, now: datetime
+    ) -> bytes:
+        """The certificate that a request asks for; ValueError if it cannot be given."""
+        return pki.sign_request(self._pki, csr_pem, uses, lifetime, now)
+
 
 @asynccontextmanager
 async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
     """Serve while the context is open."""
-    identity = pki.ensure(config.pki, (config.host, *config.hosts))
+    hosts = joining.hosts(config)
+    identity = pki.ensure(config.pki, hosts)
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
@@ -79,22 +88,24 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
                 tasks.create_task(api.cache.run()),
                 tasks.create_task(listener.sweep()),
                 tasks.create_task(keep_history(store, clock)),
-                tasks.create_task(pki.keep_renewed(identity, (config.host, *config.hosts), clock)),
+                tasks.create_task(pki.keep_renewed(identity, hosts, clock)),
             ]
             registrar = Registrar(api)
             await registrar.load()
             background.append(tasks.create_task(registrar.run()))
             port = await listener.listen(config.host, config.port, identity.context)
-            host = f"[{config.host}]" if ":" in config.host else config.host
-            address = f"{host}:{port}"
-            await bootstrap.ensure(api, config.host, port)
+            url = joining.local(config, port)
+            others = joining.advertised(config, port)
+            address = others.removeprefix("https://")
+            await bootstrap.ensure(api, joining.advertised_host(config), port)
             await policy.ensure(api)
+            await joining.ensure(api, others, identity.ca_pem)
             app.ready = True
             background.append(tasks.create_task(bootstrap.ensure_range(api)))
             # Making a key takes a while, and nobody has asked for a signature yet.
             background.append(tasks.create_task(asyncio.to_thread(key.prepare)))
             try:
-                yield Running(app, f"https://{address}", identity, token, key)
+                yield Running(app, url, identity, token, key)
             finally:
                 app.ready = False
                 await listener.close()

@@ -17,7 +17,10 @@ HELP: Final = "Stop a cluster and take it out of the kubeconfig"
 DESCRIPTION: Final = """\
 Stop a cluster and take its context out of the kubeconfig; the context that was current before is
 current again. What is in the cluster is kept for the next 'kedge up', unless --purge is given.
-If the cluster is not running, that is no error."""
+If the cluster is not running, that is no error.
+
+On a machine that has joined the cluster of another one, its node and all that it runs is ended;
+'kedge node' starts it again, unless --purge is given."""
 EXAMPLES: Final = """\
   # Stop the cluster "default"
   kedge down
@@ -42,11 +45,38 @@ def run(where: "Where", *, purge: bool, every: bool) -> int:
 
     one = registry.find(where)
     found = list(registry.every(where.root)) if every else [one] if one else []
-    if not found:
+    joined = list(registry.joined(where.root)) if every else _only_nodes(where, found)
+    if not found and not joined:
         print(f"There is no cluster{'' if every else f' {where}'} here: nothing to stop.")
     for one in found:
         print(take_down(one, where.root, purge=purge))
+    for directory in joined:
+        print(take_nodes_down(directory, purge=purge))
     return 0
+
+
+def _only_nodes(where: "Where", found: "list[Found]") -> list[Path]:
+    """The directory that is meant, if it holds no cluster but nodes that have joined one."""
+    from kedge.cli import registry
+
+    directory = where.directory or registry.resolve(where.root, where.name)
+    return [directory] if not found and registry.holds_nodes(directory) else []
+
+
+def take_nodes_down(directory: Path, *, purge: bool) -> str:
+    """End the nodes of a cluster that runs elsewhere; says what was done."""
+    from kedge.cli import process, state
+
+    nodes = sorted((directory / "nodes").iterdir())
+    with state.changing(directory):
+        running = any(process.running(node, "node") for node in nodes)
+        end_nodes(directory)
+        if purge:
+            _delete(directory)
+    names = ", ".join(f'"{node.name}"' for node in nodes)
+    said = f"Node {names} was {'stopped' if running else 'not running; its pods are stopped'}"
+    rest = f"{directory} is deleted" if purge else f"its state is kept in {directory}"
+    return f"{said}; {rest}."
 
 
 def take_down(found: "Found", root: Path, *, purge: bool) -> str:

@@ -125,12 +125,12 @@ def add_guards(parser: ArgumentParser) -> None:
     )
 
 
-def add_node(parser: ArgumentParser) -> None:
-    """What a node is told."""
+def add_node(parser: ArgumentParser, *, address: str = "127.0.0.1") -> None:
+    """What a node is told; `address` says what holds if that is not."""
     parser.add_argument(
         "--node-address",
         metavar="ADDRESS",
-        help="address at which nodes listen (default: $KEDGE_NODE_ADDRESS, else 127.0.0.1)",
+        help=f"address at which nodes listen (default: $KEDGE_NODE_ADDRESS, else {address})",
     )
     parser.add_argument(
         "--node-port",
@@ -237,6 +237,40 @@ def amounts(value: str) -> "dict[str, Quantity]":
         except ValueError as error:
             raise argparse.ArgumentTypeError(f'"{name}={text}" is no amount: {error}') from error
     return found
+
+
+def server_url(value: str) -> str:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(value)
+        known = parts.scheme == "https" and parts.hostname and (parts.port or 443)
+    except ValueError:
+        known = False
+    if not known:
+        raise argparse.ArgumentTypeError(f'"{value}" is no server: give https://HOST:PORT')
+    return value.rstrip("/")
+
+
+def bootstrap_token(value: str) -> str:
+    """A whole token; what is wrong with it is said without quoting it."""
+    import re
+
+    if not re.fullmatch("[a-z0-9]{6}[.][a-z0-9]{16}", value):
+        raise argparse.ArgumentTypeError(
+            "that is no token: it has six characters of a-z and 0-9, a dot, and sixteen more"
+        )
+    return value
+
+
+def key_digest(value: str) -> str:
+    import re
+
+    if not re.fullmatch("sha256:[0-9a-f]{64}", value.lower()):
+        raise argparse.ArgumentTypeError(
+            f'"{value}" is no digest of a key: give sha256: and 64 hexadecimal digits'
+        )
+    return value.lower()
 
 
 def image_rule(value: str) -> str:

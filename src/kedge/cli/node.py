@@ -10,17 +10,27 @@ from typing import TYPE_CHECKING, Final
 from kedge.cli import flags
 
 if TYPE_CHECKING:
-    from kedge.node.config import NodeConfig
+    from kedge.node.config import Invitation, NodeConfig
 
 NAME: Final = "node"
 HELP: Final = "Run a node agent in the foreground"
 DESCRIPTION: Final = """\
 Run the agent of one node in the foreground, until SIGTERM or SIGINT. It registers the node and
 runs the pods that are bound to it; its containers run on when the agent ends, and the next agent
-takes them over.
+takes them over; 'kedge down' ends them.
 
-'kedge up' starts the nodes of a cluster itself; this is for starting one of them again by hand."""
+With --token the machine joins a cluster that runs elsewhere; the line to type is what 'kedge token
+create --print-join-command' prints there. From then on 'kedge node' alone is enough.
+
+'kedge up' starts the nodes of its own cluster itself."""
 EXAMPLES: Final = """\
+  # Join the cluster of another machine
+  kedge node --server https://192.0.2.7:6443 --token abcdef.0123456789abcdef \\
+      --ca-cert-hash sha256:...
+
+  # The same node again, after a restart of the machine
+  kedge node
+
   # The second node of the cluster, after its agent was killed
   kedge node --node-name node-2
 
@@ -34,15 +44,13 @@ def add_flags(parser: ArgumentParser) -> None:
         "--node-name",
         type=flags.node_name,
         metavar="NAME",
-        help="name of the node in the cluster (default: $KEDGE_NODE_NAME, else node-1)",
+        help="name of the node in the cluster (default: $KEDGE_NODE_NAME, else the host name when"
+        " joining, else the one node in --state, else node-1)",
     )
-    parser.add_argument(
-        "--server",
-        metavar="URL",
-        help="where the API server is (default: $KEDGE_SERVER, else where the cluster in --state"
-        " was last seen)",
+    add_joining(parser)
+    flags.add_node(
+        parser, address="the address that leads to the server it has joined, else 127.0.0.1"
     )
-    flags.add_node(parser)
     parser.add_argument(
         "--join-fd",
         type=int,
@@ -54,6 +62,37 @@ def add_flags(parser: ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="when the node is ready, write one line to this file descriptor",
+    )
+
+
+def add_joining(parser: ArgumentParser) -> None:
+    """What a machine must be told to join."""
+    parser.add_argument(
+        "--server",
+        type=flags.server_url,
+        metavar="URL",
+        help="where the API server is (default: $KEDGE_SERVER, else the server that was joined,"
+        " else where the cluster in --state was last seen)",
+    )
+    parser.add_argument(
+        "--token",
+        type=flags.bootstrap_token,
+        metavar="ID.SECRET",
+        help="join the cluster with this token (default: $KEDGE_TOKEN)",
+    )
+    parser.add_argument(
+        "--ca-cert-hash",
+        type=flags.key_digest,
+        metavar="sha256:HEX",
+        help="when joining, the digest of the public key of the cluster's authority"
+        " (default: $KEDGE_CA_CERT_HASH)",
+    )
+    parser.add_argument(
+        "--ca-cert",
+        type=flags.file,
+        metavar="FILE",
+        help="when joining, the certificate of the cluster's authority, instead of its digest"
+        " (default: $KEDGE_CA_CERT)",
     )
 
 
@@ -78,22 +117,68 @@ def _pairs(values: object) -> str:
     return ",".join(f"{name}={value}" for name, value in values.items())
 
 
-def run(config: "NodeConfig", find_server: Callable[[], str], ready: Callable[[], None]) -> int:
+def run(
+    config: "NodeConfig",
+    invitation: "Invitation | None",
+    find_server: Callable[[], str],
+    ready: Callable[[], None],
+) -> int:
     """Run the agent till it is told to end; `ready` is called once the node is."""
     from kedge.cli import process
     from kedge.cli.failure import Failure
     from kedge.node import agent
-    from kedge.node.access import Access
+    from kedge.node.access import CERTIFICATE, Access
 
-    if not (config.pki / "node.key").exists():
+    if invitation is not None:
+        prepare(config)
+        process.claim(config.state, NAME)
+        accept(config, invitation)
+    elif not (config.pki / CERTIFICATE).exists():
         raise Failure(
             f"there is no node \"{config.name}\" in {config.state.parent}: 'kedge up --nodes K'"
-            " makes nodes"
+            " makes nodes, and with --server and --token this machine joins a cluster"
         )
-    process.claim(config.state, NAME)
+    else:
+        process.claim(config.state, NAME)
     os.chdir(config.state)
     agent.run(config, lambda: Access(url=find_server(), pki=config.pki), ready)
     return 0
+
+
+def prepare(config: "NodeConfig") -> None:
+    """Make the directory of a node that is to join a cluster elsewhere."""
+    from kedge.cli import state
+    from kedge.cli.failure import Failure
+
+    directory = config.hidden[0]
+    if cluster := state.read(directory):
+        raise Failure(
+            f'{directory} holds the cluster "{cluster.name}": choose another directory with'
+            " --state for a node that joins a cluster elsewhere"
+        )
+    try:
+        for each in (directory, config.state.parent, config.state):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise state.unwritable(directory, error) from error
+
+
+def accept(config: "NodeConfig", invitation: "Invitation") -> None:
+    """Join, unless that has been done: a command may be given again and again."""
+    import asyncio
+
+    from kedge.cli.failure import Failure
+    from kedge.machinery.clock import SystemClock
+    from kedge.node import joining, record
+
+    clock = SystemClock()
+    if joining.still_good(config.pki, invitation, clock):
+        record.write_server(config.state, invitation.url)
+        return
+    try:
+        asyncio.run(joining.join(config.state, config.name, invitation, clock))
+    except joining.CannotJoin as error:
+        raise Failure(str(error)) from error
 
 
 def told(descriptor: int) -> Callable[[], str]:

@@ -55,6 +55,20 @@ def every(root: Path) -> Iterator[Found]:
                 yield Found(cluster, directory)
 
 
+def joined(root: Path) -> Iterator[Path]:
+    """The directories that hold no cluster, but nodes that have joined one elsewhere."""
+    for entry in sorted(root.iterdir()) if root.is_dir() else ():
+        directory = resolve(root, entry.name)
+        with contextlib.suppress(Failure, OSError):
+            if state.read(directory) is None and holds_nodes(directory):
+                yield directory
+
+
+def holds_nodes(directory: Path) -> bool:
+    nodes = directory / "nodes"
+    return nodes.is_dir() and any(nodes.iterdir())
+
+
 def check_free(root: Path, name: str, directory: Path) -> None:
     """Fail if to register the cluster would hide another one of the same name."""
     entry = root / name

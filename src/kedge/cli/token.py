@@ -19,12 +19,16 @@ NAME: Final = "token"
 HELP: Final = "Make, list and delete tokens for joining a cluster"
 DESCRIPTION: Final = """\
 Make, list and delete bootstrap tokens. Whoever has one is known to the cluster as a member of
-system:bootstrappers, and may do what you let that group do; nodes come in a later release.
+system:bootstrappers, which may ask for the certificate of a node: keep it secret. A machine joins
+with the command that 'kedge token create --print-join-command' prints.
 
 A token is "ID.SECRET". To delete it takes only the ID, and only the ID is safe to show around."""
 EXAMPLES: Final = """\
   # A token that can be used for a day
   kedge token create
+
+  # A token, and the whole command to give on another machine
+  kedge token create --print-join-command
 
   # One for the next ten minutes
   kedge token create --ttl 10m --description "rack 7"
@@ -76,6 +80,11 @@ def add_flags(parser: ArgumentParser) -> None:
         help="further groups of whoever uses it, each beginning with system:bootstrappers:",
     )
     create.add_argument("--description", default="", metavar="TEXT", help="what it is for")
+    create.add_argument(
+        "--print-join-command",
+        action="store_true",
+        help="print the command with which another machine joins, instead of the token alone",
+    )
     listing = below.add_parser("list", help="list the tokens", allow_abbrev=False)
     flags.add_which(listing)
     flags.add_output(listing)
@@ -119,8 +128,8 @@ def token_id(value: str) -> str:
     return id_
 
 
-def create(where: "Where", new: New) -> int:
-    """Make a token and print it."""
+def create(where: "Where", new: New, *, join_command: bool = False) -> int:
+    """Make a token and print it, or the command that uses it."""
     import secrets
 
     from kedge.api.core_v1.secret import RESOURCE
@@ -129,12 +138,50 @@ def create(where: "Where", new: New) -> int:
     id_, code = ("".join(secrets.choice(ALPHABET) for _ in range(length)) for length in (6, 16))
     kept = secret_of(id_, code, new, SystemClock().now())
 
+    printed = f"{id_}.{code}"
+
     async def make(client: "Client") -> None:
+        nonlocal printed
         await client.create(RESOURCE, kept)
+        if join_command:
+            printed = command(await _cluster_info(client), printed)
 
     _ask(where, make)
-    print(f"{id_}.{code}")
+    print(printed)
     return 0
+
+
+def command(info: dict[str, str], token: str) -> str:
+    """What to type on another machine; says so if that is of no use there."""
+    import base64
+    import ipaddress
+    import sys
+    from contextlib import suppress
+    from urllib.parse import urlsplit
+
+    from kedge.machinery.certificates import key_hash
+
+    url = info["server"]
+    with suppress(ValueError):
+        if ipaddress.ip_address(urlsplit(url).hostname or "").is_loopback:
+            print(
+                f"warning: the server listens at {url}, where no other machine can reach it:"
+                " 'kedge down', then 'kedge up --host 0.0.0.0'",
+                file=sys.stderr,
+            )
+    digest = key_hash(base64.b64decode(info["certificate-authority-data"]))
+    return f"kedge node --server {url} --token {token} --ca-cert-hash {digest}"
+
+
+async def _cluster_info(client: "Client") -> dict[str, str]:
+    """What the cluster tells everybody: where it is, and its authority."""
+    import yaml
+
+    from kedge.api.core_v1.config_map import RESOURCE
+
+    found = await client.get(RESOURCE, "cluster-info", "kube-public")
+    info: dict[str, str] = yaml.safe_load(found.data["kubeconfig"])["clusters"][0]["cluster"]
+    return info
 
 
 def list_tokens(where: "Where", output: str | None) -> int:

@@ -8,6 +8,7 @@ from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Informer
 from kedge.controllers import namespaces
+from kedge.controllers.certificate_signing import CertificateSigningController, SignRequest
 from kedge.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from kedge.controllers.garbage_collector import GarbageCollector
 from kedge.controllers.limit_ranges import LimitRangeController
@@ -37,6 +38,7 @@ class Controllers:
         clock: Clock,
         ca_pem: bytes,
         sign: Sign,
+        sign_request: SignRequest,
         *,
         admission: Sequence[str] = (),
     ) -> None:
@@ -49,6 +51,7 @@ class Controllers:
             ServiceAccountController(client, known, clock),
             RootCaController(client, known, ca_pem, clock),
             ServiceAccountTokenController(client, sign, ca_pem, clock),
+            CertificateSigningController(client, sign_request, clock),
             ClusterRoleAggregationController(client, clock),
             ResourceQuotaController(client, discovery, clock),
             GarbageCollector(client, discovery, clock),

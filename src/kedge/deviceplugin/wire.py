@@ -41,7 +41,10 @@ def encode(message: object) -> bytes:
 def decode(kind: type[M], data: bytes) -> M:
     """The message in some bytes; fields of unknown numbers are skipped. Raises Malformed."""
     known = {field.number: field for field in _fields(kind)}
-    found: dict[str, Any] = {}
+    # What is not said is empty, whatever it is in messages made here.
+    found: dict[str, Any] = {
+        field.name: "" for field in known.values() if field.type is str and not field.many
+    }
     for number, wire, value in _parts(data):
         if number in known:
             _read(known[number], wire, value, found)

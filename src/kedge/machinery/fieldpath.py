@@ -38,6 +38,15 @@ class Field(msgspec.Struct, frozen=True):
         """The path to one key of a map. No path leads to keys with backslashes."""
         return cls(name, re.sub(r"[\[\]']", r"\\\g<0>", key))
 
+    @classmethod
+    def parsed(cls, text: str) -> "Field":
+        """The text as Kubernetes reads it: the first bracket with a quote begins the key."""
+        if text.endswith("']"):
+            name, bracket, key = text[:-2].partition("['")
+            if name and bracket:
+                return cls(name, key)
+        return cls(text)
+
     @property
     def key(self) -> str | None:
         """The key that is meant; where the escapes are wrong, what is written."""
@@ -116,7 +125,7 @@ def parse(text: str) -> Field | Amount | Owner:
         if found is None:
             raise Malformed(OWNER_FORM)
         return Owner(found["attribute"])
-    return _field(text)
+    return Field.parsed(text)
 
 
 @lru_cache(maxsize=4096)
@@ -136,14 +145,6 @@ def _amount(found: re.Match[str]) -> Amount:
         container=parts.get("name") or parts.get("other") or "",
         among=parts.get("among", "containers"),
     )
-
-
-def _field(text: str) -> Field:
-    if text.endswith("']"):
-        name, bracket, key = text[:-2].partition("['")
-        if name and bracket:
-            return Field(name, key)
-    return Field(text)
 
 
 def _unescaped(key: str) -> str:

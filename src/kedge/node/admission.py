@@ -1,6 +1,6 @@
 """Admission at the node: whether a pod that was bound here can be taken."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kedge.api.core_v1.node_selection import required_nodes
@@ -22,14 +22,19 @@ class Rejection:
     message: str
 
 
-def admit(pod: Pod, others: Iterable[Pod], node: Node) -> Rejection | None:
-    """None for a pod that fits beside the others that are active here."""
-    return next(_objections(pod, list(others), node), None)
+def admit(
+    pod: Pod, others: Iterable[Pod], node: Node, apart: Callable[[str], bool]
+) -> Rejection | None:
+    """None for a pod that fits beside the others that are active here. Resources that are `apart`
+    are devices, of which somebody else knows who has them."""
+    return next(_objections(pod, list(others), node, apart), None)
 
 
-def _objections(pod: Pod, others: list[Pod], node: Node) -> Iterator[Rejection]:
+def _objections(
+    pod: Pod, others: list[Pod], node: Node, apart: Callable[[str], bool]
+) -> Iterator[Rejection]:
     yield from _system(pod, node)
-    yield from shortages(pod, others, node)
+    yield from shortages(pod, others, node, apart)
     yield from _place(pod, others, node)
 
 
@@ -42,7 +47,9 @@ def _system(pod: Pod, node: Node) -> Iterator[Rejection]:
         yield Rejection("PodOSNotSupported", text)
 
 
-def shortages(pod: Pod, others: list[Pod], node: Node) -> Iterator[Rejection]:
+def shortages(
+    pod: Pod, others: list[Pod], node: Node, apart: Callable[[str], bool]
+) -> Iterator[Rejection]:
     """What the node has too little of."""
     allocatable = node.status.allocatable
     most = allocatable.get("pods")
@@ -52,7 +59,7 @@ def shortages(pod: Pod, others: list[Pod], node: Node) -> Iterator[Rejection]:
     used = _sum(pod_requests(other.spec) for other in others) if wanted else {}
     for name in _ordered(wanted):
         amount = _units(name, wanted[name])
-        if amount == 0:
+        if amount == 0 or apart(name):
             continue
         if name not in allocatable:
             # Extended resources that the node does not have are of the cluster, not of the node.

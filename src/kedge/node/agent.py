@@ -21,6 +21,7 @@ from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.node import machine, record, registration
 from kedge.node.access import Access
+from kedge.node.certificates import Renewal
 from kedge.node.cgroups.tree import NoCgroups, PodTree
 from kedge.node.config import NodeConfig
 from kedge.node.environment import Variables
@@ -118,6 +119,7 @@ class Agent:
                 sources,
                 following,
                 this,
+                recorder,
                 clock,
                 may_mount=self._runtime.level is Level.FULL,
             )
@@ -128,6 +130,8 @@ class Agent:
                 for work in (this, recorder, sources, following, volumes, pods):
                     tasks.create_task(work.run())
                 await this.registered.wait()
+                renewal = Renewal(access, client, clock, config.name, config.address)
+                tasks.create_task(renewal.run(asks=bool(record.read_server(config.state))))
                 await pods.synced.wait()
                 gc.freeze()
                 ready()

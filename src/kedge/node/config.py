@@ -14,6 +14,17 @@ MOST_PIDS: Final = 4096
 """Processes and threads of one pod: enough for most, and an end to any fork bomb."""
 
 
+class Invitation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine is told so that it can join a cluster elsewhere."""
+
+    url: str
+    token: str
+    ca_hash: str = ""
+    """Which key the cluster's authority has: `sha256:` and the digest."""
+    ca_pem: bytes = b""
+    """The authority itself."""
+
+
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything one node agent needs to know; nothing in it changes while it runs."""
 
@@ -58,7 +69,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pki(self) -> Path:
-        """Who the node is: node.crt, node.key, ca.crt."""
+        """Who the node is: node.crt, node.key, ca.crt, and serving.crt if it had to ask for one."""
         return self.state / "pki"
 
     @property

@@ -13,7 +13,7 @@ from kedge.machinery.errors import StatusError
 from kedge.node import downward, env_files
 from kedge.node.downward import Surroundings, Unresolvable
 from kedge.node.expansion import expand
-from kedge.node.parts import ConfigFailure, ThisNode
+from kedge.node.parts import ConfigFailure, Environ, ThisNode
 from kedge.node.sources import Sources
 
 API_SERVER: Final = ("default", "kubernetes")
@@ -29,7 +29,7 @@ class Variables:
 
     async def environment(
         self, pod: Pod, container: Container, pod_ips: Sequence[str]
-    ) -> list[tuple[str, str]]:
+    ) -> Environ:
         found = _Found(self._sources, pod, container, self._around(pod_ips), self._files)
         try:
             services = service_variables(pod, await self._sources.services())
@@ -42,7 +42,7 @@ class Variables:
         except StatusError as error:
             raise ConfigFailure(error.message) from error
         unset = {name: text for name, text in services.items() if name not in found.values}
-        return [*found.values.items(), *unset.items()]
+        return Environ(found.values, unset)
 
     def _around(self, pod_ips: Sequence[str]) -> Surroundings:
         status = self._this.node.status
@@ -94,12 +94,10 @@ class _Found:
             self.values[variable.name] = value
 
     async def _from(self, source: EnvVarSource) -> str | None:
-        pod, around = self._pod, self._around
-        if source.fieldRef is not None:
-            return downward.field(pod, source.fieldRef.fieldPath, around)
-        if source.resourceFieldRef is not None:
-            selector = source.resourceFieldRef
-            return downward.resource_of_variable(pod, self._container, selector, around)
+        pod = self._pod
+        told = downward.variable(pod, self._container, source, self._around)
+        if told is not None:
+            return told
         if source.configMapKeyRef is not None:
             return await self._of_config_map(source)
         if source.secretKeyRef is not None:

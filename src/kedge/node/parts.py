@@ -1,19 +1,20 @@
 """Parts: what the life of a pod needs of the other rooms of the node, as small protocols."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod_status import ResourceStatus
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object
 from kedge.machinery.clock import Clock
 from kedge.node.files import PodFiles
-from kedge.node.runtime.runtime import Dns, Mount, Resources, Runtime
+from kedge.node.runtime.runtime import Device, Dns, Mount, Resources, Runtime
 
 
 class ImageFailure(Exception):
@@ -40,6 +41,15 @@ class VolumeFailure(Exception):
 class ConfigFailure(Exception):
     """A container's configuration does not work out: the container waits with
     CreateContainerConfigError and this text, and is tried again."""
+
+
+class DeviceFailure(Exception):
+    """A pod cannot get its devices, and so cannot be taken."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
 
 
 class Image(Protocol):
@@ -118,14 +128,70 @@ class Volumes(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Environ:
+    """The variables of one container, references expanded."""
+
+    own: Mapping[str, str]
+    """Those that the pod's spec defines."""
+    services: Mapping[str, str] = field(default_factory=dict)
+    """Those that tell where services are; what the pod defines itself is not among them."""
+
+
 class Environment(Protocol):
     """Works out the variables of containers."""
 
     async def environment(
         self, pod: Pod, container: Container, pod_ips: Sequence[str]
-    ) -> list[tuple[str, str]]:
-        """All of them, service variables included, references expanded, each name once.
-        Raises ConfigFailure, e.g. `configmap "a" not found`."""
+    ) -> Environ:
+        """Raises ConfigFailure, e.g. `configmap "a" not found`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the devices of a container bring with them."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: Sequence[Mount] = ()
+    devices: Sequence[Device] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """For the runtime."""
+    groups: Sequence[int] = ()
+    """Supplemental ones."""
+
+
+class Devices(Protocol):
+    """Gives devices of the machine to pods, and has their plugins make them ready."""
+
+    def manages(self, resource: str) -> bool:
+        """Whether amounts of a resource are devices, which `allocate` gives or refuses."""
+        ...
+
+    async def allocate(self, pod: Pod) -> None:
+        """Give every container of a pod the devices it asks for, before anything of the pod is
+        made. Idempotent, also after a restart of the agent. Raises DeviceFailure."""
+        ...
+
+    def given(self, pod: Pod, container: Container) -> Given:
+        """What the container's devices bring with them. Raises ConfigFailure."""
+        ...
+
+    async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
+        """Have the container's devices made ready, the last thing before a start; `env` is what
+        the pod's spec defines. Raises ConfigFailure."""
+        ...
+
+    def release(self, uid: str) -> None:
+        """A pod needs its devices no more. Idempotent."""
+        ...
+
+    def known(self) -> Iterable[str]:
+        """Uids of the pods that have devices."""
+        ...
+
+    def health(self, uid: str) -> Mapping[str, Sequence[ResourceStatus]]:
+        """By container: how the pod's devices are."""
         ...
 
 
@@ -193,6 +259,7 @@ class Parts:
     secrets: PullSecrets
     volumes: Volumes
     environment: Environment
+    devices: Devices
     cgroups: PodCgroups
     events: Events
     files: PodFiles

@@ -68,6 +68,14 @@ class Pods:
         if worker := self._workers.get(uid):
             worker.refresh()
 
+    def active(self) -> list[Pod]:
+        """The pods that use something of the node."""
+        return [worker.pod for worker in self._workers.values() if worker.active]
+
+    def wake(self, uid: str) -> None:
+        """Something that a pod's status shows has changed."""
+        self._wake(uid)
+
     # The loop.
 
     async def run(self) -> None:
@@ -149,7 +157,8 @@ class Pods:
         over = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletionTimestamp
         if begun or over:
             return None
-        return admit(pod, self._others(pod), self._parts.here.node)
+        parts = self._parts
+        return admit(pod, self._others(pod), parts.here.node, parts.devices.manages)
 
     def _others(self, pod: Pod) -> list[Pod]:
         return [
@@ -179,9 +188,12 @@ class Pods:
             return
         now = format_time(self._parts.clock.now())
         generation = pod.metadata.generation
-        lacking = next(shortages(pod, self._others(pod), self._parts.here.node), None)
+        here, apart = self._parts.here.node, self._parts.devices.manages
+        lacking = next(shortages(pod, self._others(pod), here, apart), None)
         if lacking is None:
             allotment.grant(pod, now)
+            # Files may tell of what has just been granted.
+            worker.refresh()
             text = summary("Pod resize started", pod, generation)
             self._parts.events.record(pod, "Normal", "ResizeStarted", text)
         elif allotment.defer(pod, "Deferred", lacking.message, now):

@@ -9,6 +9,7 @@ import msgspec
 from kedge.machinery import atomic
 
 _FILE: Final = "node.json"
+_SERVER: Final = "server"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -36,3 +37,16 @@ def read(directory: Path) -> Record | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode((directory / _FILE).read_bytes(), type=Record)
     return None
+
+
+def write_server(directory: Path, url: str) -> None:
+    """Remember which server elsewhere the node has joined."""
+    atomic.write(directory / _SERVER, f"{url}\n".encode())
+
+
+def read_server(directory: Path) -> str:
+    """The server that the node has joined; empty if it belongs to a cluster of this machine."""
+    try:
+        return (directory / _SERVER).read_text().strip()
+    except OSError:
+        return ""

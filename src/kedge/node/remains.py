@@ -23,7 +23,8 @@ class Remains:
     def uids(self) -> set[str]:
         """Every pod of which there is something."""
         known = self._observations.uids() | self._parts.files.uids()
-        return known | set(self._parts.cgroups.known())
+        parts = self._parts
+        return known | set(parts.cgroups.known()) | set(parts.devices.known())
 
     async def clear(self, living: Iterable[str]) -> None:
         """Clear away all pods but these."""
@@ -44,6 +45,7 @@ class Remains:
                 await parts.runtime.stop_sandbox(sandbox.id)
             await parts.runtime.remove_sandbox(sandbox.id)
             observations.drop_sandbox(sandbox.id)
+        parts.devices.release(uid)
         await parts.volumes.unmount(uid)
         parts.cgroups.remove(uid)
         parts.files.remove(uid)

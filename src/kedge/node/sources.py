@@ -4,7 +4,7 @@ A node may read only what its pods refer to, each by its name.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +20,21 @@ from kedge.client.view import objects
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
-_LIFE: Final = 3607
+Source = ConfigMap | Secret
+_RESOURCES: Final[dict[str, Resource[Any]]] = {
+    each.plural: each for each in (config_map.RESOURCE, secret.RESOURCE)
+}
+_LIFE: Final = 3600
 """Seconds that a token lasts unless the volume says otherwise."""
+_DAY: Final = 86400
+
+
+class Reference(NamedTuple):
+    """A config map or a secret."""
+
+    plural: str
+    namespace: str
+    name: str
 
 
 class Token(NamedTuple):
@@ -34,7 +47,7 @@ class Token(NamedTuple):
     def is_old(self, now: datetime) -> bool:
         """Whether it is time for another: after four fifths of its life, or a day."""
         age, life = now - self.issued, self.expires - self.issued
-        return age >= life * 0.8 or age.total_seconds() > 86400
+        return age >= life * 0.8 or age.total_seconds() > _DAY
 
 
 class Sources:
@@ -49,6 +62,13 @@ class Sources:
     async def run(self) -> None:
         """For ever: follow the services."""
         await self._follow.run()
+
+    async def find(self, reference: Reference) -> Source | None:
+        """A config map or secret as it is now; None if there is none."""
+        found: Source | None = await self._get(
+            _RESOURCES[reference.plural], reference.namespace, reference.name
+        )
+        return found
 
     async def config_map(self, namespace: str, name: str) -> ConfigMap | None:
         return await self._get(config_map.RESOURCE, namespace, name)
@@ -95,60 +115,98 @@ class Sources:
         return Token(status["token"], self._clock.now(), expires)
 
 
-Change = Callable[[], None]
+Change = Callable[[Reference], None]
 
 
 class Following:
-    """Watches the config maps and secrets that pods show as files, so that files follow them."""
+    """Watches the config maps and secrets that pods show as files, so that files follow them.
+
+    One that is immutable is not watched any longer once it is known, as upstream does.
+    """
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._tasks: asyncio.TaskGroup | None = None
-        self._watches: dict[tuple[str, str, str], tuple[asyncio.Task[None], set[str]]] = {}
+        self._watches: dict[Reference, _Watch] = {}
         self._told: dict[str, Change] = {}
 
     async def run(self) -> None:
         """For ever: own the watches."""
         async with asyncio.TaskGroup() as self._tasks:
+            for watch in self._watches.values():
+                watch.begin(self._tasks)
             await asyncio.get_running_loop().create_future()
 
-    def hold(self, uid: str, references: set[tuple[str, str, str]], change: Change) -> None:
-        """Tell of changes to these, each (plural, namespace, name), from now on and until
-        released."""
+    def hold(self, uid: str, references: Iterable[Reference], change: Change) -> None:
+        """Tell a pod of changes to these, from now on and until it is released."""
         self._told[uid] = change
         for reference in references:
-            if reference in self._watches:
-                self._watches[reference][1].add(uid)
-            elif self._tasks is not None:
-                task = self._tasks.create_task(self._watch(reference))
-                self._watches[reference] = (task, {uid})
+            if reference not in self._watches:
+                self._watches[reference] = watch = self._watch(reference)
+                if self._tasks is not None:
+                    watch.begin(self._tasks)
+            self._watches[reference].holders.add(uid)
 
     def release(self, uid: str) -> None:
         self._told.pop(uid, None)
-        for reference, (task, holders) in list(self._watches.items()):
-            holders.discard(uid)
-            if not holders:
-                task.cancel()
+        for reference, watch in list(self._watches.items()):
+            watch.holders.discard(uid)
+            if not watch.holders:
+                watch.end()
                 del self._watches[reference]
 
-    async def _watch(self, reference: tuple[str, str, str]) -> None:
-        plural, namespace, name = reference
-        resource: Resource[Any] = secret.RESOURCE if plural == "secrets" else config_map.RESOURCE
-        cache: Cache[Any] = Cache()
+    def known(self, reference: Reference) -> "Known | None":
+        """What there is of an object now; None if that is not known, or not yet."""
+        watch = self._watches.get(reference)
+        if watch is None or not watch.informer.synced.is_set():
+            return None
+        return Known(watch.cache.get(reference.name, reference.namespace))
+
+    def _watch(self, reference: Reference) -> "_Watch":
+        cache: Cache[Source] = Cache()
         cache.listen(lambda _: self._tell(reference))
         informer = Informer(
             self._client,
-            objects(resource),
+            objects(_RESOURCES[reference.plural]),
             cache,
             self._clock,
-            namespace=namespace,
-            fields=f"metadata.name={name}",
+            namespace=reference.namespace,
+            fields=f"metadata.name={reference.name}",
         )
-        await informer.run()
+        return _Watch(cache, informer)
 
-    def _tell(self, reference: tuple[str, str, str]) -> None:
-        watched = self._watches.get(reference)
-        for uid in sorted(watched[1]) if watched else ():
-            if told := self._told.get(uid):
-                told()
+    def _tell(self, reference: Reference) -> None:
+        watch = self._watches.get(reference)
+        if watch is None:
+            return
+        found = watch.cache.get(reference.name, reference.namespace)
+        if found is not None and found.immutable:
+            watch.end()
+        for uid in sorted(watch.holders):
+            self._told[uid](reference)
+
+
+class Known(NamedTuple):
+    """What a watch knows."""
+
+    object: Source | None
+    """None if there is no such object."""
+
+
+class _Watch:
+    """One object that is followed."""
+
+    def __init__(self, cache: Cache[Source], informer: Informer[Source]) -> None:
+        self.cache = cache
+        self.informer = informer
+        self.holders: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
+        if self._task is None:
+            self._task = tasks.create_task(self.informer.run())
+
+    def end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

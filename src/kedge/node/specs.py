@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from kedge.api.core_v1.container import Container, EphemeralContainer
 from kedge.api.core_v1.pod import Pod
 from kedge.node import marks
 from kedge.node.expansion import expand
 from kedge.node.hosts import kernel_hostname
-from kedge.node.parts import ConfigFailure, Image
+from kedge.node.parts import ConfigFailure, Given, Image
 from kedge.node.runtime.runtime import (
     ContainerSpec,
     Dns,
@@ -65,9 +67,14 @@ def container_spec(
     mounts: Sequence[Mount],
     resources: Resources,
     security: Security,
+    given: Given,
 ) -> ContainerSpec:
+    """`given` is what the container's devices bring, besides variables and mounts."""
     values = dict(env)
     lifecycle = container.lifecycle
+    marked = marks.container_annotations(pod, container, image.name, image.reference)
+    if given.groups:
+        security = replace(security, groups=[*security.groups, *given.groups])
     return ContainerSpec(
         name=container.name,
         attempt=attempt,
@@ -78,6 +85,7 @@ def container_spec(
         working_dir=container.workingDir,
         env=env,
         mounts=mounts,
+        devices=given.devices,
         log_path=f"{container.name}/{attempt}.log",
         stdin=container.stdin,
         stdin_once=container.stdinOnce,
@@ -86,7 +94,7 @@ def container_spec(
         security=security,
         stop_signal=(lifecycle.stopSignal or "") if lifecycle is not None else "",
         labels=marks.container_labels(pod, container),
-        annotations=marks.container_annotations(pod, container, image.name, image.reference),
+        annotations={**given.annotations, **marked},
     )
 
 

@@ -115,8 +115,11 @@ class Starting:
     ) -> str:
         parts = self.parts
         try:
-            env = await unless(self.hurried, parts.environment.environment(pod, container, ips))
-            mounts = await unless(self.hurried, parts.volumes.mounts_of(pod, container, env))
+            given = parts.devices.given(pod, container)
+            found = await unless(self.hurried, parts.environment.environment(pod, container, ips))
+            env = [*{**given.env, **found.own, **found.services}.items()]
+            own = await unless(self.hurried, parts.volumes.mounts_of(pod, container, env))
+            mounts = _joined(given.mounts, own)
             seen = self.observations.of(pod.metadata.uid)
             target = target_of(container, {record.name: record.id for record in seen.running})
             spec = container_spec(
@@ -128,7 +131,10 @@ class Starting:
                 mounts=[*mounts, *self._own_mounts(pod, container, attempt, mounts)],
                 resources=parts.cgroups.resources(pod, container),
                 security=security(pod, container, image, profiles=parts.profiles, target=target),
+                given=given,
             )
+            # Last, so that no device is changed for a container that then does not start.
+            await unless(self.hurried, parts.devices.pre_start(pod, container, found.own))
         except (ConfigFailure, VolumeFailure, OSError) as error:
             raise self._failure(container, "CreateContainerConfigError", error) from error
         try:
@@ -191,3 +197,9 @@ class Starting:
     def _failure(self, container: Container, reason: str, error: Exception) -> StartFailure:
         self._tell(container, WARNING, "Failed", f"Error: {error}")
         return StartFailure(reason, str(error))
+
+
+def _joined(of_devices: Sequence[Mount], own: Sequence[Mount]) -> list[Mount]:
+    """Mounts of the pod over those that its devices bring."""
+    taken = {mount.container_path for mount in own}
+    return [*(mount for mount in of_devices if mount.container_path not in taken), *own]

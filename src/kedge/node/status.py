@@ -21,6 +21,7 @@ from kedge.api.core_v1.pod_status import (
     PodCondition,
     PodIP,
     PodStatus,
+    ResourceStatus,
     VolumeMountStatus,
 )
 from kedge.machinery.durations import SECOND, format_time
@@ -61,6 +62,8 @@ class Facts:
     terminal: bool = False
     """Nothing runs any more, and nothing will be started."""
     ending: Ending | None = None
+    devices: Mapping[str, Sequence[ResourceStatus]] = field(default_factory=dict)
+    """By name: how a container's devices are."""
 
 
 def pod_status(pod: Pod, facts: Facts) -> PodStatus:

@@ -10,8 +10,8 @@ from kedge.node.cgroups.tree import PodTree
 from kedge.node.network.bridge import Bridge
 from kedge.node.runtime import channel
 from kedge.node.runtime.runtime import RuntimeFailure
-from kedge.node.volumes.volumes import take_down
-from kedge.supervisor import cgroups, libc
+from kedge.node.volumes.mounts import take_down
+from kedge.supervisor import cgroups
 
 
 def teardown(directory: Path) -> None:
@@ -31,8 +31,7 @@ async def _teardown(directory: Path) -> None:
     if known is not None and known.cgroup:
         PodTree(cgroups.here(), known.cgroup, 0, 0).remove_all()
     take_down(directory / "pods")
-    with contextlib.suppress(OSError):
-        libc.unmount(str(directory / "memory"))
+    take_down(directory / "memory")
 
 
 async def _end_containers(runtime: Path) -> None:

@@ -15,11 +15,11 @@ from kedge.node import marks
 from kedge.node.admission import Rejection
 from kedge.node.allotment import Allotment, summary
 from kedge.node.backoff import PULLS, TRIALS, Backoff, Delay
-from kedge.node.ending import Ending
+from kedge.node.ending import TERMINAL, Ending
 from kedge.node.hosts import dns_of, hosts_file
 from kedge.node.last_words import last_words
 from kedge.node.observed import Observations, Observed
-from kedge.node.parts import Parts, VolumeFailure
+from kedge.node.parts import DeviceFailure, Parts, VolumeFailure
 from kedge.node.plan import (
     A_RESIZE,
     THE_POD,
@@ -156,6 +156,7 @@ class Worker:
         """Returns when nothing is left of the pod."""
         delay: Delay | None = None
         try:
+            await self._take_devices()
             while not self._gone:
                 self._changed.clear()
                 try:
@@ -169,6 +170,21 @@ class Worker:
                 await self._rest(wake)
         finally:
             await self._prober.close()
+
+    async def _take_devices(self) -> None:
+        """A pod that has nothing here yet gets its devices first, or is not taken at all."""
+        pod = self._pod
+        over = pod.status.phase in TERMINAL or pod.metadata.deletionTimestamp
+        if over or self._rejection is not None or self._seen.ready_sandbox is not None:
+            return
+        try:
+            await unless(self._hurried, self._parts.devices.allocate(pod))
+        except DeviceFailure as error:
+            self._rejection = Rejection(error.reason, error.message)
+            self._telling.of_pod(WARNING, error.reason, error.message)
+            self._released()
+        except Interrupted:
+            return
 
     async def _rest(self, wake: float | None) -> None:
         if self._gone:
@@ -362,6 +378,8 @@ class Worker:
         if end.reason and not self._deadline_told:
             self._deadline_told = True
             self._telling.of_pod(NORMAL, end.reason, end.message)
+        # First, so that whoever reads of the end finds the devices free.
+        self._parts.devices.release(self._uid)
         self._publish(urgent=True, terminal=True)
         await self._prober.close()
         if not self._ended:
@@ -471,6 +489,7 @@ class Worker:
             host_ips=self._parts.host_ips(),
             terminal=terminal,
             ending=self._plan.ending,
+            devices=self._parts.devices.health(self._uid),
         )
         status = pod_status(pod, facts)
         return final(pod, status) if terminal else status

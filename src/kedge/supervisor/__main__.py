@@ -55,13 +55,11 @@ def _leave(directory: str) -> None:
 
 
 def _supervise(directory: str, listening: int) -> NoReturn:
-    found = level.detect()
-    mapped = found == level.USERNS and os.geteuid() != 0
-    if mapped:
-        level.map_root()
+    found, mapped = level.probe()
+    outer = level.enter() if mapped else -1
     ignore_signals()
     loop = Loop()
-    supervisor = Supervisor(directory, loop, found, mapped=mapped)
+    supervisor = Supervisor(directory, loop, found, outer)
     loop.signal(signal.SIGTERM, lambda: supervisor.end_everything(loop.stop))
     os.write(listening, b"1")
     os.close(listening)

@@ -83,6 +83,10 @@ class Cgroups:
         memory = self.place("memory")
         return memory is not None and os.access(memory.place, os.W_OK)
 
+    def any_door(self) -> str:
+        """The list of processes of the root of one of them."""
+        return f"{self.hierarchies[0].place}/cgroup.procs"
+
     def group(self, path: str) -> "Group":
         return Group(self, path)
 
@@ -94,17 +98,27 @@ class Group:
         self._cgroups = cgroups
         self.path = path
 
-    def make(self) -> list[str]:
-        """Make it, and what is missing above; the directories above that were made are returned."""
-        above: list[str] = []
+    def missing(self) -> list[str]:
+        """The directories that would have to be made for it, from the top down."""
+        found: list[str] = []
+        for hierarchy in self._cgroups.hierarchies:
+            at = hierarchy.place
+            for part in self.path.strip("/").split("/"):
+                at = f"{at}/{part}"
+                if not os.path.isdir(at):
+                    found.append(at)
+        return found
+
+    def make(self) -> None:
+        """Make it, and what is missing above."""
         for hierarchy in self._cgroups.hierarchies:
             parent = os.path.dirname(self.path.rstrip("/"))
-            above += _make_parents(hierarchy.place, parent)
-            if hierarchy.unified:
+            os.makedirs(f"{hierarchy.place}/{parent.strip('/')}", exist_ok=True)
+            if len(self._cgroups.hierarchies) == 1:
+                # Beside hierarchies of the first version this one controls nothing.
                 _delegate(hierarchy, parent)
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._in(hierarchy))
-        return above
 
     def doors(self) -> list[str]:
         """The files a process writes 0 to in order to be in the group."""
@@ -316,19 +330,6 @@ def _fields(text: str) -> dict[str, str]:
 
 def _or_max(limit: int) -> str:
     return "max" if limit == _UNLIMITED else str(limit)
-
-
-def _make_parents(place: str, path: str) -> list[str]:
-    made: list[str] = []
-    at = place
-    if os.path.isdir(f"{place}/{path.strip('/')}"):
-        return made
-    for part in path.strip("/").split("/"):
-        at = f"{at}/{part}"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(at)
-            made.append(at)
-    return made
 
 
 def _delegate(hierarchy: Hierarchy, path: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from resource import struct_rusage
 from typing import Any, Final
 
-from kedge.supervisor import launch, libc, processes
+from kedge.supervisor import launch, libc, namespaces, processes
 from kedge.supervisor.container import Container, Machine
 from kedge.supervisor.loop import READABLE
 from kedge.supervisor.plan import Plan
@@ -39,20 +39,24 @@ class Command:
         """Fork it; returns the caller's ends of its streams: a terminal, or input (if wanted),
         output and error."""
         plan = self._plan(argv, terminal)
+        controlling = self._open_terminal() if terminal else -1
+        stdio, kept = _pipes(stdin=stdin) if not terminal else (_nowhere(), [controlling])
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        stdio, kept = _pipes(stdin=stdin and not terminal)
         start = launch.Start(theirs, stdio)
-        if terminal:
-            for descriptor in kept:
-                os.close(descriptor)
-            start.terminal = self._open_terminal()
-            kept = [start.terminal]
+        start.terminal = controlling
         if group := self._container.group:
             start.doors = group.doors()
-        self._pid = self._fork(plan, start)
-        theirs.close()
-        for descriptor in set(stdio):
-            os.close(descriptor)
+        try:
+            self._pid = self._fork(plan, start)
+        except OSError:
+            ours.close()
+            for descriptor in kept:
+                os.close(descriptor)
+            raise
+        finally:
+            theirs.close()
+            for descriptor in set(stdio):
+                os.close(descriptor)
         self._status = ours
         ours.setblocking(False)
         self._machine.loop.on(ours.fileno(), READABLE, self._hear)
@@ -100,14 +104,15 @@ class Command:
                 launch.plain(plan, start, self._container.directory)
             return pid
         mapped = self._machine.mapped
+        entered = namespaces.different(target)
         pids, user = _open(target, "pid"), -1
         if mapped and (plan["user"] or plan["group"]):
             user = _open(target, "user")
         try:
             pid = home.fork(pids)
             if pid == 0:
-                process = self._container.pidfd
-                launch.command(plan, start, process, mapped=mapped, user_namespace=user)
+                start.entered = self._container.pidfd, entered
+                launch.command(plan, start, mapped=mapped, user_namespace=user)
             return pid
         finally:
             for descriptor in {pids, user} - {-1}:
@@ -167,3 +172,8 @@ def _pipes(*, stdin: bool) -> tuple[tuple[int, int, int], list[int]]:
         kept.append(read)
         ends.append(write)
     return (source, ends[0], ends[1]), kept
+
+
+def _nowhere() -> tuple[int, int, int]:
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    return null, null, null

@@ -33,16 +33,30 @@ _REMOVALS: Final = (0.01, 0.05, 0.2, 1.0, 5.0)
 class Machine:
     """What all containers of a supervisor have in common."""
 
-    def __init__(self, loop: Loop, home: Home | None, *, mapped: bool, limited: bool) -> None:
+    def __init__(self, loop: Loop, home: Home | None, *, outer: int, limited: bool) -> None:
         self.loop = loop
         self.home = home
         """None where there are no namespaces."""
-        self.mapped = mapped
+        self.mapped = outer >= 0
         """Whether we are root in a user namespace only."""
+        self._outer = outer
         self.cgroups = cgroups.here() if limited else None
         self.boot = processes.boot()
         self.made: set[str] = set()
         """Groups above those of containers that we had to make, and remove when they are empty."""
+
+    def own_pid(self) -> int:
+        """This process, as the machine counts."""
+        return int(os.readlink("self", dir_fd=self._outer)) if self.mapped else os.getpid()
+
+    def outer_pid(self, pid: int, process: int) -> int:
+        """A process, also given as a descriptor, as the machine counts."""
+        if not self.mapped:
+            return pid
+        path = f"self/fdinfo/{process}"
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._outer)
+        with open(descriptor) as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("Pid:"))
 
 
 class Container:
@@ -101,39 +115,40 @@ class Container:
         path, all_groups = self.record["cgroup"], self._machine.cgroups
         return all_groups.group(path) if path and all_groups else None
 
-    def start(self, pod: Pod, pids: int | None, done: Waiting) -> list[str]:
-        """Fork it; `done` is called when the program runs or is known not to. Returns the groups
-        that had to be made above its own."""
-        above = self._arrange_group()
+    def start(self, pod: Pod, pids: int | None, done: Waiting) -> None:
+        """Fork it; `done` is called when the program runs or is known not to."""
+        self._arrange_group()
         self.streams = Streams(self._machine.loop, self.plan["log"])
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stdio = self._pipes()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         start = launch.Start(theirs, stdio)
         start.terminal = self._plain_terminal()
         start.namespaces = pod.joined()
+        start.own_namespaces = libc.NEW_CGROUP
         if group := self.group:
             start.doors = group.doors()
-            start.own_namespaces = libc.NEW_CGROUP
-        pid = self._fork(start, pod, pids)
-        theirs.close()
-        for descriptor in {*stdio, start.terminal} - {-1}:
-            os.close(descriptor)
-        self._follow(pid, ours)
+        try:
+            self._follow(self._fork(start, pod, pids), ours)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            for descriptor in {*stdio, start.terminal} - {-1}:
+                os.close(descriptor)
         self._started.append(done)
-        return above
 
-    def _arrange_group(self) -> list[str]:
+    def _arrange_group(self) -> None:
         group = self.group
         if group is None:
-            return []
-        above = group.make()
+            return
+        group.make()
         self.note(*group.limit(self.plan["resources"]))
         if not self.plan["privileged"]:
             self._confine_devices(group)
         self._oom = group.watch_oom()
         if self._oom:
             self._machine.loop.on(*self._oom, self._out_of_memory)
-        return above
 
     def _confine_devices(self, group: cgroups.Group) -> None:
         rules = [*devices.ALWAYS, *map(devices.rule, self.plan["devices"])]
@@ -182,6 +197,7 @@ class Container:
     def _follow(self, pid: int, status: socket.socket) -> None:
         self.pidfd = os.pidfd_open(pid)
         self.record["pid"] = pid
+        self.record["outer_pid"] = self._machine.outer_pid(pid, self.pidfd)
         self._status = status
         status.setblocking(False)
         self._machine.loop.on(status.fileno(), READABLE, self._hear)
@@ -255,6 +271,7 @@ class Container:
         self.record.update(
             state=EXITED,
             pid=0,
+            outer_pid=0,
             exit_code=code,
             reason=reason,
             message=message,

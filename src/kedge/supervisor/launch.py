@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import struct
 import sys
 import termios
@@ -41,6 +42,8 @@ class Start:
         """To be entered."""
         self.own_namespaces = 0
         """To be made."""
+        self.entered = (-1, 0)
+        """A process, and which of its namespaces are to be entered."""
 
 
 def container(plan: Plan, start: Start, given: rootfs.Given) -> NoReturn:
@@ -57,14 +60,11 @@ def container(plan: Plan, start: Start, given: rootfs.Given) -> NoReturn:
     _run(plan, start, build, mapped=given.mapped)
 
 
-def command(
-    plan: Plan, start: Start, process: int, *, mapped: bool, user_namespace: int
-) -> NoReturn:
-    """Become a process in a container that runs, as the descriptor of its first process tells."""
+def command(plan: Plan, start: Start, *, mapped: bool, user_namespace: int) -> NoReturn:
+    """Become a process in a container that runs."""
 
     def enter() -> None:
-        everything = libc.NEW_MOUNT | libc.NEW_NET | libc.NEW_IPC | libc.NEW_UTS | libc.NEW_CGROUP
-        libc.setns(process, everything)
+        libc.setns(*start.entered)
         if user_namespace >= 0:
             libc.setns(user_namespace, libc.NEW_USER)
         privileges.limits()
@@ -75,13 +75,17 @@ def command(
 def plain(plan: Plan, start: Start, home: str) -> NoReturn:
     """Become a process of its own group, in a root of its own if that is possible."""
 
+    note = _noting(start)
+
     def chroot() -> None:
-        note = _noting(start)
         if plan["lowers"] and os.geteuid() == 0:
             if not os.path.isdir(f"{home}/copy"):
                 trees.merge(plan["lowers"], f"{home}/copy")
+                rootfs.make_nodes(f"{home}/copy/dev")
             os.chroot(f"{home}/copy")
             os.chdir("/")
+        elif plan["lowers"]:
+            raise Refused("images other than host need root or namespaces, and there is neither")
         for bind in plan["binds"]:
             note(f'"{bind["target"]}" is not mounted: this machine allows no mounts')
 
@@ -90,7 +94,7 @@ def plain(plan: Plan, start: Start, home: str) -> NoReturn:
         chroot()
         _connect(start, plan)
         _directory(plan["directory"])
-        privileges.become_plainly(plan, _noting(start))
+        privileges.become_plainly(plan, note)
         privileges.die_with(start.status)
         _execute(plan, start)
     except BaseException as error:
@@ -150,7 +154,7 @@ def _connect(start: Start, plan: Plan) -> None:
         stdio = (peer, peer, peer)
     for number, descriptor in enumerate(stdio):
         # A user of its own could not open /dev/stdout again if it belonged to root.
-        if not os.path.samestat(os.fstat(descriptor), os.stat("/dev/null")):
+        if not stat.S_ISCHR(os.fstat(descriptor).st_mode) or start.terminal >= 0:
             with contextlib.suppress(OSError):
                 os.fchown(descriptor, plan["user"], -1)
         os.dup2(descriptor, number)

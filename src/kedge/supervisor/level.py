@@ -16,19 +16,39 @@ ALL: Final = (
 
 
 def detect() -> str:
-    """The level of this process's containers."""
+    """The level of containers that this process could make."""
+    return probe()[0]
+
+
+def probe() -> tuple[str, bool]:
+    """The level, and whether it takes a user namespace to get there."""
     if os.geteuid() == 0 and _works(_namespaces):
         # Root without control groups can isolate, but not limit: what an ordinary user can.
-        return FULL if cgroups.here().writable() else USERNS
+        return (FULL if cgroups.here().writable() else USERNS), False
     if _works(_mapped_namespaces):
-        return USERNS
-    return PLAIN
+        return USERNS, True
+    return PLAIN, False
 
 
-def map_root() -> None:
-    """Enter a user namespace in which the user that we are is root."""
+def enter() -> int:
+    """Go on in a user namespace in which the user that we are is root, as the first process of a
+    pid namespace; returns the machine's /proc as a descriptor.
+
+    Of namespaces that belong to the machine there is no way back to them, so that the supervisor
+    needs its own ones to come home to. And with it everything ends that it has begun.
+    """
+    outer = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    _map_root(libc.NEW_MOUNT | libc.NEW_PID)
+    if os.fork():
+        os._exit(0)
+    libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+    libc.mount("proc", "/proc", "proc")
+    return outer
+
+
+def _map_root(namespaces: int) -> None:
     user, group = os.geteuid(), os.getegid()
-    libc.unshare(libc.NEW_USER | libc.NEW_MOUNT)
+    libc.unshare(libc.NEW_USER | namespaces)
     cgroups.write("/proc/self/setgroups", "deny")
     cgroups.write("/proc/self/uid_map", f"0 {user} 1")
     cgroups.write("/proc/self/gid_map", f"0 {group} 1")
@@ -47,7 +67,7 @@ def _works(attempt: Callable[[], None]) -> bool:
 
 
 def _mapped_namespaces() -> None:
-    map_root()
+    _map_root(libc.NEW_MOUNT)
     _namespaces()
 
 

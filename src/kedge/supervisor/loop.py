@@ -5,8 +5,10 @@ import heapq
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from resource import struct_rusage
 from typing import Final
 
@@ -34,7 +36,8 @@ class Timer:
 
 
 class Loop:
-    """Calls back when something happens; whatever a deed raises is a bug and ends the loop."""
+    """Calls back when something happens. Whatever a deed raises is a bug; it goes to the log, and
+    the loop goes on, since with it all containers would end."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -83,7 +86,7 @@ class Loop:
             for descriptor, _ in self._epoll.poll(self._patience()):
                 # An earlier deed of this round may have closed it.
                 if deed := self._deeds.get(descriptor):
-                    deed()
+                    _do(deed)
             self._ring()
 
     def _patience(self) -> float:
@@ -97,14 +100,14 @@ class Loop:
         now = time.monotonic_ns()
         while self._timers and self._timers[0].due <= now:
             if deed := heapq.heappop(self._timers).deed:
-                deed()
+                _do(deed)
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 4096)
         self._reap()
         while self._signalled:
-            self._signalled.pop()()
+            _do(self._signalled.pop())
 
     def _reap(self) -> None:
         while True:
@@ -116,4 +119,11 @@ class Loop:
                 return
             # Those that nobody waits for are orphans that came to us as their subreaper.
             if deed := self._children.pop(pid, None):
-                deed(status, usage)
+                _do(partial(deed, status, usage))
+
+
+def _do(deed: Deed) -> None:
+    try:
+        deed()
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Iterator
 from typing import Final, NoReturn
 
 from kedge.supervisor import libc, wire
@@ -18,7 +17,7 @@ _KINDS: Final = {
     "ipc": libc.NEW_IPC,
     "uts": libc.NEW_UTS,
     "mnt": libc.NEW_MOUNT,
-    "pid": libc.NEW_PID,
+    "cgroup": libc.NEW_CGROUP,
 }
 _AF_NETLINK: Final = 16
 _NETLINK_ROUTE: Final = 0
@@ -29,19 +28,10 @@ _OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
 class Home:
-    """The supervisor's own namespaces, which it leaves for moments only."""
+    """The pid namespace that the supervisor's own children are in."""
 
     def __init__(self) -> None:
-        self._own = {name: _open(name) for name in _KINDS}
-
-    @contextlib.contextmanager
-    def away(self, *kinds: str) -> Iterator[None]:
-        """Come back from namespaces of those kinds, whatever happens there."""
-        try:
-            yield
-        finally:
-            for kind in kinds:
-                libc.setns(self._own[kind], _KINDS[kind])
+        self._pid = _open("pid")
 
     def fork(self, pid_namespace: int | None) -> int:
         """Fork a child into another pid namespace: a given one, a new one (-1), or our own."""
@@ -57,7 +47,7 @@ class Home:
         finally:
             if pid:
                 # The child itself cannot go back, and need not.
-                libc.setns(self._own["pid"], libc.NEW_PID)
+                libc.setns(self._pid, libc.NEW_PID)
         return pid
 
 
@@ -82,12 +72,6 @@ class Pod:
         """A path at which the network namespace is found."""
         return f"/proc/{os.getpid()}/fd/{self.held['net']}" if "net" in self.held else ""
 
-    def socket(self, home: Home, family: int) -> socket.socket:
-        """A socket for streams that lives in the pod's network."""
-        with home.away("net"):
-            libc.setns(self.held["net"], libc.NEW_NET)
-            return socket.socket(family, socket.SOCK_STREAM)
-
     def close(self) -> None:
         for descriptor in self.held.values():
             os.close(descriptor)
@@ -98,9 +82,24 @@ class Pod:
             self.pause = 0
 
 
-def make(shared: Shared, directory: str, status: socket.socket) -> NoReturn:
+def dial(pod: Pod, family: int, status: socket.socket) -> NoReturn:
+    """Send a socket for streams that lives in the pod's network; runs in a child."""
+    try:
+        libc.setns(pod.held["net"], libc.NEW_NET)
+        wire.post(status, b"{}", [socket.socket(family, socket.SOCK_STREAM).detach()])
+    except OSError as error:
+        wire.post(status, json.dumps({"error": str(error)}).encode(), [])
+    finally:
+        os._exit(0)
+
+
+def make(shared: Shared, directory: str, status: socket.socket, door: str) -> NoReturn:
     """Make namespaces for a pod, its loopback device up, its sysctls set, and send them to the
-    supervisor, with a netlink socket in the pod's network at the end; runs in a child."""
+    supervisor, with a netlink socket in the pod's network at the end; runs in a child.
+
+    `door` is the list of processes of some control group. The first who writes to any waits for
+    ten milliseconds or more, while those that come soon after do not; better it is this child.
+    """
     try:
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         _check_sysctls(shared)
@@ -108,11 +107,13 @@ def make(shared: Shared, directory: str, status: socket.socket) -> NoReturn:
         libc.unshare(sum(_KINDS[kind] for kind in kinds if kind != "mnt"))
         _settle(shared, kinds)
         held = [_open(kind) for kind in kinds if kind != "mnt"]
+        knocker = os.open(door, os.O_WRONLY | os.O_CLOEXEC) if door else -1
         if "mnt" in kinds:
             held.append(_shared_memory(directory))
         if "net" in kinds:
             held.append(_netlink())
         wire.post(status, b"{}", held)
+        _knock(knocker)
     except OSError as error:
         text = error.strerror or str(error)
         wire.post(status, json.dumps({"error": text}).encode(), [])
@@ -120,10 +121,25 @@ def make(shared: Shared, directory: str, status: socket.socket) -> NoReturn:
         os._exit(0)
 
 
+def _knock(door: int) -> None:
+    if door >= 0:
+        with contextlib.suppress(OSError):
+            os.write(door, b"0")
+
+
 def kinds_of(shared: Shared) -> list[str]:
     """The namespaces that a pod has of its own, in the order in which they are sent."""
     kinds = [] if shared["host_network"] else ["net", "uts"]
     return kinds + ([] if shared["host_ipc"] else ["ipc", "mnt"])
+
+
+def different(pid: int) -> int:
+    """Which namespaces of a process are not our own. To enter one's own is not always allowed."""
+    return sum(
+        flag
+        for kind, flag in _KINDS.items()
+        if os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}")
+    )
 
 
 def share_pids(pod: Pod, home: Home) -> int:

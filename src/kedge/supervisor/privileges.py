@@ -68,13 +68,19 @@ def drop(plan: Plan, *, mapped: bool, entered: bool) -> None:
 
 
 def become_plainly(plan: Plan, note: Note) -> None:
-    """Where there are no namespaces: the user, if that is possible, and no more."""
+    """The same where there are no namespaces, as far as it goes. Whoever has not promised to get
+    no more privileges may not set a filter there, so all do."""
+    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     if os.geteuid() == 0:
+        try:
+            _bound(plan["capabilities"])
+        except PermissionError:
+            note("its capabilities are those of kedge itself: this machine does not let them go")
         _become(plan)
     elif plan["user"] != os.geteuid():
         note(f"it runs as user {os.geteuid()}, not {plan['user']}: only root may change that")
-    if plan["no_new_privileges"]:
-        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    if plan["seccomp"]:
+        libc.set_filter(base64.b64decode(plan["seccomp"]))
 
 
 def die_with(supervisor: socket.socket) -> None:

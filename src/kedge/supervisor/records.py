@@ -47,14 +47,15 @@ class Records:
         _write(f"{self.directory(record['id'])}/{name}.json", record[name])
 
     def load(self) -> list[Document]:
-        """All that can be read; what has no record was never finished, and goes."""
+        """All that can be read, the eldest first; what has no record was never finished, and
+        goes."""
         found: list[Document] = []
-        for identity in sorted(os.listdir(self._home)):
+        for identity in os.listdir(self._home):
             try:
                 found.append(self._read(self.directory(identity)))
             except (OSError, ValueError):
                 self.discard(identity)
-        return found
+        return sorted(found, key=lambda record: int(record["created_at"]))
 
     def _read(self, directory: str) -> Document:
         with open(f"{directory}/{_RECORD}") as file:

@@ -112,6 +112,8 @@ def _shared_memory(given: Given) -> int:
 
 def _tree(bind: Bind) -> int:
     source = bind["source"]
+    if bind["propagation"] == "Bidirectional":
+        _need_shared(source)
     try:
         tree = libc.open_tree(source)
         # A private copy of a shared mount could not become its slave any more, so this comes
@@ -122,6 +124,20 @@ def _tree(bind: Bind) -> int:
     except OSError as error:
         raise _unmountable(bind, error) from error
     return tree
+
+
+def _need_shared(source: str) -> None:
+    """Nothing mounted below a mount of the machine that is not shared would ever be seen there."""
+    path, best, shared = os.path.realpath(source), "", False
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            fields = line.partition(" - ")[0].split()
+            place = fields[4].replace("\\040", " ")
+            inside_it = f"{path}/".startswith(place.rstrip("/") + "/")
+            if inside_it and len(place) >= len(best):
+                best, shared = place, any(each.startswith("shared:") for each in fields[6:])
+    if not shared:
+        raise OSError(22, f'path "{source}" is mounted on "{best}" but it is not a shared mount')
 
 
 def _place(root: int, bind: Bind, tree: int) -> None:
@@ -176,8 +192,9 @@ def _overlay(lowers: list[str], home: str, place: str, note: Note, extra: str = 
 
 def _overlay_at(lowers: list[str], home: str, place: str, extra: str) -> None:
     top = os.stat(lowers[0])
-    # The container sees who owns the upper directory as the owner of its root.
-    with contextlib.suppress(PermissionError):
+    # The container sees who owns the upper directory as the owner of its root. A user namespace
+    # knows one owner only, which lets it write where it otherwise could not.
+    with contextlib.suppress(OSError):
         os.chown(f"{home}/upper", top.st_uid, top.st_gid)
     os.chmod(f"{home}/upper", stat.S_IMODE(top.st_mode))
     if len(lowers) > 1:
@@ -206,12 +223,10 @@ def _view_by_parts(given: Given, place: str) -> None:
         path = f"{place}/{part.name}"
         if part.is_symlink():
             os.symlink(os.readlink(part.path), path)
-        elif part.name in _VIRTUAL or not part.is_dir():
-            if part.is_dir():
-                os.mkdir(path)
-        else:
+        elif part.is_dir():
             os.mkdir(path)
-            _view_of_part(part.path, f"{given.home}/parts/{part.name}", path)
+            if part.name not in (*_VIRTUAL, *_SCRATCH):
+                _view_of_part(part.path, f"{given.home}/parts/{part.name}", path)
     for name in _SCRATCH:
         if os.path.isdir(f"{place}/{name}"):
             libc.mount("tmpfs", f"{place}/{name}", "tmpfs", _SAFE, "mode=1777")
@@ -303,6 +318,16 @@ def _dev(root: int, plan: Plan, given: Given, shm: int) -> None:
     libc.move_mount(shm, target)
     os.close(target)
     os.close(top)
+
+
+def make_nodes(dev: str) -> None:
+    """The well-known devices, as far as they may be made."""
+    os.makedirs(dev, exist_ok=True)
+    previous = os.umask(0)
+    for name, major, minor in devices.NODES:
+        with contextlib.suppress(OSError):
+            os.mknod(f"{dev}/{name}", stat.S_IFCHR | 0o666, os.makedev(major, minor))
+    os.umask(previous)
 
 
 def _nodes(dev: str, plan: Plan, given: Given) -> None:

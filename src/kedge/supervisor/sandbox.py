@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kedge.supervisor import namespaces, wire
 from kedge.supervisor.container import Machine
@@ -13,6 +13,8 @@ from kedge.supervisor.plan import Shared
 from kedge.supervisor.records import Records
 
 Document = dict[str, Any]
+Received = Callable[[str, list[int]], None]
+"""Told what went wrong, if anything, and given descriptors."""
 
 _PAUSE: Final = "pause"
 _ATTEMPTS: Final = 200
@@ -38,7 +40,7 @@ class Sandbox:
         shared: Shared = self.record["shared"]
         return shared
 
-    def open(self, done: Callable[[str, list[int]], None]) -> None:
+    def open(self, done: Received) -> None:
         """Make its files and its namespaces; `done` is told what went wrong, if anything, and gets
         a netlink socket in its network, if it has one of its own."""
         for name, content in self.shared["files"].items():
@@ -49,35 +51,43 @@ class Sandbox:
             self._share_pids()
             done("", [])
             return
+
+        def made(error: str, descriptors: list[int]) -> None:
+            self.pod.held = dict(zip(kinds, descriptors, strict=False))
+            rest = descriptors[len(kinds) :]
+            try:
+                if not error:
+                    self._share_pids()
+            except OSError as failure:
+                error = failure.strerror or str(failure)
+            done(error, rest)
+
+        groups = self._machine.cgroups
+        door = groups.any_door() if groups else ""
+        self._in_child(
+            lambda status: namespaces.make(self.shared, self.directory, status, door), made
+        )
+
+    def dial(self, family: int, done: Received) -> None:
+        """A socket in the pod's network."""
+        self._in_child(lambda status: namespaces.dial(self.pod, family, status), done)
+
+    def _in_child(self, deed: Callable[[socket.socket], NoReturn], done: Received) -> None:
+        """Have a child do something, and send descriptors or say what went wrong."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
-            namespaces.make(self.shared, self.directory, theirs)
+            deed(theirs)
         theirs.close()
         loop = self._machine.loop
         loop.child(pid, lambda *_: None)
 
-        def made() -> None:
+        def heard() -> None:
             loop.off(ours.fileno())
             with ours:
-                done(*self._take(ours, kinds))
+                done(*_received(ours))
 
-        loop.on(ours.fileno(), READABLE, made)
-
-    def _take(self, made: socket.socket, kinds: list[str]) -> tuple[str, list[int]]:
-        """Namespaces as they come from the child that made them."""
-        try:
-            message, descriptors = wire.take(made)
-        except (wire.Closed, OSError):
-            return "the pod's namespaces could not be made", []
-        if "error" in message:
-            return str(message["error"]), []
-        self.pod.held = dict(zip(kinds, descriptors, strict=False))
-        try:
-            self._share_pids()
-        except OSError as error:
-            return error.strerror or str(error), descriptors[len(kinds) :]
-        return "", descriptors[len(kinds) :]
+        loop.on(ours.fileno(), READABLE, heard)
 
     def _share_pids(self) -> None:
         home = self._machine.home
@@ -93,17 +103,12 @@ class Sandbox:
             return
         group = cgroups.group(f"{parent}/{_PAUSE}-{self.id}")
         self.record["pause"] = group.path
-        self.made_above(group.make())
+        self._records.save(self.record)
+        group.make()
         for door in group.doors():
             descriptor = os.open(door, os.O_WRONLY | os.O_CLOEXEC)
             os.write(descriptor, str(pid).encode())
             os.close(descriptor)
-
-    def made_above(self, groups: list[str]) -> None:
-        """Remember groups of the pod that the node agent had not made, to remove them later."""
-        if groups:
-            self.record["above"] += groups
-            self._records.save(self.record)
 
     def settle(self, ips: list[str]) -> None:
         """Its network is there too: it can be used."""
@@ -143,3 +148,11 @@ class Sandbox:
                 continue
             else:
                 made.discard(directory)
+
+
+def _received(status: socket.socket) -> tuple[str, list[int]]:
+    try:
+        message, descriptors = wire.take(status)
+    except (wire.Closed, OSError):
+        return "a child of the supervisor ended before its time", []
+    return str(message.get("error", "")), descriptors

@@ -43,11 +43,15 @@ class Call:
         self.connection.send({"id": self.message["id"], "error": text, "kind": kind})
 
     def attempt(self, deed: Callable[[], None]) -> None:
-        """Do something that may fail in the ways that users are told of."""
+        """Do something that may fail in the ways that users are told of. Whatever else it raises
+        is a bug, but nobody is to wait for ever because of it."""
         try:
             deed()
         except (Missing, Failure, OSError) as error:
             self.refuse(error)
+        except Exception as error:
+            self.refuse(Failure(f"the supervisor failed: {type(error).__name__}: {error}"))
+            raise
 
 
 class Connection:

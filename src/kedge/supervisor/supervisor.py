@@ -35,11 +35,12 @@ _PATIENCE: Final = 5.0
 class Supervisor:
     """Everything, with one method for each request."""
 
-    def __init__(self, directory: str, loop: Loop, level: str, *, mapped: bool) -> None:
+    def __init__(self, directory: str, loop: Loop, level: str, outer: int) -> None:
+        """`outer` is the machine's /proc for who is in a user namespace, else -1."""
         self._loop = loop
         self._level = level
         home = Home() if level != levels.PLAIN else None
-        self._machine = Machine(loop, home, mapped=mapped, limited=level == levels.FULL)
+        self._machine = Machine(loop, home, outer=outer, limited=level == levels.FULL)
         self._sandbox_records = Records(directory, "sandboxes")
         self._container_records = Records(directory, "containers")
         self._sandboxes: dict[str, Sandbox] = {}
@@ -139,7 +140,7 @@ class Supervisor:
         return container
 
     def _hello(self, call: Call) -> None:
-        call.answer({"protocol": PROTOCOL, "level": self._level, "pid": os.getpid()})
+        call.answer({"protocol": PROTOCOL, "level": self._level, "pid": self._machine.own_pid()})
 
     def _watch(self, call: Call) -> None:
         call.connection.watching = True
@@ -169,7 +170,7 @@ class Supervisor:
             "created_at": time.time_ns(),
             "ready": False,
             "ips": [],
-            "above": [],
+            "above": self._missing(call.message["shared"]["cgroup_parent"]),
             "pause": "",
         }
         self._sandbox_records.make(record["id"])
@@ -188,6 +189,11 @@ class Supervisor:
             call.refuse(Failure(error))
 
         sandbox.open(done)
+
+    def _missing(self, parent: str) -> list[str]:
+        """Groups of a pod that the node agent has not made: they go when the pod does."""
+        groups = self._machine.cgroups
+        return groups.group(parent).missing() if groups and parent else []
 
     def _settle_sandbox(self, call: Call) -> None:
         sandbox = self._sandbox(call)
@@ -260,6 +266,7 @@ class Supervisor:
             "reason": "",
             "message": "",
             "pid": 0,
+            "outer_pid": 0,
             "began": 0,
             "boot": "",
             "cgroup": f"{parent.rstrip('/')}/{identity}" if parent else "",
@@ -286,7 +293,7 @@ class Supervisor:
 
         pids, held = self._pids(container, sandbox)
         try:
-            sandbox.made_above(container.start(sandbox.pod, pids, done))
+            container.start(sandbox.pod, pids, done)
         except OSError as error:
             container.fail(error.strerror or str(error))
             raise
@@ -353,18 +360,21 @@ class Supervisor:
     def _sweep(self) -> None:
         """Empty the trash in a process of its own: a container may have written a lot."""
         self._sweep_timer = None
-        trash = self._container_records.trash
-        if not os.listdir(trash):
+        if not os.listdir(self._container_records.trash):
             return
         self._sweeping = True
         pid = os.fork()
         if pid == 0:
             # The lock must not outlive the supervisor because of this.
             os.closerange(3, 1 << 20)
-            for name in os.listdir(trash):
-                trees.remove(f"{trash}/{name}")
+            self._empty_trash()
             os._exit(0)
         self._loop.child(pid, self._swept)
+
+    def _empty_trash(self) -> None:
+        trash = self._container_records.trash
+        for name in os.listdir(trash):
+            trees.remove(f"{trash}/{name}")
 
     def _swept(self, *_: object) -> None:
         self._sweeping = False
@@ -457,15 +467,22 @@ class Supervisor:
         sandbox = self._sandbox(call)
         if not sandbox.record["ready"]:
             raise Failure(f"sandbox {sandbox.id} is not ready")
-        family = call.message["family"]
-        if self._machine.home is None or "net" not in sandbox.pod.held:
-            made = socket.socket(family, socket.SOCK_STREAM)
-        else:
-            made = sandbox.pod.socket(self._machine.home, family)
-        call.answer({}, [made.detach()])
+        if "net" not in sandbox.pod.held:
+            made = socket.socket(call.message["family"], socket.SOCK_STREAM)
+            call.answer({}, [made.detach()])
+            return
+
+        def done(error: str, descriptors: list[int]) -> None:
+            if error:
+                call.refuse(Failure(error))
+            else:
+                call.answer({}, descriptors)
+
+        sandbox.dial(call.message["family"], done)
 
     def _shutdown(self, call: Call) -> None:
         def done() -> None:
+            self._empty_trash()
             call.answer()
             self._loop.after(0, self._loop.stop)
 
@@ -491,7 +508,10 @@ class Supervisor:
 
 def _told(record: Document) -> Document:
     """What agents are told of a record."""
-    return {name: value for name, value in record.items() if name not in ("plan", "shared")}
+    told = {name: value for name, value in record.items() if name not in ("plan", "shared")}
+    if "outer_pid" in told:
+        told["pid"] = told.pop("outer_pid")
+    return told
 
 
 def _nothing() -> None:

@@ -247,6 +247,8 @@ class Stream:
         """Whether the peer sends nothing more."""
         self.finished = False
         """Whether we send nothing more."""
+        self._unwanted = False
+        """Whether what still comes is thrown away."""
 
     async def read(self) -> bytes:
         while not self._pieces:
@@ -272,14 +274,18 @@ class Stream:
         self._connection.finish(self)
 
     def close(self) -> None:
+        self._unwanted = True
+        self._pieces.clear()
+        self.size = 0
         self._connection.finish(self)
+        self._connection.was_read()
 
     def reset(self, status: Reset = Reset.CANCEL) -> None:
         """Give it up."""
         self._connection.reset(self, status)
 
     def arrived(self, content: bytes, *, final: bool) -> None:
-        if content and not self.ended:
+        if content and not self.ended and not self._unwanted:
             self._pieces.append(content)
             self.size += len(content)
         self.ended = self.ended or final
@@ -355,6 +361,7 @@ class Connection:
             self._stream.write(reset(stream.number, status))
         stream.finished = True
         stream.arrived(b"", final=True)
+        self.was_read()
 
     def was_read(self) -> None:
         if self._room is not None and not self._room.done():

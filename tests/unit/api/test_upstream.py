@@ -23,6 +23,10 @@ OWN_TYPES = {
 }
 OWN_FIELDS = {
     f"{CORE}.LimitRangeItem.selector",
+    f"{CORE}.EnvVarSource.containerFieldRef",
+    f"{CORE}.EnvVarSource.containerfieldRef",
+    f"{CORE}.DownwardAPIVolumeFile.containerFieldRef",
+    f"{CORE}.DownwardAPIVolumeFile.containerfieldRef",
 }
 
 # Fields that kedge leaves out.

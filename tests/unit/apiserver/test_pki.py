@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from kedge.apiserver import pki
 
@@ -31,6 +34,7 @@ class StoppedClock:
         self.at += timedelta(seconds=seconds)
 
 
+KEY = ec.generate_private_key(ec.SECP256R1())
 TODAY = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251
 
 
@@ -212,3 +216,49 @@ def test_a_client_certificate_of_the_cluster_is_seen(tmp_path: Path) -> None:
     assert identity.context.verify_mode is ssl.CERT_OPTIONAL
     assert identity.context.minimum_version is ssl.TLSVersion.TLSv1_2
     assert len(identity.context.get_ca_certs()) == 1
+
+
+def asked(*hosts: str) -> bytes:
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "jane")])
+    names = x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts])
+    builder = x509.CertificateSigningRequestBuilder(name)
+    if hosts:
+        builder = builder.add_extension(names, critical=False)
+    # Nobody becomes an authority by asking for it.
+    ambition = x509.BasicConstraints(ca=True, path_length=None)
+    signed = builder.add_extension(ambition, critical=True).sign(KEY, hashes.SHA256())
+    return signed.public_bytes(Encoding.PEM)
+
+
+def test_a_request_is_signed_with_what_it_may_have(tmp_path: Path) -> None:
+    directory = pki.ensure(tmp_path / "pki", []).directory
+    uses = ["digital signature", "client auth", "server auth"]
+    pem = pki.sign_request(directory, asked("a.example.com"), uses, timedelta(days=1), TODAY)
+    issued = x509.load_pem_x509_certificate(pem)
+    issued.verify_directly_issued_by(certificate(directory, "ca.crt"))
+    assert issued.public_key() == KEY.public_key()
+    assert issued.not_valid_before_utc == TODAY - timedelta(minutes=5)
+    assert issued.not_valid_after_utc == TODAY + timedelta(days=1) - timedelta(minutes=5)
+    found = issued.extensions
+    assert not found.get_extension_for_class(x509.BasicConstraints).value.ca
+    usage = found.get_extension_for_class(x509.KeyUsage).value
+    assert usage.digital_signature
+    assert not usage.key_cert_sign
+    extended = found.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert set(extended) == {x509.OID_CLIENT_AUTH, x509.OID_SERVER_AUTH}
+    names = found.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["a.example.com"]
+
+
+def test_nothing_outlives_the_authority(tmp_path: Path) -> None:
+    directory = pki.ensure(tmp_path / "pki", []).directory
+    pem = pki.sign_request(directory, asked(), ["client auth"], timedelta(days=9999), TODAY)
+    ends = x509.load_pem_x509_certificate(pem).not_valid_after_utc
+    assert ends == certificate(directory, "ca.crt").not_valid_after_utc
+
+
+@pytest.mark.parametrize(("pem", "use"), [(b"nonsense", "client auth"), (asked(), "world peace")])
+def test_what_cannot_be_signed_is_refused(tmp_path: Path, pem: bytes, use: str) -> None:
+    directory = pki.ensure(tmp_path / "pki", []).directory
+    with pytest.raises(ValueError, match=r"."):
+        pki.sign_request(directory, pem, [use], timedelta(days=1), TODAY)

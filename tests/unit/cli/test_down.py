@@ -96,3 +96,19 @@ def test_a_kubeconfig_that_broke_meanwhile_is_reported_and_left_alone(
     with pytest.raises(Failure, match='"blue" is down, but its context is still in'):
         down.take_down(found, root, purge=False)
     assert config.read_text() == "clusters: {"
+
+
+def test_a_directory_that_holds_only_a_node_is_taken_down_too(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = root / "default"
+    (directory / "nodes" / "far").mkdir(parents=True)
+    down.run(Where(root, "default", None), purge=False, every=False)
+    assert capsys.readouterr().out == (
+        f'Node "far" was not running; its pods are stopped; its state is kept in {directory}.\n'
+    )
+    down.run(Where(root, "other", directory), purge=False, every=False)
+    assert 'Node "far"' in capsys.readouterr().out
+    down.run(Where(root, "other", None), purge=True, every=True)
+    assert 'Node "far"' in capsys.readouterr().out
+    assert not directory.exists()

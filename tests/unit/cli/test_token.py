@@ -2,7 +2,10 @@
 
 import argparse
 import asyncio
+import base64
 import os
+import re
+import shlex
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +14,12 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.secret import RESOURCE
+from kedge.apiserver import pki
 from kedge.cli import process, state, token
 from kedge.cli.failure import Failure
+from kedge.cli.main import parser
 from kedge.cli.registry import Where
+from kedge.machinery.certificates import key_hash
 from kedge.testing.server import local_client, memory_server
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -143,3 +149,27 @@ async def test_a_token_is_made_listed_and_deleted(
     assert capsys.readouterr().out == f'token "{id_}" deleted\n'
     with pytest.raises(Failure, match=f'there is no token "{id_}"'):
         await asyncio.to_thread(token.delete, cluster, [id_])
+
+
+async def test_the_join_command_is_whole(
+    where: tuple[Where, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, _ = where
+    new = token.New(0.0, ("authentication",), (), "")
+    await asyncio.to_thread(token.create, cluster, new, join_command=True)
+    told = capsys.readouterr()
+    asked = parser().parse_args(shlex.split(told.out)[1:])
+    assert asked.server.startswith("https://127.0.0.1:")
+    assert re.fullmatch("[a-z0-9]{6}[.][a-z0-9]{16}", asked.token)
+    authority = (cluster.root / "default" / "pki" / "ca.crt").read_bytes()
+    assert asked.ca_cert_hash == key_hash(authority)
+    assert "no other machine can reach it" in told.err
+
+
+def test_a_server_that_others_can_reach_is_no_cause_for_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = base64.b64encode(pki.ensure(tmp_path / "pki", ()).ca_pem).decode()
+    info = {"server": "https://box.example.com:6443", "certificate-authority-data": authority}
+    assert token.command(info, "a.b").startswith("kedge node --server https://box.example.com:6443")
+    assert capsys.readouterr().err == ""

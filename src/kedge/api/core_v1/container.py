@@ -58,7 +58,7 @@ class EnvVarSource(Model):
     fileKeyRef: FileKeySelector | None = None
     """A variable in a file that an emptyDir volume holds."""
     containerFieldRef: Annotated[ObjectFieldSelector | None, EXTENSION] = None
-    """Kedge's own: a request or limit of the container itself, for instance resources.limits.cpu."""
+    """Kedge's own: a request or limit of the container itself, such as resources.limits.cpu."""
     containerfieldRef: Annotated[ObjectFieldSelector | None, spelling_of("containerFieldRef")] = (
         None
     )

@@ -18,7 +18,7 @@ from kedge.api.core_v1.container import (
     VolumeDevice,
     VolumeMount,
 )
-from kedge.api.core_v1.nesting import each, within
+from kedge.api.core_v1.nesting import within
 from kedge.api.core_v1.pod_resources import is_sidecar
 from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.api.core_v1.probe_validation import (
@@ -29,16 +29,19 @@ from kedge.api.core_v1.probe_validation import (
 from kedge.api.core_v1.reference_validation import (
     VARIABLE_FIELDS,
     is_variable_name,
+    named_container,
+    validate_container_field_ref,
     validate_field_ref,
     validate_file_ref,
     validate_key_ref,
     validate_resource_ref,
 )
+from kedge.api.core_v1.references import ObjectFieldSelector
 from kedge.api.core_v1.resource_validation import validate_container_resources
 from kedge.api.core_v1.security_validation import validate_security_context
 from kedge.api.core_v1.volume import Volume
 from kedge.machinery import names
-from kedge.machinery.errors import FieldError
+from kedge.machinery.errors import FieldError, Minded
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
@@ -70,6 +73,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     """The volumes that are in order."""
     claims: Set[str]
     """Names of the pod's resource claims."""
+    unportable: Set[str] = frozenset()
+    """Names of those volumes that are in order for kedge only."""
 
 
 def validate_containers(pod: Surroundings) -> Iterator[FieldError]:
@@ -180,7 +185,7 @@ def validate_container(container: Container, pod: Surroundings) -> Iterator[Fiel
     if container.ports:
         yield from within("ports", _ports(container.ports))
     if container.env:
-        yield from each("env", container.env, _variable)
+        yield from _variables(container, pod.spec)
     if container.envFrom:
         yield from _env_from(container.envFrom)
     if container.volumeMounts:
@@ -243,6 +248,27 @@ def _host_ports(containers: Sequence[Container]) -> Iterator[FieldError]:
                 seen.add(key)
 
 
+def _variables(container: Container, spec: PodSpec) -> Iterator[FieldError]:
+    for i, variable in enumerate(container.env):
+        for error in _variable(variable):
+            yield error.under(f"env[{i}]")
+        source = variable.valueFrom
+        if source is not None and source.fieldRef is not None:
+            for error in _own_selector(source.fieldRef, container, spec):
+                yield error.under(f"env[{i}].valueFrom.fieldRef")
+
+
+def _own_selector(
+    ref: ObjectFieldSelector, container: Container, spec: PodSpec
+) -> Iterator[FieldError]:
+    """A variable is about the container that it is for."""
+    named, errors = named_container(ref, spec)
+    yield from errors
+    if named and named != container.name:
+        why = f'selector must name the container it is used in ("{container.name}")'
+        yield FieldError.invalid("fieldPath", ref.fieldPath, why).only(Minded.KEDGE)
+
+
 def _variable(variable: EnvVar) -> Iterator[FieldError]:
     if not variable.name:
         yield FieldError.required("name")
@@ -270,6 +296,10 @@ def _source(variable: EnvVar, source: EnvVarSource) -> Iterator[FieldError]:
     if source.fileKeyRef is not None:
         count += 1
         yield from within("fileKeyRef", validate_file_ref(source.fileKeyRef))
+    for name in ("containerFieldRef", "containerfieldRef"):
+        if (ref := getattr(source, name)) is not None:
+            count += 1
+            yield from within(name, validate_container_field_ref(ref))
     if not count:
         yield FieldError.invalid("", "", _SOURCES)
     elif variable.value:
@@ -309,6 +339,8 @@ def _mounts(container: Container, pod: Surroundings) -> Iterator[FieldError]:
             yield FieldError.required(name)
         if mount.name not in pod.volumes:
             yield FieldError.not_found(name, mount.name)
+        elif mount.name in pod.unportable:
+            yield FieldError.not_found(name, mount.name).only(Minded.KUBERNETES)
         if not mount.mountPath:
             yield FieldError.required(path)
         if mount.mountPath in seen:

@@ -9,7 +9,6 @@ from kedge.api.core_v1.affinity_validation import (
     validate_spread,
     validate_toleration,
 )
-from kedge.api.core_v1.container import ResourceRequirements
 from kedge.api.core_v1.container_validation import (
     Surroundings,
     validate_containers,
@@ -27,10 +26,7 @@ from kedge.api.core_v1.pod_spec import (
     PodTemplateSpec,
     all_containers,
 )
-from kedge.api.core_v1.resource_validation import (
-    validate_container_resources,
-    validate_pod_resources,
-)
+from kedge.api.core_v1.resource_validation import validate_overhead, validate_pod_resources
 from kedge.api.core_v1.security_validation import (
     validate_host_process,
     validate_os,
@@ -102,11 +98,12 @@ def _spec(spec: PodSpec, metadata: ObjectMeta | None) -> Iterator[FieldError]:
     if spec.terminationGracePeriodSeconds is None:
         yield FieldError.required("terminationGracePeriodSeconds")
     pod_name = metadata.name if metadata is not None else ""
-    volumes, errors = validate_volumes(spec.volumes, pod_name, of_pod=metadata is not None)
-    yield from within("volumes", errors)
+    volumes = validate_volumes(spec, pod_name, of_pod=metadata is not None)
+    yield from within("volumes", volumes.errors)
     if spec.resourceClaims:
         yield from _resource_claims(spec, metadata)
-    pod = Surroundings(spec, volumes, {claim.name for claim in spec.resourceClaims if claim.name})
+    claims = {claim.name for claim in spec.resourceClaims if claim.name}
+    pod = Surroundings(spec, volumes.sound, claims, volumes.unportable)
     yield from within("containers", validate_containers(pod))
     if spec.initContainers:
         yield from within("initContainers", validate_init_containers(pod))
@@ -162,8 +159,7 @@ def _placement(spec: PodSpec) -> Iterator[FieldError]:
     if spec.tolerations:
         yield from each("tolerations", spec.tolerations, validate_toleration)
     if spec.overhead:
-        overhead = ResourceRequirements(limits=spec.overhead)
-        yield from within("overhead", validate_container_resources(overhead))
+        yield from within("overhead", validate_overhead(spec.overhead))
     group = spec.schedulingGroup
     if group is not None:
         if group.podGroupName is None:

@@ -6,6 +6,7 @@ from typing import Final
 from kedge.api import rules
 from kedge.api.core_v1 import path_rules
 from kedge.api.core_v1.nesting import each, within
+from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.api.core_v1.projection import (
     ClusterTrustBundleProjection,
     ConfigMapProjection,
@@ -22,9 +23,12 @@ from kedge.api.core_v1.projection import (
 )
 from kedge.api.core_v1.reference_validation import (
     FILE_FIELDS,
+    named_container,
+    validate_container_field_ref,
     validate_field_ref,
     validate_resource_ref,
 )
+from kedge.api.core_v1.volume import Volume
 from kedge.api.label_selector import validate_label_selector
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
@@ -119,15 +123,56 @@ def _downward_file(file: DownwardAPIVolumeFile) -> Iterator[FieldError]:
     yield from path_rules.unreserved("path", file.path)
     if file.fieldRef is not None:
         yield from within("fieldRef", validate_field_ref(file.fieldRef, FILE_FIELDS))
-        if file.resourceFieldRef is not None:
-            why = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            yield FieldError.invalid("", "resource", why)
     elif file.resourceFieldRef is not None:
         errors = validate_resource_ref(file.resourceFieldRef, in_volume=True)
         yield from within("resourceFieldRef", errors)
-    else:
-        yield FieldError.required("", "one of fieldRef and resourceFieldRef is required")
+    for name in _CONTAINER_FIELDS:
+        if (ref := getattr(file, name)) is not None:
+            yield from within(name, validate_container_field_ref(ref))
+    yield from _one_source(file)
     yield from path_rules.mode("mode", file.mode)
+
+
+def _one_source(file: DownwardAPIVolumeFile) -> Iterator[FieldError]:
+    given = [name for name in _FILE_SOURCES if getattr(file, name) is not None]
+    if not given:
+        yield FieldError.required("", "one of fieldRef and resourceFieldRef is required")
+    elif given == ["fieldRef", "resourceFieldRef"]:
+        why = "fieldRef and resourceFieldRef can not be specified simultaneously"
+        yield FieldError.invalid("", "resource", why)
+    elif len(given) > 1:
+        why = "fieldRef, resourceFieldRef and containerFieldRef are mutually exclusive"
+        yield FieldError.invalid("", "resource", why)
+
+
+_CONTAINER_FIELDS: Final = ("containerFieldRef", "containerfieldRef")
+_FILE_SOURCES: Final = ("fieldRef", "resourceFieldRef", *_CONTAINER_FIELDS)
+
+
+def containers_of_files(volume: Volume, spec: PodSpec) -> Iterator[FieldError]:
+    """Containers that files of the volume are to tell of, and that are not in the pod."""
+    if volume.downwardAPI is not None:
+        for file in volume.downwardAPI.items:
+            yield from within("downwardAPI", _container_of_file(file, spec))
+    for i, part in enumerate(volume.projected.sources if volume.projected is not None else ()):
+        for file in part.downwardAPI.items if part.downwardAPI is not None else ():
+            errors = _container_of_file(file, spec)
+            yield from within(f"projected.sources[{i}].downwardAPI", errors)
+
+
+def _container_of_file(file: DownwardAPIVolumeFile, spec: PodSpec) -> Iterator[FieldError]:
+    if file.fieldRef is not None:
+        _, errors = named_container(file.fieldRef, spec)
+        yield from within("fieldRef", errors)
+    if file.containerFieldRef is None or not file.path:
+        return
+    container, slash, rest = file.path.partition("/")
+    if not slash or not container or not rest.strip("/"):
+        why = "must be of the form <container name>/<file>"
+        yield FieldError.invalid("path", file.path, why)
+    elif not any(each.name == container for each in (*spec.containers, *spec.initContainers)):
+        why = f'container "{container}" not found in the pod'
+        yield FieldError.invalid("path", file.path, why)
 
 
 def _token(token: ServiceAccountTokenProjection, at: str) -> Iterator[FieldError]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from kedge.api import rules
 from kedge.api.core_v1 import path_rules
+from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.api.core_v1.references import (
     ConfigMapKeySelector,
     FileKeySelector,
@@ -13,8 +14,9 @@ from kedge.api.core_v1.references import (
     ResourceFieldSelector,
     SecretKeySelector,
 )
-from kedge.machinery import names
-from kedge.machinery.errors import FieldError
+from kedge.api.core_v1.resource_names import STORAGE, container_name
+from kedge.machinery import fieldpath, names
+from kedge.machinery.errors import FieldError, Minded
 from kedge.machinery.quantity import Quantity
 
 VARIABLE_FIELDS: Final = (
@@ -47,6 +49,9 @@ _KNOWN_FIELDS: Final = {
     "status.phase",
 }
 _MAPS: Final = ("metadata.annotations", "metadata.labels")
+NODE_LABELS: Final = "node.metadata.labels"
+"""Kedge's own: labels of the node that the pod runs on."""
+_SELECTABLE: Final = ("cpu", "ephemeral-storage", "memory", "storage")
 
 _AMOUNTS: Final = (
     "limits.cpu",
@@ -66,7 +71,10 @@ _BYTE_DIVISORS: Final = (
 
 
 def validate_field_ref(ref: ObjectFieldSelector, allowed: Sequence[str]) -> Sequence[FieldError]:
-    """Everything wrong with a reference to a field of the pod, only these being allowed whole."""
+    """Everything wrong with a reference to a field of the pod, only these being allowed whole.
+
+    Whether the containers that selectors name are there is for `named_container` to say.
+    """
     if ref.apiVersion == "v1" and ref.fieldPath in allowed:
         return ()
     return tuple(_field_ref_errors(ref, allowed))
@@ -81,31 +89,104 @@ def _field_ref_errors(ref: ObjectFieldSelector, allowed: Sequence[str]) -> Itera
         return
     # Clients from before v1 wrote spec.host for the node.
     path = "spec.nodeName" if ref.fieldPath == "spec.host" else ref.fieldPath
-    whole, key = split_subscript(path)
-    if why := _unconvertible(ref.apiVersion, path, whole, key):
+    try:
+        parsed = fieldpath.parse(path)
+    except fieldpath.Malformed as error:
+        yield from _selector(ref, FieldError.invalid("fieldPath", ref.fieldPath, str(error)))
+        return
+    if isinstance(parsed, fieldpath.Amount):
+        yield from _selector(ref, *_resource(parsed.resource))
+    elif isinstance(parsed, fieldpath.Owner):
+        yield from _selector(ref)
+    elif parsed.name == NODE_LABELS:
+        yield from _selector(ref, *_node_labels(parsed, whole=FILE_FIELDS is allowed))
+    else:
+        yield from _field(ref, parsed, allowed)
+
+
+def _field(
+    ref: ObjectFieldSelector, field: fieldpath.Field, allowed: Sequence[str]
+) -> Iterator[FieldError]:
+    if why := _unconvertible(ref.apiVersion, field):
         yield FieldError.invalid("fieldPath", ref.fieldPath, f"error converting fieldPath: {why}")
-    elif key is not None:
-        lowered = key.lower() if whole == "metadata.annotations" else key
-        yield from rules.problems("", lowered, names.qualified_name(lowered))
-    elif path not in allowed:
-        yield FieldError.not_supported("fieldPath", path, allowed)
+    elif field.written_key is not None:
+        key = field.written_key
+        lowered = key.lower() if field.name == "metadata.annotations" else key
+        problems = rules.problems("", lowered, names.qualified_name(lowered))
+        if field.escapes and names.needs_escapes(field.key or ""):
+            problems = (problem.only(Minded.EXTENSION) for problem in problems)
+        yield from problems
+    elif field.name not in allowed:
+        yield FieldError.not_supported("fieldPath", field.name, allowed)
 
 
-def split_subscript(path: str) -> tuple[str, str | None]:
-    """`metadata.labels['app']` as the map and its key; no key if there is no subscript."""
-    if path.endswith("']"):
-        whole, bracket, key = path[:-2].partition("['")
-        if whole and bracket:
-            return whole, key
-    return path, None
+def _selector(ref: ObjectFieldSelector, *problems: FieldError) -> Iterator[FieldError]:
+    """What Kubernetes says of a path that only kedge knows, and what kedge finds wrong with it."""
+    field = fieldpath.Field.parsed(ref.fieldPath)
+    why = f"error converting fieldPath: {_unconvertible(ref.apiVersion, field)}"
+    refusal = FieldError.invalid("fieldPath", ref.fieldPath, why)
+    if ref.apiVersion != "v1":
+        yield refusal
+        return
+    yield refusal.only(Minded.EXTENSION)
+    for problem in problems:
+        yield problem.only(Minded.KEDGE)
 
 
-def _unconvertible(version: str, path: str, whole: str, key: str | None) -> str:
+def _node_labels(field: fieldpath.Field, *, whole: bool) -> Iterator[FieldError]:
+    if field.written_key is not None:
+        found = names.qualified_name(field.written_key)
+        yield from rules.problems("", field.written_key, found)
+    elif not whole:
+        why = f"a variable shows one label: {NODE_LABELS}['KEY']"
+        yield FieldError.invalid("fieldPath", field.name, why)
+
+
+def _resource(name: str) -> Iterator[FieldError]:
+    if name != STORAGE and container_name(name):
+        yield FieldError.not_supported("fieldPath", name, _SELECTABLE)
+
+
+def validate_container_field_ref(ref: ObjectFieldSelector) -> Iterator[FieldError]:
+    """Everything wrong with a reference to a field of a container, which is kedge's own."""
+    if not ref.fieldPath:
+        yield FieldError.required("fieldPath")
+        return
+    if ref.apiVersion != "v1":
+        why = f"error converting fieldPath: unsupported pod version: {ref.apiVersion}"
+        yield FieldError.invalid("fieldPath", ref.fieldPath, why)
+        return
+    try:
+        yield from _resource(fieldpath.parse_partial(ref.fieldPath).resource)
+    except fieldpath.Malformed as error:
+        yield FieldError.invalid("fieldPath", ref.fieldPath, str(error))
+
+
+def named_container(ref: ObjectFieldSelector, spec: PodSpec) -> tuple[str, Sequence[FieldError]]:
+    """The container that a selector names, if it is one and names one; what is wrong with that."""
+    # Nearly all paths are Kubernetes' own, and of those none begins like this.
+    if "[?" not in ref.fieldPath.replace(" ", ""):
+        return "", ()
+    try:
+        parsed = fieldpath.parse(ref.fieldPath)
+    except fieldpath.Malformed:
+        return "", ()
+    if not isinstance(parsed, fieldpath.Amount):
+        return "", ()
+    if any(container.name == parsed.container for container in getattr(spec, parsed.among)):
+        return parsed.container, ()
+    why = f'container "{parsed.container}" not found in spec.{parsed.among}'
+    error = FieldError.invalid("fieldPath", ref.fieldPath, why)
+    return "", (error.only(Minded.KEDGE),)
+
+
+def _unconvertible(version: str, field: fieldpath.Field) -> str:
     if version != "v1":
         return f"unsupported pod version: {version}"
-    if key is not None:
-        return "" if whole in _MAPS else f"field label does not support subscript: {path}"
-    return "" if path in _KNOWN_FIELDS else f"field label not supported: {path}"
+    if field.written_key is not None:
+        known = field.name in _MAPS
+        return "" if known else f"field label does not support subscript: {field}"
+    return "" if field.name in _KNOWN_FIELDS else f"field label not supported: {field}"
 
 
 def validate_resource_ref(ref: ResourceFieldSelector, *, in_volume: bool) -> Iterator[FieldError]:

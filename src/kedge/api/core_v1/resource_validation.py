@@ -11,7 +11,7 @@ from kedge.api.core_v1.nesting import within
 from kedge.api.core_v1.pod_resources import pod_level, total
 from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.machinery import names
-from kedge.machinery.errors import FieldError
+from kedge.machinery.errors import FieldError, Minded
 from kedge.machinery.quantity import Quantity
 
 Amounts = Mapping[str, Quantity]
@@ -28,6 +28,11 @@ def validate_container_resources(
         yield from _requirements(resources, _container_name_errors)
     if resources.claims:
         yield from _claims(resources.claims, claims)
+
+
+def validate_overhead(amounts: Amounts) -> Iterator[FieldError]:
+    """Everything wrong with what a pod needs beyond its containers."""
+    return _requirements(ResourceRequirements(limits=amounts), _name_errors)
 
 
 def validate_pod_resources(spec: PodSpec, claims: Set[str]) -> Iterator[FieldError]:
@@ -96,8 +101,16 @@ def _fills_pages(name: str, amount: Quantity) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _container_name_errors(name: str) -> Sequence[FieldError]:
+def _name_errors(name: str) -> Sequence[FieldError]:
     return tuple(rules.problems("", name, resource_names.container_name(name)))
+
+
+@lru_cache(maxsize=1024)
+def _container_name_errors(name: str) -> Sequence[FieldError]:
+    if name != resource_names.STORAGE:
+        return _name_errors(name)
+    # Kedge takes it for ephemeral storage.
+    return tuple(error.only(Minded.EXTENSION) for error in _name_errors(name))
 
 
 @lru_cache(maxsize=1024)

@@ -1,13 +1,14 @@
 """Rules for volumes: one source each, and what each source must say."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
 
 from kedge.api import rules
 from kedge.api.core_v1 import path_rules, projection_validation, storage_validation
 from kedge.api.core_v1.claim_validation import validate_claim_template
 from kedge.api.core_v1.container_validation import PULL_POLICIES
 from kedge.api.core_v1.nesting import within
+from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.api.core_v1.volume import (
     CSIVolumeSource,
     EmptyDirVolumeSource,
@@ -19,7 +20,7 @@ from kedge.api.core_v1.volume import (
     Volume,
 )
 from kedge.machinery import names
-from kedge.machinery.errors import FieldError
+from kedge.machinery.errors import FieldError, Minded
 
 _HOST_PATH_TYPES: Final = (
     "",
@@ -34,29 +35,43 @@ _HOST_PATH_TYPES: Final = (
 _LONGEST_DRIVER: Final = 63
 
 
-def validate_volumes(
-    volumes: Sequence[Volume], pod_name: str, *, of_pod: bool
-) -> tuple[Mapping[str, Volume], Sequence[FieldError]]:
-    """The volumes that are in order, by name, and everything wrong with the others.
+class Checked(NamedTuple):
+    """What was found out about a pod's volumes."""
+
+    sound: Mapping[str, Volume]
+    """Those that are in order, by name."""
+    unportable: Set[str]
+    """Names of those among them that are in order for kedge only."""
+    errors: Sequence[FieldError]
+
+
+def validate_volumes(spec: PodSpec, pod_name: str, *, of_pod: bool) -> Checked:
+    """Which volumes are in order, and everything wrong with the others.
 
     `pod_name` is empty if it is not known, as in a template; claims named after it go unchecked.
     """
+    volumes = spec.volumes
     sound: dict[str, Volume] = {}
+    unportable: set[str] = set()
     errors: list[FieldError] = []
     made = {f"{pod_name}-{v.name}" for v in volumes if pod_name and v.ephemeral is not None}
     for i, volume in enumerate(volumes):
         found = list(_volume(volume, pod_name, of_pod))
+        if volume.downwardAPI is not None or volume.projected is not None:
+            found += projection_validation.containers_of_files(volume, spec)
         if volume.name in sound:
             found.append(FieldError.duplicate("name", volume.name))
-        if not found:
+        if all(error.minded is Minded.EXTENSION for error in found):
             sound[volume.name] = volume
+            if found:
+                unportable.add(volume.name)
         claim = volume.persistentVolumeClaim
         if claim is not None and claim.claimName in made:
             why = "must not reference a PVC that gets created for an ephemeral volume"
             at = "persistentVolumeClaim.claimName"
             found.append(FieldError.invalid(at, claim.claimName, why))
         errors.extend(within(f"[{i}]", found))
-    return sound, errors
+    return Checked(sound, unportable, errors)
 
 
 def _volume(volume: Volume, pod_name: str, of_pod: bool) -> Iterator[FieldError]:

@@ -28,6 +28,10 @@ _PAUSE: Final = 0.02
 _GONE: Final = "the connection to the supervisor is lost"
 
 
+class Lost(RuntimeFailure):
+    """The supervisor went away, and nobody knows whether it has done what was asked."""
+
+
 class Channel:
     """Requests and their answers over one socket, and events for whoever wants them."""
 
@@ -45,7 +49,7 @@ class Channel:
     async def call(self, do: str, **fields: object) -> Answer:
         """The supervisor's answer; the descriptors that come with it are the caller's."""
         if not self.is_open:
-            raise RuntimeFailure(_GONE)
+            raise Lost(_GONE)
         self._last += 1
         number = self._last
         answer: asyncio.Future[Answer] = self._loop.create_future()
@@ -71,13 +75,11 @@ class Channel:
             os.close(descriptor)
         return document
 
-    def watch(self) -> asyncio.Queue[Document | None]:
-        """Events from now on; None when the connection is lost. `call("watch")` comes after."""
-        queue: asyncio.Queue[Document | None] = asyncio.Queue()
+    def watch(self, queue: asyncio.Queue[Document | None]) -> None:
+        """Put events there from now on, and None when the connection is lost."""
         self._watchers.append(queue)
         if not self.is_open:
             queue.put_nowait(None)
-        return queue
 
     def unwatch(self, queue: asyncio.Queue[Document | None]) -> None:
         with contextlib.suppress(ValueError):
@@ -94,7 +96,7 @@ class Channel:
             wire.let_go(content, descriptors)
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(RuntimeFailure(_GONE))
+                answer.set_exception(Lost(_GONE))
         for queue in self._watchers:
             queue.put_nowait(None)
 

@@ -16,7 +16,7 @@ import msgspec
 from kedge import __version__
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.runtime import channel, planning
-from kedge.node.runtime.channel import Channel
+from kedge.node.runtime.channel import Channel, Lost
 from kedge.node.runtime.planning import ImageStore, Place
 from kedge.node.runtime.runtime import (
     Container,
@@ -116,6 +116,7 @@ class EmbeddedRuntime:
         if hello["protocol"] != PROTOCOL:
             connected.close()
             raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
+        await connected.ask("watch")
         self.level = Level(hello["level"])
         self.supervisor = int(hello["pid"])
         listed = await connected.ask("list")
@@ -129,14 +130,21 @@ class EmbeddedRuntime:
     async def _ask(self, do: str, **fields: object) -> Document:
         return await (await self._connected()).ask(do, **fields)
 
+    async def _ask_surely(self, do: str, **fields: object) -> Document:
+        """For what may be asked twice: if the supervisor goes away, the next one is asked."""
+        try:
+            return await self._ask(do, **fields)
+        except Lost:
+            return await self._ask(do, **fields)
+
     async def sandboxes(self) -> list[Sandbox]:
-        return [_sandbox(each) for each in (await self._ask("list"))["sandboxes"]]
+        return [_sandbox(each) for each in (await self._ask_surely("list"))["sandboxes"]]
 
     async def containers(self) -> list[Container]:
-        return [_container(each) for each in (await self._ask("list"))["containers"]]
+        return [_container(each) for each in (await self._ask_surely("list"))["containers"]]
 
     async def container(self, container: str) -> Container:
-        return _container(await self._ask("get", container=container))
+        return _container(await self._ask_surely("get", container=container))
 
     async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
         name = f"{spec.name}_{spec.namespace}_{spec.uid}_{spec.attempt}"
@@ -163,13 +171,13 @@ class EmbeddedRuntime:
         return await self._network.attach(made["id"], spec, made["network"], descriptors[0])
 
     async def stop_sandbox(self, sandbox: str) -> None:
-        await self._ask("stop_sandbox", sandbox=sandbox)
+        await self._ask_surely("stop_sandbox", sandbox=sandbox)
         if self._network:
             await self._network.detach(sandbox)
 
     async def remove_sandbox(self, sandbox: str) -> None:
-        listed = await self._ask("list")
-        await self._ask("remove_sandbox", sandbox=sandbox)
+        listed = await self._ask_surely("list")
+        await self._ask_surely("remove_sandbox", sandbox=sandbox)
         self._specs.pop(sandbox, None)
         for each in listed["containers"]:
             if each["sandbox"] == sandbox:
@@ -211,10 +219,10 @@ class EmbeddedRuntime:
         await self._ask("start", container=container)
 
     async def stop_container(self, container: str, grace: float) -> None:
-        await self._ask("stop", container=container, grace=grace)
+        await self._ask_surely("stop", container=container, grace=grace)
 
     async def remove_container(self, container: str) -> None:
-        await self._ask("remove", container=container)
+        await self._ask_surely("remove", container=container)
         self._images.release(container)
 
     async def update_container(self, container: str, resources: Resources) -> None:
@@ -266,18 +274,23 @@ class EmbeddedRuntime:
         reason = failure.strerror if failure else ""
         raise RuntimeFailure(f"failed to connect to localhost:{port} inside the pod: {reason}")
 
-    async def watch(self) -> AsyncIterator[Happened]:
-        connected = await self._connected()
-        queue = connected.watch()
+    def watch(self) -> AsyncIterator[Happened]:
+        queue: asyncio.Queue[Document | None] = asyncio.Queue()
+        if self._channel is None:
+            queue.put_nowait(None)
+        else:
+            self._channel.watch(queue)
+        return self._events(queue, self._channel)
+
+    async def _events(
+        self, queue: asyncio.Queue[Document | None], connected: Channel | None
+    ) -> AsyncIterator[Happened]:
         try:
-            await connected.ask("watch")
             while (event := await queue.get()) is not None:
                 yield msgspec.convert(event, Happened)
-        except RuntimeFailure:
-            # The connection is lost, which is how a watch ends.
-            return
         finally:
-            connected.unwatch(queue)
+            if connected is not None:
+                connected.unwatch(queue)
 
     async def shutdown(self) -> None:
         """End all containers and the supervisor; what there was stays listed for the next one."""

@@ -97,7 +97,7 @@ def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
         ],
         argv=argv,
         env=environment(spec, image, hostname=place.hostname, home=user.home),
-        directory=posixpath.normpath("/" + (spec.working_dir or image.config.working_dir)),
+        directory=_absolute(spec.working_dir or image.config.working_dir),
         user=user.uid,
         group=user.gid,
         groups=groups(security, user),
@@ -118,6 +118,11 @@ def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
         oom_score_adj=spec.resources.oom_score_adj,
         shortfalls=shortfalls(spec, place.level, user.uid),
     )
+
+
+def _absolute(path: str) -> str:
+    # Two slashes at the beginning would be kept, as something that other systems know.
+    return posixpath.normpath("/" + path.lstrip("/"))
 
 
 def log_path(directory: str, path: str) -> str:
@@ -153,7 +158,7 @@ def binds(mounts: Sequence[Mount], place: Place) -> list[Bind]:
     found = [
         Bind(
             source=mount.host_path,
-            target=posixpath.normpath("/" + mount.container_path.lstrip("/")),
+            target=_absolute(mount.container_path),
             read_only=mount.read_only,
             recursive=mount.recursive_read_only,
             propagation=mount.propagation or "None",
@@ -237,8 +242,6 @@ def _no_powers(spec: ContainerSpec, level: Level, uid: int) -> list[str]:
         found.append("it shares processes, files and network with the machine: no namespaces")
         if spec.security.read_only_root:
             found.append("its root file system is not read-only: this machine allows no mounts")
-        if spec.security.seccomp != "Unconfined":
-            found.append("its system calls are not filtered")
     elif uid and spec.security.groups:
         found.append("it has no supplementary groups: only one user and group can be mapped")
     if spec.devices:

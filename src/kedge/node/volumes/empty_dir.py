@@ -1,39 +1,96 @@
 """emptyDir: a directory that a pod has to itself, on disk or in memory."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Final
 
+from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.volume import EmptyDirVolumeSource
+from kedge.machinery.quantity import Quantity
 from kedge.node.parts import VolumeFailure
-from kedge.supervisor import libc
+from kedge.node.volumes import mounts
 
+MEMORY: Final = "Memory"
+_HUGE_PAGES: Final = "HugePages"
 _OPEN: Final = 0o777
 """Containers run as all sorts of users."""
+_SET_GROUP: Final = 0o2000
+_STICKY: Final = 0o1000
+"""What the kernel gives file systems in memory, since everybody may write to them."""
 
 
-def make(place: Path, source: EmptyDirVolumeSource, group: int, *, may_mount: bool) -> None:
-    """Make the directory; for the pod's group to write to, if it has one."""
-    place.mkdir(parents=True, exist_ok=True)
-    if source.medium and not os.path.ismount(place):
-        _mount(place, source, may_mount=may_mount)
-    mode = _OPEN
+def make_on_disk(place: Path, group: int) -> None:
+    """Make the directory, unless it is there: what a container did to its rights since is its own
+    affair. `group` is the pod's fsGroup, which gets to write to it; -1 for none."""
+    if place.is_dir():
+        return
+    unfinished = place.with_name(f"..{place.name}")
+    unfinished.mkdir(parents=True, exist_ok=True)
     if group >= 0:
-        os.chown(place, -1, group)
-        mode |= 0o2000
-    place.chmod(mode)
+        # Only root gives directories away.
+        with contextlib.suppress(PermissionError):
+            os.chown(unfinished, -1, group)
+    unfinished.chmod(_OPEN if group < 0 else _OPEN | _SET_GROUP)
+    unfinished.rename(place)
 
 
-def _mount(place: Path, source: EmptyDirVolumeSource, *, may_mount: bool) -> None:
-    if source.medium != "Memory":
-        raise VolumeFailure(
-            "FailedMount", f'emptyDir of the medium "{source.medium}" is not supported on this node'
-        )
-    if not may_mount:
+def mount_in_memory(place: Path, medium: str, group: int, size: int) -> None:
+    """Mount memory or huge pages there, unless that was done; `size` is the most that it may
+    hold, 0 for what the kernel thinks right. Huge pages are limited by what the pod asks for."""
+    place.mkdir(parents=True, exist_ok=True)
+    if mounts.mounted(place):
+        return
+    mode = _OPEN | _STICKY | (_SET_GROUP if group >= 0 else 0)
+    options = [f"mode={mode:o}"]
+    if group >= 0:
+        options.append(f"gid={group}")
+    if medium == MEMORY:
+        mounts.memory(place, *options, *([f"size={size}"] if size else []))
+    else:
+        page = Quantity.parse(medium.partition("-")[2]).value()
+        mounts.huge_pages(place, page, *options)
+
+
+def whole_medium(source: EmptyDirVolumeSource, pod: Pod) -> str:
+    """The medium with the size of its pages, which may have to be found in what containers ask
+    for."""
+    if source.medium in ("", MEMORY):
+        return source.medium
+    if source.medium.partition("-")[0] != _HUGE_PAGES:
+        raise VolumeFailure("FailedMount", f'unknown storage medium "{source.medium}"')
+    asked = _page_sizes(pod)
+    if source.medium == _HUGE_PAGES and len(asked) > 1:
         raise VolumeFailure(
             "FailedMount",
-            "emptyDir in memory takes the right to mount, which this node was not started with",
+            f"medium: {_HUGE_PAGES} can't be used if container requests multiple huge page sizes",
         )
-    limit = source.sizeLimit.value() if source.sizeLimit else 0
-    data = f"size={limit}" if limit else ""
-    libc.mount("tmpfs", str(place), "tmpfs", libc.MS_NOSUID | libc.MS_NODEV, data)
+    media = {f"{_HUGE_PAGES}-{size}" for size in asked}
+    if not media or source.medium not in (_HUGE_PAGES, *media):
+        raise VolumeFailure(
+            "FailedMount",
+            f"medium {source.medium}: hugePages storage requested, but there is no resource"
+            " request for huge pages",
+        )
+    return media.pop() if source.medium == _HUGE_PAGES else source.medium
+
+
+def _page_sizes(pod: Pod) -> set[str]:
+    spec = pod.spec
+    requests = [each.resources.requests for each in (*spec.containers, *spec.initContainers)]
+    if spec.resources is not None:
+        requests.append(spec.resources.requests)
+    prefix = "hugepages-"
+    return {
+        name.removeprefix(prefix)
+        for amounts in requests
+        for name in amounts
+        if name.startswith(prefix)
+    }
+
+
+def size_in_memory(source: EmptyDirVolumeSource, limit: int, allocatable: int) -> int:
+    """The most bytes that a volume in memory may hold: what it says, but no more than its pod may
+    use, nor all pods together; 0 where nothing is known of any. `limit` is the pod's."""
+    own = source.sizeLimit.value() if source.sizeLimit else 0
+    return min((each for each in (own, limit, allocatable) if each > 0), default=0)

@@ -24,8 +24,10 @@ def check(source: HostPathVolumeSource) -> None:
     kind = source.type or ""
     if kind == "":
         return
+    if kind not in _KINDS:
+        raise VolumeFailure("FailedMount", f"{kind} is an invalid volume type")
     fits, words = _KINDS[kind]
-    if kind.endswith("OrCreate") and not os.path.lexists(source.path):
+    if kind.endswith("OrCreate") and not os.path.exists(source.path):
         _make(source.path, kind)
     try:
         mode = os.stat(source.path).st_mode
@@ -42,6 +44,9 @@ def _make(path: str, kind: str) -> None:
         if kind == "DirectoryOrCreate":
             os.makedirs(path, 0o755, exist_ok=True)
         else:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     except OSError as error:
-        raise VolumeFailure("FailedMount", f"hostPath {path}: {error.strerror}") from error
+        # In the words of those who know upstream's.
+        what = "mkdir" if kind == "DirectoryOrCreate" else "open"
+        reason = os.strerror(error.errno or 0).lower()
+        raise VolumeFailure("FailedMount", f"{what} {path}: {reason}") from error

@@ -98,9 +98,13 @@ def _emptied(directory: Path) -> list[str]:
 
 
 def _moved(directory: str, names: Iterator[Path]) -> Path:
-    _open_up(directory)
     target = next(names)
-    os.rename(directory, target)
+    try:
+        os.rename(directory, target)
+    except PermissionError:
+        _open_up(directory)
+        os.rename(directory, target)
+    _open_up(target)
     return target
 
 

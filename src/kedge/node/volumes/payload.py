@@ -1,8 +1,10 @@
 """Files made of API objects: what config maps, secrets, tokens and the pod itself put into them."""
 
+import asyncio
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+import logging
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kedge.api.core_v1.config_map import ConfigMap
 from kedge.api.core_v1.pod import Pod
@@ -11,29 +13,36 @@ from kedge.api.core_v1.projection import (
     ConfigMapVolumeSource,
     DownwardAPIVolumeFile,
     KeyToPath,
+    ProjectedVolumeSource,
     SecretProjection,
     ServiceAccountTokenProjection,
+    VolumeProjection,
 )
 from kedge.api.core_v1.secret import Secret
 from kedge.api.core_v1.volume import Volume
 from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError
 from kedge.node import downward
 from kedge.node.downward import Surroundings, Unresolvable
 from kedge.node.parts import VolumeFailure
-from kedge.node.sources import Sources, Token
+from kedge.node.sources import Following, Reference, Source, Sources, Token
 from kedge.node.volumes.layout import File
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
 MODE: Final = 0o644
-Reference = tuple[str, str, str]
-"""Plural, namespace and name of something that files are made of."""
+_TOKEN_MODE: Final = 0o600
 
 
 class Payload(NamedTuple):
-    """What a volume is to hold."""
+    """What a volume is to hold, or a part of it."""
 
     files: dict[str, File]
-    tokens: list[Token]
+    tokens: Sequence[Token] = ()
     """Those among the files, which are to be renewed in time."""
+    versions: Mapping[Reference, str] = {}
+    """Of what the files are made of; empty for what is not there."""
 
 
 def of(volume: Volume) -> bool:
@@ -46,7 +55,7 @@ def references(pod: Pod) -> set[Reference]:
     """Everything that files of the pod's volumes are made of."""
     namespace = pod.metadata.namespace
     return {
-        (plural, namespace, name)
+        Reference(plural, namespace, name)
         for volume in pod.spec.volumes
         for plural, name in _references(volume)
     }
@@ -67,93 +76,151 @@ def _references(volume: Volume) -> Iterator[tuple[str, str]]:
 class Payloads:
     """Collects what volumes are to hold."""
 
-    def __init__(self, sources: Sources, clock: Clock) -> None:
+    def __init__(self, sources: Sources, following: Following, clock: Clock) -> None:
         self._sources = sources
+        self._following = following
         self._clock = clock
 
     async def collect(
         self, pod: Pod, volume: Volume, around: Surroundings, known: Sequence[Token]
     ) -> Payload:
-        """The files of one volume, with those of its known tokens that have not grown old; raises
+        """The files of one volume, with those of its known tokens that have not grown old. Raises
         VolumeFailure where something is missing."""
         try:
-            return await self._collect(pod, volume, around, list(known))
+            return await self._collect(pod, volume, around, known)
         except Unresolvable as error:
-            raise VolumeFailure("FailedMount", f'volume "{volume.name}": {error}') from error
+            raise VolumeFailure("FailedMount", str(error)) from error
 
     async def _collect(
-        self, pod: Pod, volume: Volume, around: Surroundings, known: list[Token]
+        self, pod: Pod, volume: Volume, around: Surroundings, known: Sequence[Token]
     ) -> Payload:
         if volume.configMap is not None:
-            mode = _mode(volume.configMap.defaultMode)
-            return Payload(await self._config_map(pod, volume.configMap, mode), [])
+            return await self._config_map(
+                pod, volume.configMap, _mode(volume.configMap.defaultMode)
+            )
         if volume.secret is not None:
-            mode = _mode(volume.secret.defaultMode)
             secret = volume.secret
             projection = SecretProjection(
                 name=secret.secretName, items=secret.items, optional=secret.optional
             )
-            return Payload(await self._secret(pod, projection, mode), [])
+            return await self._secret(pod, projection, _mode(secret.defaultMode))
         if volume.downwardAPI is not None:
             mode = _mode(volume.downwardAPI.defaultMode)
-            return Payload(_downward(pod, volume.downwardAPI.items, mode, around), [])
-        return await self._projected(pod, volume, around, known)
+            return Payload(_downward(pod, volume.downwardAPI.items, mode, around))
+        assert volume.projected is not None
+        return await self._projected(pod, volume.projected, around, known)
 
     async def _projected(
-        self, pod: Pod, volume: Volume, around: Surroundings, known: list[Token]
+        self,
+        pod: Pod,
+        volume: ProjectedVolumeSource,
+        around: Surroundings,
+        known: Sequence[Token],
     ) -> Payload:
-        assert volume.projected is not None
-        mode = _mode(volume.projected.defaultMode)
+        """All sources at once, since each may be a question to the server."""
+        mode, before = _mode(volume.defaultMode), iter(known)
+        parts = await together(
+            self._projection(
+                pod,
+                source,
+                mode,
+                around,
+                next(before, None) if source.serviceAccountToken is not None else None,
+            )
+            for source in volume.sources
+        )
         files: dict[str, File] = {}
-        tokens: list[Token] = []
-        for source in volume.projected.sources:
-            if source.configMap is not None:
-                files |= await self._config_map(pod, source.configMap, mode)
-            elif source.secret is not None:
-                files |= await self._secret(pod, source.secret, mode)
-            elif source.downwardAPI is not None:
-                files |= _downward(pod, source.downwardAPI.items, mode, around)
-            elif source.serviceAccountToken is not None:
-                before = known.pop(0) if known else None
-                token = await self._token(pod, source.serviceAccountToken, before)
-                files[source.serviceAccountToken.path] = _token_file(pod, token, mode)
-                tokens.append(token)
-            else:
-                raise VolumeFailure(
-                    "FailedMount",
-                    f'volume "{volume.name}": kedge has no projections but of config maps,'
-                    " secrets, tokens and the pod itself",
-                )
-        return Payload(files, tokens)
+        versions: dict[Reference, str] = {}
+        for part in parts:
+            files |= part.files
+            versions |= part.versions
+        return Payload(files, [token for part in parts for token in part.tokens], versions)
+
+    async def _projection(
+        self,
+        pod: Pod,
+        source: VolumeProjection,
+        mode: int,
+        around: Surroundings,
+        before: Token | None,
+    ) -> Payload:
+        if source.configMap is not None:
+            return await self._config_map(pod, source.configMap, mode)
+        if source.secret is not None:
+            return await self._secret(pod, source.secret, mode)
+        if source.downwardAPI is not None:
+            return Payload(_downward(pod, source.downwardAPI.items, mode, around))
+        if source.serviceAccountToken is not None:
+            token = await self._token(pod, source.serviceAccountToken, before)
+            file = _token_file(pod, token, mode)
+            return Payload({source.serviceAccountToken.path: file}, [token])
+        raise VolumeFailure(
+            "FailedMount",
+            "kedge has no projections but of config maps, secrets, service account tokens and"
+            " fields of the pod",
+        )
 
     async def _config_map(
         self, pod: Pod, source: ConfigMapVolumeSource | ConfigMapProjection, mode: int
-    ) -> dict[str, File]:
-        namespace = pod.metadata.namespace
-        found = await self._sources.config_map(namespace, source.name)
+    ) -> Payload:
+        reference = Reference("configmaps", pod.metadata.namespace, source.name)
+        found = await self._find(reference)
         if found is None:
-            if source.optional:
-                return {}
-            raise VolumeFailure("FailedMount", f'configmap "{source.name}" not found')
+            return _missing(reference, "configmap", optional=source.optional)
+        assert isinstance(found, ConfigMap)
         what = "configmap references non-existent config key: "
-        return _picked(_bytes(found), source.items, mode, what, optional=bool(source.optional))
+        files = _picked(_bytes(found), source.items, mode, what, optional=bool(source.optional))
+        return Payload(files, versions={reference: found.metadata.resourceVersion})
 
-    async def _secret(self, pod: Pod, source: SecretProjection, mode: int) -> dict[str, File]:
-        namespace = pod.metadata.namespace
-        found = await self._sources.secret(namespace, source.name)
+    async def _secret(self, pod: Pod, source: SecretProjection, mode: int) -> Payload:
+        reference = Reference("secrets", pod.metadata.namespace, source.name)
+        found = await self._find(reference)
         if found is None:
-            if source.optional:
-                return {}
-            raise VolumeFailure("FailedMount", f'secret "{source.name}" not found')
+            return _missing(reference, "secret", optional=source.optional)
+        assert isinstance(found, Secret)
         what = "references non-existent secret key: "
-        return _picked(_raw(found), source.items, mode, what, optional=bool(source.optional))
+        files = _picked(_raw(found), source.items, mode, what, optional=bool(source.optional))
+        return Payload(files, versions={reference: found.metadata.resourceVersion})
+
+    async def _find(self, reference: Reference) -> Source | None:
+        """By the watch if it has begun, else by asking."""
+        known = self._following.known(reference)
+        return await self._sources.find(reference) if known is None else known.object
 
     async def _token(
         self, pod: Pod, source: ServiceAccountTokenProjection, before: Token | None
     ) -> Token:
-        if before is not None and not before.is_old(self._clock.now()):
+        now = self._clock.now()
+        if before is not None and not before.is_old(now):
             return before
-        return await self._sources.token(pod, source.audience, source.expirationSeconds)
+        try:
+            return await self._sources.token(pod, source.audience, source.expirationSeconds)
+        except (StatusError, OSError) as error:
+            if before is not None and now < before.expires:
+                # It is renewed well before its end so that a server may be away for a while.
+                log.info("token not renewed pod=%s error=%r", pod.metadata.uid, str(error))
+                return before
+            raise VolumeFailure("FailedMount", f"failed to fetch token: {error}") from error
+
+
+async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All of it at once; if some fails, one VolumeFailure that tells of everything that did."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    failures = [each for each in results if isinstance(each, BaseException)]
+    for failure in failures:
+        if not isinstance(failure, VolumeFailure):
+            raise failure
+    if failures:
+        messages = [str(each) for each in failures]
+        text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+        raise VolumeFailure("FailedMount", text)
+    return [each for each in results if not isinstance(each, BaseException)]
+
+
+def _missing(reference: Reference, kind: str, *, optional: bool | None) -> Payload:
+    if not optional:
+        raise VolumeFailure("FailedMount", f'{kind} "{reference.name}" not found')
+    return Payload({}, versions={reference: ""})
 
 
 def _mode(given: int | None) -> int:
@@ -190,14 +257,10 @@ def _downward(
 ) -> dict[str, File]:
     files = {}
     for item in items:
-        if item.fieldRef is not None:
-            text = downward.field(pod, item.fieldRef.fieldPath, around)
-        elif item.resourceFieldRef is not None:
-            text = downward.resource_of_file(pod, item.resourceFieldRef, around)
-        else:
-            continue
-        own = mode if item.mode is None else item.mode
-        files[item.path] = File(text.encode(errors="surrogateescape"), own)
+        text = downward.file(pod, item, around)
+        if text is not None:
+            own = mode if item.mode is None else item.mode
+            files[item.path] = File(text.encode(errors="surrogateescape"), own)
     return files
 
 
@@ -206,7 +269,7 @@ def _token_file(pod: Pod, token: Token, mode: int) -> File:
     security = pod.spec.securityContext
     owner = _only_user(pod)
     if owner >= 0 or (security is not None and security.fsGroup is not None):
-        mode = 0o600
+        mode = _TOKEN_MODE
     return File(token.text.encode(), mode, owner)
 
 
@@ -215,7 +278,8 @@ def _only_user(pod: Pod) -> int:
     whole = pod.spec.securityContext
     everywhere = None if whole is None else whole.runAsUser
     users = set()
-    for container in (*pod.spec.initContainers, *pod.spec.containers):
+    everybody = (*pod.spec.initContainers, *pod.spec.containers, *pod.spec.ephemeralContainers)
+    for container in everybody:
         own = container.securityContext
         users.add(everywhere if own is None or own.runAsUser is None else own.runAsUser)
     only = users.pop() if len(users) == 1 else None

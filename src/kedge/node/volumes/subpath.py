@@ -2,61 +2,99 @@
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
-from kedge.node.parts import ConfigFailure, VolumeFailure
+from kedge.api.core_v1.container import VolumeMount
+from kedge.node.expansion import strictly_expanded
+from kedge.node.parts import ConfigFailure
 from kedge.supervisor import libc
 
 
-def find(volume: Path, subpath: str, *, make: bool) -> Path:
-    """The part of the volume, made as a directory if it is missing and that is wanted."""
-    place = volume / subpath
-    if make and not os.path.lexists(place):
-        _make(volume, subpath)
-    real = place.resolve()
-    if not real.is_relative_to(volume.resolve()):
-        raise ConfigFailure(f'failed to prepare subPath for volumeMount "{subpath}"')
-    if not real.exists():
-        raise VolumeFailure("Failed", f'subPath "{subpath}" does not exist')
-    return real
+class Outside(Exception):
+    """A path leads out of the volume, or nowhere. What it is says too much about the machine to be
+    told to users."""
 
 
-def _make(volume: Path, subpath: str) -> None:
-    """Directories with the rights that the volume itself has, links not followed."""
-    mode = volume.stat().st_mode & 0o7777 | 0o750
-    at = os.open(volume, os.O_RDONLY | os.O_DIRECTORY)
+def wanted(mount: VolumeMount, env: dict[str, str]) -> str:
+    """Which part of its volume a mount shows; empty for all of it. Raises ConfigFailure."""
+    part = strictly_expanded(mount.subPathExpr, env) if mount.subPathExpr else mount.subPath
+    if part.startswith("/"):
+        raise ConfigFailure(f"error SubPath `{part}` must not be an absolute path")
+    if ".." in part.split("/"):
+        raise ConfigFailure(f"unable to provision SubPath `{part}`: must not contain '..'")
+    return part
+
+
+def make(volume: Path, part: str) -> None:
+    """Make what is missing of a part as directories, with the rights of the volume itself. Raises
+    Outside or OSError."""
+    top = volume.resolve()
+    mode = stat.S_IMODE(top.stat().st_mode)
+    there, missing = _existing(top, part)
+    at = _opened(there, top)
     try:
-        for part in Path(subpath).parts:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, mode, dir_fd=at)
-                os.chmod(part, mode, dir_fd=at)
-            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+        for name in missing:
+            os.mkdir(name, mode, dir_fd=at)
+            # Nobody can put a link in its place that we would follow.
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            below = os.open(name, flags, dir_fd=at)
             os.close(at)
             at = below
-    except OSError as error:
-        raise ConfigFailure(
-            f'failed to prepare subPath for volumeMount "{subpath}": {error.strerror}'
-        ) from error
+            os.fchmod(at, mode)
     finally:
         os.close(at)
 
 
-def pin(part: Path, volume: Path, target: Path) -> Path:
-    """Mount the part somewhere of its own, so that nobody can exchange it between our look and
-    the start of the container."""
-    opened = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+def _existing(top: Path, part: str) -> tuple[Path, list[str]]:
+    """How far the path is there already, and the rest."""
+    names = Path(part).parts
+    for split in range(len(names), 0, -1):
+        found = top.joinpath(*names[:split])
+        if os.path.exists(found):
+            return found.resolve(), list(names[split:])
+    return top, list(names)
+
+
+def find(volume: Path, part: str) -> Path:
+    """Where a part really is, which must be inside the volume. Raises Outside or OSError."""
+    real = (volume / part).resolve(strict=True)
+    if not real.is_relative_to(volume.resolve()):
+        raise Outside(f"{real} is not in {volume}")
+    return real
+
+
+def pin(volume: Path, part: str, target: Path) -> None:
+    """Mount a part at a place of its own, so that nobody can exchange it between our look and the
+    start of the container. Raises Outside or OSError."""
+    top = volume.resolve()
+    opened = _opened(find(volume, part), top)
     try:
-        real = Path(os.readlink(f"/proc/self/fd/{opened}"))
-        if not real.is_relative_to(volume.resolve()):
-            raise ConfigFailure(f"subPath {part} leads out of its volume")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
-            libc.unmount(str(target))
-        if part.is_dir():
-            target.mkdir(exist_ok=True)
-        else:
-            target.touch()
+        _make_target(target, is_directory=stat.S_ISDIR(os.fstat(opened).st_mode))
         libc.mount(f"/proc/self/fd/{opened}", str(target), flags=libc.MS_BIND)
     finally:
         os.close(opened)
-    return target
+
+
+def _opened(real: Path, top: Path) -> int:
+    """A descriptor that stands for a path whatever happens to it afterwards."""
+    opened = os.open(real, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    # A link may have come into the way since the path was resolved: only now it is certain.
+    led_to = Path(os.readlink(f"/proc/self/fd/{opened}"))
+    if stat.S_ISLNK(os.fstat(opened).st_mode) or not led_to.is_relative_to(top):
+        os.close(opened)
+        raise Outside(f"{led_to} is not in {top}")
+    return opened
+
+
+def _make_target(target: Path, *, is_directory: bool) -> None:
+    """An empty directory or file, with nothing of an earlier container mounted on it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+        libc.unmount(str(target))
+    with contextlib.suppress(FileNotFoundError):
+        target.rmdir() if target.is_dir() else target.unlink()
+    if is_directory:
+        target.mkdir(0o750)
+    else:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640))

@@ -3,39 +3,64 @@
 import asyncio
 import contextlib
 import logging
-import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from kedge.api.core_v1.container import Container, VolumeMount
 from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.volume import Volume
-from kedge.client.workqueue import WorkQueue
+from kedge.api.core_v1.volume import EmptyDirVolumeSource, Volume
+from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.node.cgroups import amounts
 from kedge.node.downward import Surroundings
-from kedge.node.expansion import strictly_expanded
-from kedge.node.parts import ConfigFailure, ThisNode, VolumeFailure
+from kedge.node.parts import ConfigFailure, Events, ThisNode, VolumeFailure
 from kedge.node.runtime.runtime import Mount
-from kedge.node.sources import Following, Sources, Token
-from kedge.node.volumes import empty_dir, host_path, layout, payload, subpath
-from kedge.node.volumes.layout import Ownership
-from kedge.node.volumes.payload import Payloads
+from kedge.node.sources import Following, Reference, Sources, Token
+from kedge.node.volumes import empty_dir, host_path, layout, mounts, payload, subpath, usage
+from kedge.node.volumes.payload import Payload, Payloads, together
 from kedge.supervisor import libc
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
-_SIZE_OF_MEMORY: Final = "size=256m"
 _RENEWAL: Final = 60.0
 """Seconds between looks at whether tokens have grown old."""
+_REFRESHERS: Final = 4
+"""How many pods have their files brought up to date at the same time."""
+_RETRIES: Final = Backoff(first=0.1, most=60.0)
+_LOOKING: Final = 0.05
+"""Most of the time that is spent on looking how much a pod's volumes hold."""
+
+
+class _Held:
+    """What is known of one pod's volumes."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.made: set[str] = set()
+        """Volumes that are made once and then left alone."""
+        self.tokens: dict[str, Sequence[Token]] = {}
+        """By volume."""
+        self.shown: dict[str, Mapping[Reference, str]] = {}
+        """By volume: which versions its files are made of."""
+        self.turn = asyncio.Lock()
+        """Held while files are collected and written: what is older is not written later."""
+        self.disk = asyncio.Lock()
+        """Held while something is done on the disk."""
+        self.gone = False
+        self.looked_at = 0.0
+        self.look_took = 0.0
 
 
 class PodVolumes:
-    """All volumes of one node's pods. Fulfils parts.Volumes."""
+    """All volumes of one node's pods. Fulfils parts.Volumes.
+
+    `directory` is for what pods keep, `memory` for what must not be on a disk.
+    """
 
     def __init__(
         self,
@@ -44,69 +69,163 @@ class PodVolumes:
         sources: Sources,
         following: Following,
         this: ThisNode,
+        events: Events,
         clock: Clock,
         *,
         may_mount: bool,
     ) -> None:
         self._directory = directory
         self._memory = memory
-        self._payloads = Payloads(sources, clock)
+        self._payloads = Payloads(sources, following, clock)
         self._following = following
         self._this = this
+        self._events = events
         self._clock = clock
         self._may_mount = may_mount
-        self._pods: dict[str, Pod] = {}
-        self._tokens: dict[tuple[str, str], list[Token]] = {}
-        self._stale: WorkQueue[str] = WorkQueue(clock)
+        self._held: dict[str, _Held] = {}
+        self._stale: WorkQueue[str] = WorkQueue(clock, _RETRIES)
 
     def open(self) -> None:
         """Have a place in memory for what must not be on a disk, where that can be had."""
         self._memory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._may_mount and not os.path.ismount(self._memory):
-            data = f"mode=0700,{_SIZE_OF_MEMORY}"
-            flags = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
-            libc.mount("tmpfs", str(self._memory), "tmpfs", flags, data)
+        if self._may_mount and not mounts.mounted(self._memory):
+            mounts.memory(self._memory, "mode=0700", flags=libc.MS_NOEXEC)
 
     async def run(self) -> None:
         """For ever: let files follow what they are made of, and renew tokens."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._refresh())
+            for _ in range(_REFRESHERS):
+                tasks.create_task(self._refresh())
             tasks.create_task(self._renew())
 
-    async def mount(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        if uid not in self._pods:
-            following = payload.references(pod)
-            self._following.hold(uid, following, lambda: self._stale.add(uid))
-        self._pods[uid] = pod
-        for volume in pod.spec.volumes:
-            await self._mount(pod, volume)
+    # Volumes come and go.
 
-    async def _mount(self, pod: Pod, volume: Volume) -> None:
-        place, group = self.place(pod, volume.name), _group(pod)
+    async def mount(self, pod: Pod) -> None:
+        held = self._hold(pod)
+        await self._bring_up_to_date(held, pod.spec.volumes)
+
+    def _hold(self, pod: Pod) -> _Held:
+        uid = pod.metadata.uid
+        held = self._held.get(uid)
+        if held is None:
+            held = self._held[uid] = _Held(pod)
+            self._tell_of_shortfalls(pod)
+        held.pod = pod
+        self._following.hold(uid, payload.references(pod), lambda what: self._changed(uid, what))
+        return held
+
+    async def _bring_up_to_date(self, held: _Held, volumes: Sequence[Volume]) -> None:
+        async with held.turn:
+            await together(self._make(held, volume) for volume in volumes)
+
+    async def _make(self, held: _Held, volume: Volume) -> None:
         try:
             if payload.of(volume):
-                await self._fill(pod, volume, place, group)
-            elif volume.hostPath is not None:
-                host_path.check(volume.hostPath)
-            elif volume.emptyDir is not None:
-                empty_dir.make(place, volume.emptyDir, group, may_mount=self._may_mount)
-            else:
-                raise _unknown(volume)
-        except StatusError as error:
-            text = f'volume "{volume.name}": {error.message}'
+                await self._fill(held, volume)
+            elif volume.name not in held.made:
+                await self._do(held, self._make_once, held.pod, volume)
+                held.made.add(volume.name)
+        except (VolumeFailure, StatusError, OSError, ValueError) as error:
+            text = f'MountVolume.SetUp failed for volume "{volume.name}" : {_words(error)}'
             raise VolumeFailure("FailedMount", text) from error
-        except OSError as error:
-            raise VolumeFailure("FailedMount", f'volume "{volume.name}": {error}') from error
 
-    async def _fill(self, pod: Pod, volume: Volume, place: Path, group: int) -> None:
-        known = self._tokens.get((pod.metadata.uid, volume.name), [])
-        fresh = await self._payloads.collect(pod, volume, self._around(pod), known)
-        self._tokens[pod.metadata.uid, volume.name] = fresh.tokens
-        layout.write(place, fresh.files, self._clock.now(), Ownership(group))
+    async def _fill(self, held: _Held, volume: Volume) -> None:
+        pod, name = held.pod, volume.name
+        around = Surroundings(allocatable=self._this.node.status.allocatable)
+        known = held.tokens.get(name, ())
+        fresh = await self._payloads.collect(pod, volume, around, known)
+        await self._do(held, self._write, pod, volume, fresh)
+        held.tokens[name], held.shown[name] = fresh.tokens, fresh.versions
 
-    def _around(self, pod: Pod) -> Surroundings:
-        return Surroundings(allocatable=self._this.node.status.allocatable)
+    def _write(self, pod: Pod, volume: Volume, fresh: Payload) -> None:
+        layout.write(self.place(pod, volume.name), fresh.files, self._clock.now(), _group(pod))
+
+    def _make_once(self, pod: Pod, volume: Volume) -> None:
+        if volume.hostPath is not None:
+            host_path.check(volume.hostPath)
+        elif volume.emptyDir is not None:
+            self._make_empty(pod, volume.emptyDir, self.place(pod, volume.name))
+        else:
+            raise _unknown(volume)
+
+    def _make_empty(self, pod: Pod, source: EmptyDirVolumeSource, place: Path) -> None:
+        medium = empty_dir.whole_medium(source, pod)
+        if medium == "" or (medium == empty_dir.MEMORY and not self._may_mount):
+            empty_dir.make_on_disk(place, _group(pod))
+            return
+        if not self._may_mount:
+            raise VolumeFailure(
+                "FailedMount",
+                "huge pages take the right to mount, which this node was not started with",
+            )
+        limit = amounts.of_pod(pod, pids_limit=0).memory_limit or 0
+        memory = self._this.node.status.allocatable.get("memory")
+        size = empty_dir.size_in_memory(source, limit, memory.value() if memory else 0)
+        empty_dir.mount_in_memory(place, medium, _group(pod), size)
+
+    async def unmount(self, uid: str) -> None:
+        self._following.release(uid)
+        held = self._held.pop(uid, None)
+        if held is None:
+            await _whole(self._take_down, uid)
+            return
+        held.gone = True
+        async with held.disk:
+            await _whole(self._take_down, uid)
+
+    def _take_down(self, uid: str) -> None:
+        for place in (
+            self._directory / uid / "subpaths",
+            self._directory / uid / "volumes",
+            self._memory / uid,
+        ):
+            mounts.take_down(place)
+
+    async def _do(self, held: _Held, work: Callable[..., T], *arguments: object) -> T:
+        """Do something on the disk, to its end even if nobody waits for it any more: what is
+        taken down afterwards must not come back."""
+        async with held.disk:
+            if held.gone:
+                raise VolumeFailure("FailedMount", "the pod is gone")
+            return await _whole(work, *arguments)
+
+    # Files follow what they are made of.
+
+    def _changed(self, uid: str, what: Reference) -> None:
+        held, known = self._held.get(uid), self._following.known(what)
+        if held is None:
+            return
+        found = None if known is None else known.object
+        version = "" if found is None else found.metadata.resourceVersion
+        if any(shown.get(what, version) != version for shown in held.shown.values()):
+            self._stale.add(uid)
+
+    async def _refresh(self) -> None:
+        while True:
+            uid = await self._stale.get()
+            try:
+                if held := self._held.get(uid):
+                    volumes = [each for each in held.pod.spec.volumes if payload.of(each)]
+                    await self._bring_up_to_date(held, volumes)
+            except VolumeFailure as error:
+                # What is shown stays as it was until what it is made of is whole again.
+                log.info("volume not refreshed pod=%s error=%s", uid, error)
+                self._stale.retry(uid)
+            else:
+                self._stale.forget(uid)
+            finally:
+                self._stale.done(uid)
+
+    async def _renew(self) -> None:
+        while True:
+            await self._clock.sleep(_RENEWAL)
+            now = self._clock.now()
+            for uid, held in self._held.items():
+                tokens = [token for found in held.tokens.values() for token in found]
+                if any(token.is_old(now) for token in tokens):
+                    self._stale.add(uid)
+
+    # What containers see.
 
     def place(self, pod: Pod, name: str) -> Path:
         """Where a volume is on this machine."""
@@ -121,88 +240,106 @@ class PodVolumes:
     async def mounts_of(
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
     ) -> list[Mount]:
-        return [
-            self._mount_of(pod, container, index, dict(env))
-            for index in range(len(container.volumeMounts))
-        ]
+        volumes = {volume.name: volume for volume in pod.spec.volumes}
+        found = []
+        for index, wanted in enumerate(container.volumeMounts):
+            volume = volumes.get(wanted.name)
+            if volume is None:
+                raise ConfigFailure(
+                    f'cannot find volume "{wanted.name}" to mount into container "{container.name}"'
+                )
+            part = subpath.wanted(wanted, dict(env))
+            place = self.place(pod, volume.name)
+            if part or volume.hostPath is not None:
+                held, name = self._hold(pod), f"{container.name}/{index}"
+                place = await self._do(held, self._source, pod, volume, part, name)
+            found.append(_shown(wanted, volume, place))
+        return found
 
-    def _mount_of(self, pod: Pod, container: Container, index: int, env: dict[str, str]) -> Mount:
-        wanted = container.volumeMounts[index]
-        volume = next((v for v in pod.spec.volumes if v.name == wanted.name), None)
-        if volume is None:
-            raise ConfigFailure(f'volume "{wanted.name}" not found')
+    def _source(self, pod: Pod, volume: Volume, part: str, name: str) -> Path:
+        """What of the machine's files is mounted; `name` is the container's and which mount it
+        is."""
         place = self.place(pod, volume.name)
-        if part := _part(wanted, env):
-            name = f"{container.name}-{index}"
-            place = self._partial(pod, volume, place, part, name)
-        elif volume.hostPath is not None and not place.exists():
+        if volume.hostPath is not None and not place.exists():
             # What is not there is made a directory, as container engines always did.
             place.mkdir(mode=0o755, parents=True, exist_ok=True)
-        recursive = wanted.recursiveReadOnly in ("Enabled", "IfPossible")
-        return Mount(
-            container_path=_absolute(wanted.mountPath),
-            host_path=str(place),
-            read_only=wanted.readOnly or _only_readable(volume),
-            recursive_read_only=wanted.readOnly and recursive,
-            propagation=wanted.mountPropagation or "None",
+        return self._part(pod, volume, part, name) if part else place
+
+    def _part(self, pod: Pod, volume: Volume, part: str, name: str) -> Path:
+        place, container = self.place(pod, volume.name), name.partition("/")[0]
+        what = f'for volumeMount "{volume.name}" of container "{container}"'
+        try:
+            if not (place / part).exists():
+                subpath.make(place, part)
+        except (subpath.Outside, OSError) as error:
+            log.warning("no subPath pod=%s error=%r", pod.metadata.uid, str(error))
+            raise ConfigFailure(f"failed to create subPath directory {what}") from error
+        try:
+            if not self._may_mount:
+                return subpath.find(place, part)
+            target = self._directory / pod.metadata.uid / "subpaths" / volume.name / name
+            subpath.pin(place, part, target)
+        except (subpath.Outside, OSError) as error:
+            log.warning("no subPath pod=%s error=%r", pod.metadata.uid, str(error))
+            raise ConfigFailure(f"failed to prepare subPath {what}") from error
+        return target
+
+    # What pods use, and do not get.
+
+    async def excess(self, pod: Pod, written: Mapping[str, Sequence[Path]]) -> str:
+        """Why the pod has to be evicted for what it keeps on disk, in upstream's words; empty if it
+        may stay. `written` says for each container where what it writes outside of volumes is: its
+        own layer and its logs. Cheap enough to be asked every ten seconds."""
+        held = self._held.get(pod.metadata.uid)
+        if held is None or not usage.limited(pod):
+            return ""
+        begun = self._clock.monotonic()
+        if (begun - held.looked_at) * _LOOKING < held.look_took:
+            return ""
+        empty = [each for each in pod.spec.volumes if self._on_disk(each)]
+        found = await asyncio.to_thread(
+            lambda: usage.excess(
+                pod,
+                {each.name: usage.held([self.place(pod, each.name)]) for each in empty},
+                {name: usage.held(directories) for name, directories in written.items()},
+            )
         )
+        held.looked_at = self._clock.monotonic()
+        held.look_took = held.looked_at - begun
+        return found
 
-    def _partial(self, pod: Pod, volume: Volume, place: Path, part: str, name: str) -> Path:
-        found = subpath.find(place, part, make=not _only_readable(volume))
-        if not self._may_mount:
-            return found
-        target = self._directory / pod.metadata.uid / "subpaths" / volume.name / name
-        return subpath.pin(found, place, target)
+    def _on_disk(self, volume: Volume) -> bool:
+        source = volume.emptyDir
+        return source is not None and (source.medium == "" or not self._may_mount)
 
-    async def unmount(self, uid: str) -> None:
-        self._following.release(uid)
-        self._pods.pop(uid, None)
-        for key in [key for key in self._tokens if key[0] == uid]:
-            del self._tokens[key]
-        for place in (self._directory / uid / "subpaths", self._directory / uid / "volumes"):
-            take_down(place)
-        await asyncio.to_thread(shutil.rmtree, self._memory / uid, ignore_errors=True)
-
-    async def _refresh(self) -> None:
-        while True:
-            uid = await self._stale.get()
-            try:
-                if pod := self._pods.get(uid):
-                    for volume in filter(payload.of, pod.spec.volumes):
-                        await self._mount(pod, volume)
-            except VolumeFailure as error:
-                # What is shown stays as it was until what it is made of is whole again.
-                log.info("volume not refreshed pod=%s error=%s", uid, error)
-                self._stale.retry(uid)
-            else:
-                self._stale.forget(uid)
-            finally:
-                self._stale.done(uid)
-
-    async def _renew(self) -> None:
-        while True:
-            await self._clock.sleep(_RENEWAL)
-            now = self._clock.now()
-            for (uid, _), tokens in self._tokens.items():
-                if any(token.is_old(now) for token in tokens):
-                    self._stale.add(uid)
+    def _tell_of_shortfalls(self, pod: Pod) -> None:
+        if self._may_mount:
+            return
+        if (group := _group(pod)) >= 0:
+            text = f"volumes are not given to the group {group}: that takes root"
+            self._events.record(pod, "Warning", "NotEnforced", text)
+        for volume in pod.spec.volumes:
+            if volume.emptyDir is not None and volume.emptyDir.medium == empty_dir.MEMORY:
+                text = (
+                    f'volume "{volume.name}" is kept on disk: memory takes the right to mount,'
+                    " which this node was not started with"
+                )
+                self._events.record(pod, "Warning", "NotEnforced", text)
 
 
-def take_down(place: Path) -> None:
-    """Unmount all that is mounted below and delete the directory, never what is mounted there."""
-    for where in sorted(_mounts_below(place), reverse=True):
-        with contextlib.suppress(OSError):
-            libc.unmount(where)
-    if left := list(_mounts_below(place)):
-        raise VolumeFailure("FailedUnmount", f"{left[0]} is still in use")
-    shutil.rmtree(place, ignore_errors=True)
+async def _whole(work: Callable[..., T], *arguments: object) -> T:
+    """Work in a thread, which goes on to its end; so does whoever waits, though he be cancelled."""
+    future = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):
+            await future
+        raise
 
 
-def _mounts_below(place: Path) -> list[str]:
-    prefix = f"{place}/"
-    with open("/proc/self/mountinfo") as mounts:
-        places = [line.split(" ", 5)[4].replace("\\040", " ") for line in mounts]
-    return [each for each in places if each.startswith(prefix)]
+def _words(error: Exception) -> str:
+    return error.message if isinstance(error, StatusError) else str(error)
 
 
 def _group(pod: Pod) -> int:
@@ -210,21 +347,16 @@ def _group(pod: Pod) -> int:
     return -1 if security is None or security.fsGroup is None else security.fsGroup
 
 
-def _part(wanted: VolumeMount, env: dict[str, str]) -> str:
-    if not wanted.subPathExpr:
-        return wanted.subPath
-    part = strictly_expanded(wanted.subPathExpr, env)
-    if part.startswith("/") or ".." in Path(part).parts:
-        raise ConfigFailure(f"failed to prepare subPath for volumeMount {wanted.name!r}: {part}")
-    return part
-
-
-def _absolute(path: str) -> str:
-    return path if path.startswith("/") else f"/{path}"
-
-
-def _only_readable(volume: Volume) -> bool:
-    return payload.of(volume)
+def _shown(wanted: VolumeMount, volume: Volume, place: Path) -> Mount:
+    path = wanted.mountPath
+    recursive = wanted.recursiveReadOnly in ("Enabled", "IfPossible")
+    return Mount(
+        container_path=path if path.startswith("/") else f"/{path}",
+        host_path=str(place),
+        read_only=wanted.readOnly or payload.of(volume),
+        recursive_read_only=wanted.readOnly and recursive,
+        propagation=wanted.mountPropagation or "None",
+    )
 
 
 def _unknown(volume: Volume) -> VolumeFailure:
@@ -232,6 +364,6 @@ def _unknown(volume: Volume) -> VolumeFailure:
     kind = next((each for each in given if each != "name"), "nothing")
     return VolumeFailure(
         "FailedMount",
-        f'volume "{volume.name}": kedge has no volumes of the kind {kind}; it has emptyDir,'
-        " hostPath, configMap, secret, projected and downwardAPI",
+        f"kedge has no volumes of the kind {kind}; it has emptyDir, hostPath, configMap, secret,"
+        " projected and downwardAPI",
     )

@@ -1,0 +1,135 @@
+"""What lets machines join: where the cluster is, for everybody, and the rights of those who come.
+
+Named as kubeadm names them, so that whoever knows one cluster knows this one.
+"""
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from kedge.apiserver import bootstrap
+from kedge.apiserver.api import Api
+from kedge.apiserver.config import ServerConfig
+from kedge.apiserver.verbs import write
+from kedge.apiserver.verbs.patches import Wanted
+from kedge.machinery.interfaces import address_towards, is_unspecified, own_addresses
+
+NAMESPACE: Final = "kube-public"
+NAME: Final = "cluster-info"
+KEY: Final = "kubeconfig"
+
+_SOMEWHERE: Final = "203.0.113.1"
+"""Nobody is there, but the way out of the machine leads to it."""
+_RBAC: Final = "rbac.authorization.k8s.io"
+_INFO_ROLE: Final = "kubeadm:bootstrap-signer-clusterinfo"
+_REQUESTS: Final = "system:certificates.k8s.io:certificatesigningrequests"
+_GRANTS: Final = {
+    "kubeadm:kubelet-bootstrap": ("system:node-bootstrapper", "system:bootstrappers"),
+    "kubeadm:node-autoapprove-bootstrap": (f"{_REQUESTS}:nodeclient", "system:bootstrappers"),
+    "kubeadm:node-autoapprove-certificate-rotation": (
+        f"{_REQUESTS}:selfnodeclient",
+        "system:nodes",
+    ),
+}
+"""Each binding's name: its cluster role, and the group that it is given to."""
+
+
+def hosts(config: ServerConfig) -> list[str]:
+    """Under which names and addresses the server is to be reached."""
+    every = own_addresses() if is_unspecified(config.host) else []
+    return [config.host, *config.hosts, *every]
+
+
+def advertised(config: ServerConfig, port: int) -> str:
+    """The URL to give to other machines."""
+    return url(advertised_host(config), port)
+
+
+def advertised_host(config: ServerConfig) -> str:
+    """Where others find the server: as it was told, else at the machine's chief address."""
+    if not is_unspecified(config.host):
+        return config.host
+    if config.hosts:
+        return config.hosts[0]
+    try:
+        return address_towards(_SOMEWHERE, 443)
+    except OSError:
+        return next(iter(own_addresses()), "127.0.0.1")
+
+
+def local(config: ServerConfig, port: int) -> str:
+    """The URL to use on this machine."""
+    if is_unspecified(config.host):
+        return url("::1" if ":" in config.host else "127.0.0.1", port)
+    return url(config.host, port)
+
+
+def url(host: str, port: int) -> str:
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+async def ensure(api: Api, server: str, ca_pem: bytes) -> None:
+    """Make whatever is missing, and say anew where the server is."""
+    async with asyncio.TaskGroup() as tasks:
+        for document in _objects():
+            tasks.create_task(bootstrap.ensure_object(api, document))
+        tasks.create_task(_publish(api, {KEY: kubeconfig(server, ca_pem)}))
+
+
+def kubeconfig(server: str, ca_pem: bytes) -> str:
+    """All that a stranger may know of the cluster."""
+    authority = base64.b64encode(ca_pem).decode()
+    cluster = {"certificate-authority-data": authority, "server": server}
+    whole = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "", "cluster": cluster}],
+        "contexts": [],
+        "current-context": "",
+        "preferences": {},
+        "users": [],
+    }
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+
+
+def _objects() -> Iterator[dict[str, Any]]:
+    for name, (role, group) in _GRANTS.items():
+        yield {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": group}],
+        }
+    meta = {"name": _INFO_ROLE, "namespace": NAMESPACE}
+    readable = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [NAME]}
+    yield {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "Role",
+        "metadata": meta,
+        "rules": [{**readable, "verbs": ["get"]}],
+    }
+    yield {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": _INFO_ROLE},
+        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "system:anonymous"}],
+    }
+
+
+async def _publish(api: Api, data: dict[str, str]) -> None:
+    meta = {"name": NAME, "namespace": NAMESPACE}
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+    request = bootstrap.request_for(api, document, "update")
+    if api.find(request) is None:
+        await bootstrap.ensure_object(api, document)
+        return
+
+    def republished(live: dict[str, Any]) -> Wanted:
+        return Wanted(live | {"data": {**(live.get("data") or {}), **data}})
+
+    await write.modify(api, request, republished, write.MAIN, "UpdateOptions")

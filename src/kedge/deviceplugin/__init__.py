@@ -1,0 +1,32 @@
+"""Device plugins in a few lines: inherit from Plugin, say which devices there are, call `run`."""
+
+from kedge.deviceplugin.messages import (
+    DIRECTORY,
+    HEALTHY,
+    UNHEALTHY,
+    CDIDevice,
+    ContainerAllocateResponse,
+    Device,
+    DeviceSpec,
+    Mount,
+    NUMANode,
+    Owner,
+    TopologyInfo,
+)
+from kedge.deviceplugin.plugin import Plugin, Refused
+
+__all__ = [
+    "DIRECTORY",
+    "HEALTHY",
+    "UNHEALTHY",
+    "CDIDevice",
+    "ContainerAllocateResponse",
+    "Device",
+    "DeviceSpec",
+    "Mount",
+    "NUMANode",
+    "Owner",
+    "Plugin",
+    "Refused",
+    "TopologyInfo",
+]

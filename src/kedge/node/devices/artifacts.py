@@ -1,0 +1,93 @@
+"""Artifacts: what plugins answered to Allocate, put together to what one container gets."""
+
+import logging
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from kedge.deviceplugin import wire
+from kedge.deviceplugin.messages import ContainerAllocateResponse, DeviceSpec
+from kedge.node.devices import cdi
+from kedge.node.devices.ledger import Holding
+from kedge.node.parts import Given
+from kedge.node.runtime.runtime import Device, Mount
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path] = cdi.DIRECTORIES) -> Given:
+    """All that the holdings of a container bring with them, those of the first resource by name
+    winning. Raises ConfigFailure where a CDI device cannot be had."""
+    env: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    mounts: dict[str, Mount] = {}
+    devices: dict[str, Device] = {}
+    names: list[str] = []
+    for holding in sorted(holdings, key=lambda each: each.resource):
+        answer = wire.decode(ContainerAllocateResponse, holding.response)
+        _add(env, answer.envs.items(), holding, "variable")
+        _add(annotations, answer.annotations.items(), holding, "annotation")
+        _add(mounts, _mounts(answer), holding, "mount")
+        _add(devices, _devices(answer.devices), holding, "device")
+        names += [each.name for each in answer.cdi_devices]
+    named = cdi.resolve(names, cdi_directories)
+    return Given(
+        env={**named.env, **env},
+        annotations=annotations,
+        mounts=[*mounts.values(), *(m for m in named.mounts if m.container_path not in mounts)],
+        devices=[*devices.values(), *(d for d in named.devices if d.container_path not in devices)],
+        groups=named.groups,
+    )
+
+
+def _add(
+    into: dict[str, T], entries: Iterable[tuple[str, T]], holding: Holding, what: str
+) -> None:
+    for key, value in entries:
+        if into.setdefault(key, value) != value:
+            log.warning(
+                "two plugins give the same %s=%s container=%s; that of %s is left out",
+                what,
+                key,
+                holding.owner.container,
+                holding.resource,
+            )
+
+
+def _mounts(answer: ContainerAllocateResponse) -> Iterator[tuple[str, Mount]]:
+    for each in answer.mounts:
+        yield (
+            each.container_path,
+            Mount(
+                container_path=each.container_path,
+                host_path=each.host_path,
+                read_only=each.read_only,
+            ),
+        )
+
+
+def _devices(specs: Iterable[DeviceSpec]) -> Iterator[tuple[str, Device]]:
+    for spec in specs:
+        for inside, outside in _nodes(spec.container_path, spec.host_path):
+            yield (
+                inside,
+                Device(container_path=inside, host_path=outside, permissions=spec.permissions),
+            )
+
+
+def _nodes(inside: str, outside: str) -> Iterator[tuple[str, str]]:
+    """Device nodes; a directory stands for all that are in it, as other runtimes have it."""
+    if not os.path.isdir(outside):
+        yield inside or outside, outside
+        return
+    for entry in sorted(os.scandir(outside), key=lambda each: each.name):
+        path = f"{inside or outside}/{entry.name}"
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            yield from _nodes(path, entry.path)
+        elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            yield path, entry.path

@@ -1,0 +1,157 @@
+"""Checkpoint: the ledger in a file, so that a node agent that begins anew knows who has what.
+
+The fields are those of upstream's file of that purpose. Its checksum can only be computed by Go
+programs, so the file has a name of its own and a checksum that anybody can check.
+"""
+
+import base64
+import json
+import logging
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+from kedge.deviceplugin.messages import DevicePluginOptions
+from kedge.machinery import atomic
+from kedge.node.devices.ledger import ANYWHERE, Farewell, Holding, Ledger, Offer, Owner, in_order
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "kedge_internal_checkpoint"
+
+Json = dict[str, Any]
+
+
+class Checkpoint:
+    """The file of one ledger."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / NAME
+        self._written = b""
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def write(self, ledger: Ledger) -> None:
+        """Replace the file, if that would change it. Raises OSError."""
+        content = encode(ledger)
+        if content != self._written:
+            atomic.write(self._path, content)
+            self._written = content
+
+    def read(self) -> Ledger:
+        """The ledger as it was; an empty one if there is no file, or none that makes sense."""
+        try:
+            content = self._path.read_bytes()
+            return decode(content)
+        except FileNotFoundError:
+            return Ledger()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("checkpoint of devices is unusable file=%s error=%r", self._path, error)
+            return Ledger()
+
+
+def encode(ledger: Ledger) -> bytes:
+    data: Json = {
+        "PodDeviceEntries": [_entry(ledger.holdings[key]) for key in sorted(ledger.holdings)],
+        "RegisteredDevices": {
+            resource: in_order(each for each, known in offer.devices.items() if known.healthy)
+            for resource, offer in sorted(ledger.offers.items())
+        },
+        "Options": {
+            resource: _named_options(offer.options)
+            for resource, offer in sorted(ledger.offers.items())
+        },
+        "Releases": [
+            _owner(each.owner) | {"ResourceName": each.resource, "DeviceIDs": list(each.ids)}
+            for each in ledger.farewells
+        ],
+    }
+    return json.dumps({"Data": data, "Checksum": checksum(data)}, indent=1).encode()
+
+
+def decode(content: bytes) -> Ledger:
+    """ValueError, KeyError, TypeError or AttributeError if this is no such file."""
+    document = json.loads(content)
+    data = document["Data"]
+    if document["Checksum"] != checksum(data):
+        raise ValueError("checkpoint is corrupted")
+    ledger = Ledger()
+    for resource in data["RegisteredDevices"]:
+        # Devices are there when their plugin says so again.
+        told = data.get("Options", {}).get(resource, {})
+        ledger.offers[resource] = Offer(options=_options(told))
+    for entry in data["PodDeviceEntries"]:
+        holding = _holding(entry)
+        owner = holding.owner
+        ledger.holdings[owner.pod, owner.container, holding.resource] = holding
+        ledger.offers.setdefault(holding.resource, Offer())
+    for entry in data.get("Releases", ()):
+        ids = tuple(entry["DeviceIDs"])
+        ledger.farewells.append(Farewell(_read_owner(entry), entry["ResourceName"], ids))
+    return ledger
+
+
+def checksum(data: Json) -> int:
+    """CRC-32 of the data as JSON with sorted keys and no white space."""
+    return zlib.crc32(json.dumps(data, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _entry(holding: Holding) -> Json:
+    by_place: dict[str, list[str]] = {}
+    for each in holding.ids:
+        for place in holding.places.get(each) or (ANYWHERE,):
+            by_place.setdefault(str(place), []).append(each)
+    return _owner(holding.owner) | {
+        "ResourceName": holding.resource,
+        "DeviceIDs": by_place,
+        "AllocResp": base64.b64encode(holding.response).decode(),
+    }
+
+
+def _holding(entry: Json) -> Holding:
+    places: dict[str, list[int]] = {}
+    for place, ids in entry["DeviceIDs"].items():
+        for each in ids:
+            places.setdefault(each, []).append(int(place))
+    return Holding(
+        owner=_read_owner(entry),
+        resource=entry["ResourceName"],
+        ids=tuple(in_order(places)),
+        places={each: tuple(p for p in found if p != ANYWHERE) for each, found in places.items()},
+        response=base64.b64decode(entry["AllocResp"]),
+    )
+
+
+def _owner(owner: Owner) -> Json:
+    return {
+        "PodUID": owner.pod,
+        "ContainerName": owner.container,
+        "PodName": owner.pod_name,
+        "PodNamespace": owner.namespace,
+    }
+
+
+def _read_owner(entry: Json) -> Owner:
+    return Owner(
+        entry["PodUID"],
+        entry["ContainerName"],
+        entry.get("PodName", ""),
+        entry.get("PodNamespace", ""),
+    )
+
+
+def _named_options(options: DevicePluginOptions) -> Json:
+    return {
+        "PreStartRequired": options.pre_start_required,
+        "GetPreferredAllocationAvailable": options.get_preferred_allocation_available,
+        "ReleaseRequired": options.release_required,
+    }
+
+
+def _options(told: Json) -> DevicePluginOptions:
+    return DevicePluginOptions(
+        pre_start_required=bool(told.get("PreStartRequired")),
+        get_preferred_allocation_available=bool(told.get("GetPreferredAllocationAvailable")),
+        release_required=bool(told.get("ReleaseRequired")),
+    )

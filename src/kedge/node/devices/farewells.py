@@ -1,0 +1,73 @@
+"""Farewells: plugins that want to know are told when a container's devices are free again.
+
+At least once: what was not acknowledged is in the checkpoint, and said again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kedge.machinery.clock import Clock
+from kedge.node.devices.ledger import Farewell, Ledger
+from kedge.node.devices.plugin import PluginError
+from kedge.node.devices.registry import Registry
+from kedge.node.waits import woken
+
+log = logging.getLogger(__name__)
+
+FIRST_SECONDS: Final = 1.0
+LONGEST_SECONDS: Final = 60.0
+
+
+class Farewells:
+    """Says them. Somebody must `run` it."""
+
+    def __init__(
+        self, ledger: Ledger, registry: Registry, clock: Clock, said: Callable[[], None]
+    ) -> None:
+        self._ledger = ledger
+        self._registry = registry
+        self._clock = clock
+        self._told = said
+        self._wake = asyncio.Event()
+        self._next = asyncio.Event()
+
+    def wake(self) -> None:
+        """There is something to say, or somebody to say it to."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        delay = FIRST_SECONDS
+        while True:
+            self._wake.clear()
+            failed = [each for each in list(self._ledger.farewells) if not await self._say(each)]
+            if failed:
+                await woken(self._wake, self._clock, delay)
+                delay = min(delay * 2, LONGEST_SECONDS)
+            else:
+                await self._wake.wait()
+                delay = FIRST_SECONDS
+
+    @property
+    def next(self) -> asyncio.Event:
+        """Set when one more has been said."""
+        return self._next
+
+    async def _say(self, farewell: Farewell) -> bool:
+        plugin = self._registry.plugin(farewell.resource)
+        if plugin is None:
+            # Its return wakes us.
+            return True
+        try:
+            await plugin.release(farewell.ids, farewell.owner)
+        except PluginError as error:
+            text = "release not acknowledged resource=%s devices=%s error=%r; trying again"
+            log.warning(text, farewell.resource, ",".join(farewell.ids), str(error))
+            return False
+        self._ledger.said(farewell)
+        self._told()
+        self._next.set()
+        self._next = asyncio.Event()
+        return True

@@ -1,0 +1,179 @@
+"""Plugin: one device plugin as the node agent sees it, at the other end of a socket."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from kedge.deviceplugin import library, methods
+from kedge.deviceplugin import messages as m
+from kedge.machinery.clock import Clock
+from kedge.node.devices.ledger import Choice, Known, Owner
+from kedge.node.devices.paths import reachable
+from kedge.node.waits import within
+
+DIAL_SECONDS: Final = 10.0
+PRE_START_SECONDS: Final = 30.0
+RELEASE_SECONDS: Final = 30.0
+_LARGEST: Final = 16 * 2**20
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class PluginError(Exception):
+    """A plugin did not do what it was asked; the text is that of Go's gRPC library."""
+
+
+class Plugin:
+    """A connection to a plugin; one that is lost does not come back."""
+
+    def __init__(self, resource: str, path: Path, clock: Clock) -> None:
+        self.resource = resource
+        self.path = path
+        self.options = m.DevicePluginOptions()
+        self.stopped = False
+        """Whether the connection is lost, or another plugin has taken over."""
+        self._clock = clock
+        self._where, self._held = reachable(path)
+        self._channel: Any = None
+
+    async def dial(self, seconds: float = DIAL_SECONDS) -> None:
+        """Connect. Raises PluginError."""
+        self._channel = library.load().aio.insecure_channel(
+            f"unix:{self._where}",
+            options=[
+                # A path as authority is refused by some servers.
+                ("grpc.default_authority", "localhost"),
+                ("grpc.enable_http_proxy", 0),
+                # A plugin that begins anew at the same path is not to wait for the old one's turn.
+                ("grpc.use_local_subchannel_pool", 1),
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 500),
+                ("grpc.max_receive_message_length", _LARGEST),
+            ],
+        )
+        try:
+            await within(self._clock, seconds, self._channel.channel_ready())
+        except TimeoutError:
+            await self.close()
+            raise PluginError(
+                "failed to dial device plugin: failed to create device plugin client: "
+                "context deadline exceeded"
+            ) from None
+
+    async def ask_options(self) -> None:
+        """Learn what the plugin wants to be asked. Raises PluginError."""
+        self.options = await self._call(methods.OPTIONS, m.Empty(), DIAL_SECONDS)
+
+    async def watch(self) -> AsyncIterator[dict[str, Known]]:
+        """All devices, again and again, until the connection is lost. Raises PluginError then."""
+        grpc = library.load()
+        stream = methods.streamer(self._channel, methods.LIST_AND_WATCH)(m.Empty())
+        try:
+            async for answer in stream:
+                yield {device.id: _known(device) for device in answer.devices}
+        except grpc.aio.AioRpcError as error:
+            raise PluginError(library.refusal(error)) from error
+        except asyncio.CancelledError as error:
+            raise self._cut_off() from error
+        finally:
+            stream.cancel()
+
+    async def prefer(self, choice: Choice) -> Sequence[str]:
+        """What it would choose. Raises PluginError."""
+        asked = m.ContainerPreferredAllocationRequest(
+            available_device_ids=[*choice.again, *choice.free],
+            must_include_device_ids=choice.again,
+            allocation_size=choice.number,
+        )
+        request = m.PreferredAllocationRequest(container_requests=[asked])
+        try:
+            answer = await self._call(methods.PREFER, request)
+        except PluginError as error:
+            text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
+            raise PluginError(text) from error
+        return answer.container_responses[0].device_ids if answer.container_responses else ()
+
+    async def allocate(self, ids: Sequence[str], owner: Owner) -> m.ContainerAllocateResponse:
+        """What a container needs to use the devices. Raises PluginError."""
+        asked = m.ContainerAllocateRequest(devices_ids=ids, owner=_told(owner))
+        answer = await self._call(methods.ALLOCATE, m.AllocateRequest(container_requests=[asked]))
+        if not answer.container_responses:
+            raise PluginError(f"no containers return in allocation response {answer}")
+        return answer.container_responses[0]
+
+    async def pre_start(self, ids: Sequence[str], env: Mapping[str, str], owner: Owner) -> None:
+        """Have the devices made ready for a start. Raises PluginError."""
+        request = m.PreStartContainerRequest(devices_ids=ids, env=env, owner=_told(owner))
+        await self._call(methods.PRE_START, request, PRE_START_SECONDS)
+
+    async def release(self, ids: Sequence[str], owner: Owner) -> None:
+        """Tell that a container is gone. Raises PluginError."""
+        request = m.ReleaseContainerRequest(devices_ids=ids, owner=_told(owner))
+        await self._call(methods.RELEASE, request, RELEASE_SECONDS)
+
+    async def info(self) -> m.PluginInfo:
+        """What stands behind a socket of the plugin watcher. Raises PluginError."""
+        return await self._call(methods.GET_INFO, m.Empty(), DIAL_SECONDS)
+
+    async def notify(self, error: str) -> None:
+        """Tell a plugin whether it was taken. Raises PluginError."""
+        status = m.RegistrationStatus(plugin_registered=not error, error=error)
+        await self._call(methods.NOTIFY, status, DIAL_SECONDS)
+
+    async def close(self) -> None:
+        self.stopped = True
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+        self._held.close()
+
+    async def _call(
+        self, method: methods.Method[Q, A], request: Q, seconds: float | None = None
+    ) -> A:
+        if self._channel is None or self.stopped:
+            raise PluginError(f"endpoint of {self.resource} has been stopped")
+        grpc = library.load()
+        try:
+            call = methods.caller(self._channel, method)(request, timeout=seconds)
+            if seconds is None:
+                return await call
+            return await within(self._clock, seconds, call)
+        except TimeoutError:
+            text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+            raise PluginError(text) from None
+        except grpc.aio.AioRpcError as error:
+            raise PluginError(_said(error)) from error
+        except grpc.aio.UsageError as error:
+            raise PluginError(str(error)) from error
+        except asyncio.CancelledError as error:
+            raise self._cut_off() from error
+
+    def _cut_off(self) -> BaseException:
+        """Calls on a channel that is closed meanwhile end as if we had been cancelled."""
+        task = asyncio.current_task()
+        if not self.stopped or (task is not None and task.cancelling()):
+            return asyncio.CancelledError()
+        return PluginError("rpc error: code = Canceled desc = the connection was closed")
+
+
+def _said(error: Any) -> str:
+    text = library.refusal(error)
+    if text.startswith("rpc error: code = DeadlineExceeded"):
+        return "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+    return text
+
+
+def _known(device: m.Device) -> Known:
+    places = device.topology.nodes if device.topology is not None else ()
+    return Known(device.health == m.HEALTHY, tuple(place.id for place in places))
+
+
+def _told(owner: Owner) -> m.Owner:
+    return m.Owner(
+        pod_name=owner.pod_name,
+        pod_namespace=owner.namespace,
+        pod_uid=owner.pod,
+        container_name=owner.container,
+    )

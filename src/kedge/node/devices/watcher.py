@@ -1,0 +1,90 @@
+"""Watcher: the second way in. A socket that appears in a directory is asked what it is."""
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kedge.deviceplugin import library
+from kedge.deviceplugin import messages as m
+from kedge.machinery.clock import Clock
+from kedge.node.devices.plugin import Plugin, PluginError
+from kedge.node.devices.registry import Refusal, Registry
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+_KIND: Final = "DevicePlugin"
+
+Mark = tuple[str, int, int]
+"""A socket: its path, and what tells it from another one at the same path."""
+
+
+class Watcher:
+    """Looks into a directory for sockets of plugins. Somebody must `run` it."""
+
+    def __init__(self, directory: Path, registry: Registry, clock: Clock) -> None:
+        self._directory = directory
+        self._registry = registry
+        self._clock = clock
+        self._known: set[Mark] = set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                found = set(sockets(self._directory))
+                for each in sorted(found - self._known):
+                    tasks.create_task(self._welcome(Path(each[0])))
+                self._known = found
+                await self._clock.sleep(LOOK_SECONDS)
+
+    async def _welcome(self, path: Path) -> None:
+        await asyncio.to_thread(library.load)
+        caller = Plugin(path.name, path, self._clock)
+        try:
+            await caller.dial()
+            info = await caller.info()
+            error = await self._taken(info, path)
+            if error:
+                log.warning("plugin refused socket=%s error=%r", path, error)
+            await caller.notify(error)
+        except PluginError as failure:
+            log.warning("plugin not heard socket=%s error=%r", path, str(failure))
+        finally:
+            await caller.close()
+
+    async def _taken(self, info: m.PluginInfo, path: Path) -> str:
+        """Why a plugin is not taken; empty if it is."""
+        if info.type != _KIND:
+            return f"no handler registered for plugin type: {info.type} at socket {path}"
+        if m.VERSION not in info.supported_versions:
+            versions = " ".join(info.supported_versions)
+            return f"manager unsupported version: [{versions}], supported version is {m.VERSION}"
+        try:
+            await self._registry.adopt(info.name, Path(info.endpoint or path))
+        except Refusal as error:
+            return str(error)
+        return ""
+
+
+def sockets(directory: Path) -> Iterator[Mark]:
+    """Every socket in a directory and below."""
+    try:
+        entries = list(os.scandir(directory))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            yield from sockets(Path(entry.path))
+        elif stat.S_ISSOCK(status.st_mode):
+            yield entry.path, status.st_ino, status.st_ctime_ns

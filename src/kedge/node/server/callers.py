@@ -1,0 +1,163 @@
+"""Callers: who asks something of a node, and whether the cluster lets them."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from kedge.client.client import Client
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError
+from kedge.web.message import HttpRequest, asks_upgrade
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+SUPERUSERS: Final = "system:masters"
+YES_SECONDS: Final = 30.0
+NO_SECONDS: Final = 5.0
+"""How long an answer of the API server is remembered."""
+_MOST_REMEMBERED: Final = 1024
+
+_VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
+_OWN_PARTS: Final = {"stats": "stats", "metrics": "metrics", "logs": "log"}
+"""Paths with a permission of their own, which nodes/proxy does not give."""
+_FINE_PARTS: Final = {"pods": "pods", "runningpods": "pods", "healthz": "healthz"}
+"""Paths for which a permission of their own is enough, and nodes/proxy too."""
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Somebody who has shown who they are."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+def parts(path: str) -> list[str]:
+    """The subresources of the node of which a caller needs one to be permitted."""
+    first = path.strip("/").partition("/")[0]
+    if first in _OWN_PARTS:
+        return [_OWN_PARTS[first]]
+    fine = _FINE_PARTS.get(first.lower())
+    return [fine, "proxy"] if fine else ["proxy"]
+
+
+def verb(request: HttpRequest) -> str:
+    """What a request does. To take part in a container is more than reading, whatever the method:
+    browsers can open WebSockets with GET only."""
+    if asks_upgrade(request.headers):
+        return "create"
+    return _VERBS.get(request.method, request.method.lower())
+
+
+def of_certificate(certificate: Mapping[str, Any] | None) -> Caller | None:
+    """Whom a certificate of the cluster is for."""
+    if not certificate:
+        return None
+    pairs = [pair for part in certificate.get("subject", ()) for pair in part]
+    name = next((value for key, value in pairs if key == "commonName"), "")
+    groups = [value for key, value in pairs if key == "organizationName"]
+    return Caller(name, (*groups, "system:authenticated")) if name else None
+
+
+class Callers:
+    """Asks the API server about those who ask the node."""
+
+    def __init__(self, client: Client, node: str, clock: Clock) -> None:
+        self._client = client
+        self._node = node
+        self._clock = clock
+        self._known = _Memory[str, Caller | None](clock)
+        self._decided = _Memory[tuple[Caller, str, str], bool](clock)
+
+    async def admit(self, request: HttpRequest) -> None:
+        """Raises 401 or 403 unless the caller is known and may do this."""
+        caller = of_certificate(request.peer_certificate) or await self._of_token(request)
+        if caller is None:
+            raise StatusError(401, "Unauthorized", "Unauthorized")
+        if SUPERUSERS in caller.groups:
+            return
+        wanted, asked = parts(request.path), verb(request)
+        for part in wanted:
+            if await self._may(caller, asked, part):
+                return
+        raise StatusError(
+            403,
+            "Forbidden",
+            f"Forbidden (user={caller.name}, verb={asked}, resource=nodes,"
+            f" subresource(s)=[{' '.join(wanted)}])",
+        )
+
+    async def _of_token(self, request: HttpRequest) -> Caller | None:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return None
+        if token not in self._known:
+            caller = await self._reviewed(token)
+            self._known.keep(token, caller, good=caller is not None)
+        return self._known[token]
+
+    async def _reviewed(self, token: str) -> Caller | None:
+        status = await self._ask("authentication.k8s.io", "TokenReview", {"token": token})
+        if not status.get("authenticated"):
+            return None
+        user = status.get("user") or {}
+        extra = {name: tuple(values) for name, values in (user.get("extra") or {}).items()}
+        return Caller(
+            user.get("username", ""),
+            tuple(user.get("groups") or ()),
+            user.get("uid", ""),
+            tuple(sorted(extra.items())),
+        )
+
+    async def _may(self, caller: Caller, asked: str, part: str) -> bool:
+        question = (caller, asked, part)
+        if question not in self._decided:
+            spec = {
+                "user": caller.name,
+                "uid": caller.uid,
+                "groups": caller.groups,
+                "extra": dict(caller.extra),
+                "resourceAttributes": {
+                    "verb": asked,
+                    "version": "v1",
+                    "resource": "nodes",
+                    "subresource": part,
+                    "name": self._node,
+                },
+            }
+            status = await self._ask("authorization.k8s.io", "SubjectAccessReview", spec)
+            allowed = status.get("allowed") is True
+            self._decided.keep(question, allowed, good=allowed)
+        return self._decided[question]
+
+    async def _ask(self, group: str, kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        document = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
+        path = f"/apis/{group}/v1/{kind.lower()}s"
+        reply = await self._client.send("POST", path, body=msgspec.json.encode(document))
+        status: dict[str, Any] = msgspec.json.decode(reply.body).get("status") or {}
+        return status
+
+
+class _Memory(Generic[K, V]):
+    """Answers that are remembered for a while."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._answers: dict[K, tuple[V, float]] = {}
+
+    def __contains__(self, question: K) -> bool:
+        known = self._answers.get(question)
+        return known is not None and known[1] > self._clock.monotonic()
+
+    def __getitem__(self, question: K) -> V:
+        return self._answers[question][0]
+
+    def keep(self, question: K, answer: V, *, good: bool) -> None:
+        if len(self._answers) >= _MOST_REMEMBERED:
+            self._answers.clear()
+        until = self._clock.monotonic() + (YES_SECONDS if good else NO_SECONDS)
+        self._answers[question] = (answer, until)

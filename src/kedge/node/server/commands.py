@@ -1,0 +1,159 @@
+"""Commands in containers, and containers themselves, connected to a client far away."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from kedge.node.runtime.runtime import NotFoundError, Runtime, RuntimeFailure, Stream
+from kedge.node.server import descriptors, status
+from kedge.node.server.remote import Channel, Client, Wanted
+
+_MOST_SIZE: Final = 4096
+"""Bytes of one message about the size of a terminal."""
+_LARGEST: Final = (1 << 16) - 1
+
+
+async def execute(
+    runtime: Runtime, container: str, command: Sequence[str], wanted: Wanted, client: Client
+) -> None:
+    """Run a command for a client. If the client goes, the command is ended."""
+    try:
+        stream = await runtime.exec_stream(container, command, tty=wanted.tty, stdin=wanted.stdin)
+    except (RuntimeFailure, NotFoundError, OSError) as error:
+        await client.end(status.failed(f"error executing command in container: {error}"))
+        return
+    try:
+        exit_code = await converse(stream, wanted, client)
+    except (RuntimeFailure, NotFoundError, OSError) as error:
+        await client.end(status.failed(f"error executing command in container: {error}"))
+    else:
+        if exit_code is not None:
+            await client.end(status.ended(command, exit_code))
+    finally:
+        await stream.close()
+
+
+async def attach(runtime: Runtime, container: str, wanted: Wanted, client: Client) -> None:
+    """Let a client take part in what a container says and hears, until it ends."""
+    try:
+        stream = await runtime.attach(container, stdin=wanted.stdin)
+    except (RuntimeFailure, NotFoundError, OSError) as error:
+        await client.end(status.failed(f"error attaching to container: {error}"))
+        return
+    try:
+        if await converse(stream, wanted, client) is not None:
+            await client.end(status.SUCCESS)
+    except (RuntimeFailure, NotFoundError, OSError) as error:
+        await client.end(status.failed(f"error attaching to container: {error}"))
+    finally:
+        await stream.close()
+
+
+async def converse(stream: Stream, wanted: Wanted, client: Client) -> int | None:
+    """Carry everything between the two; the exit code, or None if the client has gone."""
+    ear = _Ear(stream, wanted)
+    # Both belong to this function, which ends the one when the other is done.
+    loop = asyncio.get_running_loop()
+    speaking = loop.create_task(_speak(stream, wanted, client))
+    listening = loop.create_task(client.listen(ear.take))
+    try:
+        await asyncio.wait({speaking, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if not speaking.done():
+            listening.result()
+            return None
+        try:
+            return speaking.result()
+        except ConnectionError:
+            return None
+    finally:
+        await _cancel(speaking, listening)
+
+
+async def _cancel(*tasks: "asyncio.Task[object]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _speak(stream: Stream, wanted: Wanted, client: Client) -> int:
+    outputs = [
+        _copy(descriptor, channel if asked else None, client)
+        for descriptor, channel, asked in (
+            (stream.stdout, Channel.STDOUT, wanted.stdout),
+            (stream.stderr, Channel.STDERR, wanted.stderr),
+        )
+        if descriptor >= 0
+    ]
+    # The end of a command is told after its last word.
+    await asyncio.gather(*outputs)
+    return await stream.wait()
+
+
+async def _copy(descriptor: int, channel: Channel | None, client: Client) -> None:
+    """What nobody wants to hear is taken all the same, or whoever says it would have to wait."""
+    async for data in descriptors.chunks(descriptor):
+        if channel is not None:
+            client.send(channel, data)
+            await client.drain()
+
+
+class _Ear:
+    """Passes on what a client sends."""
+
+    def __init__(self, stream: Stream, wanted: Wanted) -> None:
+        self._stream = stream
+        self._open = wanted.stdin and stream.stdin >= 0
+        self._sizes = Sizes()
+
+    async def take(self, channel: Channel, data: bytes) -> None:
+        if channel is Channel.RESIZE:
+            for width, height in self._sizes.feed(data):
+                with contextlib.suppress(RuntimeFailure, NotFoundError, OSError):
+                    await self._stream.resize(width, height)
+        elif self._open:
+            await self._hear(data)
+
+    async def _hear(self, data: bytes) -> None:
+        if not data:
+            self._end()
+            return
+        try:
+            await descriptors.write(self._stream.stdin, data)
+        except OSError:
+            # It has closed its input or ended; what else is sent to it is of no use.
+            self._end()
+
+    def _end(self) -> None:
+        self._open = False
+        stream = self._stream
+        # A terminal has one descriptor for both ways, and no end of its input but a key.
+        if stream.stdin >= 0 and stream.stdin != stream.stdout:
+            descriptor, stream.stdin = stream.stdin, -1
+            os.close(descriptor)
+
+
+class _Size(msgspec.Struct, rename="pascal"):
+    width: int = 0
+    height: int = 0
+
+
+class Sizes:
+    """Sizes of a terminal, from a stream of JSON objects that may come in pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[tuple[int, int]]:
+        *complete, self._rest = (self._rest + data).split(b"}")
+        self._rest = self._rest[-_MOST_SIZE:]
+        found = []
+        for each in complete:
+            with contextlib.suppress(msgspec.MsgspecError):
+                size = msgspec.json.decode(each + b"}", type=_Size)
+                if 0 < size.width <= _LARGEST and 0 < size.height <= _LARGEST:
+                    found.append((size.width, size.height))
+        return found

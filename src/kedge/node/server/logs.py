@@ -1,0 +1,173 @@
+"""Which log a request means, what of it, and how it reaches the caller."""
+
+import asyncio
+import contextlib
+from datetime import datetime, timedelta
+from typing import Final
+
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod_status import ContainerStatus
+from kedge.machinery.durations import parse_time
+from kedge.machinery.errors import StatusError, bad_request
+from kedge.node.inotify import Inotify
+from kedge.node.observed import Observed
+from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure, State
+from kedge.node.server.log_reader import Lines, Reader, Wanted
+from kedge.node.status import identity
+from kedge.web.message import Query, Sink
+
+LOOK_SECONDS: Final = 1.0
+"""How often a follower looks by itself whether there is more, or the container has ended."""
+_STREAMS: Final = {"": "", "All": "", "Stdout": "stdout", "Stderr": "stderr"}
+
+
+def wanted(query: Query, now: datetime) -> Wanted:
+    """What the query asks for; raises 400 and 422."""
+    stream = query.get("stream")
+    if stream not in _STREAMS:
+        raise bad_request(f'invalid stream type "{stream}"')
+    return Wanted(
+        follow=query.flag("follow"),
+        previous=query.flag("previous"),
+        timestamps=query.flag("timestamps"),
+        tail=_number(query, "tailLines", 0),
+        since=_since(query, now),
+        limit=_number(query, "limitBytes", 1),
+        stream=_STREAMS[stream],
+    )
+
+
+def _number(query: Query, name: str, least: int) -> int | None:
+    text = query.get(name)
+    if not text:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        raise bad_request('{"message": "Unable to decode query."}') from None
+    if number < least:
+        raise StatusError(422, "Invalid", '{"message": "Invalid request."}')
+    return number
+
+
+def _since(query: Query, now: datetime) -> str:
+    seconds = _number(query, "sinceSeconds", 1)
+    if seconds is not None:
+        return _stamp(now - timedelta(seconds=min(seconds, 10**9)))
+    text = query.get("sinceTime")
+    if not text:
+        return ""
+    try:
+        return _stamp(parse_time(text))
+    except ValueError:
+        raise bad_request('{"message": "Unable to decode query."}') from None
+
+
+def _stamp(moment: datetime) -> str:
+    """A moment as logs write it, so that the two can be compared as texts."""
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}000Z"
+
+
+def record_of(pod: Pod, observed: Observed, name: str, *, previous: bool) -> Container:
+    """The container whose log is meant; raises 400 in upstream's words."""
+    status = _status(pod, name)
+    if status is None:
+        raise bad_request(f'container "{name}" in pod "{pod.metadata.name}" is not available')
+    meant = _meant(pod, status, observed, previous=previous)
+    for record in observed.by_name.get(name, ()):
+        if identity(record.id) == meant:
+            return record
+    raise bad_request(f"unable to retrieve container logs for {meant}")
+
+
+def _status(pod: Pod, name: str) -> ContainerStatus | None:
+    told = pod.status
+    everyone = (
+        *told.containerStatuses,
+        *told.initContainerStatuses,
+        *told.ephemeralContainerStatuses,
+    )
+    return next((each for each in everyone if each.name == name), None)
+
+
+def _meant(pod: Pod, status: ContainerStatus, observed: Observed, *, previous: bool) -> str:
+    """The id of a container, chosen by what its status says."""
+    in_pod = f'container "{status.name}" in pod "{pod.metadata.name}"'
+    state, last = status.state, status.lastState.terminated
+    if previous:
+        if last is None or not last.containerID:
+            raise bad_request(f"previous terminated {in_pod} not found")
+        return last.containerID
+    if state.running is not None:
+        return status.containerID
+    if state.terminated is not None and state.terminated.containerID:
+        return state.terminated.containerID
+    newest = observed.newest(status.name)
+    if newest is not None and newest.state is State.RUNNING:
+        return identity(newest.id)  # it has started since the status was written
+    if last is not None and last.containerID:
+        return last.containerID
+    if state.terminated is not None:
+        raise bad_request(f"{in_pod} is terminated")
+    reason = state.waiting.reason if state.waiting is not None else ""
+    match reason:
+        case "ErrImagePull":
+            reason = "image can't be pulled"
+        case "ImagePullBackOff":
+            reason = "trying and failing to pull image"
+    raise bad_request(f"{in_pod} is waiting to start: {reason}")
+
+
+class Log:
+    """The log of one container on its way to a caller."""
+
+    def __init__(
+        self, record: Container, asked: Wanted, runtime: Runtime, inotify: Inotify
+    ) -> None:
+        self._record = record
+        self._asked = asked
+        self._runtime = runtime
+        self._inotify = inotify
+
+    async def pour(self, sink: Sink) -> None:
+        """Write what is wanted; a follower is served until the container has ended."""
+        reader = Reader(self._record.log_path)
+        try:
+            if self._asked.tail is not None:
+                reader.skip_to_tail(self._asked.tail)
+            await self._pour(reader, Lines(self._asked), sink)
+        finally:
+            reader.close()
+
+    async def _pour(self, reader: Reader, lines: Lines, sink: Sink) -> None:
+        over = not self._asked.follow
+        while not lines.done:
+            if data := reader.read():
+                sink.write(lines.feed(data))
+                await sink.drain()
+            elif reader.goes_on():
+                continue
+            elif over:
+                return
+            else:
+                over = await self._wait(reader)
+
+    async def _wait(self, reader: Reader) -> bool:
+        """Return when there may be more; true if the container has ended, so that it is the last
+        time."""
+        written = asyncio.Event()
+        with self._inotify.watching(self._record.log_path, written):
+            if await self._has_ended():
+                return True
+            # What was written between the last look and the beginning of the watch.
+            if reader.has_more():
+                return False
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(written.wait(), LOOK_SECONDS)
+        return False
+
+    async def _has_ended(self) -> bool:
+        try:
+            return (await self._runtime.container(self._record.id)).state is not State.RUNNING
+        except (NotFoundError, RuntimeFailure):
+            return True

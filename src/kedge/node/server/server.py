@@ -1,0 +1,211 @@
+"""NodeServer: what a node answers, path by path, to those whom the cluster lets ask."""
+
+import logging
+import ssl
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
+from urllib.parse import unquote
+
+from kedge.api.core_v1.container import Container as ContainerSpec
+from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.client.client import Client
+from kedge.client.transport import Unreachable
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError, method_not_allowed
+from kedge.node.inotify import Inotify
+from kedge.node.observed import Observed
+from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure, State
+from kedge.node.server import commands, logs, ports, remote
+from kedge.node.server.callers import Callers
+from kedge.web.message import TEXT, HttpRequest, Response, json_response, text_response
+from kedge.web.server import Server
+
+log = logging.getLogger(__name__)
+
+RUN_SECONDS: Final = 60.0
+"""How long a command may take whose output is sent when it has ended."""
+
+
+class NodePods(Protocol):
+    """The pods of this node (kedge.node.pods)."""
+
+    def pods(self) -> list[Pod]: ...
+
+    def find(self, namespace: str, name: str) -> Pod | None: ...
+
+    def observed(self, uid: str) -> Observed: ...
+
+
+class NodeServer:
+    """Listens first, so that its port can be made known, and answers once it knows its pods."""
+
+    def __init__(self, client: Client, runtime: Runtime, node: str, clock: Clock) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._callers = Callers(client, node, clock)
+        self._inotify = Inotify()
+        self._server = Server(self.handle, clock)
+        self._pods: NodePods | None = None
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
+        """Accept connections; returns the port."""
+        return await self._server.listen(host, port, tls)
+
+    async def run(self, pods: NodePods) -> None:
+        """Answer what is asked about these pods, until cancelled."""
+        self._pods = pods
+        await self._server.sweep()
+
+    async def close(self) -> None:
+        await self._server.close(grace=1)
+        self._inotify.close()
+
+    def handle(self, request: HttpRequest) -> Coroutine[Any, Any, Response]:
+        return self._answer(request)
+
+    async def _answer(self, request: HttpRequest) -> Response:
+        try:
+            await self._callers.admit(request)
+            if self._pods is None:
+                raise StatusError(503, "ServiceUnavailable", "the node agent is starting")
+            return await Answer(self._pods, self._runtime, self._inotify, self._clock).to(request)
+        except StatusError as error:
+            return text_response(error.message, error.code)
+        except Unreachable as error:
+            return text_response(f"the API server cannot be asked: {error}", 500)
+        except Exception:
+            log.exception("request failed method=%s path=%s", request.method, request.path)
+            return text_response("the node agent has a defect; its log has the details", 500)
+
+
+class Answer:
+    """The answer to one request."""
+
+    def __init__(self, pods: NodePods, runtime: Runtime, inotify: Inotify, clock: Clock) -> None:
+        self._pods = pods
+        self._runtime = runtime
+        self._inotify = inotify
+        self._clock = clock
+
+    async def to(self, request: HttpRequest) -> Response:
+        match [unquote(part) for part in request.path.strip("/").split("/")]:
+            case ["healthz"]:
+                return text_response("ok")
+            case ["pods"]:
+                return self._list(request, [RESOURCE.to_document(pod) for pod in self._pods.pods()])
+            case ["runningpods"]:
+                return self._list(request, self._running())
+            case ["containerLogs", namespace, name, container]:
+                _only(request, "GET")
+                return self._log(request, self._pod(namespace, name), container)
+            case ["exec", namespace, name, *uid, container] if len(uid) < 2:
+                _only(request, "GET", "POST")
+                return self._exec(request, self._pod(namespace, name, uid), container)
+            case ["attach", namespace, name, *uid, container] if len(uid) < 2:
+                _only(request, "GET", "POST")
+                return self._attach(request, self._pod(namespace, name, uid), container)
+            case ["run", namespace, name, *uid, container] if len(uid) < 2:
+                _only(request, "POST")
+                return await self._run(request, self._pod(namespace, name, uid), container)
+            case ["portForward", namespace, name, *uid] if len(uid) < 2:
+                _only(request, "GET", "POST")
+                return self._forward(request, self._pod(namespace, name, uid))
+            case _:
+                return text_response("404 page not found\n", 404)
+
+    def _list(self, request: HttpRequest, items: list[dict[str, Any]]) -> Response:
+        _only(request, "GET")
+        head = {"kind": "PodList", "apiVersion": "v1", "metadata": {}}
+        return json_response({**head, "items": items})
+
+    def _running(self) -> list[dict[str, Any]]:
+        """What the runtime runs of each pod, and no more than it knows."""
+        found = []
+        for pod in self._pods.pods():
+            meta = pod.metadata
+            containers = [
+                {"name": record.name, "image": record.image_name, "resources": {}}
+                for record in self._pods.observed(meta.uid).running
+            ]
+            if containers:
+                named = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+                found.append({"metadata": named, "spec": {"containers": containers}, "status": {}})
+        return found
+
+    def _pod(self, namespace: str, name: str, uid: list[str] | None = None) -> Pod:
+        pod = self._pods.find(namespace, name)
+        if pod is None or (uid and pod.metadata.uid != uid[0]):
+            raise StatusError(404, "NotFound", f'pod "{name}" does not exist')
+        return pod
+
+    def _container(self, pod: Pod, name: str) -> Container:
+        """A container that runs; raises 500, as upstream does."""
+        record = self._pods.observed(pod.metadata.uid).current(name)
+        if record is None or record.state is not State.RUNNING:
+            raise StatusError(500, "InternalError", f'container not found ("{name}")')
+        return record
+
+    def _log(self, request: HttpRequest, pod: Pod, container: str) -> Response:
+        asked = logs.wanted(request.query, self._clock.now())
+        name = pod.metadata.name
+        if all(each.name != container for each in _specs(pod)):
+            message = f'container "{container}" not found in pod "{name}"'
+            raise StatusError(404, "NotFound", message)
+        observed = self._pods.observed(pod.metadata.uid)
+        record = logs.record_of(pod, observed, container, previous=asked.previous)
+        return Response(200, logs.Log(record, asked, self._runtime, self._inotify).pour, TEXT)
+
+    def _exec(self, request: HttpRequest, pod: Pod, container: str) -> Response:
+        wanted = remote.Wanted.read(request.query)
+        command = request.query.all("command")
+        record = self._container(pod, container)
+
+        async def serve(client: remote.Client) -> None:
+            await commands.execute(self._runtime, record.id, command, wanted, client)
+
+        return remote.answer(request, wanted, serve)
+
+    def _attach(self, request: HttpRequest, pod: Pod, container: str) -> Response:
+        wanted = remote.Wanted.read(request.query)
+        record = self._container(pod, container)
+
+        async def serve(client: remote.Client) -> None:
+            await commands.attach(self._runtime, record.id, wanted, client)
+
+        return remote.answer(request, wanted, serve)
+
+    async def _run(self, request: HttpRequest, pod: Pod, container: str) -> Response:
+        """A command to its end, for callers that want neither its streams nor its exit code."""
+        record = self._container(pod, container)
+        command = request.query.get("cmd").split(" ")
+        try:
+            done = await self._runtime.execute(record.id, command, RUN_SECONDS)
+        except (RuntimeFailure, NotFoundError, TimeoutError) as error:
+            why = str(error) or f"it took longer than {RUN_SECONDS:g} seconds"
+            raise StatusError(500, "InternalError", why) from error
+        if done.exit_code:
+            said = (done.stdout + done.stderr).decode(errors="replace")
+            message = f"command terminated with exit code {done.exit_code}: {said}"
+            raise StatusError(500, "InternalError", message)
+        return Response(200, done.stdout + done.stderr, TEXT)
+
+    def _forward(self, request: HttpRequest, pod: Pod) -> Response:
+        sandbox = self._pods.observed(pod.metadata.uid).ready_sandbox
+        if sandbox is None:
+            name = f"{pod.metadata.name}_{pod.metadata.namespace}"
+            raise StatusError(500, "InternalError", f'sandbox not found for pod "{name}"')
+
+        async def dial(port: int) -> int:
+            return await self._runtime.dial(sandbox.id, port)
+
+        return ports.answer(request, ports.Pod(pod.metadata.name, pod.metadata.uid, dial))
+
+
+def _specs(pod: Pod) -> tuple[ContainerSpec, ...]:
+    spec = pod.spec
+    return (*spec.containers, *spec.initContainers, *spec.ephemeralContainers)
+
+
+def _only(request: HttpRequest, *methods: str) -> None:
+    if request.method not in methods:
+        raise method_not_allowed()

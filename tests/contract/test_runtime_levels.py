@@ -1,0 +1,175 @@
+"""Containers without root, and without namespaces: the same runtime at its lower levels."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kedge
+
+NOBODY = 65534
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+PROGRAM = """
+import asyncio, json, os, signal, sys
+from pathlib import Path
+sys.path[:0] = json.loads(sys.argv[1])
+from kedge.node.images.image import HOST_IMAGE
+from kedge.node.runtime import seccomp
+from kedge.node.runtime.embedded import EmbeddedRuntime
+from kedge.node.runtime.runtime import *
+from kedge.supervisor import libc
+
+home, jailed = Path(sys.argv[2]), sys.argv[3] == "jailed"
+if jailed:
+    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    libc.set_filter(seccomp.default(frozenset({"SYS_CHROOT"})))
+
+class Images:
+    def get(self, id_): return HOST_IMAGE
+    def hold(self, id_, container): pass
+    def release(self, container): pass
+
+async def main():
+    runtime = await EmbeddedRuntime.open(home / "runtime", Images(), hidden=[home / "secret"])
+    sandbox = await runtime.run_sandbox(
+        SandboxSpec(namespace="n", name="p", uid="u", hostname="mine", log_directory=str(home))
+    )
+    async def run(name, script, **more):
+        spec = ContainerSpec(
+            name=name, image="host", command=["sh", "-c", script], log_path=f"{name}.log", **more
+        )
+        container = await runtime.create_container(sandbox.id, spec)
+        await runtime.start_container(container)
+        await (await runtime._connected()).ask("wait", container=container)
+        return container
+    seen = await run("seen", sys.argv[4], resources=Resources(memory_limit=1 << 30))
+    user = await run("user", "id -u; id -g", security=Security(user=1234, group=5678))
+    ended = await runtime.container(seen)
+    spec = ContainerSpec(name="stays", image="host", command=["sleep", "1000"])
+    stays = await runtime.create_container(sandbox.id, spec)
+    await runtime.start_container(stays)
+    done = await runtime.execute(stays, ["sh", "-c", "echo out; exit 3"], 10)
+    pid = os.pidfd_open((await runtime.container(stays)).pid)
+    os.kill(runtime.supervisor, signal.SIGKILL)
+    gone = asyncio.Event()
+    asyncio.get_running_loop().add_reader(pid, gone.set)
+    await asyncio.wait_for(gone.wait(), 10)
+    asyncio.get_running_loop().remove_reader(pid)
+    lost = await runtime.container(stays)
+    level = runtime.level
+    logs = {
+        path.stem: [line.split(" ", 3)[3] for line in path.read_text().splitlines()]
+        for path in home.glob("*.log")
+    }
+    await runtime.remove_sandbox(sandbox.id)
+    await runtime.shutdown()
+    print(json.dumps({
+        "level": level, "exit": ended.exit_code, "shortfalls": list(ended.shortfalls),
+        "exec": [done.exit_code, done.stdout.decode()], "lost": [lost.exit_code, lost.reason],
+        "left": sorted(os.listdir(home / "runtime" / "containers")),
+        "logs": logs,
+    }))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory that anybody may reach; the tests' own ones are for their user only."""
+    directory = Path(tempfile.mkdtemp(prefix="kedge-levels-"))
+    (directory / "secret").mkdir()
+    (directory / "secret" / "token").write_text("do not tell")
+    for path in (directory, directory / "secret", directory / "secret" / "token"):
+        os.chown(path, NOBODY, NOBODY)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def interpreter() -> str:
+    """A Python that another user may run, and that knows the same packages."""
+    # Only who is that user already sees what it may run.
+    question = "import os, sys; print(os.access(sys.executable, os.X_OK), sys.version_info[:2])"
+    for python in (sys.executable, SYSTEM_PYTHON):
+        asked = subprocess.run(
+            [*as_nobody(), python, "-c", question],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if asked.stdout.strip() == f"True {sys.version_info[:2]}":
+            return python
+    return ""
+
+
+def as_nobody() -> list[str]:
+    numbers = ["--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    return ["setpriv", *numbers]
+
+
+def run(home: Path, prefix: list[str], jailed: str, script: str) -> dict[str, Any]:
+    python = interpreter() if prefix else sys.executable
+    if not python:
+        pytest.skip("no Python that another user may run")
+    packages = [
+        str(Path(kedge.__file__).parents[1]),
+        *(p for p in sys.path if "site-packages" in p),
+    ]
+    done = subprocess.run(
+        [*prefix, python, "-B", "-c", PROGRAM, json.dumps(packages), str(home), jailed, script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        timeout=60,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    )
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, to become another user"
+)
+def test_an_ordinary_user_has_isolated_containers_without_limits(home: Path) -> None:
+    script = (
+        "id -u; hostname; ps ax -o pid= | wc -l; ls /sys/class/net; "
+        f"cat {home}/secret/token; touch /etc/mine && echo wrote; "
+        "mount -t tmpfs x /mnt 2>/dev/null || echo refused"
+    )
+    seen = run(home, as_nobody(), "", script)
+    assert seen["level"] == "userns"
+    said = seen["logs"]["seen"]
+    plain = [line for line in said if ":" not in line]
+    assert plain == ["0", "mine", "3", "lo", "wrote", "refused"]
+    assert not any("do not tell" in line for line in said)
+    assert seen["logs"]["user"] == ["1234", "5678"]
+    limit = "the memory limit is not enforced: there are no control groups to be had"
+    assert limit in seen["shortfalls"]
+    assert seen["exec"] == [3, "out\n"]
+    assert seen["lost"] == [137, "ContainerStatusUnknown"]
+    assert seen["left"] == []
+    assert not Path("/etc/mine").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_without_namespaces_there_are_still_users_logs_and_commands(home: Path) -> None:
+    seen = run(home, [], "jailed", "id -u; grep Seccomp: /proc/self/status; echo err >&2; exit 4")
+    assert seen["level"] == "plain"
+    assert seen["exit"] == 4
+    assert sorted(seen["logs"]["seen"]) == ["0", "Seccomp:\t2", "err"]
+    assert seen["logs"]["user"] == ["1234", "5678"]
+    shared = "it shares processes, files and network with the machine: no namespaces"
+    assert shared in seen["shortfalls"]
+    assert seen["exec"] == [3, "out\n"]
+    assert seen["lost"] == [137, "ContainerStatusUnknown"]
+    assert seen["left"] == []

@@ -1,0 +1,87 @@
+"""What a new machine finds: where the cluster is, and the right to ask for a certificate."""
+
+import base64
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from kedge.apiserver import joining
+from kedge.apiserver.config import ServerConfig
+from kedge.testing.local_server import LocalServer
+
+INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CONFIG = ServerConfig(state=Path("/nowhere"))
+
+
+def cluster(info: dict[str, dict[str, str]]) -> dict[str, str]:
+    told: dict[str, str] = yaml.safe_load(info["data"]["kubeconfig"])["clusters"][0]["cluster"]
+    return told
+
+
+async def test_everybody_may_know_where_the_cluster_is_and_nothing_else(
+    server: LocalServer,
+) -> None:
+    await joining.ensure(server.app.api, "https://192.0.2.1:6443", b"PEM")
+    await server.settle()
+    assert cluster(await server.get(INFO, token=None)) == {
+        "server": "https://192.0.2.1:6443",
+        "certificate-authority-data": base64.b64encode(b"PEM").decode(),
+    }
+    other = INFO.replace("cluster-info", "kube-root-ca.crt")
+    assert (await server.call("GET", other, token=None)).status == 403
+    assert (await server.call("GET", INFO.rpartition("/")[0], token=None)).status == 403
+
+
+async def test_a_server_that_moved_says_so_and_leaves_the_rest_alone(server: LocalServer) -> None:
+    await joining.ensure(server.app.api, "https://192.0.2.1:6443", b"PEM")
+    await server.settle()
+    await server.merge(INFO, {"data": {"jws-kubeconfig-abcdef": "signed"}})
+    await joining.ensure(server.app.api, "https://192.0.2.2:7443", b"PEM")
+    await server.settle()
+    found = await server.get(INFO)
+    assert cluster(found)["server"] == "https://192.0.2.2:7443"
+    assert found["data"]["jws-kubeconfig-abcdef"] == "signed"
+    before = server.store.revision
+    await joining.ensure(server.app.api, "https://192.0.2.2:7443", b"PEM")
+    assert server.store.revision == before
+
+
+async def test_tokens_may_ask_for_certificates_and_see_what_becomes_of_them(
+    server: LocalServer,
+) -> None:
+    await joining.ensure(server.app.api, "https://192.0.2.1:6443", b"PEM")
+    await server.settle()
+    who = {"impersonate-user": "system:bootstrap:a", "impersonate-group": "system:bootstrappers"}
+    assert (await server.call("GET", REQUESTS, headers=who)).status == 200
+    # Refused for what it says, not for who says it.
+    assert (await server.call("POST", REQUESTS, {"spec": {}}, headers=who)).status == 422
+    assert (await server.call("GET", "/api/v1/nodes", headers=who)).status == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "hosts", "url"),
+    [
+        ("127.0.0.1", (), "https://127.0.0.1:6443"),
+        ("fd00::1", (), "https://[fd00::1]:6443"),
+        ("192.0.2.7", ("box.example.com",), "https://192.0.2.7:6443"),
+        ("0.0.0.0", ("box.example.com",), "https://box.example.com:6443"),
+    ],
+)
+def test_others_are_told_a_name_that_leads_here(
+    host: str, hosts: tuple[str, ...], url: str
+) -> None:
+    config = msgspec.structs.replace(CONFIG, host=host, hosts=hosts)
+    assert joining.advertised(config, 6443) == url
+
+
+def test_a_server_that_listens_everywhere_is_called_by_all_its_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(joining, "own_addresses", lambda: ["192.0.2.7", "2001:db8::7"])
+    everywhere = msgspec.structs.replace(CONFIG, host="0.0.0.0", hosts=("box",))
+    assert joining.hosts(everywhere) == ["0.0.0.0", "box", "192.0.2.7", "2001:db8::7"]
+    assert joining.hosts(CONFIG) == ["127.0.0.1"]
+    assert joining.local(everywhere, 1) == "https://127.0.0.1:1"

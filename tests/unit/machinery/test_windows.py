@@ -1,0 +1,145 @@
+"""Windows against a brute-force reading of what they are: every value kept, everything sorted."""
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kedge.machinery.windows import CPU, MEMORY, SIZE, WINDOWS, Name, Series, Statistics
+
+NAMES: tuple[Name, ...] = ("10s", "1m", "1h", "1d")
+
+
+class Brute:
+    """Remembers everything."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, float] = {}
+        self.tick = 0
+
+    def window(self, name: Name) -> Statistics | None:
+        first = (self.tick - WINDOWS[name]) * 10
+        known = {s: v for s, v in self.values.items() if first < s <= self.tick * 10}
+        if not known:
+            return None
+        values = list(known.values())
+        ranked = sorted(values if name in ("10s", "1m") else means(known))
+        rank = math.ceil(len(ranked) * 95 / 100)
+        return Statistics(sum(values) / len(values), max(values), ranked[rank - 1])
+
+
+def means(known: dict[int, float]) -> list[float]:
+    """Those of each tick of which something is known."""
+    ticks: dict[int, list[float]] = {}
+    for second, value in known.items():
+        ticks.setdefault((second + 9) // 10, []).append(value)
+    return [sum(values) / len(values) for values in ticks.values()]
+
+
+class Both:
+    """The real thing and the brute one, told the same."""
+
+    def __init__(self) -> None:
+        self.memory = memoryview(bytearray(SIZE))
+        Series.clear(self.memory)
+        self.series = Series(self.memory, CPU, 0)
+        self.brute = Brute()
+
+    def tell(self, tick: int, values: dict[int, float]) -> None:
+        """One tick: values by their second within it, one to ten."""
+        for second in range(1, 11):
+            at = tick * 10 - 10 + second
+            if second in values:
+                self.series.add(at, values[second])
+                self.brute.values[at] = values[second]
+            else:
+                self.series.skip(at)
+        mean = sum(values.values()) / len(values) if values else 0.0
+        self.series.close(tick, mean, float(len(values)))
+        self.brute.tick = tick
+
+    def agree(self, percentile_of_day: float = 0.01) -> None:
+        for name in NAMES:
+            found, expected = self.series.window(name), self.brute.window(name)
+            if expected is None:
+                assert found is None, name
+                continue
+            assert found is not None, name
+            assert found.max == pytest.approx(expected.max, rel=1e-6), name
+            slack = 1e-5 if name != "1d" else 1e-3
+            assert found.mean == pytest.approx(expected.mean, rel=slack, abs=1e-7), name
+            slack = 1e-5 if name != "1d" else percentile_of_day
+            least = 1e-4 if name == "1d" else 1e-7
+            assert found.percentile == pytest.approx(expected.percentile, rel=slack, abs=least)
+
+
+amounts = st.floats(min_value=0, max_value=64, allow_nan=False, width=32)
+ticks = st.dictionaries(st.integers(1, 10), amounts, max_size=10)
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), ticks), min_size=1, max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_windows_say_what_all_values_say(told: list[tuple[int, dict[int, float]]]) -> None:
+    both = Both()
+    tick = 0
+    for step, values in told:
+        tick += step
+        both.tell(tick, values)
+        both.agree()
+
+
+SHAPES: dict[str, Callable[[random.Random, int], float]] = {
+    "idle": lambda chance, tick: 0.001 * chance.random(),
+    "diurnal": lambda chance, tick: 0.5 + 0.4 * math.sin(tick / 1375) + 0.05 * chance.random(),
+    "rare burst": lambda chance, tick: 6.0 if chance.random() < 0.0005 else 0.05,
+    "cron": lambda chance, tick: 1.5 if tick % 360 < 12 else 0.01,
+    "pegged": lambda chance, tick: 2.0,
+    "walk": lambda chance, tick: abs(math.sin(tick * 0.37) * math.sin(tick * 0.013)) + 0.01,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_day_and_more_of_any_shape_is_within_one_percent(shape: str) -> None:
+    chance = random.Random(7)
+    both = Both()
+    for tick in range(1, 9000):
+        gap = 3000 < tick < 3060
+        seconds = () if gap else range(1, 11)
+        both.tell(tick, {second: SHAPES[shape](chance, tick) for second in seconds})
+    # The oldest five minutes of a day count in part, so a mean may be off by a little of that.
+    both.agree()
+
+
+def test_what_lies_in_memory_is_all_there_is() -> None:
+    both = Both()
+    chance = random.Random(3)
+    for tick in range(1, 700):
+        both.tell(tick, {second: chance.random() for second in range(1, 11)})
+    again = Series(both.memory, CPU, 699)
+    for name in NAMES:
+        found, expected = again.window(name), both.series.window(name)
+        assert found == pytest.approx(expected)
+    both.series = again
+    both.tell(700, {1: 9.0})
+    both.agree()
+
+
+def test_series_that_was_silent_for_more_than_a_day_knows_nothing_of_before() -> None:
+    both = Both()
+    both.tell(1, {1: 5.0})
+    both.tell(20_000, {1: 1.0})
+    both.agree()
+    assert both.series.window("1d") == pytest.approx((1.0, 1.0, 1.0), rel=0.01)
+
+
+@given(st.floats(min_value=2.0**16, max_value=2.0**41))
+def test_codes_are_within_one_percent_of_the_value(value: float) -> None:
+    assert MEMORY.value(MEMORY.code(value)) == pytest.approx(value, rel=0.009)
+
+
+def test_too_little_reads_as_nothing_and_too_much_as_the_most() -> None:
+    assert CPU.value(CPU.code(0.00001)) == 0
+    assert CPU.value(CPU.code(1000.0)) == pytest.approx(256, rel=0.02)

@@ -1,0 +1,209 @@
+"""Directories that change all at once: what readers see, at any moment and after any crash."""
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kedge.node.volumes import layout
+from kedge.node.volumes.layout import File
+
+NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def files(**contents: str) -> dict[str, File]:
+    return {name: File(text.encode(), 0o644) for name, text in contents.items()}
+
+
+def shown(place: Path) -> dict[str, bytes]:
+    """What a reader finds who knows nothing of how it is made, dead links left out."""
+    tops = [each for each in place.iterdir() if not each.name.startswith("..")]
+    paths = [path for top in tops for path in (top, *top.rglob("*"))]
+    return {str(path.relative_to(place)): path.read_bytes() for path in paths if path.is_file()}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_names_are_links_into_a_directory_with_a_time_in_its_name(tmp_path: Path) -> None:
+    assert layout.write(tmp_path, {"a": File(b"1", 0o644), "d/b": File(b"2", 0o644)}, NOW)
+    assert os.readlink(tmp_path / "a") == "..data/a"
+    assert os.readlink(tmp_path / "d") == "..data/d"
+    hidden = os.readlink(tmp_path / "..data")
+    assert hidden.startswith("..2030_01_02_03_04_05.")
+    assert mode(tmp_path / hidden) == 0o755
+    assert (tmp_path / "d" / "b").read_bytes() == b"2"
+
+
+def test_same_content_writes_nothing(tmp_path: Path) -> None:
+    layout.write(tmp_path, files(a="1"), NOW)
+    before = os.readlink(tmp_path / "..data")
+    assert not layout.write(tmp_path, files(a="1"), NOW)
+    assert os.readlink(tmp_path / "..data") == before
+
+
+def test_links_that_are_missing_are_made_again_though_nothing_changed(tmp_path: Path) -> None:
+    layout.write(tmp_path, files(a="1"), NOW)
+    (tmp_path / "a").unlink()
+    layout.write(tmp_path, files(a="1"), NOW)
+    assert shown(tmp_path) == {"a": b"1"}
+
+
+def test_names_that_are_no_more_go(tmp_path: Path) -> None:
+    layout.write(tmp_path, files(a="1", b="2"), NOW)
+    assert layout.write(tmp_path, files(b="2"), NOW)
+    assert sorted(each.name for each in tmp_path.iterdir() if each.name[0] != ".") == ["b"]
+
+
+def test_a_file_that_is_open_keeps_its_content_through_an_update(tmp_path: Path) -> None:
+    layout.write(tmp_path, files(a="old"), NOW)
+    with open(tmp_path / "a") as opened:
+        layout.write(tmp_path, files(a="new"), NOW)
+        assert opened.read() == "old"
+    assert (tmp_path / "a").read_text() == "new"
+
+
+def test_no_files_are_a_directory_without_names(tmp_path: Path) -> None:
+    layout.write(tmp_path / "v", {}, NOW)
+    assert shown(tmp_path / "v") == {}
+    assert (tmp_path / "v" / "..data").is_dir()
+
+
+def test_rights_are_what_was_asked_for_whatever_the_umask(tmp_path: Path) -> None:
+    previous = os.umask(0o077)
+    try:
+        wanted = {"open": File(b"", 0o666), "shut": File(b"", 0o400), "x/run": File(b"", 0o755)}
+        layout.write(tmp_path / "v", wanted, NOW)
+    finally:
+        os.umask(previous)
+    place = tmp_path / "v"
+    assert [mode(place / each) for each in wanted] == [0o666, 0o400, 0o755]
+    assert (mode(place), mode(place / "x")) == (0o777, 0o755)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to a group")
+def test_a_group_may_read_everything(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    wanted = {"a": File(b"", 0o400), "d/b": File(b"", 0o644), "none": File(b"", 0)}
+    layout.write(place, wanted, NOW, group=1234)
+    assert [mode(place / each) for each in wanted] == [0o440, 0o644, 0o440]
+    assert mode(place) == 0o2777
+    assert mode(place / "d") == 0o2755
+    for path in (place, place / "a", place / "d", place / "d" / "b"):
+        assert path.stat().st_gid == 1234
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_an_owner_keeps_a_file_to_himself(tmp_path: Path) -> None:
+    layout.write(tmp_path, {"token": File(b"t", 0o600, owner=4321)}, NOW)
+    found = (tmp_path / "token").stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (4321, 0o600)
+
+
+@pytest.mark.parametrize(
+    ("path", "cleaned"), [("./a", "a"), ("a/", "a"), ("a//b", "a/b"), ("a/..b", "a/..b")]
+)
+def test_paths_are_cleaned(path: str, cleaned: str, tmp_path: Path) -> None:
+    layout.write(tmp_path, {path: File(b"x", 0o644)}, NOW)
+    assert shown(tmp_path) == {cleaned: b"x"}
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/a", "../a", "a/../b", "..", "..a", "..data", "a" * 256, "a/" * 2050]
+)
+def test_paths_that_lead_elsewhere_are_refused(path: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="invalid path"):
+        layout.write(tmp_path / "v", {path: File(b"x", 0o644)}, NOW)
+    assert not (tmp_path / "v").exists()
+
+
+def test_a_write_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    layout.write(tmp_path, files(a="1"), NOW)
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(OSError, match="a"):
+        layout.write(tmp_path, {"a": File(b"1", 0o644), "a/b": File(b"2", 0o644)}, NOW)
+    assert sorted(os.listdir(tmp_path)) == before
+    assert shown(tmp_path) == {"a": b"1"}
+
+
+def test_a_directory_in_the_way_of_a_name_is_left_alone(tmp_path: Path) -> None:
+    layout.write(tmp_path, files(a="1"), NOW)
+    (tmp_path / "b").mkdir()
+    layout.write(tmp_path, files(a="2", b="3"), NOW)
+    assert shown(tmp_path) == {"a": b"2"}
+    assert (tmp_path / "b").is_dir()
+
+
+NAMES = st.sampled_from(["a", "b", "c", "x/1", "x/2", "y/z/1"])
+PAYLOADS = st.dictionaries(NAMES, st.sampled_from([b"", b"1", b"22"]), max_size=4)
+
+
+def made(payload: Mapping[str, bytes]) -> dict[str, File]:
+    return {path: File(content, 0o644) for path, content in payload.items()}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(PAYLOADS, min_size=1, max_size=5))
+def test_after_any_payloads_the_last_one_is_all_there_is(payloads: list[dict[str, bytes]]) -> None:
+    with TemporaryDirectory() as directory:
+        place = Path(directory) / "v"
+        for payload in payloads:
+            layout.write(place, made(payload), NOW)
+            assert shown(place) == payload
+            assert len([each for each in place.iterdir() if each.name.startswith("..2")]) == 1
+
+
+def crashed(place: Path, payload: Mapping[str, bytes], step: int) -> bool:
+    """Write in a process that is gone just before its n-th deed; whether it got so far."""
+    child = os.fork()
+    if child == 0:
+        left = step
+        deeds = ("open", "os.mkdir", "os.chmod", "os.chown", "os.symlink", "os.rename", "os.remove")
+
+        def hook(event: str, _: object) -> None:
+            nonlocal left
+            if event in deeds or event in ("os.rmdir", "os.scandir", "shutil.rmtree"):
+                left -= 1
+                if left < 0:
+                    os._exit(9)
+
+        sys.addaudithook(hook)
+        try:
+            layout.write(place, made(payload), NOW)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9)
+    return code == 9
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@settings(max_examples=4, deadline=None)
+@given(PAYLOADS, PAYLOADS)
+def test_a_crash_at_any_step_leaves_the_old_or_the_new(
+    old: dict[str, bytes], new: dict[str, bytes]
+) -> None:
+    step, there = 0, True
+    while there:
+        with TemporaryDirectory() as directory:
+            place = Path(directory) / "v"
+            layout.write(place, made(old), NOW)
+            there = crashed(place, new, step)
+            found = shown(place)
+            # Names that one of them has not may be missing yet, or not be gone, but none is of
+            # another time than the others.
+            assert found.items() <= old.items() or found.items() <= new.items()
+            assert found.keys() >= old.keys() & new.keys()
+            layout.write(place, made(new), NOW)
+            assert shown(place) == new
+            assert sum(each.name.startswith("..") for each in place.iterdir()) == 2
+        step += 1

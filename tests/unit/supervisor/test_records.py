@@ -1,0 +1,38 @@
+from pathlib import Path
+from typing import Any
+
+from kedge.supervisor.records import Records
+
+
+def record(identity: str, at: int) -> dict[str, Any]:
+    return {"id": identity, "created_at": at, "state": "created", "plan": {"argv": ["x"]}}
+
+
+def test_what_was_saved_is_loaded_the_eldest_first(tmp_path: Path) -> None:
+    records = Records(str(tmp_path), "containers")
+    for identity, at in (("a", 2), ("b", 1)):
+        records.make(identity, "upper")
+        records.save(record(identity, at))
+    changed = {**record("a", 2), "state": "running"}
+    records.save(changed)
+    assert Records(str(tmp_path), "containers").load() == [record("b", 1), changed]
+
+
+def test_what_is_large_is_only_rewritten_on_request(tmp_path: Path) -> None:
+    records = Records(str(tmp_path), "containers")
+    records.make("a")
+    records.save(record("a", 1))
+    changed = {**record("a", 1), "plan": {"argv": ["y"]}}
+    records.save(changed)
+    assert records.load() == [record("a", 1)]
+    records.keep(changed, "plan")
+    assert records.load() == [changed]
+
+
+def test_what_was_never_finished_goes_to_the_trash(tmp_path: Path) -> None:
+    records = Records(str(tmp_path), "containers")
+    records.make("half")
+    records.make("broken")
+    Path(records.directory("broken"), "record.json").write_text('{"id": "bro')
+    assert records.load() == []
+    assert sorted(path.name for path in Path(records.trash).iterdir()) == ["broken", "half"]
