@@ -9,7 +9,19 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from kedge.cli import apply, create, delete, describe, exec, explain, get, logs, namespace
+from kedge.cli import (
+    apply,
+    create,
+    delete,
+    describe,
+    exec,
+    explain,
+    get,
+    logs,
+    namespace,
+    recommend,
+    top,
+)
 from kedge.cli import main as cli
 
 
@@ -93,6 +105,12 @@ def image(flags: Namespace) -> int:
     return image.remove(where, flags.images, force=flags.force)
 
 
+def device(flags: Namespace) -> int:
+    from kedge.cli import device
+
+    return device.run(flags)
+
+
 def version(flags: Namespace) -> int:
     from kedge.cli import version
 
@@ -124,7 +142,10 @@ DEEDS: Final[Mapping[str, cli.Deed]] = {
     "explain": visiting(explain),
     "logs": visiting(logs),
     "exec": visiting(exec),
+    "top": visiting(top),
+    "recommend": visiting(recommend),
     "image": image,
+    "device": device,
     "token": token,
     "server": server,
     "node": node,

@@ -28,7 +28,6 @@ from kedge.cli.registry import Where, resolve
 from kedge.cli.state import read as read_cluster
 from kedge.cli.state import read_server
 from kedge.cli.up import UpConfig
-from kedge.client.kubeconfig import path_to_change, paths_to_read
 from kedge.deviceplugin.messages import DIRECTORY
 from kedge.machinery.certificates import validity
 from kedge.machinery.interfaces import address_towards
@@ -197,6 +196,7 @@ def _nodes(source: Source) -> tuple[NodeConfig, ...]:
 
 def _node(source: Source, name: str) -> NodeConfig:
     cluster, state = _place(source)
+    directory = state / "nodes" / name
     rules = source.get("image_map", lambda text: [read.image_rule(text)])
     devices = source.get("devices", lambda text: [read.device_count(text)])
     max_pods = source.get("max_pods", read.count)
@@ -204,7 +204,7 @@ def _node(source: Source, name: str) -> NodeConfig:
     return NodeConfig(
         name=name,
         cluster=cluster,
-        state=state / "nodes" / name,
+        state=directory,
         images=state / "images",
         hidden=_hidden(source, state),
         address=source.get("node_address", str) or "127.0.0.1",
@@ -212,7 +212,7 @@ def _node(source: Source, name: str) -> NodeConfig:
         labels=source.get("node_labels", read.labels) or {},
         exposed_labels=source.get("expose_node_labels", read.label_patterns) or (),
         image_map=tuple(rules or ()),
-        plugins=_plugin_directory(source, name),
+        plugins=_plugin_directory(source, name, directory / "kubelet" / "device-plugins"),
         devices={name: number for each in devices or () for name, number in each.items()},
         reserved=source.get("reserved", read.amounts) or {},
         max_pods=MOST_PODS if max_pods is None else max_pods,
@@ -222,6 +222,8 @@ def _node(source: Source, name: str) -> NodeConfig:
 
 def _hidden(source: Source, state: Path) -> tuple[Path, ...]:
     """What of the machine no container is to see: all clusters of this user, and the ways in."""
+    from kedge.client.kubeconfig import paths_to_read
+
     listed = source.environment.get("KUBECONFIG", "")
     chosen: Path | None = getattr(source.flags, "kubeconfig", None)
     files = [*paths_to_read(listed, source.home()), *([chosen] if chosen else ())]
@@ -230,16 +232,20 @@ def _hidden(source: Source, state: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(every))
 
 
-def _plugin_directory(source: Source, name: str) -> Path | None:
-    """Plugins that know nothing of kedge look where Kubernetes does; one node can have that."""
+def _plugin_directory(source: Source, name: str, own: Path) -> Path:
+    """Where device plugins register: as told, else where Kubernetes has it, which plugins take for
+    granted. Only one node can have that; those that `kedge up` adds have a place of their own."""
+    if name != node_name(1) and not hasattr(source.flags, "node_name"):
+        return own
     asked = source.get("device_plugin_dir", read.directory)
-    if asked is not None:
-        return asked if name == node_name(1) or hasattr(source.flags, "node_name") else None
-    return Path(DIRECTORY) if os.geteuid() == 0 and name == node_name(1) else None
+    return asked or (Path(DIRECTORY) if os.geteuid() == 0 else own)
 
 
 def kubeconfig(source: Source) -> Path:
     """The kubeconfig file to put the cluster into."""
+    # Not above: a server reads its configuration here too, and has no use for YAML.
+    from kedge.client.kubeconfig import path_to_change
+
     given: Path | None = source.flags.kubeconfig
     listed = source.environment.get("KUBECONFIG", "")
     return (given or path_to_change(listed, source.home())).absolute()
@@ -247,6 +253,8 @@ def kubeconfig(source: Source) -> Path:
 
 def whereto(source: Source) -> Whereto:
     """Where a command that speaks to a cluster as kubectl does is to go."""
+    from kedge.client.kubeconfig import paths_to_read
+
     given: Path | None = source.flags.kubeconfig
     listed = source.environment.get("KUBECONFIG", "")
     return Whereto(

@@ -85,7 +85,7 @@ def _fixed(meta: ObjectMeta) -> tuple[str | int | None, ...]:
 def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
     """Everything wrong with a map of labels; all of it is blamed on the map."""
     for key, value in labels.items():
-        if not _is_label_key(key):
+        if not is_label_key(key):
             yield from rules.problems(path, key, names.qualified_name(key))
         if found := names.label_value(value):
             yield from rules.problems(path, value, found)
@@ -95,7 +95,7 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> Iterator[
     """Everything wrong with a map of annotations."""
     size = 0
     for key, value in annotations.items():
-        if not _is_label_key(key):
+        if not is_label_key(key):
             yield from _annotation_key(key, path)
         size += _byte_length(key) + _byte_length(value)
     if size > ANNOTATIONS_LIMIT:
@@ -111,7 +111,8 @@ def _annotation_key(key: str, path: str) -> Iterator[FieldError]:
 
 # The same few keys come again and again, and prefixed ones are the slow case of the rule.
 @lru_cache(maxsize=4096)
-def _is_label_key(key: str) -> bool:
+def is_label_key(key: str) -> bool:
+    """Whether the key may be that of a label."""
     return not names.qualified_name(key)
 
 
@@ -170,7 +171,7 @@ def _owner(owner: OwnerReference, path: str) -> Iterator[FieldError]:
 def _finalizers(finalizers: Sequence[str], check: names.Rule) -> Iterator[FieldError]:
     path = "metadata.finalizers"
     for finalizer in finalizers:
-        if not _is_label_key(finalizer):
+        if not is_label_key(finalizer):
             yield from rules.problems(path, finalizer, names.qualified_name(finalizer))
     if ORPHAN in finalizers and FOREGROUND in finalizers:
         why = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"

@@ -1,16 +1,19 @@
 """Api: what every verb works with, and how objects pass between their versions and the store."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
-from kedge.api.resource import Resource
+from kedge.api.model import Document, ManagedFieldsEntry, Object
+from kedge.api.resource import Resource, enc_hook
+from kedge.apiserver import managed
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.agents import Agents
 from kedge.apiserver.authorization.authorizer import Authorizer
@@ -77,10 +80,13 @@ class Api:
 
     async def put(self, resource: Resource[Any], document: dict[str, Any], *, expect: int) -> Item:
         """Store a document of the resource's version; returns once every reader sees it."""
-        home = stored(resource)
         meta = document["metadata"]
-        key = home.key(meta.get("namespace", ""), meta["name"])
-        value = to_stored_bytes(resource, document)
+        key = stored(resource).key(meta.get("namespace", ""), meta["name"])
+        return await self.put_bytes(resource, key, to_stored_bytes(resource, document), expect)
+
+    async def put_bytes(self, resource: Resource[Any], key: str, value: bytes, expect: int) -> Item:
+        """Store what is encoded already; returns once every reader sees it."""
+        home = stored(resource)
         entry = await self.store.put(key, value, expect=expect, ttl=home.ttl)
         return await self._seen(home, entry)
 
@@ -96,7 +102,9 @@ class Api:
 
     async def _seen(self, home: Resource[Any], entry: Entry) -> Item:
         await self.cache.reached(entry.revision)
-        return self.cache_of(home).item(entry)
+        cache = self.cache_of(home)
+        item = cache.get(entry.key)
+        return item if item is not None and item.revision == entry.revision else cache.item(entry)
 
 
 def gone(request: Request) -> StatusError:
@@ -110,9 +118,40 @@ def live_document(resource: Resource[Any], item: Item) -> dict[str, Any]:
     return resource.store_as.from_stored(document) if resource.store_as is not None else document
 
 
+_encoder = msgspec.json.Encoder(enc_hook=enc_hook)
+
+
+def encoded(obj: Object) -> bytes:
+    """An object as JSON, in the order of its fields; what it is, is for others to say."""
+    if isinstance(obj, Document):
+        return msgspec.json.encode({"metadata": obj.metadata, **obj.content})
+    return _encoder.encode(replace(obj, apiVersion="", kind=""))
+
+
+def new_stored_bytes(
+    resource: Resource[Any], obj: Object, owners: Sequence[ManagedFieldsEntry]
+) -> bytes:
+    """A new object as the store keeps it, owned by these."""
+    meta = replace(obj.metadata, managedFields=[_ordered(owner) for owner in owners] or ())
+    body = encoded(replace(obj, metadata=meta))
+    value = b'{"kind":"%b","apiVersion":"%b",%b' % (
+        resource.kind.encode(),
+        resource.api_version.encode(),
+        body[1:],
+    )
+    if resource.store_as is None:
+        return value
+    return to_stored_bytes(resource, msgspec.json.decode(value))
+
+
+def _ordered(owner: ManagedFieldsEntry) -> ManagedFieldsEntry:
+    if isinstance(owner.fieldsV1, msgspec.Raw):
+        return owner
+    return replace(owner, fieldsV1=managed.in_order(owner.fieldsV1))
+
+
 def _in_order(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry whose set of fields is spelled in the order that clients compare with."""
-    return entry | {"fieldsV1": msgspec.Raw(msgspec.json.encode(entry["fieldsV1"], order="sorted"))}
+    return entry | {"fieldsV1": managed.in_order(entry["fieldsV1"])}
 
 
 def to_stored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:

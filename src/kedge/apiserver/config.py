@@ -14,6 +14,7 @@ ADMISSION_PLUGINS: Final = (
     "NodeRestriction",
     "Priority",
     "DefaultTolerationSeconds",
+    "PodTopologyLabels",
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",

@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+import msgspec
 
 from kedge.machinery import fields
 from kedge.machinery.errors import Cause, StatusError, bad_request
@@ -94,6 +97,39 @@ def after_update(
         # A list whose items have no keys cannot be tracked; validation will complain of it.
         return []
     return _listed(_capped(owners))
+
+
+REMEMBERED_LENGTH = 8192
+"""Longer documents are looked at each time, so that nobody can fill the memory with them."""
+
+
+def of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
+    """The fields that who makes an object owns, from its encoded document; None if there are none.
+
+    Most objects are made from a template, and those of one template differ in next to nothing.
+    """
+    return (
+        _of_new_cached(schema, encoded)
+        if len(encoded) < REMEMBERED_LENGTH
+        else (_of_new(schema, encoded))
+    )
+
+
+def _of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
+    try:
+        owned = fields.difference(fields.brought(schema, msgspec.json.decode(encoded)), _NOBODYS)
+    except ValueError:
+        # A list whose items have no keys cannot be tracked; validation will complain of it.
+        return None
+    return in_order(owned) if owned else None
+
+
+_of_new_cached = lru_cache(256)(_of_new)
+
+
+def in_order(owned: Fields) -> msgspec.Raw:
+    """A set of fields spelled in the order that clients compare with."""
+    return msgspec.Raw(msgspec.json.encode(owned, order="sorted"))
 
 
 def apply(

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-import yaml
 
 from kedge.api.model import ListMeta, Object
 from kedge.api.resource import Age, Resource
@@ -128,6 +127,8 @@ def joined(head: bytes, elements: Iterable[bytes], tail: bytes) -> Iterator[byte
 
 
 def to_yaml(body: bytes) -> bytes:
+    import yaml  # few clients want any, and it takes a while to load
+
     document = msgspec.json.decode(body)
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
 

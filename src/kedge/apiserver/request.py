@@ -1,7 +1,9 @@
 """Request: who wants what done to which object, read once from the HTTP request."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kedge.api.resource import Resource
 from kedge.machinery.errors import FieldError, bad_request, invalid_options
@@ -23,8 +25,7 @@ class User:
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """One operation on one resource."""
 
     http: HttpRequest
@@ -34,9 +35,9 @@ class Request:
     namespace: str = ""
     name: str = ""
     subresource: str = ""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = []
     """What the client will be told in Warning headers, besides the answer."""
-    annotations: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = {}
     """What the audit log will say of it, besides the usual."""
 
     @property

@@ -12,6 +12,7 @@ from kedge.cli import (
     create,
     delete,
     describe,
+    device,
     down,
     exec,
     explain,
@@ -21,9 +22,11 @@ from kedge.cli import (
     logs,
     namespace,
     node,
+    recommend,
     server,
     status,
     token,
+    top,
     up,
     version,
 )
@@ -56,7 +59,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *(up, down, status, list),
     *(get, describe, create, apply, delete, namespace, explain),
     *(logs, exec),
-    *(image, token, server, node, version),
+    *(top, recommend),
+    *(image, device, token, server, node, version),
 )
 
 DESCRIPTION: Final = """\

@@ -111,7 +111,7 @@ def arguments(config: "NodeConfig", state: Path) -> list[str]:
         f"--pod-max-pids={config.max_pids}",
         *(f"--image-map={rule}" for rule in config.image_map),
         *(f"--hide={path}" for path in config.hidden[1:]),
-        *([f"--device-plugin-dir={config.plugins}"] if config.plugins else ()),
+        f"--device-plugin-dir={config.plugins or config.own_plugins}",
         *([f"--devices={_pairs(config.devices)}"] if config.devices else ()),
     ]
 

@@ -1,6 +1,6 @@
 """Client: get, list, watch, create, update, patch, delete, for every Resource alike."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic
@@ -10,7 +10,7 @@ import msgspec
 
 from kedge.api.model import ListMeta
 from kedge.api.resource import Resource, T
-from kedge.client.transport import Call, Reply, Stream, Transport
+from kedge.client.transport import Call, News, Reply, Stream, Transport
 from kedge.client.view import JSON, V, View, objects
 from kedge.machinery.errors import StatusError, from_status
 
@@ -197,7 +197,7 @@ class Client:
             fieldSelector=fields,
         )
         headers = {**self._agent, "accept": view.accept}
-        call = Call("GET", path_of(view.resource, namespace), query, headers)
+        call = Call("GET", path_of(view.resource, namespace), query, headers, told=True)
         async with self._transport.stream(call) as stream:
             if stream.status >= 300:
                 raise error_of(stream.status, await stream.whole())
@@ -348,22 +348,38 @@ class _Events(Generic[V]):
     def __init__(self, view: View[V], stream: Stream) -> None:
         self._view = view
         self._pieces = stream.pieces
+        self._tidings = stream.tidings
         self._rest = b""
-        self._lines: list[bytes] = []
-        """Those not yet given out, the next one last."""
+        self._waiting: list[News] = []
+        """Lines and events not yet given out, the next one last."""
 
     def __aiter__(self) -> "_Events[V]":
         return self
 
     async def __anext__(self) -> Event[V]:
-        while not self._lines:
-            piece = await anext(self._pieces)
-            *lines, self._rest = (self._rest + piece).split(b"\n")
-            self._lines = lines[::-1]
-        happened = _happened.decode(self._lines.pop())
+        while not self._waiting:
+            self._waiting = [*self._parted(await self._news())][::-1]
+        first = self._waiting.pop()
+        if isinstance(first, tuple):
+            return Event(*first, self._view)
+        happened = _happened.decode(first)
         if happened.type == "ERROR":
             raise from_status(msgspec.json.decode(happened.object))
         return Event(happened.type, happened.object, self._view)
+
+    async def _news(self) -> Sequence[News]:
+        if self._tidings is not None:
+            return await self._tidings.news()
+        return [await anext(self._pieces)]
+
+    def _parted(self, news: Sequence[News]) -> Iterator[News]:
+        """Events as they are, text as whole lines."""
+        for each in news:
+            if isinstance(each, tuple):
+                yield each
+            else:
+                *lines, self._rest = (self._rest + each).split(b"\n")
+                yield from lines
 
 
 def path_of(

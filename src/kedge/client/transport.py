@@ -11,7 +11,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 BUFFER = 1 << 20
 """Bytes of a stream that may wait to be read before its source is asked to pause."""
@@ -32,6 +32,8 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Names in lower case."""
     body: bytes = b""
+    told: bool = False
+    """Whether a server in the same process may tell events instead of spelling them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Stream:
     status: int
     headers: Mapping[str, str]
     pieces: AsyncIterator[bytes]
+    tidings: "Tidings | None" = None
+    """The events of a watch, if the server tells them; the pieces are then not to be read."""
 
     async def whole(self) -> bytes:
         """All that is left of the body."""
@@ -77,7 +81,7 @@ class Inflow:
     """A stream between a writer that never waits and one reader: to servers it is a sink."""
 
     def __init__(self, resumed: Callable[[], None] | None = None) -> None:
-        self._pieces: list[bytes] = []
+        self._pieces: list[Any] = []
         self._size = 0
         self._ended = False
         self._error: Exception | None = None
@@ -114,6 +118,11 @@ class Inflow:
         return self
 
     async def __anext__(self) -> bytes:
+        pieces = await self._taken()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _taken(self) -> list[Any]:
+        """All that has come since the last time; waits until there is something."""
         while not self._pieces:
             if self._error is not None:
                 raise self._error
@@ -122,15 +131,32 @@ class Inflow:
             self._arrival = asyncio.get_running_loop().create_future()
             await self._arrival
         was_paused = self.paused
-        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
+        taken, self._pieces = self._pieces, []
         self._size = 0
         if was_paused:
             _resolve(self._space)
             self._space = None
             if self._resumed is not None:
                 self._resumed()
-        return data
+        return taken
+
+
+News = bytes | tuple[str, bytes]
+"""A piece of text, or an event: its type and its encoded object."""
+
+
+class Tidings(Inflow):
+    """An Inflow of a watch: most events come as objects handed over, the others as text."""
+
+    def tell(self, type_: str, body: bytes) -> None:
+        """An event and the encoded object, whole even if only a part of it was asked for."""
+        self._pieces.append((type_, body))
+        self._size += len(body)
+        _resolve(self._arrival)
+
+    async def news(self) -> "list[News]":
+        """The text and the events that have come; waits until there are some."""
+        return await self._taken()
 
 
 def _resolve(future: asyncio.Future[None] | None) -> None:
@@ -200,11 +226,12 @@ class LocalTransport:
             pieces = [body] if isinstance(body, bytes) else body
             yield Stream(answer.status, _headers(answer), _each(pieces))
             return
-        inflow = Inflow()
+        tidings = Tidings() if call.told else None
+        inflow = tidings or Inflow()
         # This context owns the task. A TaskGroup would wrap whatever the caller raises in a group.
         task = asyncio.get_running_loop().create_task(_pour(body, inflow))
         try:
-            yield Stream(answer.status, _headers(answer), inflow)
+            yield Stream(answer.status, _headers(answer), inflow, tidings)
         finally:
             inflow.end()
             task.cancel()

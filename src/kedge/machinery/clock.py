@@ -1,6 +1,5 @@
 """Time as a dependency: whoever waits or stamps takes a Clock, so that no test sleeps."""
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -32,4 +31,7 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        # Commands that only ask for the time start sooner without it.
+        import asyncio
+
         await asyncio.sleep(seconds)

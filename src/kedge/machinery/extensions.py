@@ -96,10 +96,8 @@ class Trail:
                 yield from trail._find(inner, (path, name))
 
 
-def _elements(value: Any) -> Iterable[tuple[str, Any]]:
-    if isinstance(value, dict):
-        return value.items()
-    return ((f"[{i}]", inner) for i, inner in enumerate(value))
+def _elements(value: Any) -> Iterable[tuple[str | int, Any]]:
+    return value.items() if isinstance(value, dict) else enumerate(value)
 
 
 def trail(schema: Schema) -> Trail | None:

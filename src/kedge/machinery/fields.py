@@ -290,14 +290,17 @@ def _tree_of_members(
             below = _tree(child, inner, every, every)
         if below is not None:
             result["f:" + name] = below
-    return _settled(result)
+    return result if len(result) > 1 else _settled(result)
 
 
 def _tree_of_items(schema: Schema, items: list[Any], itself: bool, every: bool) -> Fields | None:
     result: Fields = {".": _LEAF} if itself else {}
     child = schema.items or ANY
+    only = schema.list_keys[0] if len(schema.list_keys) == 1 else ""
     for item in items:
-        element = element_of(schema, item)
+        name = item.get(only) if only and type(item) is dict else None
+        # What most lists of objects are told apart by is worth a short cut.
+        element = _key_element((only,), name) if type(name) is str else element_of(schema, item)
         # Of what occurs twice only the occurrence counts.
         again = element in result
         result[element] = _LEAF if again else _tree(child, item, True, every)

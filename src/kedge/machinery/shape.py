@@ -3,14 +3,15 @@
 import base64
 import binascii
 import json
+from collections.abc import Callable
 from typing import Any
 
 from kedge.machinery import durations
 from kedge.machinery.quantity import FORMAT_WRONG, Quantity
 from kedge.machinery.schema import Schema
 
-Path = tuple["Path", str] | None
-"""A path as linked pairs: cheap to extend, spelled out only when there is something to say."""
+Path = tuple["Path", str | int] | None
+"""A path as linked pairs of names and indices: spelled out only when there is something to say."""
 
 MAX_DEPTH = 100
 
@@ -52,37 +53,23 @@ def fit(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[st
     Nulls mean "not set" and go, as do empty lists and maps of built-in kinds, which Kubernetes
     leaves off the wire. Raises Misfit at the first value of a wrong type.
     """
-    fitted: dict[str, Any] = _fit(schema, document, None, unknown, MAX_DEPTH)
+    fitted: dict[str, Any] = _FITTERS[schema.type](schema, document, None, unknown, MAX_DEPTH - 1)
     return fitted
 
 
 def spell(path: Path) -> str:
     """`spec.containers[0].image`, as Kubernetes writes field paths."""
-    parts: list[str] = []
+    parts: list[str | int] = []
     while path is not None:
         path, part = path
         parts.append(part)
     text = ""
     for part in reversed(parts):
-        text += part if part.startswith("[") or not text else f".{part}"
+        if type(part) is int:
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else str(part)
     return text
-
-
-def _fit(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> Any:
-    kind = schema.type
-    if kind == "string":
-        if type(value) is str:
-            return value
-        raise Misfit(path, value, schema)
-    if kind == "object":
-        return _fit_object(schema, value, path, unknown, depth - 1)
-    if kind == "list":
-        return _fit_list(schema, value, path, unknown, depth - 1)
-    if kind == "map":
-        return _fit_map(schema, value, path, unknown, depth - 1)
-    if kind == "any":
-        return _fit_any(value, path, depth, schema)
-    return _SCALARS[kind](schema, value, path)
 
 
 def _fit_object(
@@ -90,19 +77,22 @@ def _fit_object(
 ) -> dict[str, Any]:
     if type(value) is not dict:
         raise Misfit(path, value, schema)
-    _check_depth(depth, path, value, schema)
+    if depth <= 0:
+        raise _too_deep(path, value, schema)
     fields = schema.fields
     fitted: dict[str, Any] = {}
     for name, inner in value.items():
         field = fields.get(name)
-        if field is None:
+        if type(inner) is str and field is not None and field.type == "string":
+            fitted[name] = inner  # what most values are, without a call for each
+        elif field is None:
             if schema.open or (schema.embedded and name in ("apiVersion", "kind", "metadata")):
-                fitted[name] = _fit_any(inner, (path, name), depth, schema)
+                fitted[name] = _fit_any(schema, inner, (path, name), unknown, depth - 1)
             else:
                 unknown.append(spell((path, name)))
         elif inner is not None:
             try:
-                member = _fit(field, inner, (path, name), unknown, depth)
+                member = _FITTERS[field.type](field, inner, (path, name), unknown, depth - 1)
             except Misfit as misfit:
                 misfit.passing(schema, name)
                 raise
@@ -120,18 +110,18 @@ def _fit_list(schema: Schema, value: Any, path: Path, unknown: list[str], depth:
         unknown.append(AsMapping(spell(path)))
         name, content = schema.pairs
         value = [{name: key, content: inner} for key, inner in value.items()]
+    if depth <= 0:
+        raise _too_deep(path, value, schema)
     elements: list[Any] = value
-    _check_depth(depth, path, elements, schema)
     items = schema.items
     assert items is not None
     if items.type == "string":
         for i, element in enumerate(elements):
             if type(element) is not str:
-                raise Misfit((path, f"[{i}]"), element, items)
+                raise Misfit((path, i), element, items)
         return elements
-    return [
-        _fit(items, element, (path, f"[{i}]"), unknown, depth) for i, element in enumerate(elements)
-    ]
+    fitter, left = _FITTERS[items.type], depth - 1
+    return [fitter(items, element, (path, i), unknown, left) for i, element in enumerate(elements)]
 
 
 def _fit_map(
@@ -139,36 +129,46 @@ def _fit_map(
 ) -> dict[str, Any]:
     if type(value) is not dict:
         raise Misfit(path, value, schema)
-    _check_depth(depth, path, value, schema)
+    if depth <= 0:
+        raise _too_deep(path, value, schema)
     items = schema.items
     assert items is not None
+    if items.type == "string" and {*map(type, value.values())} == {str}:
+        return value
     if items.type == "quantity" and None in value.values():
         # Upstream reads an amount of null as none of it, not as no amount.
         value = {name: 0 if element is None else element for name, element in value.items()}
+    fitter, left = _FITTERS[items.type], depth - 1
     return {
-        name: _fit(items, element, (path, name), unknown, depth)
+        name: fitter(items, element, (path, name), unknown, left)
         for name, element in value.items()
         if element is not None or items.nullable
     }
 
 
-def _fit_any(value: Any, path: Path, depth: int, schema: Schema) -> Any:
+def _fit_any(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> Any:
     """Any value as it is, but nothing that cannot be written down again."""
     if type(value) is dict or type(value) is list:
-        _check_depth(depth - 1, path, value, schema)
+        if depth <= 0:
+            raise _too_deep(path, value, schema)
         for inner in value.values() if type(value) is dict else value:
-            _fit_any(inner, path, depth - 1, schema)
+            _fit_any(schema, inner, path, unknown, depth - 1)
     elif type(value) is int and not -(2**63) <= value < 2**64:
         raise Misfit(path, value, schema, f"number {value} is out of range")
     return value
 
 
-def _check_depth(depth: int, path: Path, value: Any, schema: Schema) -> None:
-    if depth <= 0:
-        raise Misfit(path, value, schema, f"exceeded max depth of {MAX_DEPTH}")
+def _too_deep(path: Path, value: Any, schema: Schema) -> Misfit:
+    return Misfit(path, value, schema, f"exceeded max depth of {MAX_DEPTH}")
 
 
-def _fit_integer(schema: Schema, value: Any, path: Path) -> int:
+def _fit_string(schema: Schema, value: Any, path: Path, *_: Any) -> str:
+    if type(value) is str:
+        return value
+    raise Misfit(path, value, schema)
+
+
+def _fit_integer(schema: Schema, value: Any, path: Path, *_: Any) -> int:
     number = value
     if type(value) is float and value.is_integer() and abs(value) < 2**53:
         number = int(value)
@@ -178,19 +178,19 @@ def _fit_integer(schema: Schema, value: Any, path: Path) -> int:
     raise Misfit(path, value, schema)
 
 
-def _fit_number(schema: Schema, value: Any, path: Path) -> int | float:
+def _fit_number(schema: Schema, value: Any, path: Path, *_: Any) -> int | float:
     if type(value) is int or type(value) is float:
         return value
     raise Misfit(path, value, schema)
 
 
-def _fit_boolean(schema: Schema, value: Any, path: Path) -> bool:
+def _fit_boolean(schema: Schema, value: Any, path: Path, *_: Any) -> bool:
     if type(value) is bool:
         return value
     raise Misfit(path, value, schema)
 
 
-def _fit_quantity(schema: Schema, value: Any, path: Path) -> str:
+def _fit_quantity(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) not in (str, int, float):
         raise Misfit(path, value, schema, FORMAT_WRONG)
     try:
@@ -199,13 +199,13 @@ def _fit_quantity(schema: Schema, value: Any, path: Path) -> str:
         raise Misfit(path, value, schema, str(error)) from None
 
 
-def _fit_int_or_string(schema: Schema, value: Any, path: Path) -> int | str:
+def _fit_int_or_string(schema: Schema, value: Any, path: Path, *_: Any) -> int | str:
     if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
         return value
     raise Misfit(path, value, schema)
 
 
-def _fit_time(schema: Schema, value: Any, path: Path) -> str:
+def _fit_time(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is not str:
         raise Misfit(path, value, schema)
     if not value:
@@ -220,7 +220,7 @@ def _fit_time(schema: Schema, value: Any, path: Path) -> str:
     )
 
 
-def _fit_bytes(schema: Schema, value: Any, path: Path) -> str:
+def _fit_bytes(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is not str:
         raise Misfit(path, value, schema)
     try:
@@ -232,7 +232,12 @@ def _fit_bytes(schema: Schema, value: Any, path: Path) -> str:
     return plain
 
 
-_SCALARS = {
+_FITTERS: dict[str, Callable[[Schema, Any, Path, list[str], int], Any]] = {
+    "object": _fit_object,
+    "list": _fit_list,
+    "map": _fit_map,
+    "any": _fit_any,
+    "string": _fit_string,
     "integer": _fit_integer,
     "number": _fit_number,
     "boolean": _fit_boolean,

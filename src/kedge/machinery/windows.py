@@ -138,13 +138,14 @@ class Series:
         self._below = 0
         self._settle()
         self._closed = self._closed_blocks()
-        self._running = self._of_ticks(_HOUR)
+        self._running = self._whole_hour()
 
     @staticmethod
     def clear(memory: memoryview) -> None:
         """Make the memory that of a series of which nothing is known."""
         floats, shorts = _parted(memory)
         floats[:] = memoryview(array("f", [_UNKNOWN]) * _FLOATS)
+        floats[_SUMS:_PEAKS] = memoryview(array("f", [0.0]) * (_PEAKS - _SUMS))
         shorts[:] = memoryview(array("H", bytes(2 * _SHORTS)))
 
     @staticmethod
@@ -161,11 +162,12 @@ class Series:
         return self._tick
 
     def add(self, second: int, value: float) -> None:
-        """The value over the second that ends then; of a later one than any before."""
+        """The value over the second that ends then, of a later one than any before; a negative one
+        if nothing is known of it."""
         self._floats[second % _SECONDS] = value
 
     def skip(self, second: int) -> None:
-        """Nothing is known of that second."""
+        """The same as to add a negative value."""
         self._floats[second % _SECONDS] = _UNKNOWN
 
     def close(self, tick: int, mean: float, covered: float) -> None:
@@ -253,12 +255,13 @@ class Series:
 
     def _put_block(self, tick: int, mean: float, peak: float, covered: float) -> None:
         floats, slot = self._floats, tick // _BLOCK % _BLOCKS
-        if tick % _BLOCK == 0 or floats[_WEIGHTS + slot] < 0:
+        if tick % _BLOCK == 0:
             floats[_SUMS + slot], floats[_WEIGHTS + slot] = 0.0, 0.0
             floats[_PEAKS + slot] = _UNKNOWN
             self._closed = self._closed_blocks()
-            # Sums that only ever had something added and taken away would drift.
-            self._running = self._of_ticks(_HOUR)
+            if tick % _HOUR == 0:
+                # Sums that only ever had something added and taken away would drift.
+                self._running = self._whole_hour()
         if covered:
             floats[_SUMS + slot] += mean * covered
             floats[_WEIGHTS + slot] += covered
@@ -289,11 +292,19 @@ class Series:
 
     def _short(self, ticks: int) -> Statistics | None:
         values = self._ended(self._tick, ticks)
-        known = self._of_ticks(ticks)
-        if not values or not known.weight:
+        if not values:
             return None
-        mean = known.total / known.weight
-        return Statistics(mean, values[-1], values[_rank(len(values)) - 1])
+        total = weight = 0.0
+        floats, shorts = self._floats, self._shorts
+        for back in range(ticks):
+            slot = (self._tick - back) % _HOUR
+            covered = shorts[_COVERED + slot]
+            if covered:
+                total += floats[_MEANS + slot] * covered
+                weight += covered
+        if not weight:
+            return None
+        return Statistics(total / weight, values[-1], values[_rank(len(values)) - 1])
 
     def _of_hour(self) -> Statistics | None:
         if not self._hour:
@@ -304,15 +315,16 @@ class Series:
     def _of_means(self) -> float:
         return self._hour[_rank(len(self._hour)) - 1]
 
-    def _of_ticks(self, ticks: int) -> _Total:
+    def _whole_hour(self) -> _Total:
         found = _Total()
-        floats, shorts = self._floats, self._shorts
-        for back in range(ticks):
-            slot = (self._tick - back) % _HOUR
-            mean = floats[_MEANS + slot]
-            if mean >= 0:
-                weight = shorts[_COVERED + slot]
-                found.add(mean * weight, weight, floats[_MAXIMA + slot])
+        floats = self._floats
+        for mean, weight, peak in zip(
+            floats[_MEANS:_MAXIMA], self._shorts[_COVERED:], floats[_MAXIMA:_SUMS], strict=True
+        ):
+            if weight:
+                found.total += mean * weight
+                found.weight += weight
+                found.peak = max(found.peak, peak)
         return found
 
     def _of_day(self) -> Statistics | None:
@@ -333,10 +345,15 @@ class Series:
 
     def _closed_blocks(self) -> _Total:
         """All blocks of the day but the newest and the oldest, which change."""
-        newest = self._tick // _BLOCK
+        newest = self._tick // _BLOCK % _BLOCKS
+        oldest = (newest + 1) % _BLOCKS
+        sums, weights, peaks = (
+            array("f", self._floats[at : at + _BLOCKS]) for at in (_SUMS, _WEIGHTS, _PEAKS)
+        )
+        for slot in (newest, oldest):
+            sums[slot], weights[slot], peaks[slot] = 0.0, 0.0, _UNKNOWN
         found = _Total()
-        for block in range(newest - _BLOCKS + 2, newest):
-            self._count(found, block, 1.0)
+        found.add(sum(sums), sum(weights), max(peaks))
         return found
 
     def _count(self, found: _Total, block: int, part: float) -> None:

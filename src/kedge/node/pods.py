@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, KeysView
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.client.client import Client
@@ -49,6 +49,10 @@ class Pods:
     def pods(self) -> list[Pod]:
         """All pods, each with its latest status."""
         return [worker.pod for worker in self._workers.values()]
+
+    def uids(self) -> KeysView[str]:
+        """Those of all pods."""
+        return self._workers.keys()
 
     def find(self, namespace: str, name: str) -> Pod | None:
         """A pod by its name; the newest, if an older one of that name still ends."""

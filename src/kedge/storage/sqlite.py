@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -238,13 +239,18 @@ class Writer:
         """Make the rows durable, all or none."""
         if not rows:
             return
-        self._connection.execute("BEGIN IMMEDIATE")
-        for part in parts(rows):
-            flat = [value for values in part for value in values]
-            self._connection.execute(sql.INSERTS[len(part)], flat)
-        self._connection.execute("COMMIT")
+        if len(rows) <= sql.MOST:
+            self._insert(rows)  # by itself all or none
+        else:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for part in parts(rows):
+                self._insert(part)
+            self._connection.execute("COMMIT")
         self.head = rows[-1][0]
         self._log.grew(sum(len(values[5]) for values in rows), len(rows))
+
+    def _insert(self, rows: Sequence[Row]) -> None:
+        self._connection.execute(sql.INSERTS[len(rows)], [*chain.from_iterable(rows)])
 
 
 class Log:
@@ -462,7 +468,9 @@ def identity(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, cached_statements=4 * sql.MOST
+    )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     # A log that is written over is faster than one that grows, so this much of it is left standing.
@@ -485,12 +493,9 @@ def is_fatal(error: Exception) -> bool:
 
 
 def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The items in stretches whose lengths are among the statements' sizes."""
-    start = 0
-    for size in sql.SIZES:
-        while len(items) - start >= size:
-            yield items[start : start + size]
-            start += size
+    """The items in stretches of as many as a statement takes."""
+    for start in range(0, len(items), sql.MOST):
+        yield items[start : start + sql.MOST]
 
 
 def row(event: Event, deadline: int) -> Row:

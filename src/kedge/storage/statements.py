@@ -75,15 +75,18 @@ COMPACT = (
     "UPDATE horizon SET compacted = :until",
 )
 
-SIZES = (256, 128, 64, 32, 16, 8, 4, 2, 1)
-# Every statement lets go of the interpreter lock and has to win it back from a busy event loop, so
-# a group is looked up and inserted in few large statements rather than many small ones.
-INSERTS = {
-    size: "INSERT INTO writes VALUES " + ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * size)
-    for size in SIZES
-}
-LOOKUPS = {
-    size: "SELECT key, value, revision, created FROM current JOIN contents USING (revision)"
+# Every statement lets go of the interpreter lock and has to win it back from a busy event loop,
+# which takes it milliseconds: a group is looked up in one statement and inserted in another.
+MOST = 64
+"""Keys or rows in one statement; connections remember as many statements of either sort."""
+LOOKUPS = [
+    "SELECT key, value, revision, created FROM current JOIN contents USING (revision)"
     f" WHERE key IN ({', '.join('?' * size)})"
-    for size in SIZES
-}
+    for size in range(MOST + 1)
+]
+"""By the number of keys."""
+INSERTS = [
+    "INSERT INTO writes VALUES " + ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * size)
+    for size in range(MOST + 1)
+]
+"""By the number of rows."""

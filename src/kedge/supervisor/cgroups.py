@@ -130,11 +130,9 @@ class Group:
         first = [each for each in self._cgroups.hierarchies if not each.unified]
         if not first:
             return [("", "")]
-        found = [
-            (os.path.basename(each.place), ",".join(sorted(each.controllers))) for each in first
-        ]
-        unified = self._cgroups.unified
-        return found + ([(os.path.basename(unified.place), "")] if unified else [])
+        # Beside the first version, the second has no limits to show; as with other runtimes, who
+        # sees it may take it for the one that counts.
+        return [(os.path.basename(each.place), ",".join(sorted(each.controllers))) for each in first]
 
     def limit(self, resources: dict[str, Any]) -> list[str]:
         """Set the limits; says in words which of them cannot be."""

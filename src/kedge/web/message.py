@@ -1,8 +1,6 @@
 """What the server's rooms know of HTTP: a request, a response, and a sink for streams."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
@@ -14,15 +12,14 @@ JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
 
-@dataclass(slots=False)
-class HttpRequest:
+class HttpRequest(msgspec.Struct):
     """A request as it came off the wire."""
 
     method: str
     path: str
     """Still percent-encoded."""
     query_string: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     """Names in lower case; repeated ones joined by a comma, impersonation's by a line break."""
     body: bytes = b""
     peer_certificate: Mapping[str, Any] | None = None
@@ -30,9 +27,13 @@ class HttpRequest:
     peer: str = ""
     """The address of the client."""
 
-    @cached_property
+    _query: "Query | None" = None
+
+    @property
     def query(self) -> "Query":
-        return Query(self.query_string)
+        if self._query is None:
+            self._query = Query(self.query_string)
+        return self._query
 
 
 class Query:
@@ -83,14 +84,13 @@ TakeOver = Callable[[Duplex], Awaitable[None]]
 """Speaks on a connection that no longer carries HTTP; it is closed when this returns."""
 
 
-@dataclass(slots=True)
-class Response:
+class Response(msgspec.Struct):
     """An answer: whole bytes, pieces that are pulled as the peer reads, or a stream."""
 
     status: int = 200
     body: bytes | Iterable[bytes] | Stream = b""
     content_type: str = JSON
-    headers: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[tuple[str, str]] = []
     take_over: TakeOver | None = None
     """Of an answer with status 101: who goes on with the connection. The request must have asked
     for that (`asks_upgrade`)."""

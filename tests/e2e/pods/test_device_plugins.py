@@ -219,8 +219,8 @@ def test_a_pod_that_comes_too_late_is_rejected(pods: Pods, gadget: Gadget) -> No
 def test_a_plugin_hears_of_the_end(
     pods: Pods, gadget: Gadget, eventually: Callable[..., Any]
 ) -> None:
-    pods.says("p", "true", container={"resources": ONE})
-    (call,) = eventually(lambda: gadget.calls("release", "p"))
+    pods.says("short", "true", container={"resources": ONE})
+    (call,) = eventually(lambda: gadget.calls("release", "short"))
     assert (call["ids"], call["container_name"]) == (["g-0"], "main")
 
 

@@ -100,6 +100,16 @@ class Pods:
     def running(self) -> None:
         self.eventually(lambda: self.told["status"].get("phase") == "Running")
 
+    def waiting(self, reason: str) -> Json:
+        (status,) = self.told["status"].get("containerStatuses") or [{}]
+        state: Json = status.get("state", {}).get("waiting") or {}
+        return state if state.get("reason") == reason else {}
+
+    def again(self) -> None:
+        """Make room for another pod of the name."""
+        self.api.delete(f"{self.path}/told")
+        self.eventually(lambda: not self.api.exists(f"{self.path}/told"))
+
     def said(self) -> str:
         def ended() -> Json | None:
             (status,) = self.told["status"].get("containerStatuses") or [{}]
@@ -240,13 +250,27 @@ def test_annotation_whose_key_needs_escapes_is_shown(pods: Pods) -> None:
 
 def test_container_that_is_not_there_keeps_the_other_from_starting(pods: Pods) -> None:
     pods.start(pod("true", env={"A": amount("limits.cpu", "nope")}))
+    state = pods.eventually(lambda: pods.waiting("CreateContainerConfigError"))
+    assert state["message"] == "container nope not found"
 
-    def waiting() -> Json:
-        (status,) = pods.told["status"].get("containerStatuses") or [{}]
-        state: Json = status.get("state", {}).get("waiting") or {}
-        return state if state.get("reason") == "CreateContainerConfigError" else {}
 
-    assert pods.eventually(waiting)["message"] == "container nope not found"
+def test_pod_knows_where_its_node_is_and_no_more_than_it_may(pods: Pods, api: Api) -> None:
+    (node,) = api.get("/api/v1/nodes")["items"]
+    at = f"/api/v1/nodes/{node['metadata']['name']}"
+    zone = "topology.kubernetes.io/zone"
+    api.merge(at, {"metadata": {"labels": {zone: "z1", "example.com/rack": "7"}}})
+    try:
+        env = {
+            "COPIED": field(f"metadata.labels['{zone}']"),
+            "READ": field(f"node.metadata.labels['{zone}']"),
+        }
+        assert pods.variables(env) == {"COPIED": "z1", "READ": "z1"}
+        pods.again()
+        pods.start(pod("true", env={"RACK": field("node.metadata.labels['example.com/rack']")}))
+        why = pods.eventually(lambda: pods.waiting("CreateContainerConfigError"))["message"]
+        assert "--expose-node-labels=example.com/rack" in why
+    finally:
+        api.merge(at, {"metadata": {"labels": {zone: None, "example.com/rack": None}}})
 
 
 # Files.
@@ -361,8 +385,7 @@ def test_modes_and_the_group_of_files(pods: Pods) -> None:
     items = {"plain": field("metadata.name"), "own": {**field("metadata.name"), "mode": 0o400}}
     script = f"cd /info; stat -L -c '%a %g' plain own > {SAID}"
     assert pods.says(pod(script, items=items)) == "644 0\n400 0\n"
-    pods.api.delete(f"{pods.path}/told")
-    pods.eventually(lambda: not pods.api.exists(f"{pods.path}/told"))
+    pods.again()
     grouped = pod(script, items=items, securityContext={"fsGroup": 1234})
     grouped["spec"]["volumes"][0]["downwardAPI"]["defaultMode"] = 0o400
     assert pods.says(grouped) == "440 1234\n440 1234\n"

@@ -1,4 +1,4 @@
-"""Whatever of kedge is killed, at whatever moment: no pod is lost, none runs twice, nothing is left."""
+"""Whatever of kedge is killed, and when: no pod is lost, none runs twice, nothing is left."""
 
 import os
 import random
@@ -136,7 +136,7 @@ def ports(bridge: str) -> list[str]:
 
 def rules(mark: str) -> list[str]:
     """What is said of a link to those who filter packets."""
-    lists = (["nft", "list", "ruleset"], ["iptables-save"], ["ip", "rule"], ["ip", "route"])
+    lists = (["nft", "list", "ruleset"], ["iptables-save"], ["ip", "rule"])
     found: list[str] = []
     for words in lists:
         if shutil.which(words[0]):
@@ -184,7 +184,7 @@ def rounds(victim: Victim, parts: tuple[str, ...]) -> tuple[list[str], list[str]
             gone = lasting.pop(dice.randrange(len(lasting)))
             victim.pods.delete(gone)
         time.sleep(dice.uniform(0, 0.5))
-        victim.kill(dice.choice(parts))
+        victim.kill(parts[len(brief) % len(parts)])
         time.sleep(dice.uniform(0, 0.3))
         victim.revive()
     return lasting, brief
@@ -235,7 +235,7 @@ def consistent(victim: Victim, pods: dict[str, Json], eventually: Callable[..., 
 def test_agents_and_servers_die(victim: Victim, eventually: Callable[..., Any]) -> None:
     """Containers do not notice."""
     lasting, brief = rounds(victim, ("agent", "server"))
-    assert victim.kills["agent"] and victim.kills["server"]
+    assert victim.kills.keys() == {"agent", "server"}
     pods = settled(victim, lasting, brief)
     assert {name: restarts(pods[name]) for name in lasting} == dict.fromkeys(lasting, 0)
     assert {name: pods[name]["status"]["phase"] for name in brief} == dict.fromkeys(
@@ -306,7 +306,11 @@ def test_a_hundred_pods_leave_the_machine_as_it_was(
         for name in names:
             victim.pods.delete(name)
         eventually(lambda: not victim.listed(), 60)
-    eventually(lambda: victim.traces() == before, 20)
+    try:
+        eventually(lambda: victim.traces() == before)
+    except AssertionError:
+        # To be shown what is left.
+        assert victim.traces() == before
 
 
 def ready(pod: Json) -> bool:

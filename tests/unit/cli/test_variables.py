@@ -7,16 +7,9 @@ import pytest
 from kedge.cli.connection import Connection
 from kedge.cli.failure import Failure
 from kedge.cli.variables import explain
-from kedge.client.discovery import Discovery
-from kedge.client.login import Login
 from kedge.testing.local_server import LocalServer
 
 NAMESPACE = "/api/v1/namespaces/default"
-
-
-def at(server: LocalServer) -> Connection:
-    client = server.client
-    return Connection(Login("https://nowhere"), client, Discovery(client))
 
 
 def variable(name: str, **source: Any) -> dict[str, Any]:
@@ -58,10 +51,10 @@ async def make(server: LocalServer, env: list[dict[str, Any]]) -> None:
 
 
 async def test_every_variable_has_its_value_and_its_source(
-    server: LocalServer, capsys: pytest.CaptureFixture[str]
+    server: LocalServer, there: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await make(server, ENV)
-    assert await explain(at(server), "web", "") == 0
+    assert await explain(there, "web", "") == 0
     said = capsys.readouterr().out
     assert "hush" not in said
     head, _, names, *rows = said.splitlines()
@@ -90,19 +83,19 @@ async def test_every_variable_has_its_value_and_its_source(
 
 
 async def test_what_keeps_the_container_from_starting_is_said(
-    server: LocalServer, capsys: pytest.CaptureFixture[str]
+    server: LocalServer, there: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = variable("A", configMapKeyRef={"name": "none", "key": "x"})
     nobody = variable("B", resourceFieldRef={"containerName": "nope", "resource": "limits.cpu"})
     await make(server, [missing, nobody])
-    assert await explain(at(server), "web", "a") == 1
+    assert await explain(there, "web", "a") == 1
     assert capsys.readouterr().out.splitlines()[-2:] == [
         'It could not start: A: configmap "none" not found',
         "It could not start: B: container nope not found",
     ]
 
 
-async def test_container_must_be_there(server: LocalServer) -> None:
+async def test_container_must_be_there(server: LocalServer, there: Connection) -> None:
     await make(server, [])
     with pytest.raises(Failure, match='no container "c"; it has a, b'):
-        await explain(at(server), "web", "c")
+        await explain(there, "web", "c")

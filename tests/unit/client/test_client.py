@@ -18,7 +18,7 @@ from kedge.client.client import (
     error_of,
     path_of,
 )
-from kedge.client.transport import Body, Call, LocalTransport, Sink
+from kedge.client.transport import Body, Call, LocalTransport, Sink, Tidings
 from kedge.client.view import PARTIAL, PARTIAL_LIST, outlines
 from kedge.machinery.errors import StatusError, expired, not_found
 
@@ -164,6 +164,19 @@ async def test_events_that_arrive_in_pieces_are_put_together() -> None:
     async with client.watch(CONFIG_MAPS, version="1") as events:
         seen = [(event.type, event.version, event.object.metadata.name) async for event in events]
     assert seen == [("ADDED", "5", "a"), ("BOOKMARK", "9", "")]
+
+
+async def test_events_that_are_told_and_events_in_writing_keep_their_order() -> None:
+    async def telling(sink: Sink) -> None:
+        assert isinstance(sink, Tidings)
+        sink.tell("ADDED", b'{"metadata":{"name":"a","resourceVersion":"5"}}')
+        sink.write(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"6"}}}\n')
+        sink.tell("DELETED", b'{"metadata":{"name":"a","resourceVersion":"7"}}')
+
+    client = Client(LocalTransport(lambda call: Said(telling)))
+    async with client.watch(CONFIG_MAPS, version="1") as events:
+        seen = [(event.type, event.version, event.object.metadata.name) async for event in events]
+    assert seen == [("ADDED", "5", "a"), ("BOOKMARK", "6", ""), ("DELETED", "7", "a")]
 
 
 async def test_an_error_event_is_raised() -> None:

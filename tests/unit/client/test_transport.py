@@ -3,7 +3,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kedge.client.transport import BUFFER, Answer, Body, Call, Inflow, LocalTransport, Sink
+from kedge.client.transport import (
+    BUFFER,
+    Answer,
+    Body,
+    Call,
+    Inflow,
+    LocalTransport,
+    Sink,
+    Tidings,
+)
 
 
 @dataclass
@@ -27,6 +36,17 @@ async def test_a_writer_is_held_back_until_the_reader_has_caught_up() -> None:
         assert len(await anext(inflow)) == BUFFER + 1
         await draining
     assert not inflow.paused
+
+
+async def test_who_tells_of_objects_is_held_back_like_who_writes() -> None:
+    tidings = Tidings()
+    tidings.tell("ADDED", b"x" * (BUFFER + 1))
+    assert tidings.paused
+    async with asyncio.TaskGroup() as tasks:
+        draining = tasks.create_task(tidings.drain())
+        assert len(await tidings.news()) == 1
+        await draining
+    assert not tidings.paused
 
 
 async def test_what_was_written_before_an_error_is_read_before_it() -> None:

@@ -30,7 +30,6 @@ def test_hierarchies_are_found_by_what_they_control_not_by_name() -> None:
     assert cgroups.group("/a/b").views() == [
         ("cpu,cpuacct", "cpu,cpuacct"),
         ("memory", "memory"),
-        ("unified", ""),
     ]
 
 

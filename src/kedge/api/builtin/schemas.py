@@ -151,7 +151,8 @@ def _served() -> Published:
     # The catalog lists the kinds of this package too, so it cannot be imported before them.
     from kedge.api import catalog
 
-    return Published(described(resource.type for resource in catalog.HAND_WRITTEN))
+    kinds = (*catalog.HAND_WRITTEN, *catalog.MEASURED)
+    return Published(described(resource.type for resource in kinds))
 
 
 def described(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.Struct]]:

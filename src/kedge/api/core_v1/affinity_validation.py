@@ -21,6 +21,7 @@ from kedge.api.core_v1.affinity import (
 from kedge.api.core_v1.internal_form import internal_form
 from kedge.api.core_v1.nesting import each, within
 from kedge.api.label_selector import validate_label_selector
+from kedge.api.metadata import is_label_key
 from kedge.api.model import LabelSelector
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
@@ -199,7 +200,8 @@ def validate_toleration(toleration: Toleration) -> Iterator[FieldError]:
     """Everything wrong with a toleration."""
     key, operator, value = toleration.key, toleration.operator, toleration.value
     if key:
-        yield from rules.problems("key", key, names.qualified_name(key))
+        if not is_label_key(key):
+            yield from rules.problems("key", key, names.qualified_name(key))
     elif operator != "Exists":
         why = (
             "operator must be Exists when `key` is empty, "

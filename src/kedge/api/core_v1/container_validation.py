@@ -1,8 +1,9 @@
 """Rules for containers: those of every kind, and those of init and ephemeral ones alone."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from kedge.api import rules
 from kedge.api.core_v1 import path_rules
@@ -64,8 +65,7 @@ _NOT_EPHEMERAL: Final = (
 _NEEDS_SIDECAR: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """What a container finds in its pod."""
 
     spec: PodSpec

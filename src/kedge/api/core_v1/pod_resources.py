@@ -69,15 +69,17 @@ def qos_class(pod: "Pod") -> str:
     else:
         parts = [c.resources for c in (*spec.containers, *spec.initContainers)]
         limited = all(len(_compute(part.limits)) == 2 for part in parts)
+    if not any(_compute(part.requests) or _compute(part.limits) for part in parts):
+        return "BestEffort"
+    if not limited:
+        return "Burstable"
     requests = _sum(_compute(part.requests) for part in parts)
     limits = _sum(_compute(part.limits) for part in parts)
-    if not requests and not limits:
-        return "BestEffort"
-    return "Guaranteed" if limited and requests == limits else "Burstable"
+    return "Guaranteed" if requests == limits else "Burstable"
 
 
 def _compute(amounts: Amounts) -> Amounts:
-    return {
+    return amounts and {
         name: amounts[name] for name in POD_LEVEL if name in amounts and amounts[name].nanos > 0
     }
 

@@ -69,16 +69,21 @@ def warn_template(template: PodTemplateSpec, path: str) -> Iterator[str]:
 
 
 def _warnings(metadata: ObjectMeta, spec: PodSpec, before: str) -> Iterator[str]:
-    yield from _labels(spec, f"{before}spec")
+    if spec.nodeSelector or spec.topologySpreadConstraints:
+        yield from _labels(spec, f"{before}spec")
     for key, message in _DEPRECATED_ANNOTATIONS.items():
         if key in metadata.annotations:
             yield f"{before}metadata.annotations[{key}]: {message}"
     if spec.volumes:
         yield from _volumes(spec, f"{before}spec.volumes")
-    yield from _duplicates(spec, f"{before}spec")
+    if spec.hostAliases or spec.imagePullSecrets:
+        yield from _duplicates(spec, f"{before}spec")
+    ports = False
     for path, container in all_containers(spec):
         yield from _container(container, f"{before}spec.{path}")
-    yield from _ports(spec, f"{before}spec")
+        ports = ports or bool(container.ports)
+    if ports:
+        yield from _ports(spec, f"{before}spec")
     if (spec.terminationGracePeriodSeconds or 0) < 0:
         yield (
             f"{before}spec.terminationGracePeriodSeconds: must be >= 0; "
@@ -126,9 +131,10 @@ def _duplicates(spec: PodSpec, path: str) -> Iterator[str]:
 
 
 def _container(container: Container, path: str) -> Iterator[str]:
+    resources = container.resources
     for name in ("memory", "ephemeral-storage"):
-        for bound in ("limits", "requests"):
-            amount = getattr(container.resources, bound).get(name)
+        for bound, amounts in (("limits", resources.limits), ("requests", resources.requests)):
+            amount = amounts.get(name)
             if amount is not None and amount.milli() % 1000:
                 at = f"{path}.resources.{bound}[{name}]"
                 yield f'{at}: fractional byte value "{amount}" is invalid, must be an integer'

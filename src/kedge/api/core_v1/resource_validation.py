@@ -58,8 +58,12 @@ def _requirements(resources: ResourceRequirements, name_errors: NameErrors) -> I
     for name, amount in resources.requests.items():
         if name not in _PLAIN or amount.nanos < 0:
             yield from _amount(f"requests[{name}]", name, amount, name_errors)
-        yield from _within_limit(name, amount, resources.limits.get(name))
+        limit = resources.limits.get(name)
+        if limit is not None or name not in _PLAIN:
+            yield from _within_limit(name, amount, limit)
     asked = resources.limits.keys() | resources.requests.keys()
+    if asked <= _PLAIN:
+        return
     if any(map(resource_names.is_hugepages, asked)) and not asked & {"cpu", "memory"}:
         yield FieldError.forbidden("", "HugePages require cpu or memory")
 

@@ -1,8 +1,9 @@
 """The chain of admission plugins: an ordered list; each may change, then each may refuse."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
+
+import msgspec
 
 from kedge.api.model import Object
 from kedge.apiserver.request import Request
@@ -10,8 +11,7 @@ from kedge.apiserver.request import Request
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """A write that wants to happen."""
 
     request: Request

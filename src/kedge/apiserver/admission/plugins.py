@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import limit_range, namespace, service_account
+from kedge.api.core_v1 import limit_range, namespace, node, service_account
 from kedge.api.scheduling_v1 import priority_class
 from kedge.apiserver.admission.certificate_approval import CertificateApproval
 from kedge.apiserver.admission.certificate_signing import CertificateSigning
@@ -16,6 +16,7 @@ from kedge.apiserver.admission.limit_ranger import LimitRanger
 from kedge.apiserver.admission.mutating_webhook import MutatingAdmissionWebhook
 from kedge.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from kedge.apiserver.admission.node_restriction import NodeRestriction
+from kedge.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from kedge.apiserver.admission.priority import Priority
 from kedge.apiserver.admission.resource_quota import ResourceQuota
 from kedge.apiserver.admission.service_account import ServiceAccount
@@ -87,6 +88,10 @@ def _default_toleration_seconds(given: Surroundings) -> Plugin:
     return DefaultTolerationSeconds()
 
 
+def _pod_topology_labels(given: Surroundings) -> Plugin:
+    return PodTopologyLabels(given.cache.of(node.RESOURCE))
+
+
 def _certificate_approval(given: Surroundings) -> Plugin:
     return CertificateApproval(given.authorizer)
 
@@ -110,6 +115,7 @@ PLUGINS: dict[str, Callable[[Surroundings], Plugin]] = {
     "NodeRestriction": _node_restriction,
     "Priority": _priority,
     "DefaultTolerationSeconds": _default_toleration_seconds,
+    "PodTopologyLabels": _pod_topology_labels,
     "CertificateApproval": _certificate_approval,
     "CertificateSigning": _certificate_signing,
     "CertificateSubjectRestriction": _certificate_subject_restriction,

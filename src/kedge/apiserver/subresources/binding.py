@@ -1,10 +1,11 @@
 """pods/binding: the scheduler's word on which node a pod runs."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from kedge.api.model import Document, ObjectMeta
+from kedge.api.model import Document, Object, ObjectMeta
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api
 from kedge.apiserver.request import Request
@@ -26,8 +27,8 @@ SUCCESS = {
 async def serve(api: Api, request: Request) -> Response:
     """POST to a pod's binding."""
     binding = read_binding(api, request)
-    await admit_posted(api, request, binding, "v1", "Binding")
-    return await bind(api, request, binding)
+    admitted = await admit_posted(api, request, binding, "v1", "Binding")
+    return await bind(api, request, binding, admitted.metadata.labels)
 
 
 async def serve_collection(api: Api, request: Request) -> Response:
@@ -37,9 +38,9 @@ async def serve_collection(api: Api, request: Request) -> Response:
     assert pods is not None
     name = (binding.get("metadata") or {}).get("name", "")
     request.name = name
-    await admit_posted(api, request, binding, "v1", "Binding")
+    admitted = await admit_posted(api, request, binding, "v1", "Binding")
     about = Request(request.http, request.user, pods, "create", request.namespace, name, "binding")
-    return await bind(api, about, binding)
+    return await bind(api, about, binding, admitted.metadata.labels)
 
 
 def read_binding(api: Api, request: Request) -> dict[str, Any]:
@@ -53,7 +54,10 @@ def read_binding(api: Api, request: Request) -> dict[str, Any]:
     return binding
 
 
-async def bind(api: Api, request: Request, binding: dict[str, Any]) -> Response:
+async def bind(
+    api: Api, request: Request, binding: dict[str, Any], labels: Mapping[str, str]
+) -> Response:
+    """Put the pod on a node; it gets the binding's labels and annotations."""
     target = binding.get("target") or {}
     errors = []
     if target.get("kind") not in (None, "", "Node"):
@@ -64,14 +68,18 @@ async def bind(api: Api, request: Request, binding: dict[str, Any]) -> Response:
         raise invalid("", "Binding", request.name, errors)
 
     def assigned(live: dict[str, Any]) -> Wanted:
-        return Wanted(_assign(request, live, binding, api.timestamp()))
+        return Wanted(_assign(request, live, binding, labels, api.timestamp()))
 
     await write.modify(api, request, assigned, BOUND, "CreateOptions")
     return json_response(SUCCESS, 201)
 
 
 def _assign(
-    request: Request, live: dict[str, Any], binding: dict[str, Any], now: str
+    request: Request,
+    live: dict[str, Any],
+    binding: dict[str, Any],
+    labels: Mapping[str, str],
+    now: str,
 ) -> dict[str, Any]:
     node = binding["target"]["name"]
     spec, meta = live["spec"], live["metadata"]
@@ -91,11 +99,12 @@ def _assign(
     status = live.get("status") or {}
     others = [c for c in status.get("conditions", ()) if c.get("type") != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
-    given = (binding.get("metadata") or {}).get("annotations") or {}
-    annotations = (meta.get("annotations") or {}) | given
+    annotations = (binding.get("metadata") or {}).get("annotations") or {}
+    given = {"annotations": annotations, "labels": labels}
+    merged = {name: {**(meta.get(name) or {}), **more} for name, more in given.items() if more}
     bound = dict(live, spec=spec | {"nodeName": node})
     bound["status"] = status | {"conditions": [*others, scheduled]}
-    bound["metadata"] = meta | ({"annotations": annotations} if annotations else {})
+    bound["metadata"] = meta | merged
     return bound
 
 
@@ -111,8 +120,9 @@ BOUND = Part(
 
 async def admit_posted(
     api: Api, request: Request, document: dict[str, Any], api_version: str, kind: str
-) -> None:
-    """Ask admission about an object that is posted to a subresource and never stored."""
+) -> Object:
+    """Ask admission about an object that is posted to a subresource and never stored; the object
+    as admission leaves it."""
     content = {k: v for k, v in document.items() if k not in ("apiVersion", "kind", "metadata")}
     meta = (document.get("metadata") or {}) | {"name": request.name, "namespace": request.namespace}
     posted = Document(
@@ -121,6 +131,7 @@ async def admit_posted(
         metadata=msgspec.convert(meta, ObjectMeta),
         content=content,
     )
-    attempt = Attempt(request, "CREATE", posted)
-    await api.admission.mutate(attempt)
-    await api.admission.validate(attempt)
+    admitted = await api.admission.mutate(Attempt(request, "CREATE", posted))
+    assert admitted is not None
+    await api.admission.validate(Attempt(request, "CREATE", admitted))
+    return admitted

@@ -1,6 +1,7 @@
 """Bodies to objects: the right kind, only declared fields, the right types."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -57,12 +58,38 @@ def shape(resource: Resource[Any], document: dict[str, Any], unknown: list[str])
             pruned = prune(resource.schema, document, unknown)
             rest = {name: value for name, value in pruned.items() if name != "metadata"}
             return rest | fit(_META, {"metadata": pruned.get("metadata")}, unknown)
-        fitted = fit(resource.schema, document, unknown)
+        spec = document.get("spec")
+        if resource.typed and type(spec) is dict and _is_known_to_fit(resource, spec):
+            rest = {name: value for name, value in document.items() if name != "spec"}
+            fitted = fit(resource.schema, rest, unknown) | {"spec": spec}
+        else:
+            fitted = fit(resource.schema, document, unknown)
         if resource.extensions is not None:
             resource.extensions.settle(fitted)
         return fitted
     except Misfit as misfit:
         raise unreadable(resource, str(misfit)) from None
+
+
+REMEMBERED_LENGTH = 8192
+"""Longer specs are looked at each time, so that nobody can fill the memory with them."""
+
+
+def _is_known_to_fit(resource: Resource[Any], spec: dict[str, Any]) -> bool:
+    """Whether a spec needs no fitting, as it turned out for another object of the same template."""
+    schema = resource.schema.fields.get("spec")
+    encoded = msgspec.json.encode(spec)
+    return schema is not None and len(encoded) < REMEMBERED_LENGTH and _fits(schema, encoded)
+
+
+@lru_cache(256)
+def _fits(schema: Schema, encoded: bytes) -> bool:
+    unknown: list[str] = []
+    try:
+        fitted = fit(schema, msgspec.json.decode(encoded), unknown)
+    except Misfit:
+        return False
+    return not unknown and msgspec.json.encode(fitted) == encoded
 
 
 def to_object(resource: Resource[Any], document: dict[str, Any]) -> Object:

@@ -91,7 +91,10 @@ class Lines:
         self._choice = choice
         self._include = render.included(request)
         self._columns_sent = False
-        self.plain = choice.form == "json" and request.resource.store_as is None
+        own = request.resource.store_as is None
+        self.plain = choice.form == "json" and own
+        self.of_objects = choice.form in ("json", "partial") and own
+        """Whether a sink that takes whole objects can make of them what was asked for."""
 
     def of(self, type_: str, item: Item) -> bytes:
         return event_line(type_, self._body(item))
@@ -163,13 +166,15 @@ class Follower:
         self._deadline = deadline
         self._position = 0
         self._sink: Sink
+        self._tell: Callable[[str, bytes], None] | None = None
+        """Takes objects instead of lines, if the sink does."""
         self._lagging: asyncio.Future[None] | None = None
 
     def from_now(self, *, announce: bool, not_older: int) -> Callable[[Sink], Any]:
         """First everything there is, then what happens."""
 
         async def run(sink: Sink) -> None:
-            self._sink = sink
+            self._pour_into(sink)
             if not await self._reached(not_older):
                 return
             # A cache that was filled a moment ago may be ahead of the others.
@@ -188,7 +193,7 @@ class Follower:
         """Everything that happened after a revision."""
 
         async def run(sink: Sink) -> None:
-            self._sink = sink
+            self._pour_into(sink)
             self._position = revision
             try:
                 await self._replay()
@@ -198,6 +203,11 @@ class Follower:
             await self._follow()
 
         return run
+
+    def _pour_into(self, sink: Sink) -> None:
+        self._sink = sink
+        if self._lines.of_objects:
+            self._tell = getattr(sink, "tell", None)
 
     async def _reached(self, revision: int) -> bool:
         """Wait for a revision that is still to come; False if the time is up before."""
@@ -289,12 +299,18 @@ class Follower:
         seen = self._selection.sees(change)
         if seen is None:
             return
-        if self._lines.plain and seen == change.type:
+        if self._lines.plain and seen == change.type and self._tell is None:
             self._sink.write(change.line)
         elif seen == "DELETED" and change.type != "DELETED":
-            self._sink.write(self._lines.of("DELETED", self._departed(change)))
+            self._show("DELETED", self._departed(change))
         else:
-            self._sink.write(self._lines.of(seen, change.item))
+            self._show(seen, change.item)
+
+    def _show(self, type_: str, item: Item) -> None:
+        if self._tell is not None:
+            self._tell(type_, item.body)
+        else:
+            self._sink.write(self._lines.of(type_, item))
 
     def _departed(self, change: Change) -> Item:
         """An object that left the selection: its last matching state, under the new revision."""

@@ -1,6 +1,6 @@
 """Create, update and the four patches: one road from a document to the store."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api import metadata
-from kedge.api.model import Object
+from kedge.api.model import ManagedFieldsEntry, Object, ObjectMeta
 from kedge.api.resource import Resource
 from kedge.apiserver import managed, prepare, render
 from kedge.apiserver.admission.chain import Attempt
-from kedge.apiserver.api import Api, gone, live_document
-from kedge.apiserver.request import Request, dry_run, field_manager, stored
+from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
+from kedge.apiserver.request import Request, dry_run, field_manager
 from kedge.apiserver.verbs import decode
 from kedge.apiserver.verbs.patches import Patch, Wanted, read_patch
 from kedge.apiserver.watchcache import Item
@@ -123,8 +123,8 @@ async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
     generated = not (wanted.document.get("metadata") or {}).get("name") and not request.name
     for left in range(NAME_TRIES, 0, -1):
         try:
-            document = await _admitted(api, request, wanted, manager)
-            return await _store_new(api, request, document, dry)
+            value = await _admitted(api, request, wanted, manager)
+            return await _store_new(api, request, value, dry)
         except StatusError as error:
             if not (generated and left > 1 and error.reason == "AlreadyExists"):
                 raise
@@ -134,17 +134,18 @@ async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
     raise AssertionError("unreachable")
 
 
-async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) -> dict[str, Any]:
-    """A posted document as the one that would be stored."""
+async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) -> bytes:
+    """A posted document as the bytes that would be stored."""
     resource = request.resource
     posted = decode.to_object(resource, wanted.document)
     obj = resource.default(prepare.new(request, posted, api.clock.now(), api.random))
     request.name = obj.metadata.name
     # Before admission: what plugins add belongs to nobody, so no apply will conflict with it.
-    document = _owned_from_birth(resource, obj, manager, wanted.applied)
+    owners = _owners_from_birth(resource, obj, manager, wanted.applied)
     admitted = await api.admission.mutate(Attempt(request, "CREATE", obj))
     assert admitted is not None
     begun = resource.begin(admitted)
+    request.name = begun.metadata.name
     errors = [
         *_metadata_errors(resource, begun, resource.check_name),
         *resource.validate(begun),
@@ -154,7 +155,7 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
         _judge(api, request, obj.metadata.name, errors)
     await api.admission.validate(Attempt(request, "CREATE", begun))
     request.warnings += resource.warn(begun)
-    return document if begun is obj else _admitted_document(resource, begun, document)
+    return new_stored_bytes(resource, begun, owners)
 
 
 def _judge(
@@ -199,40 +200,63 @@ def _admitted_document(
     return document
 
 
-def _owned_from_birth(
+def _owners_from_birth(
     resource: Resource[Any], obj: Object, manager: str, applied: bool
-) -> dict[str, Any]:
-    """The new object's document, with managedFields."""
-    document = resource.to_document(obj)
-    if not applied:
-        document["metadata"]["managedFields"] = managed.after_update(
+) -> Sequence[ManagedFieldsEntry]:
+    """The managedFields of a new object."""
+    meta = obj.metadata
+    if applied:
+        return meta.managedFields
+    if meta.managedFields:
+        entries = managed.after_update(
             resource.schema,
             None,
-            document,
+            resource.to_document(obj),
             manager=manager,
             api_version=resource.api_version,
-            subresource="",
-            now=obj.metadata.creationTimestamp,
+            now=meta.creationTimestamp,
             ignore=MAIN.ignored(resource),
         )
-    if not document["metadata"].get("managedFields"):
-        document["metadata"].pop("managedFields", None)
-    return document
+        return msgspec.convert(entries, list[ManagedFieldsEntry])
+    owned = managed.of_new(resource.schema, encoded(_ownable(resource, obj)))
+    if owned is None:
+        return ()
+    return [
+        ManagedFieldsEntry(
+            manager=manager,
+            operation="Update",
+            apiVersion=resource.api_version,
+            time=meta.creationTimestamp,
+            fieldsType="FieldsV1",
+            fieldsV1=owned,
+        )
+    ]
 
 
-async def _store_new(api: Api, request: Request, document: dict[str, Any], dry: bool) -> Item:
-    resource = request.resource
-    name = document["metadata"]["name"]
-    key = stored(resource).key(request.namespace, name)
+def _ownable(resource: Resource[Any], obj: Object) -> Object:
+    """An object without what has no owner and without what does not tell which fields it has."""
+    meta = obj.metadata
+    named = ObjectMeta(
+        generateName=meta.generateName,
+        labels=dict.fromkeys(meta.labels, ""),
+        annotations=dict.fromkeys(meta.annotations, ""),
+        ownerReferences=meta.ownerReferences,
+        finalizers=meta.finalizers,
+    )
+    return replace(prepare.without_status(resource, obj), metadata=named)
+
+
+async def _store_new(api: Api, request: Request, value: bytes, dry: bool) -> Item:
+    resource, key = request.resource, request.key
     present = api.cache_of(resource).get(key)
     if present is not None:
-        raise _exists(resource, name, present)
+        raise _exists(resource, request.name, present)
     if dry:
-        return Item(key, 0, msgspec.json.encode(document))
+        return Item(key, 0, value)
     try:
-        return await api.put(resource, document, expect=0)
+        return await api.put_bytes(resource, key, value, expect=0)
     except Conflict:
-        raise already_exists(resource.group, resource.plural, name) from None
+        raise already_exists(resource.group, resource.plural, request.name) from None
 
 
 def _exists(resource: Resource[Any], name: str, present: Item) -> StatusError:

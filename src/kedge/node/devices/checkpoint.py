@@ -1,7 +1,8 @@
 """Checkpoint: the ledger in a file, so that a node agent that begins anew knows who has what.
 
 The fields are those of upstream's file of that purpose. Its checksum can only be computed by Go
-programs, so the file has a name of its own and a checksum that anybody can check.
+programs, so the file has a name of its own and a checksum that anybody can check; and it is not
+where plugins register, because that directory may be another node's tomorrow.
 """
 
 import base64
@@ -36,6 +37,7 @@ class Checkpoint:
         """Replace the file, if that would change it. Raises OSError."""
         content = encode(ledger)
         if content != self._written:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             atomic.write(self._path, content)
             self._written = content
 

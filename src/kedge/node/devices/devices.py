@@ -56,7 +56,7 @@ class NodeDevices:
         self._own = own
         self._clock = clock
         self._cdi = cdi_directories
-        self._checkpoint = Checkpoint(directory)
+        self._checkpoint = Checkpoint(own)
         self.fresh = not self._checkpoint.exists()
         """Whether nothing is known of an earlier life."""
         self._ledger = self._checkpoint.read()

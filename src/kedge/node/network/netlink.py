@@ -161,7 +161,9 @@ def _link(flags: int = 0) -> bytes:
 
 def _rule(link: str, address: IPv4Address, table: int) -> bytes:
     head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, 0, 0, _ACT_TO_TABLE, 0)
-    return head + _attribute(1, address.packed) + _text(3, link) + _number(15, table)
+    # With a place of its own, or the kernel would take the same rule again for another one.
+    place = _number(6, table)
+    return head + _attribute(1, address.packed) + _text(3, link) + place + _number(15, table)
 
 
 def _attribute(kind: int, content: bytes) -> bytes:

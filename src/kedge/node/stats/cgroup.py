@@ -15,6 +15,7 @@ _PAGE: Final = 4096
 _LARGE: Final = 1 << 17
 _MEMORY_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _JIFFY: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_pread = os.pread
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
 
 _SHARE: Final = 2
@@ -108,18 +109,13 @@ class GroupSource:
 
     def read(self) -> Reading | None:
         try:
+            if self._descriptors:
+                return self._read(*self._descriptors)
             if not self._opened:
                 self._descriptors = self._kept.open(self._paths)
                 self._opened = True
-            if self._descriptors:
-                cpu, usage, stat = self._descriptors
-                return self._read(cpu, usage, stat)
-            with contextlib.ExitStack() as stack:
-                opened = []
-                for path in self._paths:
-                    opened.append(os.open(path, _READ))
-                    stack.callback(os.close, opened[-1])
-                return self._read(*opened)
+                return self.read()
+            return self._read_anew()
         except (OSError, ValueError):
             # The group is gone, or is just going.
             self.close()
@@ -130,10 +126,18 @@ class GroupSource:
         self._descriptors = ()
         self._opened = False
 
+    def _read_anew(self) -> Reading:
+        with contextlib.ExitStack() as stack:
+            opened = []
+            for path in self._paths:
+                opened.append(os.open(path, _READ))
+                stack.callback(os.close, opened[-1])
+            return self._read(*opened)
+
     def _read(self, cpu: int, usage: int, stat: int) -> Reading:
-        time_used = os.pread(cpu, _SMALL, 0)
+        time_used = _pread(cpu, _SMALL, 0)
         nanoseconds = _usage_usec(time_used) * 1000 if self._unified_cpu else int(time_used)
-        used = int(os.pread(usage, _SMALL, 0))
+        used = int(_pread(usage, _SMALL, 0))
         self._age += 1
         if used != self._used or self._age >= _ANYWAY:
             # This file takes longer to read than the other two.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, KeysView
 from typing import Final, Protocol
 
 from kedge.api.core_v1.pod import Pod
@@ -27,6 +27,8 @@ class NodePods(Protocol):
     """The pods of this node (kedge.node.pods)."""
 
     def pods(self) -> list[Pod]: ...
+
+    def uids(self) -> KeysView[str]: ...
 
     def observed(self, uid: str) -> Observed: ...
 
@@ -125,6 +127,10 @@ class Sampler:
 
     def _see(self) -> None:
         """Which pods there are, and what of them runs."""
+        if self._second % TICK and self._pods.uids() == self.meters.keys():
+            for uid, known in self.meters.items():
+                known.see(known.pod, self._pods.observed(uid))
+            return
         gone = set(self.meters)
         for pod in self._pods.pods():
             uid = pod.metadata.uid

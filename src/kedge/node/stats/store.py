@@ -33,6 +33,8 @@ _TICK: Final = struct.Struct("<Q")
 _KEY: Final = struct.Struct("<I64s64s")
 """Checksum of what follows; uid of the pod; name of the container."""
 STATE: Final = struct.Struct("<qqqqqddddd")
+"""The fields of a State."""
+STATE_AT: Final = _KEY.size
 _HEAD: Final = 256
 SLOT: Final = _HEAD + 2 * windows.SIZE
 """Bytes of one measured thing."""
@@ -82,17 +84,13 @@ class Slot:
         self.working_set = memory[_HEAD + windows.SIZE : SLOT]
 
     def load(self) -> State:
-        return State._make(STATE.unpack_from(self.memory, _KEY.size))
-
-    def save(self, *state: float) -> None:
-        """The fields of a State."""
-        STATE.pack_into(self.memory, _KEY.size, *state)
+        return State._make(STATE.unpack_from(self.memory, STATE_AT))
 
     def clear(self) -> None:
         """Nothing is known of it."""
         Series.clear(self.cpu)
         Series.clear(self.working_set)
-        self.save(*State())
+        STATE.pack_into(self.memory, STATE_AT, *State())
 
     def take_over(self, other: "Slot") -> None:
         """Know all that another knows."""

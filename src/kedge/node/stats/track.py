@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from kedge.api.metrics_v1alpha1.frame import UNKNOWN, WIDTH
 from kedge.machinery.windows import CPU, MEMORY, TICK, WINDOWS, Series
 from kedge.node.stats.cgroup import Reading
-from kedge.node.stats.store import Slot
+from kedge.node.stats.store import STATE, STATE_AT, Slot
 
 _SHORTEST: Final = 0.25
 """Seconds below which a difference of two readings says too little: the next one is waited for."""
@@ -39,6 +39,7 @@ class Track:
         "_memory_seconds",
         "_memory_used",
         "_run",
+        "_save_to",
         "_second",
         "_slot",
         "latest",
@@ -49,6 +50,7 @@ class Track:
         """Go on with what a slot knows, after this tick if it knows of none."""
         state = slot.load()
         self._slot = slot
+        self._save_to = STATE.pack_into
         self.since = state.since
         """The second at which it was first measured; 0 if that is yet to come."""
         self.latest: Latest | None = None
@@ -90,13 +92,12 @@ class Track:
         self._reach(second)
         counter, memory = reading
         cores = self._cores(at, run, counter)
-        if cores is not None:
-            self._cpu.add(second, cores)
+        self._cpu.add(second, cores)
+        self._memory.add(second, memory)
         if memory >= 0:
-            self._memory.add(second, memory)
             self._memory_used += memory
             self._memory_seconds += 1.0
-        self.latest = Latest(time, reading, -1.0 if cores is None else cores)
+        self.latest = Latest(time, reading, cores)
         if not self.since:
             self.since = second
         self._save()
@@ -104,6 +105,8 @@ class Track:
     def skip(self, second: int) -> None:
         """Nothing was read."""
         self._reach(second)
+        self._cpu.skip(second)
+        self._memory.skip(second)
 
     def close(self, tick: int) -> None:
         """A tick has ended; an earlier one may have been left open."""
@@ -111,7 +114,8 @@ class Track:
         self._close(tick)
 
     def _close(self, tick: int) -> None:
-        self._reach(tick * TICK)
+        if self._second != tick * TICK:
+            self.skip(tick * TICK)
         cpu, seconds = self._cpu_used, self._cpu_seconds
         self._cpu.close(tick, cpu / (seconds or 1.0), seconds)
         memory, seconds = self._memory_used, self._memory_seconds
@@ -146,36 +150,37 @@ class Track:
         return row
 
     def _reach(self, second: int) -> None:
-        """Be at a second of which nothing is known yet, having forgotten all before that were
-        left out."""
-        if second == self._second:
-            return
-        # Those longer ago have been overwritten, or are skipped by the series itself.
-        for missed in range(max(self._second + 1, second - TICK + 1), second + 1):
-            self._cpu.skip(missed)
-            self._memory.skip(missed)
-        if _tick(second) != _tick(self._second):
+        """Come to a second; nothing is known of those before it that were left out."""
+        last, self._second = self._second, second
+        if second != last + 1:
+            # Those longer ago have been overwritten, or are skipped by the series itself.
+            for missed in range(max(last + 1, second - TICK + 1), second):
+                self._cpu.skip(missed)
+                self._memory.skip(missed)
+        if (second - 1) // TICK != (last - 1) // TICK:
             self._forget_sums()
-        self._second = second
 
     def _forget_sums(self) -> None:
         self._cpu_used = self._cpu_seconds = self._memory_used = self._memory_seconds = 0.0
 
-    def _cores(self, at: float, run: int, counter: int) -> float | None:
-        """Used since the last reading; None if that cannot be said."""
+    def _cores(self, at: float, run: int, counter: int) -> float:
+        """Used since the last reading; -1 if that cannot be said."""
         elapsed, used = at - self._at, counter - self._counter
         comparable = run == self._run and self._counter >= 0 and used >= 0
         if comparable and elapsed < _SHORTEST:
-            return None
+            return UNKNOWN
         self._run, self._counter, self._at = run, counter, at
         if not comparable or elapsed > _LONGEST or counter < 0:
-            return None
-        self._cpu_used += used / _BILLION
+            return UNKNOWN
+        seconds = used / _BILLION
+        self._cpu_used += seconds
         self._cpu_seconds += elapsed
-        return used / _BILLION / elapsed
+        return seconds / elapsed
 
     def _save(self) -> None:
-        self._slot.save(
+        self._save_to(
+            self._slot.memory,
+            STATE_AT,
             self.since,
             self._run,
             self._cpu.tick,

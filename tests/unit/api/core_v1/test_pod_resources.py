@@ -7,6 +7,7 @@ from kedge.api.core_v1.container import Container, ResourceRequirements
 from kedge.api.core_v1.pod_resources import pod_requests, total
 from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.machinery.quantity import Quantity
+from kedge.testing.pods import new_pod
 
 
 def asking(milli: int, policy: str | None = None) -> Container:
@@ -49,3 +50,10 @@ def test_a_pod_speaks_for_its_containers_and_adds_its_overhead() -> None:
         "cpu": "2500m",
         "memory": "1Mi",
     }
+
+
+def test_storage_counts_as_ephemeral_storage_and_only_so() -> None:
+    resources = {"requests": {"storage": "1Gi"}, "limits": {"storage": "2Gi"}}
+    pod = new_pod(container={"resources": resources})
+    assert total(pod.spec, "requests") == {"ephemeral-storage": Quantity.parse("1Gi")}
+    assert total(pod.spec, "limits") == {"ephemeral-storage": Quantity.parse("2Gi")}

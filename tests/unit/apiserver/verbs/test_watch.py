@@ -1,13 +1,19 @@
 """Watches, seen from outside."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kedge.api.core_v1 import config_map
+from kedge.api.model import ObjectMeta
 from kedge.apiserver import watchcache
+from kedge.client.client import Client
+from kedge.client.view import View, objects, outlines
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import TABLE, LocalServer, Watching
+from kedge.testing.server import http_client, local_client, memory_server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -390,3 +396,32 @@ async def test_a_watcher_that_cannot_be_told_does_not_stop_the_others(
     with pytest.raises(ExceptionGroup):
         await broken.events()
     server._tasks = [task for task in server._tasks if task is not broken._task]
+
+
+async def test_a_watcher_in_the_same_process_sees_what_one_outside_sees(tmp_path: Path) -> None:
+    kind = config_map.RESOURCE
+
+    async def seen(client: Client, view: View[Any], labels: str) -> list[tuple[str, str, str]]:
+        happened: list[tuple[str, str, str]] = []
+        async with client.watch_as(view, "default", version="1", labels=labels) as events:
+            async for event in events:
+                happened.append((event.type, event.version, event.object.metadata.name))
+                if event.object.metadata.name == "last":
+                    break
+        return happened
+
+    async with memory_server(tmp_path) as running:
+        inside, outside = local_client(running), http_client(running)
+        for name in ("one", "two"):
+            meta = ObjectMeta(name=name, namespace="default", labels={"app": "web"})
+            await inside.create(kind, config_map.ConfigMap(metadata=meta, data={"a": name}))
+        await inside.patch(kind, "one", {"metadata": {"labels": None}}, "default")
+        await inside.delete(kind, "two", "default")
+        last = ObjectMeta(name="last", namespace="default", labels={"app": "web"})
+        await inside.create(kind, config_map.ConfigMap(metadata=last))
+        for view in (objects(kind), outlines(kind)):
+            for labels in ("", "app=web"):
+                told = await seen(inside, view, labels)
+                assert told == await seen(outside, view, labels)
+                assert [type_ for type_, _, name in told if name == "two"] == ["ADDED", "DELETED"]
+        await outside.close()

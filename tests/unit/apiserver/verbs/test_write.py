@@ -60,6 +60,79 @@ async def test_create_sets_what_only_the_server_may_set(server: LocalServer) -> 
     assert await server.get(f"{DEPLOYMENTS}/web") == made
 
 
+def owned(made: dict[str, Any]) -> dict[str, Any]:
+    (entry,) = made["metadata"]["managedFields"]
+    fields: dict[str, Any] = entry["fieldsV1"]
+    return fields
+
+
+async def test_pods_of_one_template_are_owned_alike_whatever_their_labels_say(
+    server: LocalServer,
+) -> None:
+    made = []
+    for name in ("p-1", "p-2"):
+        posted = pod(name)
+        posted["metadata"] |= {"labels": {"pod": name}, "annotations": {"note": name}}
+        made.append(await server.post(PODS, posted))
+    assert owned(made[0]) == owned(made[1])
+    assert owned(made[0])["f:metadata"] == {
+        "f:annotations": {".": {}, "f:note": {}},
+        "f:labels": {".": {}, "f:pod": {}},
+    }
+
+
+async def test_a_label_more_is_a_field_more(server: LocalServer) -> None:
+    plain = await server.post(PODS, pod("plain"))
+    posted = pod("labelled")
+    posted["metadata"] |= {"labels": {"app": "web"}, "finalizers": ["example.com/stop"]}
+    labelled = await server.post(PODS, posted)
+    assert "f:metadata" not in owned(plain)
+    assert owned(labelled) == owned(plain) | {
+        "f:metadata": {
+            "f:finalizers": {".": {}, 'v:"example.com/stop"': {}},
+            "f:labels": {".": {}, "f:app": {}},
+        }
+    }
+
+
+async def test_managed_fields_in_a_new_object_are_kept_besides_its_makers(
+    server: LocalServer,
+) -> None:
+    posted = config_map(a="1", b="2")
+    other = {
+        "manager": "other",
+        "operation": "Apply",
+        "apiVersion": "v1",
+        "time": "2029-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:data": {"f:z": {}}},
+    }
+    posted["metadata"]["managedFields"] = [other]
+    made = await server.post(MAPS, posted)
+    first, second = made["metadata"]["managedFields"]
+    assert first == other
+    assert second["fieldsV1"] == {"f:data": {".": {}, "f:a": {}, "f:b": {}}}
+
+
+async def test_what_a_spec_says_counts_each_time_that_it_is_posted(server: LocalServer) -> None:
+    amounts = {"requests": {"cpu": "0.5"}}
+    containers = [{"name": "c", "image": "nginx:1", "resources": amounts, "colour": "red"}]
+    for name in ("p-1", "p-2"):
+        answer = await server.call("POST", PODS, pod(name, containers=containers, tolerations=None))
+        (warning,) = answer.warnings
+        assert "spec.containers[0].colour" in warning
+        spec = answer.document["spec"]
+        assert spec["containers"][0]["resources"]["requests"] == {"cpu": "500m"}
+        assert "colour" not in spec["containers"][0]
+
+
+async def test_a_misfit_is_named_each_time_that_it_is_posted(server: LocalServer) -> None:
+    for name in ("p-1", "p-2"):
+        answer = await server.call("POST", PODS, pod(name, terminationGracePeriodSeconds="soon"))
+        assert answer.status == 400
+        assert "spec.terminationGracePeriodSeconds of type int64" in answer.message
+
+
 async def test_kinds_without_a_spec_count_no_generation(server: LocalServer) -> None:
     made = await server.post(MAPS, config_map())
     assert "generation" not in made["metadata"]

@@ -1,0 +1,331 @@
+"""What a server spends on metrics: simulated nodes report through the real door, clients read.
+
+Starts a server of its own, registers nodes and pods, has every node report once per interval with
+a token of its own, and measures lists, selections and watches over TLS meanwhile.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kedge.api.metrics_v1alpha1 import frame as wire
+from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
+
+PODS = "/apis/metrics/v1alpha1/pods"
+USAGE = "/apis/metrics.k8s.io/v1beta1/pods"
+SYSTEMS = ("kubelet", "runtime", "misc", "pods")
+
+
+class Connection:
+    """A kept connection that speaks just enough HTTP."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port = port
+        self._token = token
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def request(
+        self, method: str, path: str, body: bytes = b"", type_: str = "application/json"
+    ) -> tuple[int, bytes]:
+        reader, writer = await self.send(method, path, body, type_)
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        status = int(head.split(b" ", 2)[1])
+        if b"transfer-encoding: chunked" in head:
+            parts = []
+            while size := int(await reader.readuntil(b"\r\n"), 16):
+                parts.append(await reader.readexactly(size))
+                await reader.readexactly(2)
+            await reader.readexactly(2)
+            return status, b"".join(parts)
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+        return status, await reader.readexactly(length)
+
+    async def send(
+        self, method: str, path: str, body: bytes, type_: str
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None:
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            self._streams = await asyncio.open_connection(
+                "127.0.0.1", self._port, ssl=context, limit=1 << 24
+            )
+        writer = self._streams[1]
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self._token}\r\n"
+            f"Content-Type: {type_}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        await writer.drain()
+        return self._streams
+
+
+class Server:
+    """A server of our own."""
+
+    def __init__(self, directory: Path, nodes: int) -> None:
+        tokens = directory / "tokens.csv"
+        tokens.write_text(
+            "".join(f'node-token-{n},system:node:n{n},u{n},"system:nodes"\n' for n in range(nodes))
+        )
+        self.state = directory / "state"
+        self._log = (directory / "log").open("w")
+        mine = {k: v for k, v in os.environ.items() if not k.startswith("KEDGE_")}
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "kedge", "server", f"--state={self.state}", "--port=0"),
+                *("--store=memory", f"--token-auth-file={tokens}"),
+            ],
+            env=mine,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self.pid = self._process.pid
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if "https://" in line:
+                address = line.partition("https://")[2].split()[0].rstrip("/.")
+                self.port = int(address.rpartition(":")[2])
+                break
+        else:
+            sys.exit("the server did not start: " + (directory / "log").read_text())
+        self.token = (self.state / "token").read_text().strip()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mb(self) -> float:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+class Node:
+    """A simulated node."""
+
+    def __init__(self, server: Server, number: int, pods: Sequence[tuple[str, str]]) -> None:
+        self.name = f"n{number}"
+        self._connection = Connection(server.port, f"node-token-{number}")
+        self._pods = pods
+        self._random = random.Random(number)
+        self._since = int(time.time()) - 2 * 86400
+        self._last = 0
+
+    def frame(self, tick: int) -> bytes:
+        count = 1 + len(SYSTEMS) + 2 * len(self._pods)
+        at = 1 + len(SYSTEMS)
+        since = self._since
+        pods = [
+            MeasuredPod(
+                "bench",
+                name,
+                uid,
+                since,
+                tick,
+                at + n,
+                [Measured("main", since, at + n + len(self._pods))],
+            )
+            for n, (name, uid) in enumerate(self._pods)
+        ]
+        uniform = self._random.random
+        numbers = array("f")
+        for _ in range(count * wire.WIDTH // 2):
+            numbers.append(uniform())
+            numbers.append(float(int(uniform() * 1e6) << 10))
+        systems = [Measured(name, since, 1 + n) for n, name in enumerate(SYSTEMS)]
+        return wire.encode(Frame(self.name, "u", tick, 10, since, systems, pods, numbers))
+
+    async def report(self) -> float:
+        """Report the latest tick; returns when it was answered."""
+        tick = max(int(time.time()) // wire.TICK, self._last + 1)
+        self._last = tick
+        body = self.frame(tick)
+        status, answer = await self._connection.request(
+            "POST", wire.path_of(self.name), body, wire.CONTENT_TYPE
+        )
+        assert status == 200, answer
+        return time.perf_counter()
+
+
+async def fill(server: Server, nodes: int, pods: int) -> list[Node]:
+    """Register everything."""
+    admin = Connection(server.port, server.token)
+
+    async def create(connection: Connection, path: str, document: Any) -> Any:
+        status, body = await connection.request("POST", path, json.dumps(document).encode())
+        assert status == 201, body
+        return json.loads(body)
+
+    await create(admin, "/api/v1/namespaces", {"metadata": {"name": "bench"}})
+
+    async def one(number: int) -> Node:
+        connection = Connection(server.port, server.token)
+        await create(connection, "/api/v1/nodes", {"metadata": {"name": f"n{number}"}})
+        made = []
+        for each in range(pods):
+            name = f"web-{number:04}-{each:03}"
+            labels = {"app": f"app-{(number * pods + each) % (nodes * pods // 100)}"}
+            spec = {
+                "nodeName": f"n{number}",
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "main", "image": "host"}],
+                "tolerations": [{"operator": "Exists"}],
+            }
+            document = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+            pod = await create(connection, "/api/v1/namespaces/bench/pods", document)
+            made.append((name, pod["metadata"]["uid"]))
+        return Node(server, number, made)
+
+    found: list[Node] = []
+    for start in range(0, nodes, 10):
+        found += await asyncio.gather(*(one(n) for n in range(start, min(start + 10, nodes))))
+    return found
+
+
+async def reporting(nodes: Sequence[Node], interval: float, stop: asyncio.Event) -> None:
+    """Every node once per interval, evenly spread."""
+
+    async def one(number: int, node: Node) -> None:
+        await asyncio.sleep(interval * number / len(nodes))
+        begun = time.monotonic()
+        while not stop.is_set():
+            await node.report()
+            begun += interval
+            await asyncio.sleep(max(0.0, begun - time.monotonic()))
+
+    await asyncio.gather(*(one(*pair) for pair in enumerate(nodes)))
+
+
+async def reads(server: Server, path: str, calls: int) -> str:
+    """Latencies of one read after the other."""
+    connection = Connection(server.port, server.token)
+    times, size = [], 0
+    before = server.cpu()
+    for _ in range(calls):
+        start = time.perf_counter()
+        status, body = await connection.request("GET", path)
+        times.append((time.perf_counter() - start) * 1e3)
+        assert status == 200, body[:300]
+        size = len(body)
+        await asyncio.sleep(0.02)
+    times.sort()
+    cpu = (server.cpu() - before) / calls * 1e3
+    p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
+    return (
+        f"{size / 1e6:8.2f} MB   p50 {times[len(times) // 2]:7.2f}   p99 {p99:7.2f} ms"
+        f"   {cpu:6.1f} CPU-ms each (with what nodes cost meanwhile)"
+    )
+
+
+async def watch_lag(server: Server, node: Node, watchers: int) -> str:
+    """How long after its report watchers hear of a node's pods."""
+    lags: list[float] = []
+    sent = 0.0
+    told = asyncio.Event()
+
+    async def follow() -> None:
+        path = (
+            "/apis/metrics/v1alpha1/namespaces/bench/pods?watch=true&fieldSelector=spec.nodeName%3D"
+        )
+        reader, _ = await Connection(server.port, server.token).send(
+            "GET", path + node.name, b"", ""
+        )
+        await reader.readuntil(b"\r\n\r\n")
+        while True:
+            data = await reader.read(1 << 20)
+            if sent and b'"MODIFIED"' in data:
+                lags.append((time.perf_counter() - sent) * 1e3)
+                if len(lags) % watchers == 0:
+                    told.set()
+
+    tasks = [asyncio.create_task(follow()) for _ in range(watchers)]
+    await asyncio.sleep(2)
+    for _ in range(6):
+        await asyncio.sleep(0.5)
+        lags_before = len(lags)
+        told.clear()
+        body = node.frame(node._last + 1)
+        node._last += 1
+        sent = time.perf_counter()
+        await node._connection.request("POST", wire.path_of(node.name), body, wire.CONTENT_TYPE)
+        try:
+            await asyncio.wait_for(told.wait(), 5)
+        except TimeoutError:
+            print(f"  only {len(lags) - lags_before} of {watchers} heard")
+    for task in tasks:
+        task.cancel()
+    lags.sort()
+    return (
+        f"p50 {lags[len(lags) // 2]:.1f}   p99 {lags[int(len(lags) * 0.99)]:.1f} ms"
+        f"   ({len(lags)} first pieces)"
+    )
+
+
+async def measure(server: Server, flags: argparse.Namespace) -> None:
+    nodes = await fill(server, flags.nodes, flags.pods)
+    await asyncio.sleep(3)
+    idle = server.resident_mb()
+    print(f"{flags.nodes} nodes x {flags.pods} pods; server with the pods {idle:.0f} MB")
+    print(f"load average {os.getloadavg()[0]:.1f}")
+    begun = server.cpu()
+    for node in nodes:
+        await node.report()
+    spent = server.cpu() - begun
+    print(f"first reports            {spent / len(nodes) * 1e3:8.2f} CPU-ms each")
+    stop = asyncio.Event()
+    task = asyncio.create_task(reporting(nodes, flags.interval, stop))
+    await asyncio.sleep(flags.interval)
+    before, start = server.cpu(), time.monotonic()
+    await asyncio.sleep(flags.seconds)
+    rate = (server.cpu() - before) / (time.monotonic() - start) * 60
+    print(f"reports every {flags.interval:g} s        {rate:8.2f} CPU-s/min (idle server included)")
+    print(f"memory for them          {server.resident_mb() - idle:8.1f} MB")
+    print("metrics.k8s.io, all     ", await reads(server, USAGE, flags.calls))
+    print("four windows, all       ", await reads(server, PODS, flags.calls))
+    print(
+        "100 of them by label    ", await reads(server, f"{USAGE}?labelSelector=app%3Dapp-1", 200)
+    )
+    print(f"memory after lists       {server.resident_mb() - idle:8.1f} MB")
+    stop.set()
+    await task
+    print(
+        f"watch, {flags.watchers} watchers      ", await watch_lag(server, nodes[0], flags.watchers)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--pods", type=int, default=100, help="on each node")
+    parser.add_argument("--interval", type=float, default=10, help="seconds between two reports")
+    parser.add_argument("--seconds", type=float, default=30, help="how long reports are measured")
+    parser.add_argument("--calls", type=int, default=60, help="of each list")
+    parser.add_argument("--watchers", type=int, default=100)
+    flags = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kedge-bench-") as directory:
+        server = Server(Path(directory), flags.nodes)
+        try:
+            asyncio.run(measure(server, flags))
+        finally:
+            server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""What `kedge top` does: list, then follow what nodes report, and repaint the table in place."""
+
+import asyncio
+import shutil
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from kedge.api.core_v1 import node as core_node
+from kedge.api.core_v1 import pod as core_pod
+from kedge.api.metrics_v1alpha1 import node, pod
+from kedge.api.metrics_v1alpha1.windows import Windows
+from kedge.api.resource import Resource
+from kedge.cli import outputs, usage
+from kedge.cli.connection import Connection
+from kedge.cli.usage import NOTHING, Line, Look
+from kedge.machinery.clock import SystemClock
+from kedge.machinery.errors import StatusError, not_found
+from kedge.machinery.quantity import Quantity
+
+_PAUSE: Final = 0.25
+"""Seconds between two paintings at least."""
+_HISTORY: Final = 20
+_RELOOK: Final = 10.0
+"""Seconds between two looks at what pods ask for, at least."""
+_HOME: Final = "\x1b[H"
+_CLEAR: Final = "\x1b[2J"
+_REST_OF_LINE: Final = "\x1b[K"
+_REST: Final = "\x1b[J"
+_HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+async def show(connection: Connection, look: Look, *, live: bool, as_json: bool) -> int:
+    """Print what is used now; at a terminal go on until somebody has seen enough."""
+    scene = Scene(connection, look)
+    await scene.fetch()
+    if as_json:
+        print(outputs.json_text(usage.documents(scene.lines(), look)))
+        return 0
+    lines = scene.lines()
+    if live and sys.stdout.isatty():
+        await _repaint(scene)
+    elif lines:
+        print("\n".join(usage.table(lines, look, None)))
+    else:
+        print(scene.nothing(), file=sys.stderr)
+    return 0
+
+
+class Scene:
+    """What is known of usage, and how it came about."""
+
+    def __init__(self, connection: Connection, look: Look) -> None:
+        self._connection = connection
+        self._look = look
+        self._resource: Resource[Any] = node.RESOURCE if look.of_nodes else pod.RESOURCE
+        self._core: Resource[Any] = core_node.RESOURCE if look.of_nodes else core_pod.RESOURCE
+        everywhere = look.of_nodes or look.everywhere or look.node
+        self._namespace = "" if everywhere else connection.namespace
+        self._fields = f"spec.nodeName={look.node}" if look.node else ""
+        self._measured: dict[str, Any] = {}
+        self._known: dict[str, Any] = {}
+        self._version = ""
+        self._looked = 0.0
+        self._histories: dict[str, deque[Quantity]] = {}
+        self.clock = SystemClock()
+        self.changed = asyncio.Event()
+
+    async def fetch(self) -> None:
+        """All that is reported now."""
+        if self._look.node:
+            await self._check_node()
+        found = await self._connection.client.list(
+            self._resource, self._namespace, labels=self._look.labels, fields=self._fields
+        )
+        self._version = found.version
+        self._measured = {_key(each): each for each in found.items}
+        await self._fetch_known()
+        for each in found.items:
+            self._remember(each)
+
+    async def _check_node(self) -> None:
+        try:
+            await self._connection.client.get(node.RESOURCE, self._look.node)
+        except StatusError as error:
+            if error.code != 404:
+                return
+            # Rather what is wrong with the name than what a node has not reported yet.
+            try:
+                await self._connection.client.get(core_node.RESOURCE, self._look.node)
+            except StatusError as inner:
+                if inner.code == 404:
+                    raise not_found("", "nodes", self._look.node) from None
+
+    async def _fetch_known(self) -> None:
+        """What the objects ask for, if we may see that."""
+        self._looked = self.clock.monotonic()
+        try:
+            found = await self._connection.client.list(
+                self._core, self._namespace, labels=self._look.labels, fields=self._fields
+            )
+        except StatusError:
+            return
+        self._known = {_key(each): each for each in found.items}
+
+    async def follow(self) -> None:
+        """Take in what is reported, for ever."""
+        while True:
+            try:
+                await self._follow_once()
+            except StatusError as error:
+                if error.code != 410:
+                    raise
+                await self.fetch()
+                self.changed.set()
+
+    async def _follow_once(self) -> None:
+        async with self._connection.client.watch(
+            self._resource,
+            self._namespace,
+            version=self._version,
+            labels=self._look.labels,
+            fields=self._fields,
+        ) as events:
+            async for event in events:
+                self._version = event.version or self._version
+                if event.type == "BOOKMARK":
+                    continue
+                key = _key(event.object)
+                if event.type == "DELETED":
+                    self._measured.pop(key, None)
+                else:
+                    self._measured[key] = event.object
+                    self._remember(event.object)
+                    await self._look_again(key)
+                self.changed.set()
+
+    async def _look_again(self, key: str) -> None:
+        if key not in self._known and self.clock.monotonic() - self._looked > _RELOOK:
+            await self._fetch_known()
+
+    def _remember(self, measured: Any) -> None:
+        for key, windows in _histories(measured):
+            amount = windows["10s"].mean.get("cpu", NOTHING) if "10s" in windows else NOTHING
+            self._histories.setdefault(key, deque(maxlen=_HISTORY)).append(amount)
+
+    def lines(self) -> list[Line]:
+        make: Callable[..., list[Line]] = (
+            usage.node_lines if self._look.of_nodes else usage.pod_lines
+        )
+        return make(self._measured.values(), self._known, self._look)
+
+    def table(self, *, trends: bool) -> list[str]:
+        lines = self.lines()
+        if not lines:
+            return [self.nothing()]
+        if not trends or self._look.plain:
+            return usage.table(lines, self._look, None)
+        drawn = {key: usage.sparkline(list(past)) for key, past in self._histories.items()}
+        return usage.table(lines, self._look, drawn)
+
+    def nothing(self) -> str:
+        where = f" in {self._namespace} namespace" if self._namespace else ""
+        return f"Nothing has been reported{where} yet."
+
+
+def _key(obj: Any) -> str:
+    namespace = obj.metadata.namespace
+    return f"{namespace}/{obj.metadata.name}" if namespace else str(obj.metadata.name)
+
+
+def _histories(measured: Any) -> list[tuple[str, Windows]]:
+    """What is drawn of an object, by the keys of lines."""
+    place = f"{measured.metadata.namespace}/{measured.metadata.name}"
+    if isinstance(measured, node.Node):
+        inner, whole = measured.systemContainers, measured.machine
+    else:
+        inner, whole = measured.containers, pod.windows_of(measured)
+    found = [(f"{place}/{each.metadata.name}", each.metrics) for each in inner]
+    return [(f"{place}/", whole), *found]
+
+
+async def _repaint(scene: Scene) -> None:
+    trends = "utf" in (sys.stdout.encoding or "").lower()
+    async with _screen(), asyncio.TaskGroup() as tasks:
+        tasks.create_task(scene.follow())
+        while True:
+            _paint(scene.table(trends=trends))
+            await scene.clock.sleep(_PAUSE)
+            await scene.changed.wait()
+            scene.changed.clear()
+
+
+@asynccontextmanager
+async def _screen() -> AsyncIterator[None]:
+    sys.stdout.write(_HIDE + _HOME + _CLEAR)
+    try:
+        yield
+    finally:
+        sys.stdout.write(f"{_SHOW}\n")
+        sys.stdout.flush()
+
+
+def _paint(lines: Sequence[str]) -> None:
+    """The lines from the top of the screen on, as many and as much of them as there is room for."""
+    width, height = shutil.get_terminal_size()
+    shown = [line[:width] + _REST_OF_LINE for line in lines[: height - 1]]
+    sys.stdout.write(_HOME + "\n".join(shown) + "\n" + _REST)
+    sys.stdout.flush()
