@@ -9,11 +9,11 @@ import asyncio
 import json
 import os
 import random
+import re
 import ssl
 import subprocess
 import sys
 import tempfile
-import time
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +21,9 @@ from typing import Any
 
 from kedge.api.metrics_v1alpha1 import frame as wire
 from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
+from kedge.machinery.clock import SystemClock
+
+CLOCK = SystemClock()
 
 PODS = "/apis/metrics/v1alpha1/pods"
 USAGE = "/apis/metrics.k8s.io/v1beta1/pods"
@@ -38,7 +41,7 @@ class Connection:
     async def request(
         self, method: str, path: str, body: bytes = b"", type_: str = "application/json"
     ) -> tuple[int, bytes]:
-        reader, writer = await self.send(method, path, body, type_)
+        reader, _ = await self.send(method, path, body, type_)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         status = int(head.split(b" ", 2)[1])
         if b"transfer-encoding: chunked" in head:
@@ -63,7 +66,8 @@ class Connection:
             )
         writer = self._streams[1]
         head = (
-            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self._token}\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            f"Authorization: Bearer {self._token}\r\n"
             f"Content-Type: {type_}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
@@ -88,20 +92,21 @@ class Server:
                 *("--store=memory", f"--token-auth-file={tokens}"),
             ],
             env=mine,
-            stdout=subprocess.PIPE,
+            stdout=self._log,
             stderr=self._log,
-            text=True,
         )
         self.pid = self._process.pid
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if "https://" in line:
-                address = line.partition("https://")[2].split()[0].rstrip("/.")
-                self.port = int(address.rpartition(":")[2])
-                break
-        else:
-            sys.exit("the server did not start: " + (directory / "log").read_text())
+        self.port = self._wait_for_port()
         self.token = (self.state / "token").read_text().strip()
+
+    def _wait_for_port(self) -> int:
+        """The port that the kubeconfig names, which is written last."""
+        known = self.state / "kubeconfig"
+        while not known.exists():
+            if self._process.poll() is not None:
+                sys.exit("the server did not start: " + Path(self._log.name).read_text())
+            asyncio.run(CLOCK.sleep(0.05))
+        return int(re.search(r"https://127.0.0.1:(\d+)", known.read_text())[1])
 
     def stop(self) -> None:
         self._process.terminate()
@@ -123,13 +128,13 @@ class Node:
     def __init__(self, server: Server, number: int, pods: Sequence[tuple[str, str]]) -> None:
         self.name = f"n{number}"
         self._connection = Connection(server.port, f"node-token-{number}")
-        self._pods = pods
+        self.pods = pods
         self._random = random.Random(number)
-        self._since = int(time.time()) - 2 * 86400
+        self._since = int(CLOCK.now().timestamp()) - 2 * 86400
         self._last = 0
 
     def frame(self, tick: int) -> bytes:
-        count = 1 + len(SYSTEMS) + 2 * len(self._pods)
+        count = 1 + len(SYSTEMS) + 2 * len(self.pods)
         at = 1 + len(SYSTEMS)
         since = self._since
         pods = [
@@ -140,9 +145,9 @@ class Node:
                 since,
                 tick,
                 at + n,
-                [Measured("main", since, at + n + len(self._pods))],
+                [Measured("main", since, at + n + len(self.pods))],
             )
-            for n, (name, uid) in enumerate(self._pods)
+            for n, (name, uid) in enumerate(self.pods)
         ]
         uniform = self._random.random
         numbers = array("f")
@@ -152,16 +157,19 @@ class Node:
         systems = [Measured(name, since, 1 + n) for n, name in enumerate(SYSTEMS)]
         return wire.encode(Frame(self.name, "u", tick, 10, since, systems, pods, numbers))
 
-    async def report(self) -> float:
-        """Report the latest tick; returns when it was answered."""
-        tick = max(int(time.time()) // wire.TICK, self._last + 1)
-        self._last = tick
-        body = self.frame(tick)
+    def next_tick(self) -> int:
+        self._last = max(int(CLOCK.now().timestamp()) // wire.TICK, self._last + 1)
+        return self._last
+
+    async def send(self, body: bytes) -> None:
         status, answer = await self._connection.request(
             "POST", wire.path_of(self.name), body, wire.CONTENT_TYPE
         )
         assert status == 200, answer
-        return time.perf_counter()
+
+    async def report(self) -> None:
+        """Report the latest tick."""
+        await self.send(self.frame(self.next_tick()))
 
 
 async def fill(server: Server, nodes: int, pods: int) -> list[Node]:
@@ -199,16 +207,16 @@ async def fill(server: Server, nodes: int, pods: int) -> list[Node]:
     return found
 
 
-async def reporting(nodes: Sequence[Node], interval: float, stop: asyncio.Event) -> None:
+async def reporting(nodes: Sequence[Node], interval: float) -> None:
     """Every node once per interval, evenly spread."""
 
     async def one(number: int, node: Node) -> None:
-        await asyncio.sleep(interval * number / len(nodes))
-        begun = time.monotonic()
-        while not stop.is_set():
+        await CLOCK.sleep(interval * number / len(nodes))
+        begun = CLOCK.monotonic()
+        while True:
             await node.report()
             begun += interval
-            await asyncio.sleep(max(0.0, begun - time.monotonic()))
+            await CLOCK.sleep(max(0.0, begun - CLOCK.monotonic()))
 
     await asyncio.gather(*(one(*pair) for pair in enumerate(nodes)))
 
@@ -219,12 +227,12 @@ async def reads(server: Server, path: str, calls: int) -> str:
     times, size = [], 0
     before = server.cpu()
     for _ in range(calls):
-        start = time.perf_counter()
+        start = CLOCK.monotonic()
         status, body = await connection.request("GET", path)
-        times.append((time.perf_counter() - start) * 1e3)
+        times.append((CLOCK.monotonic() - start) * 1e3)
         assert status == 200, body[:300]
         size = len(body)
-        await asyncio.sleep(0.02)
+        await CLOCK.sleep(0.02)
     times.sort()
     cpu = (server.cpu() - before) / calls * 1e3
     p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
@@ -234,80 +242,79 @@ async def reads(server: Server, path: str, calls: int) -> str:
     )
 
 
-async def watch_lag(server: Server, node: Node, watchers: int) -> str:
-    """How long after its report watchers hear of a node's pods."""
+async def watch_lag(server: Server, nodes: Sequence[Node], watchers: int) -> str:
+    """How long after a node's report the watchers of its namespace have heard of all its pods."""
+    path = "/apis/metrics/v1alpha1/namespaces/bench/pods"
+    _, nothing = await Connection(server.port, server.token).request(
+        "GET", f"{path}?labelSelector=app%3Dnone"
+    )
+    version = json.loads(nothing)["metadata"]["resourceVersion"]
     lags: list[float] = []
     sent = 0.0
     told = asyncio.Event()
 
-    async def follow() -> None:
-        path = (
-            "/apis/metrics/v1alpha1/namespaces/bench/pods?watch=true&fieldSelector=spec.nodeName%3D"
-        )
+    async def follow(ready: asyncio.Barrier) -> None:
         reader, _ = await Connection(server.port, server.token).send(
-            "GET", path + node.name, b"", ""
+            "GET", f"{path}?watch=true&resourceVersion={version}", b"", ""
         )
         await reader.readuntil(b"\r\n\r\n")
+        await ready.wait()
+        seen = 0
         while True:
-            data = await reader.read(1 << 20)
-            if sent and b'"MODIFIED"' in data:
-                lags.append((time.perf_counter() - sent) * 1e3)
+            seen += (await reader.read(1 << 20)).count(b'"MODIFIED"')
+            if seen >= len(nodes[0].pods):
+                seen -= len(nodes[0].pods)
+                lags.append((CLOCK.monotonic() - sent) * 1e3)
                 if len(lags) % watchers == 0:
                     told.set()
 
-    tasks = [asyncio.create_task(follow()) for _ in range(watchers)]
-    await asyncio.sleep(2)
-    for _ in range(6):
-        await asyncio.sleep(0.5)
-        lags_before = len(lags)
-        told.clear()
-        body = node.frame(node._last + 1)
-        node._last += 1
-        sent = time.perf_counter()
-        await node._connection.request("POST", wire.path_of(node.name), body, wire.CONTENT_TYPE)
-        try:
-            await asyncio.wait_for(told.wait(), 5)
-        except TimeoutError:
-            print(f"  only {len(lags) - lags_before} of {watchers} heard")
-    for task in tasks:
-        task.cancel()
+    async with asyncio.TaskGroup() as group:
+        ready = asyncio.Barrier(watchers + 1)
+        tasks = [group.create_task(follow(ready)) for _ in range(watchers)]
+        await ready.wait()
+        for node in nodes:
+            await CLOCK.sleep(0.3)
+            told.clear()
+            body = node.frame(node.next_tick())
+            sent = CLOCK.monotonic()
+            await node.send(body)
+            await asyncio.wait_for(told.wait(), 10)
+        for task in tasks:
+            task.cancel()
     lags.sort()
-    return (
-        f"p50 {lags[len(lags) // 2]:.1f}   p99 {lags[int(len(lags) * 0.99)]:.1f} ms"
-        f"   ({len(lags)} first pieces)"
-    )
+    return f"p50 {lags[len(lags) // 2]:.1f}   p99 {lags[int(len(lags) * 0.99)]:.1f} ms"
 
 
 async def measure(server: Server, flags: argparse.Namespace) -> None:
     nodes = await fill(server, flags.nodes, flags.pods)
-    await asyncio.sleep(3)
+    await CLOCK.sleep(3)
     idle = server.resident_mb()
     print(f"{flags.nodes} nodes x {flags.pods} pods; server with the pods {idle:.0f} MB")
     print(f"load average {os.getloadavg()[0]:.1f}")
+    begun = server.cpu()
+    await CLOCK.sleep(5)
+    print(f"idling                   {(server.cpu() - begun) * 12:8.2f} CPU-s/min")
     begun = server.cpu()
     for node in nodes:
         await node.report()
     spent = server.cpu() - begun
     print(f"first reports            {spent / len(nodes) * 1e3:8.2f} CPU-ms each")
-    stop = asyncio.Event()
-    task = asyncio.create_task(reporting(nodes, flags.interval, stop))
-    await asyncio.sleep(flags.interval)
-    before, start = server.cpu(), time.monotonic()
-    await asyncio.sleep(flags.seconds)
-    rate = (server.cpu() - before) / (time.monotonic() - start) * 60
-    print(f"reports every {flags.interval:g} s        {rate:8.2f} CPU-s/min (idle server included)")
-    print(f"memory for them          {server.resident_mb() - idle:8.1f} MB")
-    print("metrics.k8s.io, all     ", await reads(server, USAGE, flags.calls))
-    print("four windows, all       ", await reads(server, PODS, flags.calls))
-    print(
-        "100 of them by label    ", await reads(server, f"{USAGE}?labelSelector=app%3Dapp-1", 200)
-    )
-    print(f"memory after lists       {server.resident_mb() - idle:8.1f} MB")
-    stop.set()
-    await task
-    print(
-        f"watch, {flags.watchers} watchers      ", await watch_lag(server, nodes[0], flags.watchers)
-    )
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(reporting(nodes, flags.interval))
+        await CLOCK.sleep(flags.interval)
+        before, start = server.cpu(), CLOCK.monotonic()
+        await CLOCK.sleep(flags.seconds)
+        rate = (server.cpu() - before) / (CLOCK.monotonic() - start) * 60
+        print(f"reports every {flags.interval:g} s        {rate:8.2f} CPU-s/min, idling included")
+        print(f"memory for them          {server.resident_mb() - idle:8.1f} MB")
+        print("metrics.k8s.io, all     ", await reads(server, USAGE, flags.calls))
+        print("four windows, all       ", await reads(server, PODS, flags.calls))
+        some = f"{USAGE}?labelSelector=app%3Dapp-1"
+        print("100 of them by label    ", await reads(server, some, 200))
+        print(f"memory after lists       {server.resident_mb() - idle:8.1f} MB")
+        task.cancel()
+    lag = await watch_lag(server, nodes[:10], flags.watchers)
+    print(f"watch, {flags.watchers} watchers       ", lag)
 
 
 def main() -> None:

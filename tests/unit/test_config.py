@@ -301,3 +301,39 @@ def test_what_cannot_be_joined_with_is_refused(
     with pytest.raises(SystemExit):
         flags("node", flag)
     assert "error: argument" in capsys.readouterr().err
+
+
+def test_labels_of_nodes_that_pods_may_know_are_listed(
+    environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = flags("up", "--expose-node-labels=example.com/rack, example.org/*")
+    (node,) = config.up(config.Source(asked, environment)).nodes
+    assert node.exposed_labels == ("example.com/rack", "example.org/*")
+    with pytest.raises(SystemExit):
+        flags("up", "--expose-node-labels=a b")
+    assert '"a b" is no label\'s key' in capsys.readouterr().err
+
+
+def test_the_first_node_has_the_directory_for_plugins_and_others_their_own(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    told = flags("up", "--nodes=2", f"--device-plugin-dir={tmp_path}/plugins")
+    one, two = config.up(config.Source(told, environment)).nodes
+    assert one.plugins == tmp_path / "plugins"
+    assert two.plugins == two.own_plugins == two.state / "kubelet" / "device-plugins"
+
+
+def test_a_node_by_itself_has_the_directory_it_is_told(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    told = flags("node", "--node-name=node-2", f"--device-plugin-dir={tmp_path}/plugins")
+    assert config.node(config.Source(told, environment)).plugins == tmp_path / "plugins"
+
+
+def test_devices_to_simulate_are_counted(environment: dict[str, str]) -> None:
+    told = flags("up", "--devices=example.com/a=1,example.com/b=2", "--devices=example.com/c=3")
+    (node,) = config.up(config.Source(told, environment)).nodes
+    assert node.devices == {"example.com/a": 1, "example.com/b": 2, "example.com/c": 3}
+    environment["KEDGE_DEVICES"] = "cpu=4"
+    with pytest.raises(Failure, match='"cpu" is no name for devices'):
+        config.up(config.Source(flags("up"), environment))

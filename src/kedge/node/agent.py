@@ -99,18 +99,13 @@ class Agent:
         store = Store(config.images, SystemClock())
         images = Images(store, Registries(), Mapping.parse(config.image_map))
         bridge = find_bridge(config.state / "network")
-        runtime = await EmbeddedRuntime.open(
-            config.runtime, images, network=bridge, hidden=config.hidden
-        )
+        devices = find_devices(config, stack)
+        # Whoever reached the sockets could give devices away, or take them.
+        hidden = (*config.hidden, *devices.places)
+        runtime = await EmbeddedRuntime.open(config.runtime, images, network=bridge, hidden=hidden)
         stack.push_async_callback(runtime.close)
         if bridge is not None:
             stack.callback(bridge.close)
-        directory, claim = find_directory(config.plugins, config.own_plugins)
-        if claim is not None:
-            stack.callback(claim.close)
-        devices = NodeDevices(
-            directory, config.state / "devices", SystemClock(), simulated=config.devices
-        )
         return cls(config, runtime, images, store, bridge, devices)
 
     async def run(self, access: Access, ready: Callable[[], None]) -> None:
@@ -238,6 +233,15 @@ def _running(pods: Pods) -> Iterator[Container]:
     """All containers that run here."""
     for pod in pods.pods():
         yield from pods.observed(pod.metadata.uid).running
+
+
+def find_devices(config: NodeConfig, stack: AsyncExitStack) -> NodeDevices:
+    """The node's devices, in a directory that is the node's alone until the stack ends."""
+    directory, claim = find_directory(config.plugins, config.own_plugins)
+    if claim is not None:
+        stack.callback(claim.close)
+    own = config.state / "devices"
+    return NodeDevices(directory, own, SystemClock(), simulated=config.devices)
 
 
 def find_bridge(directory: Path) -> Bridge | None:

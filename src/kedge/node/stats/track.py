@@ -166,7 +166,7 @@ class Track:
     def _cores(self, at: float, run: int, counter: int) -> float:
         """Used since the last reading; -1 if that cannot be said."""
         elapsed, used = at - self._at, counter - self._counter
-        comparable = run == self._run and self._counter >= 0 and used >= 0
+        comparable = run == self._run and self._counter >= 0 and used >= 0 and elapsed >= 0
         if comparable and elapsed < _SHORTEST:
             return UNKNOWN
         self._run, self._counter, self._at = run, counter, at
