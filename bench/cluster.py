@@ -23,9 +23,9 @@ class Home:
         # What is measured is the server; a node of its own would take time and memory.
         self._up = ("up", *self._which, "--port=0", "--nodes=0", f"--kubeconfig={kubeconfig}")
 
-    def up(self, store: str) -> None:
+    def up(self, store: str, *flags: str) -> None:
         """Start the cluster; returns when it is ready."""
-        self._kedge(*self._up, f"--store={store}")
+        self._kedge(*self._up, f"--store={store}", *flags)
 
     def running(self) -> "Cluster":
         """The cluster that was started."""

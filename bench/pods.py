@@ -35,7 +35,7 @@ def main() -> None:
     flags = parser().parse_args()
     with home() as place:
         began = perf_counter()
-        place.up("sqlite")
+        place.up("sqlite", "--nodes=1")
         show("kedge up to Ready", f"{perf_counter() - began:.2f} s", "1 s")
         cluster = place.running()
         with watching(cluster) as pods:

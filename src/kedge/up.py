@@ -97,6 +97,9 @@ def introduced(config: UpConfig, launch: Launch) -> list[Child]:
     wanted = config.server
     pki.ensure(wanted.pki, joining.hosts(wanted))
     for one in config.nodes:
+        # Whatever is made below, with whatever rights, is then nobody else's to reach.
+        one.state.parent.mkdir(mode=0o700, exist_ok=True)
+        one.state.mkdir(mode=0o700, exist_ok=True)
         hosts = (one.name, one.address)
         pki.ensure_node(wanted.pki, one.name, hosts, one.pki, SystemClock().now())
         if agent := process.running(one.state, "node"):

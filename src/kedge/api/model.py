@@ -65,7 +65,6 @@ def spelling_of(name: str) -> msgspec.Meta:
     return msgspec.Meta(extra={"extension": True, "spells": name})
 
 
-
 def pairs(name: str, value: str) -> msgspec.Meta:
     """A list of names and values that kedge also takes as a mapping, with a warning."""
     return msgspec.Meta(extra={"pairs": (name, value)})

@@ -1,13 +1,16 @@
 """Passing requests on to another server: upgraded connections, streams and plain answers alike."""
 
+import asyncio
+import base64
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kedge.machinery.errors import StatusError, internal
-from kedge.web import tunnel
+from kedge.machinery.errors import StatusError, bad_request, internal
+from kedge.web import tunnel, websocket
 from kedge.web.duplex import Duplex
 from kedge.web.exchange import Address, Asking, Exchange, ask
 from kedge.web.message import HttpRequest, Response, Sink
+from kedge.web.websocket import WebSocket
 
 _HOP_BY_HOP: Final = frozenset(
     (
@@ -17,6 +20,10 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _OURS: Final = frozenset(("host", "content-length", "expect", "authorization", "date"))
 """Meant for this server, or written anew by it; above all what proves who the client is."""
+AGENT_SECONDS: Final = 30.0
+"""How long an agent may take to begin an answer."""
+_BODIES: Final = {"": True, "binary.k8s.io": True, "base64.binary.k8s.io": False}
+"""Subprotocols in which a body is sent as messages, and whether these are binary."""
 _OUR_PREFIXES: Final = ("impersonate-", "x-remote-")
 
 
@@ -29,19 +36,22 @@ def passed_headers(headers: Mapping[str, str], *, upgrading: bool) -> Iterator[t
             yield name, value
 
 
-async def reach(address: Address, asking: Asking) -> Exchange:
+async def reach(address: Address, asking: Asking, patience: float | None = None) -> Exchange:
     """The other server's answer; raises 500 if there is none."""
     try:
-        return await ask(address, asking)
+        async with asyncio.timeout(patience):
+            return await ask(address, asking)
     except (OSError, TimeoutError) as error:
         why = str(error) or "it does not answer"
         raise StatusError(500, "", f"error dialing backend: {address.authority}: {why}") from error
 
 
-async def upgrade(http: HttpRequest, address: Address, target: str) -> Response:
+async def upgrade(
+    http: HttpRequest, address: Address, target: str, patience: float | None = None
+) -> Response:
     """Connect a client that wants another protocol with the other server, byte for byte."""
     headers = list(passed_headers(http.headers, upgrading=True))
-    exchange = await reach(address, Asking(http.method, target, headers))
+    exchange = await reach(address, Asking(http.method, target, headers), patience)
     if exchange.status != 101:
         if exchange.status < 400:
             exchange.close()
@@ -85,3 +95,45 @@ def poured(exchange: Exchange, content_type: str, headers: list[tuple[str, str]]
         exchange.close()
         return Response(exchange.status, b"", content_type, headers)
     return Response(exchange.status, pour, content_type, headers)
+
+
+def in_messages(http: HttpRequest, exchange: Exchange) -> Response:
+    """The body as messages of a WebSocket, for those who asked for one; raises 400 and 403."""
+    if broken := websocket.refusal(http.headers):
+        exchange.close()
+        raise bad_request(broken)
+    offered = websocket.protocols(http.headers) or [""]
+    protocol = next((each for each in offered if each in _BODIES), None)
+    if protocol is None:
+        exchange.close()
+        raise StatusError(403, "Forbidden", f"requested protocol(s) are not supported: {offered}")
+
+    async def take_over(duplex: Duplex) -> None:
+        socket = WebSocket(duplex)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                leaving = tasks.create_task(_left(socket, exchange))
+                await _send(socket, exchange, binary=_BODIES[protocol])
+                leaving.cancel()
+        finally:
+            exchange.close()
+        await socket.close()
+
+    return Response(101, headers=websocket.accepting(http.headers, protocol), take_over=take_over)
+
+
+async def _send(socket: WebSocket, exchange: Exchange, *, binary: bool) -> None:
+    socket.send(b"", text=not binary)  # the client knows by it that it is connected
+    try:
+        async for piece in exchange.pieces():
+            socket.send(piece if binary else base64.b64encode(piece), text=not binary)
+            await socket.drain()
+    except ConnectionError:
+        return
+
+
+async def _left(socket: WebSocket, exchange: Exchange) -> None:
+    """Nothing more need be read for a client that has gone; what it says meanwhile is ignored."""
+    while await socket.receive() is not None:
+        pass
+    exchange.close()

@@ -202,6 +202,7 @@ def telemetry(api: Api) -> Telemetry:
 
     counts.gauge("apiserver_resource_objects", "Objects stored.", objects)
     counts.gauge("apiserver_longrunning_requests", "Watches that are being pushed to.", watchers)
+
     def frames():  # type: ignore[no-untyped-def]
         for what, number in sorted(api.metrics.counts.items()):
             yield f'outcome="{what}"', number

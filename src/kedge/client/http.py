@@ -14,7 +14,9 @@ from kedge.client.transport import Call, Inflow, Reply, Stream, Unreachable
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 70.0
 """A little longer than servers give themselves for a request."""
-IDLE_CONNECTIONS = 8
+AT_ONCE = 16
+"""Requests that are under way together. More would only queue at the server, and every further
+connection costs both sides a handshake that is dearer than most requests."""
 
 
 class HttpTransport:
@@ -42,15 +44,17 @@ class HttpTransport:
         self._tls = (tls or _context(ca_pem)) if parts.scheme == "https" else None
         self._server_name = server_name if self._tls and server_name else None
         self._token = token
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
 
     async def send(self, call: Call) -> Reply:
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await self._send(call)
-        except TimeoutError:
-            raise Unreachable(f"no answer from {self._authority}") from None
+        async with self._slots:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    return await self._send(call)
+            except TimeoutError:
+                raise Unreachable(f"no answer from {self._authority}") from None
 
     async def _send(self, call: Call) -> Reply:
         async with self._exchange(call) as connection:
@@ -104,7 +108,7 @@ class HttpTransport:
         return None
 
     def _give_back(self, connection: "_Connection") -> None:
-        if connection.reusable and len(self._idle) < IDLE_CONNECTIONS:
+        if connection.reusable and len(self._idle) < AT_ONCE:
             self._idle.append(connection)
         else:
             connection.abort()

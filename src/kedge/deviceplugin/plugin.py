@@ -11,6 +11,7 @@ from typing import Any
 
 from kedge.deviceplugin import library, methods
 from kedge.deviceplugin import messages as m
+from kedge.deviceplugin.sockets import reachable
 from kedge.machinery.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
@@ -116,8 +117,10 @@ class Plugin:
         grpc = library.load()
         server = grpc.aio.server(options=_LARGEST)
         methods.offer(grpc, server, self._handlers())
-        server.add_insecure_port(f"unix:{path}")
+        where, held = reachable(path)
+        server.add_insecure_port(f"unix:{where}")
         await server.start()
+        held.close()
         return server
 
     def _handlers(self) -> dict[methods.Method[Any, Any], methods.Handler]:
@@ -139,13 +142,15 @@ class Plugin:
             resource_name=self.resource,
             options=self.options,
         )
-        path = f"unix:{directory / m.SOCKET}"
-        async with grpc.aio.insecure_channel(path, options=options) as channel:
+        where, held = reachable(directory / m.SOCKET)
+        async with grpc.aio.insecure_channel(f"unix:{where}", options=options) as channel:
             try:
                 await methods.caller(channel, methods.REGISTER)(request, timeout=20)
             except grpc.aio.AioRpcError as error:
                 log.warning("not registered resource=%s error=%s", self.resource, error.details())
                 return False
+            finally:
+                held.close()
         log.info("registered resource=%s devices=%d", self.resource, len(self.devices()))
         return True
 

@@ -26,6 +26,7 @@ from kedge.node.cgroups.tree import NoCgroups, PodTree
 from kedge.node.config import NodeConfig
 from kedge.node.devices.devices import NodeDevices, find_directory
 from kedge.node.environment import Variables
+from kedge.node.eviction import Eviction
 from kedge.node.files import PodFiles
 from kedge.node.hosts import resolv_conf
 from kedge.node.images.images import Images
@@ -136,12 +137,15 @@ class Agent:
             volumes.open()
             pods = Pods(client, self._parts(client, recorder, sources, volumes, this), config.name)
             devices.connect(this.nudge, pods.wake, pods.active)
+            layers = config.runtime / "containers"
+            eviction = Eviction(pods, volumes, lambda id_: [layers / id_ / "upper"], clock)
             rotation = LogRotation(self._runtime, lambda: _running(pods), clock)
             self._write_record(port)
             async with asyncio.TaskGroup() as tasks:
                 for work in (this, recorder, sources, following, volumes, pods, devices, rotation):
                     tasks.create_task(work.run())
                 tasks.create_task(server.run(pods))
+                tasks.create_task(eviction.run())
                 await this.registered.wait()
                 renewal = Renewal(access, client, clock, config.name, config.address)
                 tasks.create_task(renewal.run(asks=bool(record.read_server(config.state))))

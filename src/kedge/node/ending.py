@@ -13,6 +13,7 @@ from kedge.node.runtime.runtime import State
 TERMINAL = ("Succeeded", "Failed")
 LEAST = 1.0
 """Seconds that every container gets at its end."""
+EVICTED_REASON = "Evicted"
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
@@ -28,8 +29,10 @@ class Ending:
     message: str = ""
 
 
-def ending(pod: Pod, seen: Observed, now: float, *, removed: bool) -> Ending | None:
-    """How a pod ends, or None for one that is to run."""
+def ending(
+    pod: Pod, seen: Observed, now: float, *, removed: bool, evicted: str = ""
+) -> Ending | None:
+    """How a pod ends, or None for one that is to run; `evicted` says why it has to, if it has."""
     own = float(pod.spec.terminationGracePeriodSeconds or 0)
     if removed:
         # We let an object go after its containers; one that went before was deleted by force.
@@ -38,6 +41,8 @@ def ending(pod: Pod, seen: Observed, now: float, *, removed: bool) -> Ending | N
         return Ending(_deletion_grace(pod, own, now))
     if pod.status.phase in TERMINAL:
         return Ending(own)
+    if evicted:
+        return Ending(LEAST, EVICTED_REASON, evicted)
     deadline = deadline_of(pod)
     if deadline is not None and now >= deadline:
         return Ending(own, DEADLINE_REASON, DEADLINE_MESSAGE)

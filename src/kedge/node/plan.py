@@ -171,6 +171,8 @@ class Situation:
     """By name of the container: how often it began again, for those that the runtime has lost."""
     removed: bool = False
     """The pod's object is gone from the API."""
+    evicted: str = ""
+    """Why the pod has to go, if it uses more than it may."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,13 @@ class Plan:
 
 def plan(situation: Situation) -> Plan:
     """What to do next for a pod."""
-    end = ending(situation.pod, situation.observed, situation.now, removed=situation.removed)
+    end = ending(
+        situation.pod,
+        situation.observed,
+        situation.now,
+        removed=situation.removed,
+        evicted=situation.evicted,
+    )
     if end is not None:
         return Plan(actions=_end(situation, end), ending=end)
     steps = _Steps(situation)

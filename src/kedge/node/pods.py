@@ -72,6 +72,11 @@ class Pods:
         if worker := self._workers.get(uid):
             worker.refresh()
 
+    def evict(self, uid: str, message: str) -> None:
+        """A pod uses more than it may: it ends now, and has failed."""
+        if worker := self._workers.get(uid):
+            worker.evict(message)
+
     def active(self) -> list[Pod]:
         """The pods that use something of the node."""
         return [worker.pod for worker in self._workers.values() if worker.active]

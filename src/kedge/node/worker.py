@@ -15,7 +15,7 @@ from kedge.node import marks
 from kedge.node.admission import Rejection
 from kedge.node.allotment import Allotment, summary
 from kedge.node.backoff import PULLS, TRIALS, Backoff, Delay
-from kedge.node.ending import TERMINAL, Ending
+from kedge.node.ending import EVICTED_REASON, TERMINAL, Ending
 from kedge.node.hosts import dns_of, hosts_file
 from kedge.node.last_words import last_words
 from kedge.node.observed import Observations, Observed
@@ -93,6 +93,7 @@ class Worker:
         self._gone = False
         self._refresh_at = 0.0
         self._deadline_told = False
+        self._evicted = ""
         file = parts.files.resize_state(pod.metadata.uid)
         self.allotment = Allotment.taken_over(pod, self._seen, file)
         self._telling = Telling(parts.events, pod)
@@ -140,6 +141,14 @@ class Worker:
         self.update(pod)
         self._removed = True
         self._hurried.set()
+
+    def evict(self, message: str) -> None:
+        """The pod uses more than it may, and has to go."""
+        if not self._evicted and not self._ended:
+            self._evicted, self._deadline_told = message, True
+            self._telling.of_pod(WARNING, EVICTED_REASON, message)
+            self._hurried.set()
+            self._changed.set()
 
     def wake(self) -> None:
         """Something of the pod has changed: look again."""
@@ -251,6 +260,7 @@ class Worker:
             actual=self.allotment.actual,
             restart_counts=_restart_counts(self._status),
             removed=self._removed,
+            evicted=self._evicted,
         )
 
     async def _do(self, action: Action) -> None:

@@ -132,7 +132,9 @@ class Group:
             return [("", "")]
         # Beside the first version, the second has no limits to show; as with other runtimes, who
         # sees it may take it for the one that counts.
-        return [(os.path.basename(each.place), ",".join(sorted(each.controllers))) for each in first]
+        return [
+            (os.path.basename(each.place), ",".join(sorted(each.controllers))) for each in first
+        ]
 
     def limit(self, resources: dict[str, Any]) -> list[str]:
         """Set the limits; says in words which of them cannot be."""

@@ -232,12 +232,14 @@ class Supervisor:
             return
 
         def finish() -> None:
-            for each in list(self._containers.values()):
-                if each.record["sandbox"] == sandbox.id:
-                    self._discard(each)
+            inside = [
+                each for each in self._containers.values() if each.record["sandbox"] == sandbox.id
+            ]
+            for each in inside:
+                self._discard(each)
             if self._sandboxes.pop(sandbox.id, None):
                 self._throw_away(self._sandbox_records, sandbox.id)
-            call.answer()
+            call.answer({"containers": [each.id for each in inside]})
 
         self._end(sandbox, finish)
 

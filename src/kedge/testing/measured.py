@@ -27,9 +27,7 @@ class MeasuredMachine:
         ]
         second = Hierarchy(str(directory / "unified"), frozenset(["cpu", "memory"]), True)
         empty = Hierarchy(str(directory / "unified"), frozenset(), True)
-        self.cgroups = Cgroups(
-            {"v1": first, "hybrid": [*first, empty], "v2": [second]}[version]
-        )
+        self.cgroups = Cgroups({"v1": first, "hybrid": [*first, empty], "v2": [second]}[version])
         self.known: dict[str, tuple[Pod, Observed]] = {}
         self.runtime = 0
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import Sequence
 
+from kedge.machinery.clock import Clock
 from kedge.node.runtime.runtime import RuntimeFailure, Stream
 from kedge.testing.runtime import FakeRuntime
 
@@ -111,9 +113,9 @@ class Command:
 
 
 class StreamingRuntime(FakeRuntime):
-    """A FakeRuntime whose containers can be entered: `commands_made` has what was begun."""
+    """A FakeRuntime whose containers can be entered; `begun` has what was."""
 
-    def __init__(self, clock) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.begun: asyncio.Queue[Command] = asyncio.Queue()
         """Commands and attachments, in order."""
@@ -138,8 +140,6 @@ class StreamingRuntime(FakeRuntime):
         return command
 
     async def dial(self, sandbox: str, port: int) -> int:
-        import socket
-
         if port not in self.ports:
             why = f"failed to connect to localhost:{port} inside the pod: Connection refused"
             raise RuntimeFailure(why)

@@ -323,3 +323,16 @@ def test_nothing_is_mounted_once_the_pod_is_gone(
     assert traces()
     pods.delete()
     eventually(lambda: not traces())
+
+
+def test_a_pod_that_keeps_too_much_is_evicted(pods: Pods, eventually: Callable[..., Any]) -> None:
+    pods.start(
+        "head -c 3000000 /dev/zero > /v0/large; exec sleep 600",
+        {"emptyDir": {"sizeLimit": "1Mi"}},
+        restartPolicy="Always",
+    )
+    eventually(lambda: pods.get()["status"].get("phase") == "Failed", 30)
+    status = pods.get()["status"]
+    assert status["reason"] == "Evicted"
+    assert status["message"] == 'Usage of EmptyDir volume "v0" exceeds the limit "1Mi". '
+    assert pods.event("Evicted") == status["message"]

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.projection import DownwardAPIProjection, DownwardAPIVolumeSource
 from kedge.machinery.quantity import Quantity
 from kedge.node import downward
 from kedge.node.downward import Surroundings
@@ -75,12 +76,13 @@ def variables(document: dict[str, Any]) -> dict[str, str | None]:
 def files(document: dict[str, Any]) -> dict[str, str | None]:
     """What the volumes of a stored pod hold."""
     stored: Pod = RESOURCE.from_document(document)
-    found = {}
+    sources: list[DownwardAPIVolumeSource | DownwardAPIProjection | None] = []
+    sources += [volume.downwardAPI for volume in stored.spec.volumes]
     for volume in stored.spec.volumes:
-        for source in (volume, *(volume.projected.sources if volume.projected else ())):
-            for item in source.downwardAPI.items if source.downwardAPI is not None else ():
-                found[item.path] = downward.file(stored, item, NODE)
-    return found
+        if volume.projected is not None:
+            sources += [part.downwardAPI for part in volume.projected.sources]
+    items = [item for source in sources if source is not None for item in source.items]
+    return {item.path: downward.file(stored, item, NODE) for item in items}
 
 
 # API with full json path selectors.

@@ -181,6 +181,13 @@ system:volume-scheduler
   read,update,patch core: persistentvolumeclaims
 """
 
+ADDED = """\
+system:aggregated-metrics-reader
+  read metrics.k8s.io: nodes pods
+  read metrics: pods
+"""
+"""What upstream's metrics-server brings along, part of view, edit and admin alike."""
+
 CONTROLLERS = """\
 attachdetach-controller
   list,watch core: persistentvolumeclaims persistentvolumes

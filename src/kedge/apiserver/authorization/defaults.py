@@ -34,6 +34,9 @@ def roles() -> Iterator[AnyRole]:
     for name, rules in _listed(default_rules.CLUSTER_ROLES):
         _, _, part_of = name.partition("system:aggregate-to-")
         yield ClusterRole(metadata=_meta(name, labels=_part_of(part_of)), rules=rules)
+    everybody = _part_of("view") | _part_of("edit") | _part_of("admin")
+    for name, rules in _listed(default_rules.ADDED):
+        yield ClusterRole(metadata=_meta(name, labels=everybody), rules=rules)
     for name, rules in _listed(default_rules.CONTROLLERS):
         yield ClusterRole(metadata=_meta(_controller(name)), rules=rules)
     for path, rules in _listed(default_rules.ROLES):

@@ -2,11 +2,11 @@
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Final, NamedTuple
 
-from kedge.api.metrics_v1alpha1.frame import Frame, MeasuredPod
+from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
 from kedge.apiserver.metrics import encoding
 from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelSelector
@@ -22,16 +22,19 @@ class Entry:
         "_body",
         "_usage",
         "added",
+        "containers",
+        "end_tick",
         "frame",
         "key",
         "labelled",
         "labels",
         "listed",
-        "measured",
         "name",
         "namespace",
         "node",
         "old_labels",
+        "row",
+        "since",
         "uid",
         "version",
     )
@@ -51,18 +54,20 @@ class Entry:
         """When it was last reported, when it began to be listed, when its labels changed."""
         self.listed = False
         self.frame: Frame
-        self.measured: MeasuredPod | None = None
+        """The rows; of the pods in it each entry keeps its own part."""
+        self.end_tick = self.since = self.row = 0
+        self.containers: Sequence[Measured] | None = None
         """None for a node."""
         self._body: bytes | None = None
         self._usage: bytes | None = None
 
-    @property
-    def end_tick(self) -> int:
-        return self.frame.end_tick if self.measured is None else self.measured.end_tick
-
-    def report(self, frame: Frame, measured: MeasuredPod | None) -> None:
+    def report_node(self, frame: Frame) -> None:
         self.frame = frame
-        self.measured = measured
+        self.end_tick, self.since = frame.end_tick, frame.since
+
+    def report_pod(self, frame: Frame, measured: MeasuredPod) -> None:
+        self.frame = frame
+        _, _, _, self.since, self.end_tick, self.row, self.containers = measured
 
     def stamp(self, version: int) -> None:
         self.version = version
@@ -74,27 +79,32 @@ class Entry:
     def body(self) -> bytes:
         """The object in metrics/v1alpha1."""
         if self._body is None:
-            if self.measured is None:
+            if self.containers is None:
                 self._body = encoding.node(self._metadata(), self.frame)
             else:
-                self._body = encoding.pod(self._metadata(), self.frame, self.measured)
+                self._body = encoding.pod(
+                    self._metadata(),
+                    self.frame,
+                    self.end_tick,
+                    self.containers,
+                    (self.row, self.since),
+                )
         return self._body
 
     def usage(self, window: str) -> bytes:
         """The object as an element of a list of metrics.k8s.io."""
         if self._usage is None:
-            if self.measured is None:
+            if self.containers is None:
                 self._usage = encoding.node_usage(self._metadata(), self.frame, window)
             else:
                 self._usage = encoding.pod_usage(
-                    self._metadata(), self.frame, self.measured, window
+                    self._metadata(), self.frame, self.end_tick, self.containers, window
                 )
         return self._usage
 
     def _metadata(self) -> str:
-        since = self.frame.since if self.measured is None else self.measured.since
         return encoding.metadata(
-            self.name, self.namespace, self.uid, self.version, since, self.labels
+            self.name, self.namespace, self.uid, self.version, self.since, self.labels
         )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import ceil
 from typing import Final
 
 import msgspec
@@ -14,7 +15,6 @@ from kedge.api.metrics_v1alpha1.frame import (
     WINDOWS,
     Frame,
     Measured,
-    MeasuredPod,
     index,
 )
 
@@ -27,14 +27,16 @@ _WHOLE: Final = "{" + ",".join(f'"{window}":{{%s,{_AMOUNTS}}}' for window in WIN
 _PER_WINDOW: Final = len(STATISTICS) * len(RESOURCES)
 
 
-def pod(metadata: str, frame: Frame, measured: MeasuredPod) -> bytes:
-    """A Pod of metrics/v1alpha1; `metadata` is JSON."""
-    end = measured.end_tick * TICK
-    containers = _containers(frame, measured.containers, end)
+def pod(
+    metadata: str, frame: Frame, end_tick: int, measured: Sequence[Measured], total: tuple[int, int]
+) -> bytes:
+    """A Pod of metrics/v1alpha1; `metadata` is JSON, `total` its row and since when."""
+    end = end_tick * TICK
+    containers = _containers(frame, measured, end)
     text = f'{{"kind":"Pod","apiVersion":"metrics/v1alpha1","metadata":{metadata},{containers}'
-    if len(measured.containers) > 1:
-        total = windows(frame.row(measured.row), end, measured.since)
-        text += f',"total":{total}'
+    if len(measured) > 1:
+        row, since = total
+        text += f',"total":{windows(frame.row(row), end, since)}'
     return (text + "}").encode()
 
 
@@ -47,15 +49,17 @@ def node(metadata: str, frame: Frame) -> bytes:
     return f'{head},"machine":{machine},{systems}}}'.encode()
 
 
-def pod_usage(metadata: str, frame: Frame, measured: MeasuredPod, window: str) -> bytes:
+def pod_usage(
+    metadata: str, frame: Frame, end_tick: int, measured: Sequence[Measured], window: str
+) -> bytes:
     """A PodMetrics of metrics.k8s.io as an element of a list."""
     containers = ",".join(
         [
             f'{{"name":{_quoted(each.name)},"usage":{_usage(frame.row(each.row), window)}}}'
-            for each in measured.containers
+            for each in measured
         ]
     )
-    moment = _moment(measured.end_tick * TICK, window)
+    moment = _moment(end_tick * TICK, window)
     return f'{{"metadata":{metadata},{moment},"containers":[{containers}]}}'.encode()
 
 
@@ -88,7 +92,13 @@ def windows(row: Sequence[float], end: int, since: int) -> str:
     """All windows of one row, which end together; one begins when the measuring did, if later."""
     if min(row) < 0:
         return _incomplete(row, end, since)
-    texts = [f(value) for f, value in zip(_WRITERS, row, strict=True)]
+    texts = [""] * len(row)
+    texts[::2] = [
+        f"{n}n" if n % 1000 else _nanos(n) for n in [int(v * 1e9 + 0.5) for v in row[::2]]
+    ]
+    texts[1::2] = [
+        f"{k}Ki" if k & 1023 else _kibibytes(k) for k in [ceil(v / 1024) for v in row[1::2]]
+    ]
     heads = _heads(end, since)
     return _WHOLE % (
         *(heads[0], *texts[:6]),
@@ -149,22 +159,26 @@ def _quoted(name: str) -> str:
 
 def cpu_text(cores: float) -> str:
     """Cores as a quantity, exact to the nano."""
-    nanos = int(cores * 1e9 + 0.5)
-    if nanos % 1000:
-        return f"{nanos}n"
-    if nanos % 1_000_000:
-        return f"{nanos // 1000}u"
-    if nanos % 1_000_000_000:
-        return f"{nanos // 1_000_000}m"
-    return _large(nanos // 1_000_000_000, 1000, "kM")
+    return _nanos(int(cores * 1e9 + 0.5))
 
 
 def memory_text(size: float) -> str:
     """Bytes as a quantity, rounded up to the kibibyte."""
-    kibibytes = -int(-size // 1024)
-    if kibibytes & 1023:
-        return f"{kibibytes}Ki"
-    return _large(kibibytes // 1024, 1024, "MGT", "i")
+    return _kibibytes(ceil(size / 1024))
+
+
+def _nanos(number: int) -> str:
+    if number % 1000:
+        return f"{number}n"
+    if number % 1_000_000:
+        return f"{number // 1000}u"
+    if number % 1_000_000_000:
+        return f"{number // 1_000_000}m"
+    return _large(number // 1_000_000_000, 1000, "kM")
+
+
+def _kibibytes(number: int) -> str:
+    return f"{number}Ki" if number & 1023 else _large(number // 1024, 1024, "MGT", "i")
 
 
 def _large(number: int, step: int, suffixes: str, tail: str = "") -> str:
@@ -176,6 +190,3 @@ def _large(number: int, step: int, suffixes: str, tail: str = "") -> str:
         number //= step
         at += 1
     return f"{number}{suffixes[at]}{tail}" if at >= 0 else str(number)
-
-
-_WRITERS: Final = (cpu_text, memory_text) * (len(WINDOWS) * len(STATISTICS))

@@ -91,7 +91,7 @@ class Latest:
         reporter.resolution = min(frame.resolution, 86400)
         self.versions.catch_up()
         self._take_pods(reporter, frame)
-        reporter.entry.report(frame, None)
+        reporter.entry.report_node(frame._replace(pods=()))
         self.nodes.put(reporter.entry)
         self.pods.settle()
         self.nodes.settle()
@@ -125,6 +125,8 @@ class Latest:
         known, put = reporter.pods, self.pods.put
         oldest = frame.end_tick - reporter.patience // TICK
         fresh = 0
+        # Their names are kept once, with the entries.
+        rows = frame._replace(pods=())
         for measured in frame.pods:
             entry = known.get(measured.uid)
             if entry is None:
@@ -134,7 +136,7 @@ class Latest:
                     continue
             elif entry.end_tick >= measured.end_tick:
                 continue
-            entry.report(frame, measured)
+            entry.report_pod(rows, measured)
             if measured.end_tick > oldest:
                 fresh += 1
                 put(entry)

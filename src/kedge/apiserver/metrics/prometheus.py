@@ -76,16 +76,14 @@ def _systems(entries: Iterable[Entry]) -> Iterator[Row]:
 
 def _pods(entries: Iterable[Entry]) -> Iterator[Row]:
     for entry in entries:
-        if entry.measured is not None:
-            yield _place(entry), entry.frame.row(entry.measured.row)
+        yield _place(entry), entry.frame.row(entry.row)
 
 
 def _containers(entries: Iterable[Entry]) -> Iterator[Row]:
     for entry in entries:
-        if entry.measured is not None:
-            for each in entry.measured.containers:
-                labels = f'{_place(entry)},container="{_escaped(each.name)}"'
-                yield labels, entry.frame.row(each.row)
+        for each in entry.containers or ():
+            labels = f'{_place(entry)},container="{_escaped(each.name)}"'
+            yield labels, entry.frame.row(each.row)
 
 
 def _place(entry: Entry) -> str:

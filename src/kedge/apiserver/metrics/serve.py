@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +23,8 @@ from kedge.web.message import JSON, Response
 
 PAGED_FROM: Final = 20_000
 """Lists that are longer than this come in pages, if pages are asked for."""
+KEPT_UP_TO: Final = 2_000
+"""Objects in a list that is kept as it was sent."""
 _READERS: Final = ("curl/", "Wget/", "Mozilla/5.0")
 """How programs begin to present themselves whose users read what they get."""
 _FIELDS: Final = frozenset(("metadata.name", "metadata.namespace"))
@@ -126,14 +128,20 @@ def _position(token: str) -> str:
 
 def _whole(
     request: Request, collection: Collection, wanted: Wanted, version: int
-) -> Sequence[bytes]:
-    """The list of everything; those who ask before anything changes get the same bytes."""
+) -> Iterable[bytes]:
+    """The list of everything; those who ask before anything changes get the same bytes.
+
+    What is long is joined while it is sent: by then the next node has reported, and two copies of
+    everything would be kept for nobody.
+    """
     form = (request.resource.api_version, wanted.namespace)
     pieces = collection.lists.get(form)
     if pieces is None:
-        meta = ListMeta(resourceVersion=str(version))
-        pieces = list(_pieces(request, collection.select(wanted), meta))
-        collection.lists[form] = pieces
+        entries = collection.select(wanted)
+        fresh = _pieces(request, entries, ListMeta(resourceVersion=str(version)))
+        if len(entries) > KEPT_UP_TO:
+            return fresh
+        pieces = collection.lists[form] = list(fresh)
     return pieces
 
 

@@ -21,6 +21,7 @@ from kedge.machinery.errors import (
     invalid,
     not_found,
 )
+from kedge.web import websocket
 from kedge.web.exchange import Address, Asking, Exchange
 from kedge.web.message import TEXT, Query, Response, asks_upgrade
 
@@ -82,7 +83,7 @@ def _numbers(text: str) -> list[int]:
 async def _upgrade(request: Request, address: Address, target: str) -> Response:
     if not asks_upgrade(request.http.headers):
         raise bad_request("Upgrade request required")
-    return await passing.upgrade(request.http, address, target)
+    return await passing.upgrade(request.http, address, target, passing.AGENT_SECONDS)
 
 
 def _require_create(api: Api, request: Request) -> None:
@@ -127,9 +128,11 @@ async def log(api: Api, request: Request) -> Response:
         return Response(204, b"", TEXT)
     address = _agent_of(api, request, pod)
     target = _target("containerLogs", request, container, parameters)
-    exchange = await passing.reach(address, Asking("GET", target))
+    exchange = await passing.reach(address, Asking("GET", target), passing.AGENT_SECONDS)
     if not 200 <= exchange.status <= 206:
         raise await _refusal(exchange, request.name)
+    if websocket.is_wanted(request.http.headers):
+        return passing.in_messages(request.http, exchange)
     return passing.poured(exchange, "text/plain", [])
 
 

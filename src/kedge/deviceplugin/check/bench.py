@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import stat
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from kedge.deviceplugin import library, methods
 from kedge.deviceplugin import messages as m
+from kedge.deviceplugin.sockets import answers, reachable
 from kedge.machinery.clock import Clock
 
 Q = TypeVar("Q")
@@ -81,7 +81,7 @@ class Bench:
         """Begin to serve. Raises Occupied, or OSError."""
         await asyncio.to_thread(library.load)
         self.directory.mkdir(parents=True, exist_ok=True)
-        if _answers(self.socket):
+        if answers(self.socket):
             raise Occupied(f"somebody serves {self.socket} already: stop it, or use another place")
         await self.serve()
 
@@ -92,8 +92,10 @@ class Bench:
             os.unlink(self.socket)
         self._server = grpc.aio.server()
         methods.offer(grpc, self._server, {methods.REGISTER: self._register})
-        self._server.add_insecure_port(f"unix:{self.socket}")
+        where, held = reachable(self.socket)
+        self._server.add_insecure_port(f"unix:{where}")
         await self._server.start()
+        held.close()
 
     async def vanish(self) -> None:
         """Be gone, socket and all."""
@@ -119,7 +121,7 @@ class Bench:
 
     async def _register(self, request: m.RegisterRequest, context: Any) -> m.Empty:
         path = self.directory / request.endpoint
-        arrival = Arrival(request, self.clock.monotonic(), _answers(path))
+        arrival = Arrival(request, self.clock.monotonic(), answers(path))
         if arrival.listening:
             try:
                 async with self.connected(path) as channel:
@@ -191,7 +193,7 @@ class Bench:
 
     async def listens(self, seconds: float) -> bool:
         until = self.clock.monotonic() + seconds
-        while not _answers(self.path):
+        while not answers(self.path):
             if self.clock.monotonic() > until:
                 return False
             await self.clock.sleep(_STEP)
@@ -202,9 +204,12 @@ class Bench:
     @contextlib.asynccontextmanager
     async def connected(self, path: Path | None = None) -> AsyncIterator[Any]:
         grpc = library.load()
-        where = f"unix:{path or self.path}"
-        async with grpc.aio.insecure_channel(where, options=_OPTIONS) as channel:
-            yield channel
+        where, held = reachable(path or self.path)
+        try:
+            async with grpc.aio.insecure_channel(f"unix:{where}", options=_OPTIONS) as channel:
+                yield channel
+        finally:
+            held.close()
 
     async def call(
         self, method: methods.Method[Q, A], request: Q, seconds: float = CALL_SECONDS
@@ -259,12 +264,3 @@ def owner(number: int = 0) -> m.Owner:
         pod_uid="00000000-0000-0000-0000-000000000000",
         container_name=f"c{number}",
     )
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(0.2)
-        try:
-            return probe.connect_ex(str(path)) == 0
-        except OSError:
-            return False

@@ -12,6 +12,7 @@ from kedge.deviceplugin import library, methods
 from kedge.deviceplugin import messages as m
 from kedge.deviceplugin.check.bench import Bench, Rejected, owner
 from kedge.deviceplugin.check.scenario import Doubtful, Failed, Scenarios, Skipped, expect
+from kedge.deviceplugin.sockets import reachable
 from kedge.machinery.names import qualified_name
 
 scenario = Scenarios()
@@ -264,7 +265,9 @@ async def unknown(bench: Bench) -> None:
 
 @scenario("company", "lives through noise on its socket")
 async def noise(bench: Bench) -> None:
-    _, writer = await asyncio.open_unix_connection(str(bench.path))
+    where, held = reachable(bench.path)
+    _, writer = await asyncio.open_unix_connection(where)
+    held.close()
     writer.write(b"\r\n\0 this is not HTTP/2 \xff" * 100)
     writer.close()
     await _survives(bench)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kedge.deviceplugin import library, methods
-from kedge.node.devices.paths import reachable
+from kedge.deviceplugin.sockets import reachable
 
 log = logging.getLogger(__name__)
 

@@ -1,17 +1,13 @@
-"""Paths of sockets: where they are by default, and how those with long names are reached."""
+"""Paths: where the sockets of a node are, and whose they are."""
 
-import errno
 import fcntl
 import os
-import socket
 import stat
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from kedge.deviceplugin.messages import SOCKET
-
-LONGEST: Final = 100
-"""Bytes; the kernel takes 107, and gRPC adds a little."""
+from kedge.deviceplugin.sockets import answers
 
 
 class Places(NamedTuple):
@@ -31,29 +27,6 @@ def places(plugins: Path) -> Places:
     return Places(plugins, around / "plugins_registry", around / "pod-resources")
 
 
-class Held:
-    """A directory kept open, because a path leads through its descriptor."""
-
-    def __init__(self, descriptor: int = -1) -> None:
-        self._descriptor = descriptor
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-def reachable(path: Path) -> tuple[str, Held]:
-    """A path short enough for a socket address, good for this process while it is held."""
-    if len(os.fsencode(path)) <= LONGEST:
-        return str(path), Held()
-    try:
-        descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return str(path), Held()
-    return f"/proc/self/fd/{descriptor}/{path.name}", Held(descriptor)
-
-
 class Claim:
     """A directory that is one agent's alone, as long as this is open."""
 
@@ -70,25 +43,13 @@ class Claim:
         except BlockingIOError:
             os.close(descriptor)
             return None
-        if _answers(directory / SOCKET):
+        if answers(directory / SOCKET):
             os.close(descriptor)
             return None
         return cls(descriptor)
 
     def close(self) -> None:
         os.close(self._descriptor)
-
-
-def _answers(path: Path) -> bool:
-    where, held = reachable(path)
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.settimeout(0.2)
-            return probe.connect_ex(where) in (0, errno.EAGAIN)
-        except OSError:
-            return False
-        finally:
-            held.close()
 
 
 def clear_sockets(directory: Path) -> None:

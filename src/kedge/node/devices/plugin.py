@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 
 from kedge.deviceplugin import library, methods
 from kedge.deviceplugin import messages as m
+from kedge.deviceplugin.sockets import reachable
 from kedge.machinery.clock import Clock
 from kedge.node.devices.ledger import Choice, Known, Owner
-from kedge.node.devices.paths import reachable
 from kedge.node.waits import within
 
 DIAL_SECONDS: Final = 10.0

@@ -116,7 +116,7 @@ class Store:
         self._unpacking: dict[str, threading.Lock] = {}
         self._table = threading.Lock()
         for name in ("images", "layers", "l", "holds", "incoming"):
-            (directory / name).mkdir(mode=0o755, parents=True, exist_ok=True)
+            (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         # Containers of other users get at their layers through mounts, never along this path.
         os.chmod(self.directory, 0o700)
 

@@ -1,6 +1,5 @@
 """Addresses of pods: each held by a file of its name, so that a restarted agent knows them all."""
 
-import contextlib
 import os
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network
@@ -32,6 +31,9 @@ class Addresses:
         self._network = network
         directory.mkdir(parents=True, exist_ok=True)
         self._last = network.network_address + 1
+        self._held = {path.read_text(): IPv4Address(path.name) for path in directory.iterdir()}
+        # An agent was killed before it could say for whom it was.
+        self.give_back("")
 
     @property
     def gateway(self) -> IPv4Address:
@@ -50,23 +52,19 @@ class Addresses:
                 continue
             os.write(held, holder.encode())
             os.close(held)
-            self._last = address
+            self._last = self._held[holder] = address
             return address
         raise NoAddress(f"all addresses of {self._network} are in use")
 
     def of(self, holder: str) -> IPv4Address | None:
-        for path in self._directory.iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                if path.read_text() == holder:
-                    return IPv4Address(path.name)
-        return None
+        return self._held.get(holder)
 
     def holders(self) -> list[str]:
         """All who have an address."""
-        return [path.read_text() for path in self._directory.iterdir()]
+        return list(self._held)
 
     def give_back(self, holder: str) -> None:
-        if known := self.of(holder):
+        if known := self._held.pop(holder, None):
             (self._directory / str(known)).unlink(missing_ok=True)
 
     def _from_the_last(self) -> Iterable[IPv4Address]:

@@ -176,12 +176,10 @@ class EmbeddedRuntime:
             await self._network.detach(sandbox)
 
     async def remove_sandbox(self, sandbox: str) -> None:
-        listed = await self._ask_surely("list")
-        await self._ask_surely("remove_sandbox", sandbox=sandbox)
+        removed = await self._ask_surely("remove_sandbox", sandbox=sandbox)
         self._specs.pop(sandbox, None)
-        for each in listed["containers"]:
-            if each["sandbox"] == sandbox:
-                self._images.release(each["id"])
+        for container in removed.get("containers", ()):
+            self._images.release(container)
         if self._network:
             await self._network.detach(sandbox)
 

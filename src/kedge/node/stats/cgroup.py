@@ -14,7 +14,8 @@ _SMALL: Final = 512
 _PAGE: Final = 4096
 _LARGE: Final = 1 << 17
 _MEMORY_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_JIFFY: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+JIFFY: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+"""Nanoseconds of what the kernel counts processor time in, where it is not more exact."""
 _pread = os.pread
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
 
@@ -232,7 +233,7 @@ def busy(stat: bytes) -> int:
     """Nanoseconds that the processors did something, out of /proc/stat."""
     numbers = [int(each) for each in stat[: stat.index(b"\n")].split()[1:9]]
     user, nice, system, _, _, *interrupts = numbers
-    return (user + nice + system + sum(interrupts)) * _JIFFY
+    return (user + nice + system + sum(interrupts)) * JIFFY
 
 
 def fields(cgroups: Cgroups, controller: str, path: str, name: str) -> dict[str, int]:
@@ -289,7 +290,7 @@ def _time_of_the_dead(pid: int) -> int:
     """What those have used whose end the process has seen."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         after_name = file.read().rpartition(b")")[2].split()
-    return (int(after_name[13]) + int(after_name[14])) * _JIFFY
+    return (int(after_name[13]) + int(after_name[14])) * JIFFY
 
 
 def _resident(pid: int) -> int:

@@ -196,6 +196,13 @@ class PodMeter:
         pending = any(track.pending for track in self.tracks())
         return idle and not pending and self.pod.status.phase in _OVER
 
+    def running(self) -> Iterator[tuple[Container, Track]]:
+        """The containers that run and have been measured."""
+        for name, meter in self.containers.items():
+            container = self._seen.newest(name)
+            if meter.source is not None and meter.track.latest is not None and container:
+                yield container, meter.track
+
     def tracks(self) -> Iterator[Track]:
         for meter in self.containers.values():
             yield meter.track

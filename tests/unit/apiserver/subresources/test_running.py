@@ -12,8 +12,10 @@ from kedge.machinery.errors import StatusError
 from kedge.testing.agents import FakeAgent
 from kedge.testing.local_server import TOKEN, Answer, LocalServer
 from kedge.testing.pods import pod_document
+from kedge.web import websocket
 from kedge.web.duplex import adopt
 from kedge.web.message import HttpRequest, Query, Response, Sink, text_response
+from kedge.web.websocket import WebSocket
 
 PODS = "/api/v1/namespaces/default/pods"
 UPGRADE = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-key": "k"}
@@ -281,3 +283,33 @@ async def test_admission_is_asked_about_connections(server: LocalServer, node: F
     answer = await server.call("GET", f"{PODS}/p/exec?command=ls&stdin=true", headers=UPGRADE)
     assert (answer.status, answer.message) == (403, "nobody enters")
     assert Nobody.seen == [("CONNECT", "PodExecOptions", {"command": ["ls"], "stdin": True})]
+
+
+async def test_a_log_can_be_read_over_a_websocket(server: LocalServer, node: FakeAgent) -> None:
+    await bind(server)
+    headers = {**UPGRADE, "sec-websocket-key": websocket.new_key(), "sec-websocket-version": "13"}
+    for protocol, expected in (("binary.k8s.io", b"said\n"), ("base64.binary.k8s.io", b"c2FpZAo=")):
+        headers["sec-websocket-protocol"] = protocol
+        response = await respond(server, f"{PODS}/p/log", **headers)
+        assert dict(response.headers)["Sec-WebSocket-Protocol"] == protocol
+        assert response.take_over is not None
+        ours, theirs = socket.socketpair()
+        near, far = await adopt(ours), await adopt(theirs)
+        carrying = asyncio.ensure_future(response.take_over(far))
+        client = WebSocket(near, client=True)
+        async with asyncio.timeout(PATIENCE):
+            messages = [await client.receive() for _ in range(3)]
+            await carrying
+        assert messages == [b"", expected, None]
+        near.close()
+        far.close()
+
+
+async def test_a_websocket_in_which_no_log_can_be_read_is_refused(
+    server: LocalServer, node: FakeAgent
+) -> None:
+    await bind(server)
+    headers = {**UPGRADE, "sec-websocket-key": websocket.new_key(), "sec-websocket-version": "13"}
+    headers["sec-websocket-protocol"] = "v5.channel.k8s.io"
+    answer = await server.call("GET", f"{PODS}/p/log", headers=headers)
+    assert answer.status == 403

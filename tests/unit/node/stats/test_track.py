@@ -57,7 +57,7 @@ def test_a_reading_that_is_late_counts_for_the_time_it_covers(life: Life) -> Non
 
 def test_seconds_that_were_missed_are_in_the_mean_but_have_no_values(life: Life) -> None:
     for second in (1, 2, 3, 7, 8, 9, 10):
-        life.second(second, cpu=4.0 if 3 < second else 0.0)
+        life.second(second, cpu=4.0 if second > 3 else 0.0)
     # Four core-seconds in nine seconds; the four that are one reading were one core on average.
     assert life.shows("10s", "mean") == round(4 / 9, 4)
     assert life.shows("10s", "max") == 1.0
@@ -158,7 +158,7 @@ def test_a_clock_that_is_set_back_takes_nothing_away(life: Life) -> None:
         life.second(second, cpu=second * 0.5)
     life.track.move(3601)
     for second in range(3601, 3611):
-        life.second(second, cpu=8000 + second * 0.25, late=4200.0)
+        life.second(second, cpu=3900 + (second - 3600) * 0.25, late=4200.0)
     assert life.shows("10s", "mean") == 0.25
     assert life.shows("1m", "max") == 0.25
     assert life.shows("1h", "max") == 0.5

@@ -1,0 +1,49 @@
+"""Sockets: how those with long names are reached, and whether anybody is there."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+LONGEST: Final = 100
+"""Bytes; the kernel takes 107, and gRPC adds a little."""
+
+
+class Held:
+    """A directory kept open, because a path leads through its descriptor."""
+
+    def __init__(self, descriptor: int = -1) -> None:
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def reachable(path: Path) -> tuple[str, Held]:
+    """A path short enough for a socket address, good for this process while it is held."""
+    if len(os.fsencode(path)) <= LONGEST:
+        return str(path), Held()
+    try:
+        descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return str(path), Held()
+    return f"/proc/self/fd/{descriptor}/{path.name}", Held(descriptor)
+
+
+def answers(path: Path) -> bool:
+    """Whether somebody listens at a socket."""
+    where, held = reachable(path)
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.settimeout(0.2)
+            probe.connect(where)
+        except (BlockingIOError, TimeoutError):
+            # Somebody is, and very busy.
+            return True
+        except OSError:
+            return False
+        finally:
+            held.close()
+    return True
