@@ -31,7 +31,7 @@ from kedge.cli.up import UpConfig
 from kedge.deviceplugin.messages import DIRECTORY
 from kedge.machinery.certificates import validity
 from kedge.machinery.interfaces import address_towards
-from kedge.node.config import MOST_PIDS, MOST_PODS, Invitation, NodeConfig
+from kedge.node.config import MOST_PIDS, MOST_PODS, RESOLUTION, Invitation, NodeConfig
 from kedge.node.record import read_server as server_of
 
 T = TypeVar("T")
@@ -191,10 +191,11 @@ def node_name(number: int) -> str:
 def _nodes(source: Source) -> tuple[NodeConfig, ...]:
     asked = source.get("nodes", read.count)
     number = 1 if asked is None else asked
-    return tuple(_node(source, node_name(i + 1)) for i in range(number))
+    # On one machine reporting costs next to nothing, and people look at what they try out.
+    return tuple(_node(source, node_name(i + 1), resolution=10) for i in range(number))
 
 
-def _node(source: Source, name: str) -> NodeConfig:
+def _node(source: Source, name: str, *, resolution: int = RESOLUTION) -> NodeConfig:
     cluster, state = _place(source)
     directory = state / "nodes" / name
     rules = source.get("image_map", lambda text: [read.image_rule(text)])
@@ -217,6 +218,7 @@ def _node(source: Source, name: str) -> NodeConfig:
         reserved=source.get("reserved", read.amounts) or {},
         max_pods=MOST_PODS if max_pods is None else max_pods,
         max_pids=MOST_PIDS if max_pids is None else max_pids,
+        metrics_resolution=source.get("metrics_resolution", read.resolution_seconds) or resolution,
     )
 
 

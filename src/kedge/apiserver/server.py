@@ -207,7 +207,7 @@ def telemetry(api: Api) -> Telemetry:
         for what, number in sorted(api.metrics.counts.items()):
             yield f'outcome="{what}"', number
 
-    counts.gauge("kedge_metrics_frames_total", "Reports of nodes, by what became of them.", frames)
+    counts.gauge("kedge_metrics_frames", "Reports of nodes, by what became of them.", frames)
     counts.gauge(
         "kedge_store_revision", "The newest revision.", lambda: iter([("", api.store.revision)])
     )

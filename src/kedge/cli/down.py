@@ -156,6 +156,10 @@ def _bequeath(gone: "state.Cluster", root: Path) -> None:
 
 
 def _delete(directory: Path) -> None:
+    from kedge.supervisor import trees
+
+    # The kernel leaves directories there that not even their owner may look into.
+    trees.remove(f"{directory}/nodes")
     try:
         shutil.rmtree(directory)
     except OSError as error:

@@ -125,8 +125,10 @@ def add_guards(parser: ArgumentParser) -> None:
     )
 
 
-def add_node(parser: ArgumentParser, *, address: str = "127.0.0.1") -> None:
-    """What a node is told; `address` says what holds if that is not."""
+def add_node(
+    parser: ArgumentParser, *, address: str = "127.0.0.1", resolution: str = "10s"
+) -> None:
+    """What a node is told; `address` and `resolution` say what holds if they are not."""
     parser.add_argument(
         "--node-address",
         metavar="ADDRESS",
@@ -202,6 +204,13 @@ def add_node(parser: ArgumentParser, *, address: str = "127.0.0.1") -> None:
         metavar="N",
         help="processes and threads that one pod may have, -1 for any number"
         " (default: $KEDGE_POD_MAX_PIDS, else 4096)",
+    )
+    parser.add_argument(
+        "--metrics-resolution",
+        type=resolution_seconds,
+        metavar="DURATION",
+        help="how often nodes report what they and their pods use, from 10s on; more often while"
+        f" somebody watches (default: $KEDGE_METRICS_RESOLUTION, else {resolution})",
     )
 
 
@@ -376,6 +385,14 @@ def seconds(value: str) -> float:
     if amount <= 0:
         raise argparse.ArgumentTypeError(f'"{value}" is not a positive duration')
     return amount / SECOND
+
+
+def resolution_seconds(value: str) -> int:
+    """Whole seconds, ten or more, which is how often nodes have anything new to report."""
+    amount = seconds(value)
+    if amount < 10 or amount % 1 or amount > 86400:
+        raise argparse.ArgumentTypeError(f'"{value}" is not from 10s to 24h, in whole seconds')
+    return int(amount)
 
 
 def store(value: str) -> "StoreKind":

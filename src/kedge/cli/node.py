@@ -49,7 +49,9 @@ def add_flags(parser: ArgumentParser) -> None:
     )
     add_joining(parser)
     flags.add_node(
-        parser, address="the address that leads to the server it has joined, else 127.0.0.1"
+        parser,
+        address="the address that leads to the server it has joined, else 127.0.0.1",
+        resolution="1m",
     )
     parser.add_argument(
         "--join-fd",
@@ -109,6 +111,7 @@ def arguments(config: "NodeConfig", state: Path) -> list[str]:
         f"--reserved={_pairs(config.reserved)}",
         f"--max-pods={config.max_pods}",
         f"--pod-max-pids={config.max_pids}",
+        f"--metrics-resolution={config.metrics_resolution}s",
         *(f"--image-map={rule}" for rule in config.image_map),
         *(f"--hide={path}" for path in config.hidden[1:]),
         f"--device-plugin-dir={config.plugins or config.own_plugins}",

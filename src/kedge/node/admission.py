@@ -13,6 +13,22 @@ from kedge.machinery.quantity import Quantity
 OS = "linux"
 OS_LABEL = "kubernetes.io/os"
 
+_OF_IPC = {"kernel.shm_rmid_forced"}
+_OF_NETWORK = {
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_wmem",
+}
+"""Settings of the kernel that do nobody else any harm, by the namespace they belong to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
@@ -34,6 +50,7 @@ def _objections(
     pod: Pod, others: list[Pod], node: Node, apart: Callable[[str], bool]
 ) -> Iterator[Rejection]:
     yield from _system(pod, node)
+    yield from _sysctls(pod)
     yield from shortages(pod, others, node, apart)
     yield from _place(pod, others, node)
 
@@ -45,6 +62,21 @@ def _system(pod: Pod, node: Node) -> Iterator[Rejection]:
     if pod.spec.os is not None and pod.spec.os.name != OS:
         text = "Failed to admit pod as the OS field doesn't match node OS"
         yield Rejection("PodOSNotSupported", text)
+
+
+def _sysctls(pod: Pod) -> Iterator[Rejection]:
+    """Settings of the kernel that this node does not let pods have."""
+    context = pod.spec.securityContext
+    for sysctl in context.sysctls if context is not None else ():
+        name = sysctl.name.replace("/", ".")
+        if name in _OF_IPC:
+            why = "not allowed with host IPC enabled" if pod.spec.hostIPC else ""
+        elif name in _OF_NETWORK:
+            why = "not allowed with host Net enabled" if pod.spec.hostNetwork else ""
+        else:
+            why = "not allowlisted"
+        if why:
+            yield Rejection("SysctlForbidden", f'forbidden sysctl: "{name}" {why}')
 
 
 def shortages(

@@ -153,9 +153,27 @@ class Agent:
                 await devices.simulated()
                 gc.freeze()
                 ready()
+                tasks.create_task(self._measure(pods, this, client, server))
         finally:
             await server.close()
             await client.close()
+
+    async def _measure(
+        self, pods: Pods, this: Registration, client: Client, server: NodeServer
+    ) -> None:
+        """What pods use. Nobody waits for it, so it is not even imported before."""
+        from kedge.node.stats.measuring import measure
+
+        await measure(
+            self._config,
+            self._machine,
+            self._runtime,
+            pods,
+            [client],
+            self._clock,
+            uid=lambda: this.node.metadata.uid,
+            tell=server.tell_usage,
+        )
 
     def _parts(
         self,

@@ -10,6 +10,8 @@ from kedge.machinery.quantity import Quantity
 
 MOST_PODS: Final = 110
 """As many as upstream's nodes take unless told otherwise."""
+RESOLUTION: Final = 60
+"""Seconds between two reports of what is used, unless told otherwise."""
 MOST_PIDS: Final = 4096
 """Processes and threads of one pod: enough for most, and an end to any fork bomb."""
 
@@ -57,6 +59,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_pods: int = MOST_PODS
     max_pids: int = MOST_PIDS
     """Processes and threads that one pod may have; -1 for as many as it likes."""
+    metrics_resolution: int = RESOLUTION
+    """Seconds between two reports of what the node and its pods use."""
 
     @property
     def pods(self) -> Path:
@@ -72,6 +76,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     def runtime(self) -> Path:
         """What the supervisor keeps."""
         return self.state / "runtime"
+
+    @property
+    def usage(self) -> Path:
+        """What pods have used, for a day."""
+        return self.state / "usage"
 
     @property
     def own_plugins(self) -> Path:

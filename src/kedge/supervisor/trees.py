@@ -19,8 +19,8 @@ def remove(path: str) -> None:
     """Remove a directory with all that is in it, whatever its permissions; never follows links."""
     with contextlib.suppress(OSError):
         os.chmod(path, 0o700)
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(path):
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 remove(entry.path)
             else:

@@ -11,6 +11,8 @@ from kedge.cli import usage
 from kedge.cli.usage import Look
 from kedge.machinery.quantity import Quantity
 
+END = "2030-01-01T00:00:00Z"
+
 
 def windows(cpu: str, memory: str) -> Any:
     amounts = {"cpu": cpu, "memory": memory}

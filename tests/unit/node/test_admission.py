@@ -52,5 +52,22 @@ def test_host_ports_are_given_once() -> None:
     assert reason(on(80, "127.0.0.1"), on(80, "127.0.0.2")) == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "spec", "expected"),
+    [
+        ("kernel.shm_rmid_forced", {}, ""),
+        ("net/ipv4/tcp_syncookies", {}, ""),
+        ("kernel.shm_rmid_forced", {"hostIPC": True}, "SysctlForbidden"),
+        ("net.ipv4.tcp_syncookies", {"hostNetwork": True}, "SysctlForbidden"),
+        ("kernel.msgmax", {}, "SysctlForbidden"),
+    ],
+)
+def test_harmless_settings_of_the_kernel_may_be_had(
+    name: str, spec: dict[str, Any], expected: str
+) -> None:
+    context = {"sysctls": [{"name": name, "value": "1"}]}
+    assert reason(pod(securityContext=context, **spec)) == expected
+
+
 def test_another_system_is_refused() -> None:
     assert reason(pod(os={"name": "windows"})) == "PodOSNotSupported"

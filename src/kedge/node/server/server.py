@@ -2,7 +2,7 @@
 
 import logging
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
@@ -26,6 +26,10 @@ RUN_SECONDS: Final = 60.0
 """How long a command may take whose output is sent when it has ended."""
 
 
+Usage = Callable[[HttpRequest], Response | None]
+"""Answers what is asked about usage; None if there is no such page (kedge.node.server.usage)."""
+
+
 class NodePods(Protocol):
     """The pods of this node (kedge.node.pods)."""
 
@@ -46,6 +50,7 @@ class NodeServer:
         self._inotify = Inotify()
         self._server = Server(self.handle, clock)
         self._pods: NodePods | None = None
+        self._usage: Usage | None = None
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
         """Accept connections; returns the port."""
@@ -55,6 +60,10 @@ class NodeServer:
         """Answer what is asked about these pods, until cancelled."""
         self._pods = pods
         await self._server.sweep()
+
+    def tell_usage(self, usage: Usage) -> None:
+        """From now on answer what is asked about usage."""
+        self._usage = usage
 
     async def close(self) -> None:
         await self._server.close(grace=1)
@@ -68,6 +77,8 @@ class NodeServer:
             await self._callers.admit(request)
             if self._pods is None:
                 raise StatusError(503, "ServiceUnavailable", "the node agent is starting")
+            if request.path.startswith(("/stats/", "/metrics/")):
+                return self._tell(request)
             return await Answer(self._pods, self._runtime, self._inotify, self._clock).to(request)
         except StatusError as error:
             return text_response(error.message, error.code)
@@ -76,6 +87,12 @@ class NodeServer:
         except Exception:
             log.exception("request failed method=%s path=%s", request.method, request.path)
             return text_response("the node agent has a defect; its log has the details", 500)
+
+    def _tell(self, request: HttpRequest) -> Response:
+        _only(request, "GET", "POST")
+        if self._usage is None:
+            raise StatusError(503, "ServiceUnavailable", "nothing has been measured yet")
+        return self._usage(request) or text_response("404 page not found\n", 404)
 
 
 class Answer:

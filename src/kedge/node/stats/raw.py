@@ -240,6 +240,15 @@ def interfaces(pid: int | str) -> list[Counters]:
     return found
 
 
+def default_interface() -> str:
+    """The one that leads away from this machine; empty if there is none."""
+    for line in Path("/proc/net/route").read_text().splitlines()[1:]:
+        name, destination, *_ = line.split()
+        if destination == "00000000":
+            return name
+    return ""
+
+
 def memory_of_machine() -> dict[str, int]:
     """What /proc/meminfo says, in bytes."""
     return meminfo(Path("/proc/meminfo").read_text())

@@ -1,6 +1,7 @@
 """Summary: the document of /stats/summary, in upstream's shape."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,9 @@ def _node(now: Raw, brief: bool) -> Document:
     }
     if brief:
         return found
-    found["network"] = _network(raw.interfaces("self"), whole.time)
+    first = raw.default_interface()
+    interfaces = sorted(raw.interfaces("self"), key=lambda each: each.name != first)
+    found["network"] = _network(interfaces, whole.time)
     found["fs"] = _file_system(now.state, whole.time)
     found["runtime"] = {"imageFs": _file_system(now.images, whole.time)}
     found["rlimit"] = _processes(whole.time)
@@ -163,4 +166,4 @@ def _processes(at: float) -> Document:
 
 
 def time_text(seconds: float) -> str:
-    return format_time(datetime_of(seconds))
+    return format_time(datetime.fromtimestamp(seconds, UTC))

@@ -1,0 +1,20 @@
+"""What a node tells about usage: raw samples only, statistics are the API server's to tell."""
+
+from kedge.node.stats.exposition import CONTENT_TYPE, cadvisor, resource
+from kedge.node.stats.raw import Raw
+from kedge.node.stats.summary import summary
+from kedge.web.message import HttpRequest, Response, json_response
+
+
+def answer(request: HttpRequest, now: Raw) -> Response | None:
+    """None if the path is none of these."""
+    match request.path.rstrip("/"):
+        case "/stats/summary":
+            brief = request.query.flag("only_cpu_and_memory")
+            return json_response(summary(now, only_cpu_and_memory=brief))
+        case "/metrics/resource":
+            return Response(200, resource(now).encode(), CONTENT_TYPE)
+        case "/metrics/cadvisor":
+            return Response(200, cadvisor(now).encode(), CONTENT_TYPE)
+        case _:
+            return None
