@@ -10,9 +10,9 @@ from kedge.api.rbac_v1.role_binding import RoleRef, Subject
 from kedge.apiserver.authorization import defaults
 from kedge.apiserver.authorization.attributes import of_path, of_resource
 from kedge.apiserver.authorization.rbac import EVERYWHERE, Policy, RoleName
-from kedge.web.message import HttpRequest
 from kedge.apiserver.request import ANONYMOUS, User
 from kedge.apiserver.route import Target, parse
+from kedge.web.message import HttpRequest
 
 ROUNDS = 1_000
 TRIES = 100

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.apiserver import joining, pki
+from kedge.apiserver import pki, whereabouts
 from kedge.cli import node, process, registry, server, state
 from kedge.cli.announcement import Announcement, decode
 from kedge.cli.children import Child, Launch, Program, launching
@@ -95,7 +95,7 @@ def introduced(config: UpConfig, launch: Launch) -> list[Child]:
     if not config.nodes:
         return []
     wanted = config.server
-    pki.ensure(wanted.pki, joining.hosts(wanted))
+    pki.ensure(wanted.pki, whereabouts.hosts(wanted))
     for one in config.nodes:
         # Whatever is made below, with whatever rights, is then nobody else's to reach.
         one.state.parent.mkdir(mode=0o700, exist_ok=True)

@@ -12,17 +12,13 @@ import msgspec
 
 from kedge.apiserver import bootstrap
 from kedge.apiserver.api import Api
-from kedge.apiserver.config import ServerConfig
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.patches import Wanted
-from kedge.machinery.interfaces import address_towards, is_unspecified, own_addresses
 
 NAMESPACE: Final = "kube-public"
 NAME: Final = "cluster-info"
 KEY: Final = "kubeconfig"
 
-_SOMEWHERE: Final = "203.0.113.1"
-"""Nobody is there, but the way out of the machine leads to it."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 _INFO_ROLE: Final = "kubeadm:bootstrap-signer-clusterinfo"
 _REQUESTS: Final = "system:certificates.k8s.io:certificatesigningrequests"
@@ -35,40 +31,6 @@ _GRANTS: Final = {
     ),
 }
 """Each binding's name: its cluster role, and the group that it is given to."""
-
-
-def hosts(config: ServerConfig) -> list[str]:
-    """Under which names and addresses the server is to be reached."""
-    every = own_addresses() if is_unspecified(config.host) else []
-    return [config.host, *config.hosts, *every]
-
-
-def advertised(config: ServerConfig, port: int) -> str:
-    """The URL to give to other machines."""
-    return url(advertised_host(config), port)
-
-
-def advertised_host(config: ServerConfig) -> str:
-    """Where others find the server: as it was told, else at the machine's chief address."""
-    if not is_unspecified(config.host):
-        return config.host
-    if config.hosts:
-        return config.hosts[0]
-    try:
-        return address_towards(_SOMEWHERE, 443)
-    except OSError:
-        return next(iter(own_addresses()), "127.0.0.1")
-
-
-def local(config: ServerConfig, port: int) -> str:
-    """The URL to use on this machine."""
-    if is_unspecified(config.host):
-        return url("::1" if ":" in config.host else "127.0.0.1", port)
-    return url(config.host, port)
-
-
-def url(host: str, port: int) -> str:
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 async def ensure(api: Api, server: str, ca_pem: bytes) -> None:

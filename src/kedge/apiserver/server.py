@@ -10,7 +10,7 @@ from typing import Any
 from kedge.api.catalog import Catalog
 from kedge.api.core_v1 import service
 from kedge.api.resource import Resource
-from kedge.apiserver import bootstrap, joining, pki, tokens
+from kedge.apiserver import bootstrap, joining, pki, tokens, whereabouts
 from kedge.apiserver.addresses import AddressBook
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
@@ -71,7 +71,7 @@ class Running:
 @asynccontextmanager
 async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
     """Serve while the context is open."""
-    hosts = joining.hosts(config)
+    hosts = whereabouts.hosts(config)
     identity = pki.ensure(config.pki, hosts)
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
@@ -97,10 +97,10 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
             await registrar.load()
             background.append(tasks.create_task(registrar.run()))
             port = await listener.listen(config.host, config.port, identity.context)
-            url = joining.local(config, port)
-            others = joining.advertised(config, port)
+            url = whereabouts.local(config, port)
+            others = whereabouts.advertised(config, port)
             address = others.removeprefix("https://")
-            await bootstrap.ensure(api, joining.advertised_host(config), port)
+            await bootstrap.ensure(api, whereabouts.advertised_host(config), port)
             await policy.ensure(api)
             await joining.ensure(api, others, identity.ca_pem)
             app.ready = True

@@ -166,9 +166,7 @@ class FakeEnvironment:
     def __init__(self) -> None:
         self.failures: list[ConfigFailure] = []
 
-    async def environment(
-        self, pod: Pod, container: Container, pod_ips: Sequence[str]
-    ) -> Environ:
+    async def environment(self, pod: Pod, container: Container, pod_ips: Sequence[str]) -> Environ:
         if self.failures:
             raise self.failures.pop(0)
         return Environ({var.name: var.value for var in container.env}, {"SERVICE": "somewhere"})

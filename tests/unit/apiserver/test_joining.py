@@ -1,19 +1,14 @@
 """What a new machine finds: where the cluster is, and the right to ask for a certificate."""
 
 import base64
-from pathlib import Path
 
-import msgspec
-import pytest
 import yaml
 
 from kedge.apiserver import joining
-from kedge.apiserver.config import ServerConfig
 from kedge.testing.local_server import LocalServer
 
 INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-CONFIG = ServerConfig(state=Path("/nowhere"))
 
 
 def cluster(info: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -59,29 +54,3 @@ async def test_tokens_may_ask_for_certificates_and_see_what_becomes_of_them(
     # Refused for what it says, not for who says it.
     assert (await server.call("POST", REQUESTS, {"spec": {}}, headers=who)).status == 422
     assert (await server.call("GET", "/api/v1/nodes", headers=who)).status == 403
-
-
-@pytest.mark.parametrize(
-    ("host", "hosts", "url"),
-    [
-        ("127.0.0.1", (), "https://127.0.0.1:6443"),
-        ("fd00::1", (), "https://[fd00::1]:6443"),
-        ("192.0.2.7", ("box.example.com",), "https://192.0.2.7:6443"),
-        ("0.0.0.0", ("box.example.com",), "https://box.example.com:6443"),
-    ],
-)
-def test_others_are_told_a_name_that_leads_here(
-    host: str, hosts: tuple[str, ...], url: str
-) -> None:
-    config = msgspec.structs.replace(CONFIG, host=host, hosts=hosts)
-    assert joining.advertised(config, 6443) == url
-
-
-def test_a_server_that_listens_everywhere_is_called_by_all_its_addresses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(joining, "own_addresses", lambda: ["192.0.2.7", "2001:db8::7"])
-    everywhere = msgspec.structs.replace(CONFIG, host="0.0.0.0", hosts=("box",))
-    assert joining.hosts(everywhere) == ["0.0.0.0", "box", "192.0.2.7", "2001:db8::7"]
-    assert joining.hosts(CONFIG) == ["127.0.0.1"]
-    assert joining.local(everywhere, 1) == "https://127.0.0.1:1"

@@ -23,7 +23,7 @@ RESOURCES = st.sampled_from(
 BOUNDS = st.sampled_from(["limits", "requests"])
 LISTS = st.sampled_from(["containers", "initContainers"])
 AMOUNTS = st.builds(Amount, BOUNDS, RESOURCES, NAMES, LISTS)
-KEYS = st.text(st.characters(exclude_characters="\\", exclude_categories=("Cs",)))
+KEYS = st.text(st.characters(exclude_characters="\\", exclude_categories=["Cs"]))
 
 
 @given(AMOUNTS)

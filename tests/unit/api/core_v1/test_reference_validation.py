@@ -503,7 +503,7 @@ def test_projected_file_is_held_to_the_same_rules() -> None:
 
 
 def test_volume_that_only_kedge_takes_can_be_mounted() -> None:
-    parts = {
+    parts: dict[str, Any] = {
         "spec": CONTAINERS,
         "container": {"volumeMounts": [{"name": "vol", "mountPath": "/v"}]},
         "volume": {
