@@ -9,6 +9,7 @@ from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_resources import pod_requests
 from kedge.api.core_v1.tolerations import untolerated
 from kedge.machinery.quantity import Quantity
+from kedge.node.specs import sysctl_name
 
 OS = "linux"
 OS_LABEL = "kubernetes.io/os"
@@ -68,7 +69,7 @@ def _sysctls(pod: Pod) -> Iterator[Rejection]:
     """Settings of the kernel that this node does not let pods have."""
     context = pod.spec.securityContext
     for sysctl in context.sysctls if context is not None else ():
-        name = sysctl.name.replace("/", ".")
+        name = sysctl_name(sysctl.name)
         if name in _OF_IPC:
             why = "not allowed with host IPC enabled" if pod.spec.hostIPC else ""
         elif name in _OF_NETWORK:

@@ -39,10 +39,16 @@ def sandbox_spec(pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: Dns) -
         shared_pid=bool(spec.shareProcessNamespace),
         dns=dns,
         ports=() if spec.hostNetwork else list(_ports(pod)),
-        sysctls={s.name: s.value for s in context.sysctls} if context is not None else {},
+        sysctls={sysctl_name(s.name): s.value for s in context.sysctls} if context else {},
         labels=marks.pod_labels(pod),
         annotations=meta.annotations,
     )
+
+
+def sysctl_name(name: str) -> str:
+    """A setting of the kernel with dots between its parts; it may also be written with slashes."""
+    first = next((letter for letter in name if letter in "./"), ".")
+    return name if first == "." else name.translate(str.maketrans("./", "/."))
 
 
 def _ports(pod: Pod) -> Iterator[PortMapping]:

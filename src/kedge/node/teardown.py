@@ -19,15 +19,13 @@ def teardown(directory: Path) -> None:
 
     Works also after everything of it was killed.
     """
-    asyncio.run(_teardown(directory))
-
-
-async def _teardown(directory: Path) -> None:
+    # Not by the record alone: an agent that never got as far as writing one has begun all the same.
+    runtime, network = directory / "runtime", directory / "network"
+    if runtime.exists():
+        asyncio.run(_end_containers(runtime))
+    if (network / "network").exists():
+        asyncio.run(Bridge.find(network).remove())
     known = record.read(directory)
-    if known is not None:
-        await _end_containers(directory / "runtime")
-    if known is not None and known.pod_cidr:
-        await Bridge.find(directory / "network").remove()
     if known is not None and known.cgroup:
         PodTree(cgroups.here(), known.cgroup, 0, 0).remove_all()
     take_down(directory / "pods")

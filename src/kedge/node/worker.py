@@ -1,6 +1,7 @@
 """Worker: drives one pod towards its spec, one plan after another, and tells how it is."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -166,6 +167,7 @@ class Worker:
         delay: Delay | None = None
         try:
             await self._take_devices()
+            self._count_limits()
             while not self._gone:
                 self._changed.clear()
                 try:
@@ -194,6 +196,12 @@ class Worker:
             self._released()
         except Interrupted:
             return
+
+    def _count_limits(self) -> None:
+        """What a pod asks for that runs since an earlier agent counts in its class as before."""
+        if self._seen.ready_sandbox is not None:
+            with contextlib.suppress(OSError):
+                self._parts.cgroups.update(self.granted)
 
     async def _rest(self, wake: float | None) -> None:
         if self._gone:

@@ -81,6 +81,7 @@ async def test_a_restarted_agent_takes_over_what_runs(node: LocalNode) -> None:
     await node.later(1)
 
     assert await node.status() == before
+    assert len(node.cgroups.updates) == 1, "what it asks for counts in its class as before"
     assert node.runtime.started() == [("ctr", 0), ("ctr", 1)]
     node.runtime.end("ctr", 7)
     await node.later(1)

@@ -6,7 +6,7 @@ from kedge.api.core_v1.container import EphemeralContainer
 from kedge.node import marks
 from kedge.node.parts import ConfigFailure, Given
 from kedge.node.runtime.runtime import Dns, PortMapping, Resources, Security
-from kedge.node.specs import container_spec, sandbox_spec, target_of
+from kedge.node.specs import container_spec, sandbox_spec, sysctl_name, target_of
 from kedge.testing.node import FakeImage
 from kedge.testing.pods import new_pod
 
@@ -44,3 +44,8 @@ def test_a_target_must_be_there() -> None:
     assert target_of(debug, {"ctr": "c-1"}) == "c-1"
     with pytest.raises(ConfigFailure, match="unable to find target container ctr"):
         target_of(debug, {})
+
+
+def test_settings_of_the_kernel_may_be_written_with_slashes() -> None:
+    assert sysctl_name("kernel.shm_rmid_forced") == "kernel.shm_rmid_forced"
+    assert sysctl_name("net/ipv4/conf/eth0.1/rp_filter") == "net.ipv4.conf.eth0/1.rp_filter"
