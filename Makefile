@@ -23,7 +23,8 @@ check: .venv/.dev ## format, lint, types, floors, unit and contract tests
 	$(BIN)/ruff check src tests tools bench examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) -n auto tests/unit tests/contract
+	$(PYTEST) -n auto --dist loadfile tests/unit
+	$(PYTEST) tests/contract
 
 e2e: .venv/.dev ## a real kubectl against a real cluster
 	@tools/setup kubectl

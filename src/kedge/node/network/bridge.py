@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
 from typing import Final, Protocol
@@ -64,17 +65,30 @@ class Bridge:
     async def open(self, server: Callable[[], tuple[str, int]]) -> None:
         """Bring the bridge up, and let pods find the API server at its usual address."""
         host = self._host
-        if not host.index(self._link):
-            host.add_bridge(self._link)
-        index = host.index(self._link)
-        with contextlib.suppress(FileExistsError):
-            gateway = f"{self._addresses.gateway}/{self.network.prefixlen}"
-            host.add_address(index, IPv4Interface(gateway))
-        host.raise_link(index)
+        with _alone():
+            if not host.index(self._link):
+                self._avoid_others()
+                host.add_bridge(self._link)
+            index = host.index(self._link)
+            with contextlib.suppress(FileExistsError):
+                gateway = f"{self._addresses.gateway}/{self.network.prefixlen}"
+                host.add_address(index, IPv4Interface(gateway))
+            host.raise_link(index)
         host.deliver_here(self._link, SERVICE, self.table)
         self._door = await forward.listen_on_link(self._link, SERVICE_PORT, server)
         said = await masquerade.allow(self._link, self.network, self._directory / "forwarding")
         log.info("network of pods bridge=%s network=%s: %s", self._link, self.network, said)
+
+    def _avoid_others(self) -> None:
+        """Take another network if somebody has ours by now. No pod is plugged in yet."""
+        taken = list(self._host.networks())
+        if not any(self.network.overlaps(other) for other in taken):
+            return
+        for holder in self._addresses.holders():
+            self._addresses.give_back(holder)
+        self.network = free_network(taken)
+        atomic.write(self._directory / "network", str(self.network).encode())
+        self._addresses = Addresses(self._directory / "addresses", self.network)
 
     async def attach(
         self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
@@ -130,6 +144,17 @@ class Bridge:
         host.stop_delivering(self._link, SERVICE, self.table)
         host.remove_link(self._link)
         self.close()
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One agent at a time on this machine: two must not take the same network."""
+    held = os.open("/sys/class/net", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 async def _opened(port: PortMapping, address: str) -> Closing:

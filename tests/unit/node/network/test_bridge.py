@@ -200,6 +200,21 @@ async def test_next_agent_goes_on_with_the_same_network(
         assert await said_by(tcp(other), (address[0], port)) == b"pod"
 
 
+async def test_a_network_that_was_taken_meanwhile_is_left_to_the_other(tmp_path: Path) -> None:
+    one, other = Bridge.find(tmp_path / "one"), Bridge.find(tmp_path / "other")
+    assert one.network == other.network, "neither is up, so both have chosen the first that is free"
+    try:
+        for each in (one, other):
+            await each.open(lambda: ("127.0.0.1", 1))
+        assert not one.network.overlaps(other.network)
+        other.close()
+        other = Bridge.find(tmp_path / "other")
+        assert not one.network.overlaps(other.network)
+    finally:
+        await one.remove()
+        await other.remove()
+
+
 async def test_two_clusters_have_networks_of_their_own(tmp_path: Path) -> None:
     async with (
         bridge(tmp_path / "a", ("127.0.0.1", 1)) as one,
