@@ -157,18 +157,25 @@ class ProcessSource:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._began = processes.began(pid)
+        self._statm = -1
+        with contextlib.suppress(OSError):
+            # Of this very process for ever, even if another one is given its number.
+            self._statm = os.open(f"/proc/{pid}/statm", _READ)
 
     def read(self) -> Reading | None:
-        if not self._began or processes.began(self._pid) != self._began:
+        if self._statm < 0:
             return None
         try:
-            return Reading(_own_time(self._pid), _resident(self._pid))
-        except OSError:
+            pages = int(_pread(self._statm, _SMALL, 0).split()[1])
+            # One that has ended and is not yet buried has no pages.
+            return Reading(_own_time(self._pid), pages * _MEMORY_PAGE) if pages else None
+        except (OSError, IndexError):
             return None
 
     def close(self) -> None:
-        pass
+        if self._statm >= 0:
+            os.close(self._statm)
+            self._statm = -1
 
 
 class TreeSource:

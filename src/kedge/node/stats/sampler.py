@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, KeysView
 from typing import Final, Protocol
 
 from kedge.api.core_v1.pod import Pod
-from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
+from kedge.api.metrics_v1alpha1.frame import WIDTH, Frame, Measured, MeasuredPod
 from kedge.machinery.clock import Clock
 from kedge.machinery.windows import TICK
 from kedge.node.observed import Observed
@@ -172,14 +172,14 @@ class Sampler:
     def frame(self, node: str, uid: str, resolution: int) -> Frame:
         """All windows that ended with the last tick."""
         rows = Rows()
-        rows.add(self.node.machine.row())
+        rows.add(self.node.machine)
         systems = [
-            Measured(name, track.since, rows.add(track.row()))
+            Measured(name, track.since, rows.add(track))
             for name, track in self.node.systems.items()
             if _tells(track)
         ]
         told = [pod for pod in self.meters.values() if _containers(pod)]
-        totals = [rows.add(pod.total.row()) for pod in told if pod.total is not None]
+        totals = [rows.add(pod.total) for pod in told if pod.total is not None]
         pods = [_measured(pod, row, rows) for pod, row in zip(told, totals, strict=True)]
         self._told.update(pod.uid for pod in pods)
         since = self.node.machine.since
@@ -191,18 +191,19 @@ class Rows:
 
     def __init__(self) -> None:
         self.values = array("f")
-        self._count = 0
+        self._known: dict[Track, array[float]] = {}
+        """A pod of one container uses what the container uses."""
 
-    def add(self, row: "array[float]") -> int:
+    def add(self, track: Track) -> int:
+        row = self._known.get(track)
+        if row is None:
+            row = self._known[track] = track.row()
         self.values += row
-        self._count += 1
-        return self._count - 1
+        return len(self.values) // WIDTH - 1
 
 
 def _measured(pod: PodMeter, row: int, rows: Rows) -> MeasuredPod:
-    containers = [
-        Measured(name, track.since, rows.add(track.row())) for name, track in _containers(pod)
-    ]
+    containers = [Measured(name, track.since, rows.add(track)) for name, track in _containers(pod)]
     meta = pod.pod.metadata
     assert pod.total is not None
     since, tick = pod.total.since, pod.total.tick

@@ -220,3 +220,24 @@ async def test_a_command_can_be_run_to_its_end(node: LocalNode, ask: Ask) -> Non
         500,
         "command terminated with exit code 1: oh",
     )
+
+
+async def test_usage_is_told_once_something_has_been_measured(node: LocalNode) -> None:
+    server = NodeServer(node.server.client, node.runtime, NODE, node.clock)
+    running = asyncio.get_running_loop().create_task(server.run(node.pods))
+    await node.settle()
+
+    async def ask(path: str, method: str = "GET") -> tuple[int, str]:
+        return await text(await server.handle(HttpRequest(method, path, "", {}, b"", MASTER)))
+
+    assert await ask("/stats/summary") == (503, "nothing has been measured yet")
+    known = {"/stats/summary": Response(200, b"{}")}
+    server.tell_usage(lambda request: known.get(request.path))
+    assert await ask("/stats/summary") == (200, "{}")
+    assert await ask("/stats/summary", "POST") == (200, "{}")
+    assert await ask("/metrics/other") == (404, "404 page not found\n")
+    assert (await ask("/stats/summary", "DELETE"))[0] == 405
+    running.cancel()
+    closing = asyncio.ensure_future(server.close())
+    await node.clock.advance(2)
+    await closing
