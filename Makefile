@@ -5,6 +5,8 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # Real processes on a busy machine may be late once; what fails twice is broken.
 PATIENT := $(PYTEST) --reruns 1
+E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
+	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" $(PATIENT)
 
 .PHONY: help up down setup check test e2e bench docs lock clean
 
@@ -30,9 +32,8 @@ check: .venv/.dev ## format, lint, types, floors, unit and contract tests
 
 e2e: .venv/.dev ## a real kubectl against a real cluster
 	@tools/setup kubectl
-	PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
-		KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" \
-		$(PATIENT) tests/e2e
+	$(E2E) -n 2 --dist loadfile tests/e2e --ignore=tests/e2e/pods
+	$(E2E) tests/e2e/pods
 
 test: check docs e2e ## everything
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 16
 """Requests that are under way together."""
-PATIENCE = 0.03
+PATIENCE = 0.15
 """Seconds that a status may wait for one that makes it unnecessary."""
 RETRIES = Backoff(first=0.05, most=10.0)
 MANAGER = "kubelet"

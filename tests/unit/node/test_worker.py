@@ -235,6 +235,7 @@ async def test_deletion_does_not_wait_for_an_image(node: LocalNode) -> None:
     node.images.gates["image"] = asyncio.Event()
     await node.create()
     assert node.events.messages("Pulling") == ['Pulling image "image"']
+    await node.later(1)
     assert (await node.container())["state"] == {"waiting": {"reason": "ContainerCreating"}}
     await node.delete()
 
