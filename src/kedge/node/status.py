@@ -59,6 +59,8 @@ class Facts:
     """By name: what a container was last given, where that is not what it began with."""
     resize: Sequence[PodCondition] = ()
     host_ips: Sequence[str] = ()
+    shared_ips: Sequence[str] = ()
+    """Addresses of a pod without any of its own: those of the machine, if it is on that network."""
     terminal: bool = False
     """Nothing runs any more, and nothing will be started."""
     ending: Ending | None = None
@@ -147,8 +149,7 @@ def _ips(facts: Facts) -> Sequence[str]:
     known = [ip.ip for ip in facts.previous.podIPs]
     if sandbox is None:
         return known if facts.ending is not None else ()
-    # A sandbox without addresses of its own is on the machine's network.
-    return sandbox.ips or known or facts.host_ips
+    return sandbox.ips or known or facts.shared_ips
 
 
 # The containers.

@@ -40,7 +40,7 @@ from kedge.node.plan import (
 )
 from kedge.node.probes.prober import Prober, targets
 from kedge.node.remains import Remains
-from kedge.node.runtime.runtime import NotFoundError, RuntimeFailure, State
+from kedge.node.runtime.runtime import Level, NotFoundError, RuntimeFailure, State
 from kedge.node.specs import sandbox_spec
 from kedge.node.starting import StartFailure, Starting
 from kedge.node.status import Facts, final, pod_status, rejected
@@ -505,6 +505,7 @@ class Worker:
             actual=self.allotment.actual,
             resize=self.allotment.conditions,
             host_ips=self._parts.host_ips(),
+            shared_ips=self._shared_ips(),
             terminal=terminal,
             ending=self._plan.ending,
             devices=self._parts.devices.health(self._uid),
@@ -540,7 +541,13 @@ class Worker:
 
     def _ips(self) -> Sequence[str]:
         sandbox = self._seen.sandbox
-        return sandbox.ips if sandbox is not None and sandbox.ips else self._parts.host_ips()
+        return sandbox.ips if sandbox is not None and sandbox.ips else self._shared_ips()
+
+    def _shared_ips(self) -> Sequence[str]:
+        """The machine's addresses, for a pod on its network; a pod with nothing but a loopback of
+        its own has none, and is not said to."""
+        shares = self.pod.spec.hostNetwork or self._parts.runtime.level is Level.PLAIN
+        return self._parts.host_ips() if shares else ()
 
     def _ip(self) -> str:
         ips = self._ips()
