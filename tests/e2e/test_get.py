@@ -284,14 +284,15 @@ def table_columns(api: Api) -> dict[str, str]:
     """The columns that `kubectl get` would show for each kind, asked in the way it asks."""
     groups = api.get("/apis")["groups"]
     paths = ["/api/v1", *(f"/apis/{g['preferredVersion']['groupVersion']}" for g in groups)]
-    shown = {}
+    shown: dict[str, str] = {}
     for path in paths:
         for resource in api.get(path)["resources"]:
             if "list" in resource["verbs"] and resource["name"] in COLUMNS:
                 accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
                 told = api("GET", f"{path}/{resource['name']}?limit=1", Accept=accept)
                 columns = [c for c in told["columnDefinitions"] if c["priority"] == 0]
-                shown[resource["name"]] = " ".join(c["name"].upper() for c in columns)
+                # Of several groups that have such a kind, kubectl means the first.
+                shown.setdefault(resource["name"], " ".join(c["name"].upper() for c in columns))
     return shown
 
 
