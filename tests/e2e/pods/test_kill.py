@@ -20,9 +20,9 @@ from kedge.node.network.bridge import link_name
 Json = dict[str, Any]
 
 CGROUPS = Path("/sys/fs/cgroup")
-SECONDS = float(os.environ.get("KEDGE_E2E_KILL_SECONDS", "20"))
+SECONDS = float(os.environ.get("KEDGE_E2E_KILL_SECONDS", "10"))
 """For how long each of the loops goes on killing."""
-WAVES = int(os.environ.get("KEDGE_E2E_WAVES", "2"))
+WAVES = int(os.environ.get("KEDGE_E2E_WAVES", "1"))
 """How often a hundred pods are made and deleted."""
 SEED = int(os.environ.get("KEDGE_E2E_SEED", "5"))
 
