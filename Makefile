@@ -5,12 +5,12 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # Real processes on a busy machine may be late once; what fails twice is broken.
 PATIENT := $(PYTEST) --reruns 1
-# These measure the machine, or compare it before and after: nothing else may run beside them.
-ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
+# Long proofs: killed at random moments, sampled for minutes.
+SOAK := $(patsubst %,tests/e2e/pods/test_%.py,kill metrics)
 E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" $(PATIENT)
 
-.PHONY: help up down setup check test e2e bench docs lock clean
+.PHONY: help up down setup check test e2e soak bench docs lock clean
 
 help: ## say what there is to make
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
@@ -34,8 +34,12 @@ check: .venv/.dev ## format, lint, types, floors, unit and contract tests
 
 e2e: .venv/.dev ## a real kubectl against a real cluster
 	@tools/setup kubectl
-	$(E2E) -n 3 --dist loadfile tests/e2e $(ALONE:%=--ignore=%)
-	$(E2E) $(ALONE)
+	$(E2E) -n 2 --dist loadfile tests/e2e --ignore=tests/e2e/pods
+	$(E2E) tests/e2e/pods $(SOAK:%=--ignore=%)
+
+soak: .venv/.dev ## the long proofs: kill -9 in a loop, usage over minutes
+	@tools/setup kubectl
+	$(E2E) $(SOAK)
 
 test: check docs e2e ## everything
 
