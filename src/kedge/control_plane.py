@@ -4,21 +4,22 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from socket import gethostname
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 import uvloop
 
 from kedge.apiserver.config import ServerConfig
 from kedge.apiserver.server import Running, serve
 from kedge.client.client import Client
+from kedge.client.election import Election
 from kedge.client.transport import Call, Handler, LocalTransport
-from kedge.controllers.controllers import Controllers
-from kedge.machinery.clock import SystemClock
-from kedge.scheduler.scheduler import Scheduler
+from kedge.machinery.clock import Clock, SystemClock
 from kedge.web.message import HttpRequest, Response
-
-log = logging.getLogger(__name__)
+from kedge.web.server import note_failure
 
 OnReady = Callable[[Running], None]
 
@@ -39,32 +40,60 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     async with serve(config, clock) as server, asyncio.TaskGroup() as tasks:
-        client = Client(LocalTransport(into(server)), user_agent="kube-controller-manager")
-        keepers = Controllers(
-            client,
-            clock,
-            server.ca_pem,
-            server.sign,
-            server.sign_request,
-            admission=config.admission,
-        )
-        planner = Client(LocalTransport(into(server)), user_agent="kube-scheduler")
-        work = [
-            tasks.create_task(keepers.run()),
-            tasks.create_task(Scheduler(planner, clock).run()),
-        ]
+        offices = elections(server, config, clock)
+        work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
         gc.freeze()
         gc.enable()
         on_ready(server)
         await stop.wait()
         for task in work:
             task.cancel()
+        await asyncio.wait(work)
+        for office, _ in offices:
+            await office.resign()
 
 
-def note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What failed outside of any request, mostly handshakes of strangers: a line, not a page."""
-    what = str(context.get("message", "")).partition("\n")[0]
-    log.warning("%s: %r", what, context.get("exception"))
+Duty = Callable[[], Coroutine[Any, Any, None]]
+
+
+def elections(
+    server: Running, config: ServerConfig, clock: Clock
+) -> Sequence[tuple[Election, Duty]]:
+    """What only one of several servers does, and how it is found out which.
+
+    Each duty is imported by whoever takes it up: nobody waits for that, and the first answers of
+    the server do not.
+    """
+    identity = identity_of(config.state)
+    keeper = Client(LocalTransport(into(server)), user_agent="kube-controller-manager")
+    planner = Client(LocalTransport(into(server)), user_agent="kube-scheduler")
+
+    async def keep() -> None:
+        from kedge.controllers.controllers import Controllers
+
+        await Controllers(
+            keeper,
+            clock,
+            server.ca_pem,
+            server.sign,
+            server.sign_request,
+            admission=config.admission,
+        ).run()
+
+    async def plan() -> None:
+        from kedge.scheduler.scheduler import Scheduler
+
+        await Scheduler(planner, clock).run()
+
+    return (
+        (Election(keeper, clock, "kube-controller-manager", identity), keep),
+        (Election(planner, clock, "kube-scheduler", identity), plan),
+    )
+
+
+def identity_of(state: Path) -> str:
+    """Who a server is among others: the same whenever it comes back to its directory."""
+    return f"{gethostname()}_{uuid5(NAMESPACE_URL, state.resolve().as_uri())}"
 
 
 def into(server: Running) -> Handler:

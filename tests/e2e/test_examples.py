@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [Path("README.md"), *sorted(p.relative_to(ROOT) for p in ROOT.glob("examples/*/README.md"))]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NEEDED = {"python -m pytest": "kubernetes"}
+NEEDED = {"python -m pytest": "kubernetes", "nohup kopf": "kopf"}
 """Packages without which a command cannot be tried."""
 
 

@@ -37,6 +37,8 @@ class WorkQueue(Generic[K]):
         """Keys in `_ready`, and those that will be when their worker is done."""
         self._working: set[K] = set()
         self._delayed: list[tuple[float, int, K]] = []
+        self._due: dict[K, float] = {}
+        """When each delayed key comes up; what `_delayed` says otherwise is out of date."""
         self._order = count()
         self._failures: dict[K, int] = {}
         self._changed = asyncio.Event()
@@ -54,8 +56,12 @@ class WorkQueue(Generic[K]):
             self._changed.set()
 
     def add_later(self, key: K, seconds: float) -> None:
-        """Add a key when that much time has passed."""
-        heappush(self._delayed, (self._clock.monotonic() + seconds, next(self._order), key))
+        """Add a key when that much time has passed; one that comes up sooner anyway stays so."""
+        due = self._clock.monotonic() + seconds
+        if self._due.get(key, due + 1) <= due:
+            return
+        self._due[key] = due
+        heappush(self._delayed, (due, next(self._order), key))
         self._changed.set()
 
     def retry(self, key: K) -> int:
@@ -89,7 +95,10 @@ class WorkQueue(Generic[K]):
         """Add the delayed keys whose time has come."""
         now = self._clock.monotonic()
         while self._delayed and self._delayed[0][0] <= now:
-            self.add(heappop(self._delayed)[2])
+            due, _, key = heappop(self._delayed)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self.add(key)
 
     async def _change(self) -> None:
         """Return when a key was added or the next delayed one is due."""

@@ -36,6 +36,10 @@ class Loop(Generic[K]):
         """See to this key soon."""
         self._queue.add(key)
 
+    def add_later(self, key: K, seconds: float) -> None:
+        """See to this key when that much time has passed."""
+        self._queue.add_later(key, seconds)
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self._workers):

@@ -20,9 +20,9 @@ from kedge.node.network.bridge import link_name
 Json = dict[str, Any]
 
 CGROUPS = Path("/sys/fs/cgroup")
-SECONDS = float(os.environ.get("KEDGE_E2E_KILL_SECONDS", "10"))
+SECONDS = float(os.environ.get("KEDGE_E2E_KILL_SECONDS", "20"))
 """For how long each of the loops goes on killing."""
-WAVES = int(os.environ.get("KEDGE_E2E_WAVES", "1"))
+WAVES = int(os.environ.get("KEDGE_E2E_WAVES", "2"))
 """How often a hundred pods are made and deleted."""
 SEED = int(os.environ.get("KEDGE_E2E_SEED", "5"))
 
@@ -172,11 +172,12 @@ def left(victim: Victim) -> None:
 
 def rounds(victim: Victim, parts: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Make pods, delete pods, kill something and bring it back, until the time is up; says which
-    pods are to be there for good, and which ran once."""
+    pods are to be there for good, and which ran once. Those that were deleted are gone."""
     dice, clock = random.Random(f"{SEED} {parts}"), SystemClock()
     end = clock.monotonic() + SECONDS
     lasting: list[str] = []
     brief: list[str] = []
+    deleted: list[str] = []
     while clock.monotonic() < end:
         number = len(lasting) + len(brief)
         victim.create(f"lasting-{number}", lasts=True)
@@ -184,12 +185,14 @@ def rounds(victim: Victim, parts: tuple[str, ...]) -> tuple[list[str], list[str]
         victim.create(f"brief-{number}", lasts=False)
         brief.append(f"brief-{number}")
         if len(lasting) > 4:
-            gone = lasting.pop(dice.randrange(len(lasting)))
-            victim.pods.delete(gone)
+            deleted.append(lasting.pop(dice.randrange(len(lasting))))
+            victim.pods.delete(deleted[-1])
         time.sleep(dice.uniform(0, 0.5))
         victim.kill(parts[len(brief) % len(parts)])
         time.sleep(dice.uniform(0, 0.3))
         victim.revive()
+    for name in deleted:
+        victim.pods.gone(name, within=60)
     return lasting, brief
 
 
@@ -241,8 +244,10 @@ def test_agents_and_servers_die(victim: Victim, eventually: Callable[..., Any]) 
     assert victim.kills.keys() == {"agent", "server"}
     pods = settled(victim, lasting, brief)
     assert {name: restarts(pods[name]) for name in lasting} == dict.fromkeys(lasting, 0)
-    failed = [pods[name]["status"] for name in brief if pods[name]["status"]["phase"] == "Failed"]
-    assert failed == []
+    ended = {name: pods[name]["status"]["phase"] for name in brief}
+    assert ended == dict.fromkeys(brief, "Succeeded"), [
+        pods[name]["status"] for name in brief if ended[name] != "Succeeded"
+    ]
     starts = victim.starts()
     assert {name: starts[name] for name in (*lasting, *brief)} == dict.fromkeys(
         (*lasting, *brief), 1
@@ -263,6 +268,31 @@ def test_the_supervisor_dies(victim: Victim, eventually: Callable[..., Any]) -> 
         assert starts[name] <= 1, name
         assert starts[name] == 1 or pods[name]["status"]["phase"] == "Failed", name
     consistent(victim, pods, eventually)
+
+
+@pytest.mark.parametrize("together", [("supervisor",), ("supervisor", "agent")])
+def test_each_death_of_the_supervisor_is_one_restart(
+    victim: Victim, together: tuple[str, ...], eventually: Callable[..., Any]
+) -> None:
+    """Also when nobody is there to see it, and of every container alike."""
+    names = [f"lasting-{number}" for number in range(3)]
+    for name in names:
+        victim.create(name, lasts=True)
+    for kills in range(3):
+        expected = dict.fromkeys(names, kills)
+        # From the second time on, a container that is started again is made to wait.
+        eventually(lambda expected=expected: counted(victim) == expected, 45)
+        assert victim.starts() == dict.fromkeys(names, kills + 1)
+        if kills < 2:
+            for part in together:
+                victim.kill(part)
+            victim.revive()
+    assert not (victim.told / "double").exists()
+
+
+def counted(victim: Victim) -> dict[str, int]:
+    """How often the container of each pod that is ready began again."""
+    return {name: restarts(pod) for name, pod in victim.listed().items() if ready(pod)}
 
 
 def test_a_killed_agent_leaves_its_pods_running(victim: Victim) -> None:

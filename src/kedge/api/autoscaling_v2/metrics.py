@@ -1,12 +1,13 @@
 """What a HorizontalPodAutoscaler looks at: metrics, their targets and their present values."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
 from msgspec import field
 
 from kedge.api import rules
 from kedge.api.core_v1.resource_names import container_name
-from kedge.api.model import Int32, LabelSelector, Model
+from kedge.api.model import EXTENSION, Int32, LabelSelector, Model
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity
@@ -19,6 +20,8 @@ SOURCES = {
     "Resource": "resource",
 }
 """The field that holds a metric of each type."""
+WINDOWS = ("10s", "1m", "1h", "1d")
+STATISTICS = ("mean", "max", "95th")
 _ORDER = ("object", "external", "pods", "resource", "containerResource")
 
 
@@ -107,6 +110,10 @@ class ResourceMetricSource(Model):
     """The resource: cpu or memory."""
     target: MetricTarget = field(default_factory=MetricTarget)
     """The use that is aimed at."""
+    window: Annotated[str, EXTENSION] = ""
+    """The stretch of time that is looked at: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
+    statistic: Annotated[str, EXTENSION] = ""
+    """What of the window counts: mean, max or 95th. Default mean."""
 
 
 class ContainerResourceMetricSource(Model):
@@ -120,6 +127,10 @@ class ContainerResourceMetricSource(Model):
     """The use that is aimed at."""
     container: str = field(default_factory=str)
     """The container."""
+    window: Annotated[str, EXTENSION] = ""
+    """The stretch of time that is looked at: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
+    statistic: Annotated[str, EXTENSION] = ""
+    """What of the window counts: mean, max or 95th. Default mean."""
 
 
 class ExternalMetricSource(Model):
@@ -277,9 +288,11 @@ def _source(metric: MetricSpec, word: str, path: str) -> Iterator[FieldError]:
             if not source.name:
                 yield FieldError.required(f"{path}.name", "must specify a resource name")
             yield from _resource_target(source.target, f"{path}.target")
+            yield from _windowed(source, path)
         case ContainerResourceMetricSource() as source:
             yield from _container_resource(source, path)
             yield from _resource_target(source.target, f"{path}.target")
+            yield from _windowed(source, path)
 
 
 def _container_resource(source: ContainerResourceMetricSource, path: str) -> Iterator[FieldError]:
@@ -292,6 +305,15 @@ def _container_resource(source: ContainerResourceMetricSource, path: str) -> Ite
     else:
         found = names.dns_label(source.container)
         yield from rules.problems(f"{path}.container", source.container, found)
+
+
+def _windowed(
+    source: ResourceMetricSource | ContainerResourceMetricSource, path: str
+) -> Iterator[FieldError]:
+    if source.window:
+        yield from rules.one_of(f"{path}.window", source.window, WINDOWS)
+    if source.statistic:
+        yield from rules.one_of(f"{path}.statistic", source.statistic, STATISTICS)
 
 
 def _external_target(target: MetricTarget, path: str) -> Iterator[FieldError]:

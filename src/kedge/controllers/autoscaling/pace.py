@@ -1,0 +1,205 @@
+"""Pace: how fast a proposal is followed, given what was proposed and done before."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Final, NamedTuple
+
+from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
+    HorizontalPodAutoscalerBehavior,
+    HPAScalingRules,
+)
+
+LOOKED_BACK: Final = 300
+"""Seconds for which the highest proposal holds before replicas are removed, unless told."""
+KEPT: Final = timedelta(hours=1)
+"""The longest time for which anybody may ask proposals and changes to be remembered."""
+LEAP: Final = 4
+"""So many replicas may be had at once, however few there are."""
+
+
+class Verdict(NamedTuple):
+    """A condition's reason and message."""
+
+    reason: str
+    message: str
+
+
+IN_RANGE: Final = Verdict("DesiredWithinRange", "the desired count is within the acceptable range")
+TOO_MANY: Final = Verdict(
+    "TooManyReplicas", "the desired replica count is more than the maximum replica count"
+)
+TOO_FEW: Final = Verdict(
+    "TooFewReplicas", "the desired replica count is less than the minimum replica count"
+)
+TOO_FAST_UP: Final = Verdict(
+    "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"
+)
+TOO_FAST_DOWN: Final = Verdict(
+    "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate"
+)
+READY: Final = Verdict("ReadyForNewScale", "recommended size matches current size")
+HELD_UP: Final = Verdict(
+    "ScaleDownStabilized",
+    "recent recommendations were higher than current one, "
+    "applying the highest recent recommendation",
+)
+HELD_DOWN: Final = Verdict(
+    "ScaleUpStabilized",
+    "recent recommendations were lower than current one, applying the lowest recent recommendation",
+)
+
+
+class Moment(NamedTuple):
+    """A proposal, or by how much the replicas changed, and when."""
+
+    at: datetime
+    number: int
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is remembered of one autoscaler."""
+
+    proposals: deque[Moment] = field(default_factory=deque)
+    changes: deque[Moment] = field(default_factory=deque)
+
+    def proposed(self, number: int, now: datetime) -> None:
+        _forget(self.proposals, now)
+        self.proposals.append(Moment(now, number))
+
+    def changed(self, by: int, now: datetime) -> None:
+        _forget(self.changes, now)
+        self.changes.append(Moment(now, by))
+
+    def gained(self, seconds: int, now: datetime) -> int:
+        """By how much the replicas have grown in the last so many seconds."""
+        return sum(_since(self.changes, seconds, now))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The replicas to have, and what kept them from being others."""
+
+    replicas: int
+    held: Verdict
+    """Whether earlier proposals count more."""
+    limited: bool
+    limit: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How few and how many replicas there may be."""
+
+    least: int
+    most: int
+
+
+def decide(
+    current: int,
+    proposal: int,
+    bounds: Bounds,
+    behavior: HorizontalPodAutoscalerBehavior | None,
+    memory: Memory,
+    now: datetime,
+) -> Decision:
+    """The replicas to have now; the proposal is remembered."""
+    if behavior is None or behavior.scaleUp is None or behavior.scaleDown is None:
+        wanted = max([proposal, *_since(memory.proposals, LOOKED_BACK, now, inclusive=True)])
+        held = READY if wanted == proposal else HELD_UP
+        replicas, limit = _within_usual_pace(current, wanted, bounds)
+    else:
+        up, down = behavior.scaleUp, behavior.scaleDown
+        wanted = _stabilized(current, proposal, up, down, memory, now)
+        held = READY
+        if wanted != proposal:
+            held = HELD_DOWN if proposal >= current else HELD_UP
+        replicas, limit = _within_rules(current, wanted, bounds, up, down, memory, now)
+    memory.proposed(proposal, now)
+    return Decision(replicas, held, replicas != wanted, limit)
+
+
+def _within_usual_pace(current: int, wanted: int, bounds: Bounds) -> tuple[int, Verdict]:
+    """Nobody gets more than twice as many at once, or four."""
+    reach = max(2 * current, LEAP)
+    most, limit = (reach, TOO_FAST_UP) if bounds.most > reach else (bounds.most, TOO_MANY)
+    if wanted < bounds.least:
+        return bounds.least, TOO_FEW
+    return (most, limit) if wanted > most else (wanted, IN_RANGE)
+
+
+def _stabilized(
+    current: int,
+    proposal: int,
+    up: HPAScalingRules,
+    down: HPAScalingRules,
+    memory: Memory,
+    now: datetime,
+) -> int:
+    """The present number, moved only as far as all recent proposals agree."""
+    asked = down.stabilizationWindowSeconds
+    looked_back = LOOKED_BACK if asked is None else asked
+    lowest = min([proposal, *_since(memory.proposals, up.stabilizationWindowSeconds or 0, now)])
+    highest = max([proposal, *_since(memory.proposals, looked_back, now)])
+    return min(max(current, lowest), highest)
+
+
+def _within_rules(
+    current: int,
+    wanted: int,
+    bounds: Bounds,
+    up: HPAScalingRules,
+    down: HPAScalingRules,
+    memory: Memory,
+    now: datetime,
+) -> tuple[int, Verdict]:
+    if wanted > current:
+        reach = max(_ceiling(current, up, memory, now), current)
+        most, limit = (reach, TOO_FAST_UP) if bounds.most > reach else (bounds.most, TOO_MANY)
+        return (most, limit) if wanted > most else (wanted, IN_RANGE)
+    if wanted < current:
+        reach = min(_floor(current, down, memory, now), current)
+        least, limit = (reach, TOO_FAST_DOWN) if bounds.least < reach else (bounds.least, TOO_FEW)
+        return (least, limit) if wanted < least else (wanted, IN_RANGE)
+    return wanted, IN_RANGE
+
+
+def _ceiling(current: int, rules: HPAScalingRules, memory: Memory, now: datetime) -> int:
+    """The most replicas that the policies allow by now."""
+    if rules.selectPolicy == "Disabled":
+        return current
+    reaches = []
+    for policy in rules.policies:
+        start = current - memory.gained(policy.periodSeconds, now)
+        more = policy.value if policy.type == "Pods" else ceil(start * policy.value / 100)
+        reaches.append(start + more)
+    return min(reaches) if rules.selectPolicy == "Min" else max(reaches)
+
+
+def _floor(current: int, rules: HPAScalingRules, memory: Memory, now: datetime) -> int:
+    """The fewest replicas that the policies allow by now."""
+    if rules.selectPolicy == "Disabled":
+        return current
+    reaches = []
+    for policy in rules.policies:
+        start = current - memory.gained(policy.periodSeconds, now)
+        left = start - policy.value
+        if policy.type == "Percent":
+            left = int(start * (100 - policy.value) / 100)
+        reaches.append(left)
+    return max(reaches) if rules.selectPolicy == "Min" else min(reaches)
+
+
+def _since(
+    moments: Iterable[Moment], seconds: int, now: datetime, *, inclusive: bool = False
+) -> list[int]:
+    begin = now - timedelta(seconds=seconds)
+    return [each.number for each in moments if each.at > begin or (inclusive and each.at == begin)]
+
+
+def _forget(moments: deque[Moment], now: datetime) -> None:
+    while moments and moments[0].at < now - KEPT:
+        moments.popleft()

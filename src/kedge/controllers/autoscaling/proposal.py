@@ -1,0 +1,214 @@
+"""Proposal: from what pods use to the number of replicas that would use what is aimed at."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Final, Protocol
+
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod_resources import is_sidecar, pod_level, pod_requests
+from kedge.controllers.pod_state import condition, is_leaving
+from kedge.machinery.durations import parse_time
+
+TOLERANCE: Final = 0.1
+"""How far usage may be off its target before anything changes."""
+WARMING_UP: Final = timedelta(minutes=5)
+"""For so long after its start, a pod's use of cpu counts only while it is ready."""
+FIRST_READINESS: Final = timedelta(seconds=30)
+"""A pod that was last unready within this time of its start has never been ready."""
+NO_PODS: Final = "no pods returned by selector while calculating replica count"
+NO_SAMPLES: Final = "did not receive metrics for targeted pods (pods might be unready)"
+NO_MATCH: Final = "no metrics returned matched known pods"
+
+
+class Unknown(Exception):
+    """Why nobody can tell how many replicas are right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a pod, or one container of it, used of a resource, in thousandths of its unit."""
+
+    value: int
+    at: datetime
+    window: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far below and above its target usage may be."""
+
+    below: float = TOLERANCE
+    above: float = TOLERANCE
+
+    def bears(self, ratio: float) -> bool:
+        return 1.0 - self.below <= ratio <= 1.0 + self.above
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one metric asks for, and what was measured."""
+
+    replicas: int
+    average: int
+    """What a pod uses on average, in thousandths."""
+    utilization: int | None = None
+    """The same in percent of what it requests."""
+
+
+class Target(Protocol):
+    """What is aimed at."""
+
+    def measure(self, values: Mapping[str, int]) -> tuple[float, Proposal]:
+        """How usage compares with the target; the proposal has no replicas yet."""
+        ...
+
+    def substitute(self, pod: str) -> int:
+        """What a pod of which nothing is known is taken to use before replicas are removed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AverageUse:
+    """So much per pod, in thousandths."""
+
+    amount: int
+
+    def measure(self, values: Mapping[str, int]) -> tuple[float, Proposal]:
+        average = sum(values.values()) // len(values)
+        return average / self.amount, Proposal(0, average)
+
+    def substitute(self, pod: str) -> int:
+        return self.amount
+
+
+@dataclass(frozen=True, slots=True)
+class Utilization:
+    """So many percent of what the pods request."""
+
+    percent: int
+    requests: Mapping[str, int]
+
+    def measure(self, values: Mapping[str, int]) -> tuple[float, Proposal]:
+        known = [name for name in values if name in self.requests]
+        used = sum(values[name] for name in known)
+        requested = sum(self.requests[name] for name in known)
+        if not requested:
+            raise Unknown(NO_MATCH)
+        percent = used * 100 // requested
+        return percent / self.percent, Proposal(0, used // len(known), percent)
+
+    def substitute(self, pod: str) -> int:
+        return self.requests.get(pod, 0) * max(100, self.percent) // 100
+
+
+@dataclass(slots=True)
+class Groups:
+    """Pods by how much their samples say."""
+
+    counted: int = 0
+    unready: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def propose(
+    current: int,
+    target: Target,
+    pods: Sequence[Pod],
+    samples: Mapping[str, Sample],
+    *,
+    resource: str,
+    tolerance: Tolerance,
+    now: datetime,
+) -> Proposal:
+    """How many replicas one metric asks for, by upstream's rules."""
+    if not pods:
+        raise Unknown(NO_PODS)
+    groups = grouped(pods, samples, resource, now)
+    dropped = {*groups.unready, *groups.ignored}
+    values = {name: sample.value for name, sample in samples.items() if name not in dropped}
+    if not values:
+        raise Unknown(NO_SAMPLES)
+    ratio, measured = target.measure(values)
+    starting = groups.unready if ratio > 1.0 else ()
+    if not starting and not groups.missing:
+        wanted = current if tolerance.bears(ratio) else ceil(ratio * groups.counted)
+    else:
+        values.update(assumed(target, groups.missing, ratio))
+        values.update(dict.fromkeys(starting, 0))
+        wanted = cautious(current, ratio, target.measure(values)[0], len(values), tolerance)
+    return Proposal(wanted, measured.average, measured.utilization)
+
+
+def assumed(target: Target, missing: Iterable[str], ratio: float) -> dict[str, int]:
+    """What pods without samples are taken to use: that which changes least."""
+    if ratio < 1.0:
+        return {name: target.substitute(name) for name in missing}
+    return dict.fromkeys(missing, 0) if ratio > 1.0 else {}
+
+
+def cautious(current: int, before: float, after: float, pods: int, tolerance: Tolerance) -> int:
+    """The replicas for a ratio that rests on assumptions: they may soften it but not turn it."""
+    turned = (before - 1.0) * (after - 1.0) < 0
+    if turned or tolerance.bears(after):
+        return current
+    wanted = ceil(after * pods)
+    return max(wanted, current) if after > 1.0 else min(wanted, current)
+
+
+def grouped(
+    pods: Iterable[Pod], samples: Mapping[str, Sample], resource: str, now: datetime
+) -> Groups:
+    groups = Groups()
+    for pod in pods:
+        name = pod.metadata.name
+        if is_leaving(pod) or pod.status.phase == "Failed":
+            groups.ignored += (name,)
+        elif pod.status.phase == "Pending":
+            groups.unready += (name,)
+        elif name not in samples:
+            groups.missing += (name,)
+        elif resource == "cpu" and not is_settled(pod, samples[name], now):
+            groups.unready += (name,)
+        else:
+            groups.counted += 1
+    return groups
+
+
+def is_settled(pod: Pod, sample: Sample, now: datetime) -> bool:
+    """Whether what a pod uses of the cpu says anything: starting up often takes more."""
+    ready, started = condition(pod, "Ready"), pod.status.startTime
+    if ready is None or not started:
+        return False
+    since = parse_time(ready.lastTransitionTime) if ready.lastTransitionTime else now
+    begun = parse_time(started)
+    if begun + WARMING_UP > now:
+        return ready.status != "False" and sample.at >= since + sample.window
+    return ready.status != "False" or begun + FIRST_READINESS <= since
+
+
+def requests_of(pods: Iterable[Pod], resource: str, container: str = "") -> dict[str, int]:
+    """What each pod, or one container of it, requests; Unknown names what requests nothing."""
+    return {pod.metadata.name: _request(pod, resource, container) for pod in pods}
+
+
+def _request(pod: Pod, resource: str, container: str) -> int:
+    name = pod.metadata.name
+    level = pod.spec.resources
+    if not container and level is not None and any(map(pod_level, level.requests)):
+        amount = pod_requests(pod.spec).get(resource)
+        if amount is None:
+            raise Unknown(f"missing pod-level request for {resource} in Pod {name}")
+        return amount.milli()
+    lasting = [*pod.spec.containers, *filter(is_sidecar, pod.spec.initContainers)]
+    chosen = [each for each in lasting if container in ("", each.name)]
+    if not chosen:
+        raise Unknown(f"container {container} not found in Pod {name}")
+    total = 0
+    for each in chosen:
+        if resource not in each.resources.requests:
+            raise Unknown(f"missing request for {resource} in container {each.name} of Pod {name}")
+        total += each.resources.requests[resource].milli()
+    return total

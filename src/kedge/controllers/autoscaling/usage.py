@@ -1,0 +1,97 @@
+"""Usage: what pods use, asked of the metrics API."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from kedge.api.metrics_v1alpha1 import pod as windowed
+from kedge.api.metrics_v1alpha1.windows import Metrics, Windows, added
+from kedge.api.metrics_v1beta1 import usage as plain
+from kedge.api.metrics_v1beta1.usage import PodMetrics
+from kedge.api.model import ResourceList
+from kedge.client.client import Client
+from kedge.controllers.autoscaling.proposal import Sample, Unknown
+from kedge.machinery.durations import parse_duration, parse_time
+from kedge.machinery.errors import StatusError
+
+NOTHING: Final = "no metrics returned from resource metrics API"
+LENGTHS: Final = {
+    "10s": timedelta(seconds=10),
+    "1m": timedelta(minutes=1),
+    "1h": timedelta(hours=1),
+    "1d": timedelta(days=1),
+}
+DEFAULT_WINDOW: Final = "1m"
+
+
+class Wanted(NamedTuple):
+    """Of what, and how it is counted."""
+
+    resource: str
+    container: str = ""
+    """Empty for whole pods."""
+    window: str = ""
+    statistic: str = ""
+    """Without window and statistic, what metrics.k8s.io says."""
+
+
+async def samples(
+    client: Client, namespace: str, selector: str, wanted: Wanted
+) -> dict[str, Sample]:
+    """What each selected pod uses; those of which nothing is known are left out."""
+    try:
+        if wanted.window or wanted.statistic:
+            found = await client.list(windowed.RESOURCE, namespace, labels=selector)
+            pairs = [(pod.metadata.name, from_windows(pod, wanted)) for pod in found.items]
+        else:
+            listed = await client.list(plain.PODS, namespace, labels=selector)
+            metrics = [each for each in listed.items if isinstance(each, PodMetrics)]
+            pairs = [(pod.metadata.name, from_usage(pod, wanted)) for pod in metrics]
+    except StatusError as error:
+        message = f"unable to fetch metrics from resource metrics API: {error}"
+        raise Unknown(_unable(wanted, message)) from error
+    if not pairs:
+        raise Unknown(_unable(wanted, NOTHING))
+    return {name: sample for name, sample in pairs if sample is not None}
+
+
+def _unable(wanted: Wanted, why: str) -> str:
+    return f"unable to get metrics for resource {wanted.resource}: {why}"
+
+
+def from_usage(pod: PodMetrics, wanted: Wanted) -> Sample | None:
+    parts = [each.usage for each in pod.containers if wanted.container in ("", each.name)]
+    value = _value(parts, wanted.resource)
+    if value is None:
+        return None
+    window = timedelta(microseconds=parse_duration(pod.window) // 1000)
+    return Sample(value, parse_time(pod.timestamp), window)
+
+
+def from_windows(pod: windowed.Pod, wanted: Wanted) -> Sample | None:
+    length = wanted.window or DEFAULT_WINDOW
+    metrics = _windows(pod, wanted.container).get(length)
+    if metrics is None:
+        return None
+    value = _value([_statistic(metrics, wanted.statistic)], wanted.resource)
+    return None if value is None else Sample(value, parse_time(metrics.endtime), LENGTHS[length])
+
+
+def _windows(pod: windowed.Pod, container: str) -> Windows:
+    if not container:
+        return windowed.windows_of(pod)
+    return next((each.metrics for each in pod.containers if each.metadata.name == container), {})
+
+
+def _statistic(metrics: Metrics, name: str) -> ResourceList:
+    if name == "max":
+        return metrics.max
+    return metrics.ninety_fifth if name == "95th" else metrics.mean
+
+
+def _value(parts: Iterable[ResourceList], resource: str) -> int | None:
+    """The sum in thousandths, if every part is known."""
+    known = list(parts)
+    if not known or any(resource not in part for part in known):
+        return None
+    return added(known)[resource].milli()

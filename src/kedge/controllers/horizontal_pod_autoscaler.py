@@ -1,0 +1,473 @@
+"""HorizontalPodAutoscaler: gives workloads the replicas that their use of resources asks for."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
+    RESOURCE,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerCondition,
+)
+from kedge.api.autoscaling_v2.metrics import (
+    ContainerResourceMetricSource,
+    ContainerResourceMetricStatus,
+    MetricSpec,
+    MetricStatus,
+    MetricTarget,
+    MetricValueStatus,
+    ResourceMetricSource,
+    ResourceMetricStatus,
+)
+from kedge.api.core_v1 import pod as pods
+from kedge.api.core_v1.pod import Pod
+from kedge.api.resource import Resource
+from kedge.client.client import Client
+from kedge.client.discovery import Discovery
+from kedge.client.events import NORMAL, WARNING, Recorder
+from kedge.client.informer import Key
+from kedge.controllers.autoscaling.pace import Bounds, Memory, Verdict, decide
+from kedge.controllers.autoscaling.proposal import (
+    AverageUse,
+    Proposal,
+    Target,
+    Tolerance,
+    Unknown,
+    Utilization,
+    propose,
+    requests_of,
+)
+from kedge.controllers.autoscaling.usage import Wanted, samples
+from kedge.controllers.known import Known, Shared, key_of
+from kedge.controllers.loop import Loop
+from kedge.machinery.clock import Clock
+from kedge.machinery.durations import format_time
+from kedge.machinery.errors import StatusError
+from kedge.machinery.quantity import Format, Quantity
+from kedge.machinery.selectors import LabelSelector, parse_labels
+
+COMPONENT: Final = "horizontal-pod-autoscaler"
+PERIOD: Final = 15.0
+"""Seconds between two looks at an autoscaler's metrics."""
+WORKERS: Final = 5
+TRIES: Final = 5
+"""How often a scale is written that others write at the same time."""
+
+ABLE: Final = "AbleToScale"
+ACTIVE: Final = "ScalingActive"
+LIMITED: Final = "ScalingLimited"
+
+GOT_SCALE: Final = Verdict(
+    "SucceededGetScale", "the HPA controller was able to get the target's current scale"
+)
+DISABLED: Final = Verdict(
+    "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"
+)
+
+ResourceSource = ResourceMetricSource | ContainerResourceMetricSource
+
+
+class Failed(Exception):
+    """Why an autoscaler can do nothing at present, told as an event too."""
+
+    def __init__(self, type_: str, verdict: Verdict, event: Verdict) -> None:
+        super().__init__(verdict.message)
+        self.type = type_
+        self.verdict = verdict
+        self.event = event
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A workload, seen through its scale subresource."""
+
+    resource: Resource[Any]
+    document: Mapping[str, Any]
+
+    @property
+    def replicas(self) -> int:
+        return int(self.document.get("spec", {}).get("replicas", 0))
+
+    @property
+    def selector(self) -> str:
+        return str(self.document.get("status", {}).get("selector", ""))
+
+
+@dataclass(slots=True)
+class Report:
+    """An autoscaler's status in the making."""
+
+    hpa: HorizontalPodAutoscaler
+    at: str
+    conditions: list[HorizontalPodAutoscalerCondition] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.conditions = list(self.hpa.status.conditions)
+
+    def say(self, type_: str, holds: bool, verdict: Verdict) -> None:
+        status = "True" if holds else "False"
+        for i, known in enumerate(self.conditions):
+            if known.type == type_:
+                since = known.lastTransitionTime if known.status == status else self.at
+                self.conditions[i] = _condition(type_, status, verdict, since)
+                return
+        self.conditions.append(_condition(type_, status, verdict, self.at))
+
+    def told(
+        self,
+        current: int,
+        desired: int,
+        metrics: Sequence[MetricStatus],
+        *,
+        rescaled: bool = False,
+    ) -> HorizontalPodAutoscaler:
+        status = replace(
+            self.hpa.status,
+            currentReplicas=current,
+            desiredReplicas=desired,
+            currentMetrics=metrics,
+            conditions=self.conditions,
+            lastScaleTime=self.at if rescaled else self.hpa.status.lastScaleTime,
+        )
+        return replace(self.hpa, status=status)
+
+    def failed(self) -> HorizontalPodAutoscaler:
+        """Nothing but the conditions is new."""
+        return replace(self.hpa, status=replace(self.hpa.status, conditions=self.conditions))
+
+
+def _condition(
+    type_: str, status: str, verdict: Verdict, since: str
+) -> HorizontalPodAutoscalerCondition:
+    return HorizontalPodAutoscalerCondition(
+        type=type_,
+        status=status,
+        reason=verdict.reason,
+        message=verdict.message,
+        lastTransitionTime=since,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the metrics of an autoscaler ask for together."""
+
+    replicas: int
+    metric: str
+    """The one that asks for most."""
+    statuses: Sequence[MetricStatus]
+
+
+class HorizontalPodAutoscalerController:
+    """Looks at every autoscaler four times a minute, and at once when its spec changes."""
+
+    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: Known[HorizontalPodAutoscaler] = shared.of(RESOURCE)
+        self._pods: Known[Pod] = shared.of(pods.RESOURCE)
+        self._discovery = Discovery(client)
+        self._recorder = Recorder(client, clock, COMPONENT)
+        self._memories: dict[Key, Memory] = {}
+        self._selectors: dict[Key, LabelSelector] = {}
+        self._loop: Loop[Key] = Loop(COMPONENT, self.reconcile, clock, workers=WORKERS)
+        self._known.follow(self._changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._recorder.run())
+            tasks.create_task(self._loop.run())
+
+    def _changed(
+        self, before: HorizontalPodAutoscaler | None, now: HorizontalPodAutoscaler | None
+    ) -> None:
+        # Its status is written here: a new one is no news.
+        if before is None or now is None or before.spec != now.spec:
+            self._loop.add(key_of(now or before))  # type: ignore[arg-type]
+
+    async def reconcile(self, key: Key) -> None:
+        hpa = self._known.get(key.name, key.namespace)
+        if hpa is None:
+            self._memories.pop(key, None)
+            self._selectors.pop(key, None)
+            return
+        self._loop.add_later(key, PERIOD)
+        report = Report(hpa, format_time(self._clock.now()))
+        try:
+            after = await self._scaled(key, report)
+        except Failed as failure:
+            report.say(failure.type, False, failure.verdict)
+            self._recorder.record(hpa, WARNING, failure.event.reason, failure.event.message)
+            after = report.failed()
+        if after.status != hpa.status:
+            await self._known.written(
+                await self._client.update(RESOURCE, after, subresource="status")
+            )
+
+    async def _scaled(self, key: Key, report: Report) -> HorizontalPodAutoscaler:
+        """Give the workload the replicas that it should have; the autoscaler with its status."""
+        hpa = report.hpa
+        scale = await self._scale(hpa)
+        report.say(ABLE, True, GOT_SCALE)
+        current, now = scale.replicas, self._clock.now()
+        memory = self._memories.get(key)
+        if memory is None:
+            memory = self._memories[key] = Memory()
+            memory.proposed(current, now)
+        bounds = Bounds(
+            1 if hpa.spec.minReplicas is None else hpa.spec.minReplicas, hpa.spec.maxReplicas
+        )
+        if current == 0:
+            report.say(ACTIVE, False, DISABLED)
+            return report.told(0, 0, ())
+        statuses: Sequence[MetricStatus] = ()
+        if current > bounds.most:
+            desired, reason = bounds.most, "Current number of replicas above Spec.MaxReplicas"
+        elif current < bounds.least:
+            desired, reason = bounds.least, "Current number of replicas below Spec.MinReplicas"
+        else:
+            measured = await self._measured(key, report, scale)
+            statuses = measured.statuses
+            decision = decide(current, measured.replicas, bounds, hpa.spec.behavior, memory, now)
+            report.say(ABLE, True, decision.held)
+            report.say(LIMITED, decision.limited, decision.limit)
+            desired = decision.replicas
+            above = measured.replicas > current
+            reason = f"{measured.metric} above target" if above else "All metrics below target"
+        if desired == current:
+            return report.told(current, desired, statuses)
+        await self._rescale(hpa, scale, desired, reason)
+        memory.changed(desired - current, now)
+        report.say(
+            ABLE,
+            True,
+            Verdict(
+                "SucceededRescale",
+                f"the HPA controller was able to update the target scale to {desired}",
+            ),
+        )
+        return report.told(current, desired, statuses, rescaled=True)
+
+    # The workload.
+
+    async def _scale(self, hpa: HorizontalPodAutoscaler) -> Scale:
+        target = hpa.spec.scaleTargetRef
+        try:
+            resource = await self._resource(target.apiVersion, target.kind)
+            document = await self._client.exchange(
+                "GET", resource, target.name, "scale", namespace=hpa.metadata.namespace
+            )
+        except (StatusError, Unknown) as error:
+            message = f"the HPA controller was unable to get the target's current scale: {error}"
+            reason = "FailedGetScale"
+            raise Failed(ABLE, Verdict(reason, message), Verdict(reason, str(error))) from error
+        return Scale(resource, document)
+
+    async def _resource(self, api_version: str, kind: str) -> Resource[Any]:
+        found = self._discovery.known.of_kind(api_version, kind)
+        if found is None:
+            found = (await self._discovery.served()).of_kind(api_version, kind)
+        if found is None:
+            group = api_version.rpartition("/")[0]
+            raise Unknown(f'no matches for kind "{kind}" in group "{group}"')
+        return found
+
+    async def _rescale(
+        self, hpa: HorizontalPodAutoscaler, scale: Scale, replicas: int, reason: str
+    ) -> None:
+        outcome = f"New size: {replicas}; reason: {reason}"
+        try:
+            await self._write(hpa, scale, replicas)
+        except StatusError as error:
+            raise Failed(
+                ABLE,
+                Verdict(
+                    "FailedUpdateScale",
+                    f"the HPA controller was unable to update the target scale: {error}",
+                ),
+                Verdict("FailedRescale", f"{outcome}; error: {error}"),
+            ) from error
+        self._recorder.record(hpa, NORMAL, "SuccessfulRescale", outcome)
+
+    async def _write(self, hpa: HorizontalPodAutoscaler, scale: Scale, replicas: int) -> None:
+        name, namespace = hpa.spec.scaleTargetRef.name, hpa.metadata.namespace
+        document = scale.document
+        for left in reversed(range(TRIES)):
+            wanted = {**document, "spec": {**document.get("spec", {}), "replicas": replicas}}
+            try:
+                await self._client.exchange(
+                    "PUT", scale.resource, name, "scale", wanted, namespace=namespace
+                )
+                return
+            except StatusError as error:
+                if error.reason != "Conflict" or not left:
+                    raise
+            document = await self._client.exchange(
+                "GET", scale.resource, name, "scale", namespace=namespace
+            )
+
+    # The metrics.
+
+    async def _measured(self, key: Key, report: Report, scale: Scale) -> Measured:
+        """The largest number that a metric asks for.
+
+        While one of them is unknown, replicas may be added but not removed.
+        """
+        hpa = report.hpa
+        selected = self._selected(key, hpa, scale)
+        asked: list[tuple[int, str]] = []
+        statuses: list[MetricStatus] = []
+        failures: list[tuple[MetricSpec, str]] = []
+        for spec in hpa.spec.metrics:
+            try:
+                proposal = await self._proposal(hpa, spec, scale, selected)
+            except Unknown as error:
+                failures.append((spec, str(error)))
+                self._recorder.record(hpa, WARNING, f"FailedGet{spec.type}Metric", str(error))
+                statuses.append(MetricStatus())
+            else:
+                asked.append((proposal.replicas, name_of(spec)))
+                statuses.append(status_of(spec, proposal))
+        replicas, metric = max(asked, key=lambda each: each[0], default=(0, ""))
+        if failures and (not asked or replicas < scale.replicas):
+            spec, why = failures[0]
+            message = f"the HPA was unable to compute the replica count: {why}"
+            count, total = len(failures), len(hpa.spec.metrics)
+            raise Failed(
+                ACTIVE,
+                Verdict(f"FailedGet{spec.type}Metric", message),
+                Verdict(
+                    "FailedComputeMetricsReplicas",
+                    f"invalid metrics ({count} invalid out of {total}), "
+                    f"first error is: {_refused(spec, why)}",
+                ),
+            )
+        success = f"the HPA was able to successfully calculate a replica count from {metric}"
+        report.say(ACTIVE, True, Verdict("ValidMetricFound", success))
+        return Measured(replicas, metric, statuses)
+
+    def _selected(self, key: Key, hpa: HorizontalPodAutoscaler, scale: Scale) -> list[Pod]:
+        """The pods of the workload, which no other autoscaler may have as well."""
+        if not scale.selector:
+            message = "the HPA target's scale is missing a selector"
+            told = Verdict("SelectorRequired", "selector is required")
+            raise Failed(ACTIVE, Verdict("InvalidSelector", message), told)
+        selector = self._selectors[key] = parse_labels(scale.selector)
+        namespace = hpa.metadata.namespace
+        found = [
+            pod for pod in self._pods.within(namespace) if selector.matches(pod.metadata.labels)
+        ]
+        rivals = sorted(
+            other
+            for other, theirs in self._selectors.items()
+            if other.namespace == namespace
+            and any(theirs.matches(pod.metadata.labels) for pod in found)
+        )
+        if len(rivals) > 1:
+            names = " ".join(f"{{{each.namespace} {each.name}}}" for each in rivals)
+            message = (
+                f"pods by selector {scale.selector} are controlled by multiple HPAs: [{names}]"
+            )
+            verdict = Verdict("AmbiguousSelector", message)
+            raise Failed(ACTIVE, verdict, verdict)
+        return found
+
+    async def _proposal(
+        self,
+        hpa: HorizontalPodAutoscaler,
+        spec: MetricSpec,
+        scale: Scale,
+        selected: Sequence[Pod],
+    ) -> Proposal:
+        source = source_of(spec)
+        wanted = wanted_by(source)
+        doing = f"failed to get {wanted.resource} " + (
+            "usage" if source.target.averageValue is not None else "utilization"
+        )
+        try:
+            found = await samples(self._client, hpa.metadata.namespace, scale.selector, wanted)
+            return propose(
+                scale.replicas,
+                target_of(source.target, selected, wanted),
+                selected,
+                found,
+                resource=wanted.resource,
+                tolerance=tolerance_of(hpa),
+                now=self._clock.now(),
+            )
+        except Unknown as error:
+            raise Unknown(f"{doing}: {error}") from error
+
+
+def source_of(spec: MetricSpec) -> ResourceSource:
+    """The source of a metric that kedge can measure; others need an API that nobody serves."""
+    if spec.resource is not None:
+        return spec.resource
+    if spec.containerResource is not None:
+        return spec.containerResource
+    api = "external" if spec.type == "External" else "custom"
+    raise Unknown(f"unable to fetch metrics from {api} metrics API: no such API is served")
+
+
+def wanted_by(source: ResourceSource) -> Wanted:
+    container = source.container if isinstance(source, ContainerResourceMetricSource) else ""
+    return Wanted(source.name, container, source.window, source.statistic)
+
+
+def target_of(target: MetricTarget, selected: Sequence[Pod], wanted: Wanted) -> Target:
+    if target.averageValue is not None:
+        return AverageUse(target.averageValue.milli())
+    if target.averageUtilization is None:
+        raise Unknown(
+            "invalid resource metric source: neither an average utilization target nor "
+            "an average value (usage) target was set"
+        )
+    requests = requests_of(selected, wanted.resource, wanted.container)
+    return Utilization(target.averageUtilization, requests)
+
+
+def tolerance_of(hpa: HorizontalPodAutoscaler) -> Tolerance:
+    behavior, usual = hpa.spec.behavior, Tolerance()
+    below = behavior.scaleDown.tolerance if behavior and behavior.scaleDown else None
+    above = behavior.scaleUp.tolerance if behavior and behavior.scaleUp else None
+    return Tolerance(
+        usual.below if below is None else below.nanos / 1e9,
+        usual.above if above is None else above.nanos / 1e9,
+    )
+
+
+def name_of(spec: MetricSpec) -> str:
+    """A metric as events and conditions call it."""
+    source = source_of(spec)
+    if source.target.averageValue is not None:
+        return f"{source.name} resource"
+    kind = "container resource" if spec.type == "ContainerResource" else "resource"
+    return f"{source.name} {kind} utilization (percentage of request)"
+
+
+def _refused(spec: MetricSpec, why: str) -> str:
+    if spec.type == "ContainerResource" and spec.containerResource is not None:
+        return f"failed to get {spec.containerResource.container} container metric value: {why}"
+    if spec.type == "Resource" and spec.resource is not None:
+        return f"failed to get {spec.resource.name} resource metric value: {why}"
+    return f"failed to get {spec.type.lower()} metric value: {why}"
+
+
+def status_of(spec: MetricSpec, proposal: Proposal) -> MetricStatus:
+    source = source_of(spec)
+    format_ = Format.BINARY_SI if source.name == "memory" else Format.DECIMAL_SI
+    current = MetricValueStatus(
+        averageValue=Quantity.from_milli(proposal.average, format_),
+        averageUtilization=proposal.utilization,
+    )
+    if isinstance(source, ContainerResourceMetricSource):
+        measured = ContainerResourceMetricStatus(
+            name=source.name, container=source.container, current=current
+        )
+        return MetricStatus(type=spec.type, containerResource=measured)
+    return MetricStatus(
+        type=spec.type, resource=ResourceMetricStatus(name=source.name, current=current)
+    )

@@ -1,0 +1,117 @@
+"""PodControl: makes and deletes pods in the name of an owner, and tells people so."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.model import Object, ObjectMeta, OwnerReference
+from kedge.api.resource import Resource
+from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.events import NORMAL, WARNING, Recorder
+from kedge.controllers.known import Known, key_of
+from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
+from kedge.controllers.pod_state import is_leaving
+from kedge.machinery.errors import StatusError
+
+SLOW_START: Final = 1
+"""How many are made at first; twice as many each time that all went well."""
+AT_ONCE: Final = 32
+"""How many at most: the server answers no sooner if more wait, and others want to be heard too."""
+NAME_LIMIT: Final = 253
+
+
+def owned_by(resource: Resource[Any], owner: Object) -> OwnerReference:
+    """What an object says of the owner that manages it."""
+    return OwnerReference(
+        apiVersion=resource.api_version,
+        kind=resource.kind,
+        name=owner.metadata.name,
+        uid=owner.metadata.uid,
+        controller=True,
+        blockOwnerDeletion=True,
+    )
+
+
+def pod_of(resource: Resource[Any], owner: Object, template: PodTemplateSpec) -> Pod:
+    """A pod as the owner posts it; the server gives it a name that begins with the owner's."""
+    prefix = f"{owner.metadata.name}-"
+    return Pod(
+        metadata=ObjectMeta(
+            generateName=prefix if len(prefix) <= NAME_LIMIT else owner.metadata.name,
+            namespace=owner.metadata.namespace,
+            labels=template.metadata.labels,
+            annotations=template.metadata.annotations,
+            finalizers=template.metadata.finalizers,
+            ownerReferences=[owned_by(resource, owner)],
+        ),
+        spec=template.spec,
+    )
+
+
+class PodControl:
+    """The deeds of one controller. Each returns when its effect is known to all who look."""
+
+    def __init__(self, client: Client, pods: Known[Pod], recorder: Recorder) -> None:
+        self._client = client
+        self._pods = pods
+        self._recorder = recorder
+
+    async def create(self, owner: Object, pod: Pod) -> Pod:
+        try:
+            made = await self._client.create(RESOURCE, pod)
+        except StatusError as error:
+            # Nobody reads the events of a namespace that is leaving.
+            if not namespace_is_leaving(error):
+                message = f"Error creating: {error}"
+                self._recorder.record(owner, WARNING, "FailedCreate", message)
+            raise
+        self._recorder.record(
+            owner, NORMAL, "SuccessfulCreate", f"Created pod: {made.metadata.name}"
+        )
+        await self._pods.written(made)
+        return made
+
+    async def delete(self, owner: Object, pod: Pod) -> None:
+        """Delete a pod; one that is gone or going already is no failure."""
+        meta = pod.metadata
+        options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+        try:
+            await self._client.delete(RESOURCE, meta.name, meta.namespace, options=options)
+        except StatusError as error:
+            if error.code not in (404, 409):
+                message = f"Error deleting: {error}"
+                self._recorder.record(owner, WARNING, "FailedDelete", message)
+                raise
+        else:
+            self._recorder.record(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {meta.name}")
+        await self._pods.until(
+            key_of(pod), lambda now: now is None or now.metadata.uid != meta.uid or is_leaving(now)
+        )
+
+
+async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]]) -> None:
+    """Do something so many times, few at first; stop after the batch in which something failed.
+
+    What cannot succeed (a quota that is used up) then fails once and not five hundred times.
+    """
+    begun, done, size = 0, 0, SLOW_START
+    while begun < count:
+        batch = range(begun, min(begun + size, count))
+        outcomes = await asyncio.gather(*map(deed, batch), return_exceptions=True)
+        begun, size = batch.stop, min(size * 2, AT_ONCE)
+        failures = [each for each in outcomes if isinstance(each, BaseException)]
+        done += len(outcomes) - len(failures)
+        if failures:
+            raise Shortfall(done, failures)
+
+
+class Shortfall(Exception):
+    """Some of what was to be done in batches failed."""
+
+    def __init__(self, done: int, failures: Sequence[BaseException]) -> None:
+        super().__init__(str(failures[0]))
+        self.done = done
+        """How much of it succeeded."""
+        self.failures = failures

@@ -1,0 +1,114 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
+    HorizontalPodAutoscalerBehavior,
+    HPAScalingPolicy,
+    HPAScalingRules,
+)
+from kedge.controllers.autoscaling.pace import (
+    HELD_DOWN,
+    HELD_UP,
+    IN_RANGE,
+    READY,
+    TOO_FAST_DOWN,
+    TOO_FAST_UP,
+    TOO_FEW,
+    TOO_MANY,
+    Bounds,
+    Memory,
+    Verdict,
+    decide,
+)
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def later(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def rules(
+    *policies: tuple[str, int, int], window: int | None = 0, select: str = "Max"
+) -> HPAScalingRules:
+    made = [HPAScalingPolicy(type=t, value=v, periodSeconds=p) for t, v, p in policies]
+    return HPAScalingRules(policies=made, stabilizationWindowSeconds=window, selectPolicy=select)
+
+
+ANY = rules(("Percent", 1000, 15))
+
+
+@pytest.mark.parametrize(
+    ("current", "proposal", "replicas", "limit"),
+    [
+        (3, 4, 4, IN_RANGE),
+        (3, 20, 6, TOO_FAST_UP),
+        (1, 9, 4, TOO_FAST_UP),
+        (6, 30, 10, TOO_MANY),
+        (3, 1, 2, TOO_FEW),
+    ],
+)
+def test_without_a_behavior_replicas_at_most_double_within_their_bounds(
+    current: int, proposal: int, replicas: int, limit: Verdict
+) -> None:
+    decision = decide(current, proposal, Bounds(2, 10), None, Memory(), NOON)
+    assert (decision.replicas, decision.limit) == (replicas, limit)
+    assert decision.limited == (replicas != proposal)
+
+
+def test_without_a_behavior_the_highest_proposal_of_five_minutes_holds() -> None:
+    memory, bounds = Memory(), Bounds(1, 10)
+    decide(5, 5, bounds, None, memory, NOON)
+    held = decide(5, 2, bounds, None, memory, later(299))
+    assert (held.replicas, held.held) == (5, HELD_UP)
+    free = decide(5, 2, bounds, None, memory, later(301))
+    assert (free.replicas, free.held) == (2, READY)
+
+
+def test_a_behavior_may_remove_at_once_and_add_slowly() -> None:
+    behavior = HorizontalPodAutoscalerBehavior(
+        scaleUp=rules(("Pods", 10, 15), window=60), scaleDown=ANY
+    )
+    memory, bounds = Memory(), Bounds(1, 10)
+    assert decide(3, 1, bounds, behavior, memory, NOON).replicas == 1
+    slow = decide(1, 5, bounds, behavior, memory, later(59))
+    assert (slow.replicas, slow.held) == (1, HELD_DOWN)
+    assert decide(1, 5, bounds, behavior, memory, later(61)).replicas == 5
+
+
+def test_a_policy_counts_what_was_added_in_its_period() -> None:
+    behavior = HorizontalPodAutoscalerBehavior(scaleUp=rules(("Pods", 2, 60)), scaleDown=ANY)
+    memory, bounds = Memory(), Bounds(1, 100)
+    first = decide(4, 50, bounds, behavior, memory, NOON)
+    assert (first.replicas, first.limit) == (6, TOO_FAST_UP)
+    memory.changed(2, NOON)
+    assert decide(6, 50, bounds, behavior, memory, later(30)).replicas == 6
+    assert decide(6, 50, bounds, behavior, memory, later(61)).replicas == 8
+
+
+@pytest.mark.parametrize(
+    ("select", "up", "down"), [("Max", 20, 5), ("Min", 13, 7), ("Disabled", 10, 10)]
+)
+def test_of_several_policies_the_selected_one_counts(select: str, up: int, down: int) -> None:
+    behavior = HorizontalPodAutoscalerBehavior(
+        scaleUp=rules(("Pods", 3, 60), ("Percent", 100, 60), select=select),
+        scaleDown=rules(("Pods", 3, 60), ("Percent", 50, 60), select=select),
+    )
+    assert decide(10, 99, Bounds(1, 100), behavior, Memory(), NOON).replicas == up
+    lower = decide(10, 1, Bounds(1, 100), behavior, Memory(), NOON)
+    assert (lower.replicas, lower.limit) == (down, TOO_FAST_DOWN)
+
+
+def test_a_percentage_of_few_still_adds_one() -> None:
+    behavior = HorizontalPodAutoscalerBehavior(scaleUp=rules(("Percent", 10, 60)), scaleDown=ANY)
+    assert decide(1, 9, Bounds(1, 100), behavior, Memory(), NOON).replicas == 2
+
+
+def test_a_behavior_that_says_nothing_of_removing_waits_five_minutes() -> None:
+    down = rules(("Percent", 100, 15), window=None)
+    behavior = HorizontalPodAutoscalerBehavior(scaleUp=ANY, scaleDown=down)
+    memory = Memory()
+    memory.proposed(8, NOON)
+    assert decide(8, 1, Bounds(1, 100), behavior, memory, later(299)).replicas == 8
+    assert decide(8, 1, Bounds(1, 100), behavior, memory, later(301)).replicas == 1
