@@ -2,26 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
-from msgspec.structs import replace
-
-from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
-    RESOURCE,
-    HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerCondition,
-)
-from kedge.api.autoscaling_v2.metrics import (
-    ContainerResourceMetricSource,
-    ContainerResourceMetricStatus,
-    MetricSpec,
-    MetricStatus,
-    MetricTarget,
-    MetricValueStatus,
-    ResourceMetricSource,
-    ResourceMetricStatus,
-)
+from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import RESOURCE, HorizontalPodAutoscaler
+from kedge.api.autoscaling_v2.metrics import MetricSpec, MetricStatus
 from kedge.api.core_v1 import pod as pods
 from kedge.api.core_v1.pod import Pod
 from kedge.api.resource import Resource
@@ -29,24 +14,24 @@ from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.autoscaling.pace import Bounds, Memory, Verdict, decide
-from kedge.controllers.autoscaling.proposal import (
-    AverageUse,
-    Proposal,
-    Target,
-    Tolerance,
-    Unknown,
-    Utilization,
-    propose,
-    requests_of,
+from kedge.controllers.autoscaling.metric import (
+    name_of,
+    refusal_of,
+    source_of,
+    status_of,
+    target_of,
+    tolerance_of,
+    wanted_by,
 )
-from kedge.controllers.autoscaling.usage import Wanted, samples
+from kedge.controllers.autoscaling.pace import Bounds, Memory, Verdict, decide
+from kedge.controllers.autoscaling.proposal import Proposal, Unknown, propose
+from kedge.controllers.autoscaling.report import Report
+from kedge.controllers.autoscaling.usage import samples
 from kedge.controllers.known import Known, Shared, key_of
 from kedge.controllers.loop import Loop
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
-from kedge.machinery.quantity import Format, Quantity
 from kedge.machinery.selectors import LabelSelector, parse_labels
 
 COMPONENT: Final = "horizontal-pod-autoscaler"
@@ -66,8 +51,6 @@ GOT_SCALE: Final = Verdict(
 DISABLED: Final = Verdict(
     "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"
 )
-
-ResourceSource = ResourceMetricSource | ContainerResourceMetricSource
 
 
 class Failed(Exception):
@@ -94,61 +77,6 @@ class Scale:
     @property
     def selector(self) -> str:
         return str(self.document.get("status", {}).get("selector", ""))
-
-
-@dataclass(slots=True)
-class Report:
-    """An autoscaler's status in the making."""
-
-    hpa: HorizontalPodAutoscaler
-    at: str
-    conditions: list[HorizontalPodAutoscalerCondition] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.conditions = list(self.hpa.status.conditions)
-
-    def say(self, type_: str, holds: bool, verdict: Verdict) -> None:
-        status = "True" if holds else "False"
-        for i, known in enumerate(self.conditions):
-            if known.type == type_:
-                since = known.lastTransitionTime if known.status == status else self.at
-                self.conditions[i] = _condition(type_, status, verdict, since)
-                return
-        self.conditions.append(_condition(type_, status, verdict, self.at))
-
-    def told(
-        self,
-        current: int,
-        desired: int,
-        metrics: Sequence[MetricStatus],
-        *,
-        rescaled: bool = False,
-    ) -> HorizontalPodAutoscaler:
-        status = replace(
-            self.hpa.status,
-            currentReplicas=current,
-            desiredReplicas=desired,
-            currentMetrics=metrics,
-            conditions=self.conditions,
-            lastScaleTime=self.at if rescaled else self.hpa.status.lastScaleTime,
-        )
-        return replace(self.hpa, status=status)
-
-    def failed(self) -> HorizontalPodAutoscaler:
-        """Nothing but the conditions is new."""
-        return replace(self.hpa, status=replace(self.hpa.status, conditions=self.conditions))
-
-
-def _condition(
-    type_: str, status: str, verdict: Verdict, since: str
-) -> HorizontalPodAutoscalerCondition:
-    return HorizontalPodAutoscalerCondition(
-        type=type_,
-        status=status,
-        reason=verdict.reason,
-        message=verdict.message,
-        lastTransitionTime=since,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +270,7 @@ class HorizontalPodAutoscalerController:
                 Verdict(
                     "FailedComputeMetricsReplicas",
                     f"invalid metrics ({count} invalid out of {total}), "
-                    f"first error is: {_refused(spec, why)}",
+                    f"first error is: {refusal_of(spec, why)}",
                 ),
             )
         success = f"the HPA was able to successfully calculate a replica count from {metric}"
@@ -400,74 +328,3 @@ class HorizontalPodAutoscalerController:
             )
         except Unknown as error:
             raise Unknown(f"{doing}: {error}") from error
-
-
-def source_of(spec: MetricSpec) -> ResourceSource:
-    """The source of a metric that kedge can measure; others need an API that nobody serves."""
-    if spec.resource is not None:
-        return spec.resource
-    if spec.containerResource is not None:
-        return spec.containerResource
-    api = "external" if spec.type == "External" else "custom"
-    raise Unknown(f"unable to fetch metrics from {api} metrics API: no such API is served")
-
-
-def wanted_by(source: ResourceSource) -> Wanted:
-    container = source.container if isinstance(source, ContainerResourceMetricSource) else ""
-    return Wanted(source.name, container, source.window, source.statistic)
-
-
-def target_of(target: MetricTarget, selected: Sequence[Pod], wanted: Wanted) -> Target:
-    if target.averageValue is not None:
-        return AverageUse(target.averageValue.milli())
-    if target.averageUtilization is None:
-        raise Unknown(
-            "invalid resource metric source: neither an average utilization target nor "
-            "an average value (usage) target was set"
-        )
-    requests = requests_of(selected, wanted.resource, wanted.container)
-    return Utilization(target.averageUtilization, requests)
-
-
-def tolerance_of(hpa: HorizontalPodAutoscaler) -> Tolerance:
-    behavior, usual = hpa.spec.behavior, Tolerance()
-    below = behavior.scaleDown.tolerance if behavior and behavior.scaleDown else None
-    above = behavior.scaleUp.tolerance if behavior and behavior.scaleUp else None
-    return Tolerance(
-        usual.below if below is None else below.nanos / 1e9,
-        usual.above if above is None else above.nanos / 1e9,
-    )
-
-
-def name_of(spec: MetricSpec) -> str:
-    """A metric as events and conditions call it."""
-    source = source_of(spec)
-    if source.target.averageValue is not None:
-        return f"{source.name} resource"
-    kind = "container resource" if spec.type == "ContainerResource" else "resource"
-    return f"{source.name} {kind} utilization (percentage of request)"
-
-
-def _refused(spec: MetricSpec, why: str) -> str:
-    if spec.type == "ContainerResource" and spec.containerResource is not None:
-        return f"failed to get {spec.containerResource.container} container metric value: {why}"
-    if spec.type == "Resource" and spec.resource is not None:
-        return f"failed to get {spec.resource.name} resource metric value: {why}"
-    return f"failed to get {spec.type.lower()} metric value: {why}"
-
-
-def status_of(spec: MetricSpec, proposal: Proposal) -> MetricStatus:
-    source = source_of(spec)
-    format_ = Format.BINARY_SI if source.name == "memory" else Format.DECIMAL_SI
-    current = MetricValueStatus(
-        averageValue=Quantity.from_milli(proposal.average, format_),
-        averageUtilization=proposal.utilization,
-    )
-    if isinstance(source, ContainerResourceMetricSource):
-        measured = ContainerResourceMetricStatus(
-            name=source.name, container=source.container, current=current
-        )
-        return MetricStatus(type=spec.type, containerResource=measured)
-    return MetricStatus(
-        type=spec.type, resource=ResourceMetricStatus(name=source.name, current=current)
-    )

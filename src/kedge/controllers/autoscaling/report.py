@@ -1,0 +1,68 @@
+"""Report: an autoscaler's status in the making."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerCondition,
+)
+from kedge.api.autoscaling_v2.metrics import MetricStatus
+from kedge.controllers.autoscaling.pace import Verdict
+
+
+@dataclass(slots=True)
+class Report:
+    """An autoscaler's status in the making."""
+
+    hpa: HorizontalPodAutoscaler
+    at: str
+    conditions: list[HorizontalPodAutoscalerCondition] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.conditions = list(self.hpa.status.conditions)
+
+    def say(self, type_: str, holds: bool, verdict: Verdict) -> None:
+        status = "True" if holds else "False"
+        for i, known in enumerate(self.conditions):
+            if known.type == type_:
+                since = known.lastTransitionTime if known.status == status else self.at
+                self.conditions[i] = _condition(type_, status, verdict, since)
+                return
+        self.conditions.append(_condition(type_, status, verdict, self.at))
+
+    def told(
+        self,
+        current: int,
+        desired: int,
+        metrics: Sequence[MetricStatus],
+        *,
+        rescaled: bool = False,
+    ) -> HorizontalPodAutoscaler:
+        status = replace(
+            self.hpa.status,
+            currentReplicas=current,
+            desiredReplicas=desired,
+            currentMetrics=metrics,
+            conditions=self.conditions,
+            lastScaleTime=self.at if rescaled else self.hpa.status.lastScaleTime,
+        )
+        return replace(self.hpa, status=status)
+
+    def failed(self) -> HorizontalPodAutoscaler:
+        """Nothing but the conditions is new."""
+        return replace(self.hpa, status=replace(self.hpa.status, conditions=self.conditions))
+
+
+def _condition(
+    type_: str, status: str, verdict: Verdict, since: str
+) -> HorizontalPodAutoscalerCondition:
+    return HorizontalPodAutoscalerCondition(
+        type=type_,
+        status=status,
+        reason=verdict.reason,
+        message=verdict.message,
+        lastTransitionTime=since,
+    )
