@@ -23,6 +23,10 @@ OWN_TYPES = {
 }
 OWN_FIELDS = {
     f"{CORE}.LimitRangeItem.selector",
+    "io.k8s.api.autoscaling.v2.ContainerResourceMetricSource.statistic",
+    "io.k8s.api.autoscaling.v2.ContainerResourceMetricSource.window",
+    "io.k8s.api.autoscaling.v2.ResourceMetricSource.statistic",
+    "io.k8s.api.autoscaling.v2.ResourceMetricSource.window",
     f"{CORE}.EnvVarSource.containerFieldRef",
     f"{CORE}.EnvVarSource.containerfieldRef",
     f"{CORE}.DownwardAPIVolumeFile.containerFieldRef",
