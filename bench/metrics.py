@@ -1,40 +1,63 @@
 """What a server spends on metrics: simulated nodes report through the real door, clients read.
 
-Starts a server of its own, registers nodes and pods, has every node report once per interval with
-a token of its own, and measures lists, selections and watches over TLS meanwhile.
+For each number of nodes it starts a server of its own, registers nodes and pods, has every node
+report with a token of its own when a real node would, and measures meanwhile, over TLS: processor
+time, memory, lists, selections, how old what is read is, and how long watchers wait. Clients that
+are timed have a process of their own. Beside each figure stands its bar, for 100 nodes.
 """
 
 import argparse
 import asyncio
 import http.client
 import json
+import multiprocessing
 import os
 import random
 import re
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from kedge.api.metrics_v1alpha1 import frame as wire
 from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
 from kedge.machinery.clock import SystemClock
+from kedge.node.stats.publisher import SPREAD
 
 CLOCK = SystemClock()
 
 PODS = "/apis/metrics/v1alpha1/pods"
 USAGE = "/apis/metrics.k8s.io/v1beta1/pods"
 SYSTEMS = ("kubelet", "runtime", "misc", "pods")
+_END_TICK_AT = 8
+
+
+def show(what: str, figure: str, bar: str = "") -> None:
+    print(f"{what:26} {figure:58} {bar}".rstrip(), flush=True)
+
+
+def percentiles(times: list[float]) -> str:
+    times.sort()
+    p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
+    return f"p50 {times[len(times) // 2]:7.2f}   p99 {p99:7.2f} ms"
 
 
 class Connection:
     """A kept connection that speaks just enough HTTP."""
 
-    def __init__(self, port: int, token: str) -> None:
+    def __init__(self, port: int, token: str, source: str = "127.0.0.1") -> None:
+        """`source` is the address that it comes from: a server limits how many come from one."""
+        self._source = source
         self._port = port
         self._token = token
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -63,7 +86,7 @@ class Connection:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
             self._streams = await asyncio.open_connection(
-                "127.0.0.1", self._port, ssl=context, limit=1 << 24
+                "127.0.0.1", self._port, ssl=context, limit=1 << 24, local_addr=(self._source, 0)
             )
         writer = self._streams[1]
         head = (
@@ -79,7 +102,8 @@ class Connection:
 class Server:
     """A server of our own."""
 
-    def __init__(self, directory: Path, nodes: int) -> None:
+    def __init__(self, directory: Path, nodes: int, *, scheduler: bool = False) -> None:
+        """`scheduler` says whether its scheduler follows all that is reported."""
         tokens = directory / "tokens.csv"
         tokens.write_text(
             "".join(f'node-token-{n},system:node:n{n},u{n},"system:nodes"\n' for n in range(nodes))
@@ -91,6 +115,7 @@ class Server:
             [
                 *(sys.executable, "-m", "kedge", "server", f"--state={self.state}", "--port=0"),
                 *("--store=memory", f"--token-auth-file={tokens}"),
+                *([] if scheduler else ["--scheduler-usage=off"]),
             ],
             env=mine,
             stdout=self._log,
@@ -107,7 +132,7 @@ class Server:
             if self._process.poll() is not None:
                 sys.exit("the server did not start: " + Path(self._log.name).read_text())
             asyncio.run(CLOCK.sleep(0.05))
-        return int(re.search(r"https://127.0.0.1:(\d+)", known.read_text())[1])
+        return int(re.findall(r"https://127.0.0.1:(\d+)", known.read_text())[0])
 
     def stop(self) -> None:
         self._process.terminate()
@@ -124,39 +149,39 @@ class Server:
 
 
 class Node:
-    """A simulated node."""
+    """A simulated node. All of its numbers change from one report to the next."""
 
     def __init__(self, server: Server, number: int, pods: Sequence[tuple[str, str]]) -> None:
         self.name = f"n{number}"
-        self._connection = Connection(server.port, f"node-token-{number}")
-        self.pods = pods
-        self._random = random.Random(number)
-        self._since = int(CLOCK.now().timestamp()) - 2 * 86400
+        address = f"127.1.{number // 250}.{number % 250 + 1}"
+        self._connection = Connection(server.port, f"node-token-{number}", address)
+        self.delay = zlib.crc32(self.name.encode()) % 1000 / 1000 * SPREAD
+        """Seconds after a tick at which it reports."""
         self._last = 0
+        body = wire.encode(self._first(pods, random.Random(number)))
+        rows = (1 + len(SYSTEMS) + len(pods)) * 8 * wire.WIDTH
+        self._about, self._rows = bytearray(body[:-rows]), body[-rows:]
+
+    def _first(self, pods: Sequence[tuple[str, str]], chance: random.Random) -> Frame:
+        since = int(CLOCK.now().timestamp()) - 2 * 86400
+        at = 1 + len(SYSTEMS)
+        measured = [
+            MeasuredPod(
+                f"bench-{n}", name, uid, since, 0, at + n, [Measured("main", since, at + n)]
+            )
+            for n, (name, uid) in enumerate(pods)
+        ]
+        numbers = array("q")
+        for _ in range((at + len(pods)) * wire.WIDTH // 2):
+            numbers.append(chance.randrange(10**9))
+            numbers.append(chance.randrange(10**6))
+        systems = [Measured(name, since, 1 + n) for n, name in enumerate(SYSTEMS)]
+        return Frame(self.name, "u", 1, wire.TICK, since, systems, measured, numbers)
 
     def frame(self, tick: int) -> bytes:
-        count = 1 + len(SYSTEMS) + 2 * len(self.pods)
-        at = 1 + len(SYSTEMS)
-        since = self._since
-        pods = [
-            MeasuredPod(
-                f"bench-{n}",
-                name,
-                uid,
-                since,
-                tick,
-                at + n,
-                [Measured("main", since, at + n + len(self.pods))],
-            )
-            for n, (name, uid) in enumerate(self.pods)
-        ]
-        uniform = self._random.random
-        numbers = array("f")
-        for _ in range(count * wire.WIDTH // 2):
-            numbers.append(uniform())
-            numbers.append(float(int(uniform() * 1e6) << 10))
-        systems = [Measured(name, since, 1 + n) for n, name in enumerate(SYSTEMS)]
-        return wire.encode(Frame(self.name, "u", tick, 10, since, systems, pods, numbers))
+        struct.pack_into("<I", self._about, _END_TICK_AT, tick)
+        turn = 16 * (1 + tick % 100)
+        return bytes(self._about) + self._rows[turn:] + self._rows[:turn]
 
     def next_tick(self) -> int:
         self._last = max(int(CLOCK.now().timestamp()) // wire.TICK, self._last + 1)
@@ -209,70 +234,92 @@ async def fill(server: Server, nodes: int, pods: int) -> list[Node]:
     return found
 
 
-async def reporting(nodes: Sequence[Node], interval: float) -> None:
-    """Every node once per interval, evenly spread."""
+async def reporting(nodes: Sequence[Node]) -> None:
+    """Every node after each tick, when it is its turn."""
 
-    async def one(number: int, node: Node) -> None:
-        await CLOCK.sleep(interval * number / len(nodes))
-        begun = CLOCK.monotonic()
+    async def one(node: Node) -> None:
         while True:
+            now = CLOCK.now().timestamp()
+            due = (now // wire.TICK + 1) * wire.TICK + node.delay
+            await CLOCK.sleep(due - now)
             await node.report()
-            begun += interval
-            await CLOCK.sleep(max(0.0, begun - CLOCK.monotonic()))
 
-    await asyncio.gather(*(one(*pair) for pair in enumerate(nodes)))
+    await asyncio.gather(*(one(node) for node in nodes))
 
 
-def reads(server: Server, path: str, calls: int) -> str:
-    """Latencies of one read after the other."""
+def reads(port: int, token: str, path: str, calls: int, pause: float) -> tuple[list[float], bytes]:
+    """Latencies of one read after the other, and what was read last."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context)
-    times, size = [], 0
-    before = server.cpu()
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context)
+    connection.connect()
+    times, body = [], b""
     for _ in range(calls):
+        asyncio.run(CLOCK.sleep(pause))
         start = CLOCK.monotonic()
-        connection.request("GET", path, headers={"Authorization": f"Bearer {server.token}"})
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         body = answer.read()
         times.append((CLOCK.monotonic() - start) * 1e3)
         assert answer.status == 200, body[:300]
-        size = len(body)
-    times.sort()
-    cpu = (server.cpu() - before) / calls * 1e3
-    p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
-    return (
-        f"{size / 1e6:8.2f} MB   p50 {times[len(times) // 2]:7.2f}   p99 {p99:7.2f} ms"
-        f"   {cpu:6.1f} CPU-ms each"
+    return times, body
+
+
+def ages(port: int, token: str, path: str, seconds: float) -> list[float]:
+    """How old whatever is read is, again and again."""
+    found = []
+    until = CLOCK.monotonic() + seconds
+    while CLOCK.monotonic() < until:
+        _, body = reads(port, token, path, 1, 0.2)
+        now = CLOCK.now()
+        for item in json.loads(body)["items"]:
+            end = datetime.fromisoformat(item["timestamp"])
+            found.append((now - end).total_seconds())
+    return sorted(found)
+
+
+class Reader:
+    """A client in a process of its own."""
+
+    def __init__(self, server: Server, executor: Executor) -> None:
+        self._server = server
+        self._executor = executor
+
+    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        known = (self._server.port, self._server.token)
+        return await loop.run_in_executor(self._executor, function, *known, *arguments)
+
+    async def read(self, path: str, calls: int, pause: float = 0.0) -> str:
+        before = self._server.cpu()
+        times, body = await self.run(reads, path, calls, pause)
+        cpu = (self._server.cpu() - before) / calls * 1e3
+        return f"{len(body) / 1e6:7.2f} MB   {percentiles(times)}   {cpu:6.1f} CPU-ms each"
+
+
+async def watch_lag(server: Server, nodes: Sequence[Node], watchers: int, path: str) -> str:
+    """How long after a node's report all watchers have heard of all that it changes for them."""
+    _, whole = await Connection(server.port, server.token).request("GET", path)
+    listed = json.loads(whole)
+    version = listed["metadata"]["resourceVersion"]
+    path += ("&" if "?" in path else "?") + f"watch=true&resourceVersion={version}"
+    told_each = sum(
+        nodes[0].name == f"n{int(item['metadata']['name'].split('-')[1])}"
+        for item in listed["items"]
     )
-
-
-async def read(server: Server, path: str, calls: int) -> str:
-    return await asyncio.to_thread(reads, server, path, calls)
-
-
-async def watch_lag(server: Server, nodes: Sequence[Node], watchers: int) -> str:
-    """How long after a node's report the watchers of one namespace have heard of its pod there."""
-    path = "/apis/metrics/v1alpha1/namespaces/bench-0/pods"
-    _, nothing = await Connection(server.port, server.token).request(
-        "GET", f"{path}?labelSelector=app%3Dnone"
-    )
-    version = json.loads(nothing)["metadata"]["resourceVersion"]
     lags: list[float] = []
     sent = 0.0
     told = asyncio.Event()
 
     async def follow(ready: asyncio.Barrier) -> None:
-        reader, _ = await Connection(server.port, server.token).send(
-            "GET", f"{path}?watch=true&resourceVersion={version}", b"", ""
-        )
+        reader, _ = await Connection(server.port, server.token).send("GET", path, b"", "")
         await reader.readuntil(b"\r\n\r\n")
         await ready.wait()
         seen = 0
         while True:
             seen += (await reader.read(1 << 20)).count(b'"MODIFIED"')
-            if seen:
+            if seen >= told_each:
                 seen = 0
                 lags.append((CLOCK.monotonic() - sent) * 1e3)
                 if len(lags) % watchers == 0:
@@ -282,6 +329,8 @@ async def watch_lag(server: Server, nodes: Sequence[Node], watchers: int) -> str
         ready = asyncio.Barrier(watchers + 1)
         tasks = [group.create_task(follow(ready)) for _ in range(watchers)]
         await ready.wait()
+        await CLOCK.sleep(0.5)
+        before = server.cpu()
         for node in nodes:
             await CLOCK.sleep(0.3)
             told.clear()
@@ -289,59 +338,89 @@ async def watch_lag(server: Server, nodes: Sequence[Node], watchers: int) -> str
             sent = CLOCK.monotonic()
             await node.send(body)
             await asyncio.wait_for(told.wait(), 10)
+        cpu = (server.cpu() - before) * 1e3
         for task in tasks:
             task.cancel()
-    lags.sort()
-    return f"p50 {lags[len(lags) // 2]:.1f}   p99 {lags[int(len(lags) * 0.99)]:.1f} ms"
+    return f"{told_each} events each   {percentiles(lags)}   {cpu / len(nodes):.1f} CPU-ms a report"
 
 
-async def measure(server: Server, flags: argparse.Namespace) -> None:
-    nodes = await fill(server, flags.nodes, flags.pods)
+async def measure(
+    server: Server, executor: Executor, flags: argparse.Namespace, count: int
+) -> None:
+    nodes = await fill(server, count, flags.pods)
     await CLOCK.sleep(3)
     idle = server.resident_mb()
-    print(f"{flags.nodes} nodes x {flags.pods} pods; server with the pods {idle:.0f} MB")
-    print(f"load average {os.getloadavg()[0]:.1f}")
+    print(f"{count} nodes x {flags.pods} pods; server with the pods {idle:.0f} MB")
     begun = server.cpu()
-    await CLOCK.sleep(5)
-    print(f"idling                   {(server.cpu() - begun) * 12:8.2f} CPU-s/min")
+    await CLOCK.sleep(flags.seconds)
+    rest = (server.cpu() - begun) / flags.seconds * 60
+    show("idling", f"{rest:8.2f} CPU-s/min")
     begun = server.cpu()
     for node in nodes:
         await node.report()
     spent = server.cpu() - begun
-    print(f"first reports            {spent / len(nodes) * 1e3:8.2f} CPU-ms each")
+    show("first reports", f"{spent / len(nodes) * 1e3:8.2f} CPU-ms each")
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(reporting(nodes, flags.interval))
-        await CLOCK.sleep(flags.interval)
-        before, start = server.cpu(), CLOCK.monotonic()
-        await CLOCK.sleep(flags.seconds)
-        rate = (server.cpu() - before) / (CLOCK.monotonic() - start) * 60
-        print(f"reports every {flags.interval:g} s        {rate:8.2f} CPU-s/min, idling included")
-        print(f"memory for them          {server.resident_mb() - idle:8.1f} MB")
-        print("metrics.k8s.io, all     ", await read(server, USAGE, flags.calls))
-        print("four windows, all       ", await read(server, PODS, flags.calls))
-        some = f"{USAGE}?labelSelector=app%3Dapp-1"
-        print("100 of them by label    ", await read(server, some, 300))
-        print(f"memory after lists       {server.resident_mb() - idle:8.1f} MB")
+        task = group.create_task(reporting(nodes))
+        await while_reporting(server, Reader(server, executor), flags, idle, rest)
         task.cancel()
-    lag = await watch_lag(server, nodes[:10], flags.watchers)
-    print(f"watch, {flags.watchers} watchers       ", lag)
+    shop = "/apis/metrics/v1alpha1/namespaces/bench-0/pods"
+    lag = await watch_lag(server, nodes[:10], flags.watchers, shop)
+    show(f"{flags.watchers} watch a namespace", lag, "p99 50 ms")
+    lag = await watch_lag(server, nodes[10:20], flags.watchers, PODS)
+    show(f"{flags.watchers} watch all pods", lag, "p99 50 ms")
+    print(f"load average {os.getloadavg()[0]:.1f}")
+
+
+async def while_reporting(
+    server: Server, reader: Reader, flags: argparse.Namespace, idle: float, rest: float
+) -> None:
+    """`idle` and `rest`: the memory and the processor time that it takes anyway."""
+    await CLOCK.sleep(wire.TICK - CLOCK.now().timestamp() % wire.TICK + 1)
+    before, start = server.cpu(), CLOCK.monotonic()
+    await CLOCK.sleep(flags.seconds)
+    rate = (server.cpu() - before) / (CLOCK.monotonic() - start) * 60
+    show("reports every 10 s", f"{rate - rest:8.2f} CPU-s/min beside idling", "0.3 CPU-s/min")
+    show("memory for them", f"{server.resident_mb() - idle:8.1f} MB", "40 MB")
+    some = f"{USAGE}?labelSelector=app%3Dapp-1"
+    old = await reader.run(ages, some, 2.0 * wire.TICK)
+    show(
+        "how old what is read is",
+        f"p50 {old[len(old) // 2]:6.2f}   p99 {old[int(len(old) * 0.99)]:6.2f} s",
+        "p99 11 s",
+    )
+    show("metrics.k8s.io, all", await reader.read(USAGE, flags.calls), "15 / 50 ms")
+    show("four windows, all", await reader.read(PODS, flags.calls), "40 / 100 ms")
+    spread = await reader.read(USAGE, flags.calls, 0.25)
+    show("metrics.k8s.io, 4 a second", spread, "15 / 50 ms")
+    spread = await reader.read(PODS, flags.calls, 0.25)
+    show("four windows, 4 a second", spread, "40 / 100 ms")
+    show("100 of them by label", await reader.read(some, 300), "1 / 3 ms")
+    show("memory after lists", f"{server.resident_mb() - idle:8.1f} MB", "40 MB")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[100], help="one run for each")
     parser.add_argument("--pods", type=int, default=100, help="on each node")
-    parser.add_argument("--interval", type=float, default=10, help="seconds between two reports")
     parser.add_argument("--seconds", type=float, default=30, help="how long reports are measured")
-    parser.add_argument("--calls", type=int, default=60, help="of each list")
+    parser.add_argument("--calls", type=int, default=100, help="of each list")
     parser.add_argument("--watchers", type=int, default=100)
+    parser.add_argument(
+        "--scheduler", action="store_true", help="the scheduler follows all that is reported, too"
+    )
     flags = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kedge-bench-") as directory:
-        server = Server(Path(directory), flags.nodes)
-        try:
-            asyncio.run(measure(server, flags))
-        finally:
-            server.stop()
+    context = multiprocessing.get_context("spawn")
+    for count in flags.nodes:
+        with (
+            tempfile.TemporaryDirectory(prefix="kedge-bench-") as directory,
+            ProcessPoolExecutor(1, context) as executor,
+        ):
+            server = Server(Path(directory), count, scheduler=flags.scheduler)
+            try:
+                uvloop.run(measure(server, executor, flags, count))
+            finally:
+                server.stop()
 
 
 if __name__ == "__main__":

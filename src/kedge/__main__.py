@@ -3,6 +3,7 @@
 Deeds import what they need themselves, so that `kedge --help` reads none of it.
 """
 
+import gc
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -21,11 +22,14 @@ from kedge.cli import (
     namespace,
     recommend,
     top,
+    why,
 )
 from kedge.cli import main as cli
 
 
 def up(flags: Namespace) -> int:
+    # It ends before there is garbage worth looking for; a server in it turns this on again.
+    gc.disable()
     from kedge import config, up
     from kedge.cli.up import report
 
@@ -77,7 +81,17 @@ def node(flags: Namespace) -> int:
     ready = node.say(wanted) if flags.ready_fd is None else node.tell(flags.ready_fd)
     # Whoever says later where the server is has made the node, too.
     invited = config.invitation(source) if flags.join_fd is None else None
+    if flags.join_fd is None and invited is None:
+        node.check_made(wanted)
     return node.run(wanted, invited, find, ready)
+
+
+def metrics_server(flags: Namespace) -> int:
+    from kedge import config
+    from kedge.cli import metrics_server
+
+    source = config.Source(flags)
+    return metrics_server.run(config.metrics_server(source), config.login(source))
 
 
 def token(flags: Namespace) -> int:
@@ -144,11 +158,13 @@ DEEDS: Final[Mapping[str, cli.Deed]] = {
     "exec": visiting(exec),
     "top": visiting(top),
     "recommend": visiting(recommend),
+    "why": visiting(why),
     "image": image,
     "device": device,
     "token": token,
     "server": server,
     "node": node,
+    "metrics-server": metrics_server,
     "version": version,
 }
 

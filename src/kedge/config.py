@@ -9,18 +9,22 @@ import socket
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from kedge.apiserver.config import (
     ADMISSION_PLUGINS,
+    NODE_GRACE,
     READS_IN_FLIGHT,
     UPSTREAM_ADMISSION,
     WRITES_IN_FLIGHT,
+    KubeletTrust,
     ServerConfig,
 )
+from kedge.apiserver.metrics.aggregated.config import PORT as METRICS_PORT
+from kedge.apiserver.metrics.aggregated.config import MetricsServerConfig
 from kedge.cli import flags as read
 from kedge.cli.client_flags import Whereto
 from kedge.cli.failure import Failure
@@ -28,16 +32,20 @@ from kedge.cli.registry import Where, resolve
 from kedge.cli.state import read as read_cluster
 from kedge.cli.state import read_server
 from kedge.cli.up import UpConfig
-from kedge.deviceplugin.messages import DIRECTORY
-from kedge.machinery.certificates import validity
+from kedge.client.kubeconfig_paths import path_to_change, paths_to_read
 from kedge.machinery.interfaces import address_towards
-from kedge.node.config import MOST_PIDS, MOST_PODS, RESOLUTION, Invitation, NodeConfig
+from kedge.node.config import MOST_PIDS, MOST_PODS, PLUGINS, RESOLUTION, Invitation, NodeConfig
 from kedge.node.record import read_server as server_of
+
+if TYPE_CHECKING:
+    from kedge.client.login import Login
 
 T = TypeVar("T")
 
 DEFAULT_NAME: Final = "default"
 SERVER_PORT: Final = 6443
+SCRAPED_EVERY: Final = 15
+"""Seconds between two readings of a kubelet: it has something new every ten to twenty."""
 SERVER_ADMISSION: Final = ("NamespaceLifecycle",)
 """What a server by itself enforces if nothing is named: namespaces mean nothing without it."""
 
@@ -94,11 +102,47 @@ def server(source: Source) -> ServerConfig:
     return _server(source, port=SERVER_PORT, admission=SERVER_ADMISSION)
 
 
+def metrics_server(source: Source) -> MetricsServerConfig:
+    """What a metrics server is to do."""
+    # $KEDGE_STATE is where a cluster is, which this is not.
+    state: Path | None = source.flags.state
+    certificate, key = _file(source, "tls_cert_file"), _file(source, "tls_private_key_file")
+    if (certificate is None) != (key is None):
+        raise Failure("--tls-cert-file and --tls-private-key-file belong together")
+    port = source.get("port", read.port_number)
+    return MetricsServerConfig(
+        state=state or source.root().with_name("kedge-metrics"),
+        host=source.get("host", str) or "127.0.0.1",
+        port=METRICS_PORT if port is None else port,
+        hosts=source.get("cert_hosts", read.items) or (),
+        certificate=certificate,
+        key=key,
+        kubelets=_kubelets(source),
+        resolution=source.get("metrics_resolution", read.resolution_seconds) or SCRAPED_EVERY,
+        window=source.get("metrics_window", read.usage_window) or "10s",
+    )
+
+
+def login(source: Source) -> "Callable[[], Login]":
+    """How to find the cluster of a kubeconfig or, without one, that of the pod that this is."""
+    from kedge.client import login
+    from kedge.metrics_server import in_cluster
+
+    found = whereto(source)
+    if any(path.exists() for path in found.files):
+        return lambda: login.read(found.files, found.context)
+    return lambda: in_cluster(source.environment)
+
+
 def up(source: Source) -> UpConfig:
     """What `kedge up` is to do."""
+    nodes = _nodes(source)
+    server = _server(source, port=0, admission=UPSTREAM_ADMISSION)
     return UpConfig(
-        server=_server(source, port=0, admission=UPSTREAM_ADMISSION),
-        nodes=_nodes(source),
+        server=msgspec.structs.replace(
+            server, local_nodes={each.name: each.address for each in nodes}
+        ),
+        nodes=nodes,
         port_given=source.get("port", read.port_number) is not None,
         root=source.root(),
         kubeconfig=kubeconfig(source),
@@ -163,6 +207,9 @@ def invitation(source: Source) -> Invitation | None:
 def _authority(path: Path | None) -> bytes:
     if path is None:
         return b""
+    # Only here: what it takes to read a certificate is of no use to anybody else.
+    from kedge.machinery.certificates import validity
+
     try:
         content = path.read_bytes()
         validity(content)
@@ -224,8 +271,6 @@ def _node(source: Source, name: str, *, resolution: int = RESOLUTION) -> NodeCon
 
 def _hidden(source: Source, state: Path) -> tuple[Path, ...]:
     """What of the machine no container is to see: all clusters of this user, and the ways in."""
-    from kedge.client.kubeconfig import paths_to_read
-
     listed = source.environment.get("KUBECONFIG", "")
     chosen: Path | None = getattr(source.flags, "kubeconfig", None)
     files = [*paths_to_read(listed, source.home()), *([chosen] if chosen else ())]
@@ -240,14 +285,11 @@ def _plugin_directory(source: Source, name: str, own: Path) -> Path:
     if name != node_name(1) and not hasattr(source.flags, "node_name"):
         return own
     asked = source.get("device_plugin_dir", read.directory)
-    return asked or (Path(DIRECTORY) if os.geteuid() == 0 else own)
+    return asked or (PLUGINS if os.geteuid() == 0 else own)
 
 
 def kubeconfig(source: Source) -> Path:
     """The kubeconfig file to put the cluster into."""
-    # Not above: a server reads its configuration here too, and has no use for YAML.
-    from kedge.client.kubeconfig import path_to_change
-
     given: Path | None = source.flags.kubeconfig
     listed = source.environment.get("KUBECONFIG", "")
     return (given or path_to_change(listed, source.home())).absolute()
@@ -255,8 +297,6 @@ def kubeconfig(source: Source) -> Path:
 
 def whereto(source: Source) -> Whereto:
     """Where a command that speaks to a cluster as kubectl does is to go."""
-    from kedge.client.kubeconfig import paths_to_read
-
     given: Path | None = source.flags.kubeconfig
     listed = source.environment.get("KUBECONFIG", "")
     return Whereto(
@@ -279,11 +319,25 @@ def _server(source: Source, *, port: int, admission: tuple[str, ...]) -> ServerC
         store=source.get("store", read.store) or "sqlite",
         admission=_admission(source, admission),
         upstream_only=source.get("upstream_only", read.truth) or False,
+        scheduler_usage=source.get("scheduler_usage", read.on_or_off) != "off",
         hosts=source.get("cert_hosts", read.items) or (),
+        local_nodes=source.get("local_nodes", read.nodes) or {},
         token_auth_file=_file(source, "token_auth_file"),
         audit_log=_file(source, "audit_log_path"),
+        metrics_window=source.get("metrics_window", read.usage_window) or "10s",
+        scrape_kubelets=source.get("scrape_kubelets", read.truth) or False,
+        kubelets=_kubelets(source),
+        scrape_seconds=source.get("metrics_resolution", read.resolution_seconds) or SCRAPED_EVERY,
         max_requests_inflight=READS_IN_FLIGHT if reads is None else reads,
         max_mutating_requests_inflight=WRITES_IN_FLIGHT if writes is None else writes,
+        node_grace=source.get("node_monitor_grace_period", read.seconds) or NODE_GRACE,
+    )
+
+
+def _kubelets(source: Source) -> KubeletTrust:
+    return KubeletTrust(
+        authority=_file(source, "kubelet_certificate_authority"),
+        anybody=source.get("kubelet_insecure_tls", read.truth) or False,
     )
 
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from socket import gethostname
-from typing import Any
+from typing import Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
 import uvloop
@@ -22,6 +22,10 @@ from kedge.web.message import HttpRequest, Response
 from kedge.web.server import note_failure
 
 OnReady = Callable[[Running], None]
+
+HEAD_START: Final = 0.1
+"""Seconds in which nodes that wait for the server are let in before anything else: what they ask
+is soon answered, while the first look of all controllers takes longer."""
 
 
 def run(config: ServerConfig, on_ready: OnReady) -> None:
@@ -40,11 +44,13 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     async with serve(config, clock) as server, asyncio.TaskGroup() as tasks:
-        offices = elections(server, config, clock)
-        work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
         gc.freeze()
         gc.enable()
         on_ready(server)
+        if config.local_nodes:
+            await clock.sleep(HEAD_START)
+        offices = elections(server, config, clock)
+        work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
         await stop.wait()
         for task in work:
             task.cancel()
@@ -78,12 +84,18 @@ def elections(
             server.sign,
             server.sign_request,
             admission=config.admission,
+            node_grace=config.node_grace,
         ).run()
 
     async def plan() -> None:
         from kedge.scheduler.scheduler import Scheduler
 
-        await Scheduler(planner, clock).run()
+        scheduler = Scheduler(planner, clock, usage=config.scheduler_usage)
+        server.app.decisions = scheduler
+        try:
+            await scheduler.run()
+        finally:
+            server.app.decisions = None
 
     return (
         (Election(keeper, clock, "kube-controller-manager", identity), keep),

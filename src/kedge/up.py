@@ -9,14 +9,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.apiserver import pki, whereabouts
 from kedge.cli import node, process, registry, server, state
 from kedge.cli.announcement import Announcement, decode
 from kedge.cli.children import Child, Launch, Program, launching
 from kedge.cli.down import end_nodes, withdraw_context
 from kedge.cli.failure import Failure
 from kedge.cli.up import Say, Up, UpConfig, context
-from kedge.client import kubeconfig
 from kedge.machinery.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -41,12 +39,15 @@ def background(config: UpConfig, say: Say) -> Up:
         say(f'Starting cluster "{cluster.name}" in {directory} ...')
         try:
             with launching() as launch:
-                nodes = introduced(config, launch)
-                announced = decode(launch(server_program(settings)).line(config.wait))
-                done = adopt(config, announced)
+                # All start at once: an agent has much to do before it needs a server.
+                program = launch(server_program(settings))
+                nodes = agents(config, launch)
+                announced = decode(program.line(config.wait))
                 took = SystemClock().monotonic() - started
+                tell(nodes, announced.url)
+                done = adopt(config, announced)
                 say(f"API server ready at {done.url} ({took:.2f} s).")
-                join(nodes, done.url, config.wait)
+                wait_for(nodes, config.wait)
         except BaseException:
             # What the agents had started by then does not end with them.
             end_nodes(directory)
@@ -66,14 +67,13 @@ def foreground(config: UpConfig, say: Say) -> Up | None:
     settings = settle_port(config, cluster, say)
     adopted = False
     with launching() as launch:
-        nodes = introduced(config, launch)
+        nodes = agents(config, launch)
 
         def announce(ready: Announcement) -> None:
             nonlocal adopted
+            tell(nodes, ready.url)
             done = adopt(config, ready)
             adopted = True
-            for node in nodes:
-                node.tell(done.url)
             say(f'API server of cluster "{cluster.name}" ready at {done.url}; Ctrl-C stops it.')
             say(f'Context "{context(cluster.name)}" is the current one in {done.kubeconfig}.')
 
@@ -86,32 +86,27 @@ def foreground(config: UpConfig, say: Say) -> Up | None:
     return None
 
 
-def introduced(config: UpConfig, launch: Launch) -> list[Child]:
-    """The agents of the nodes, started and waiting to be told where the server is.
-
-    They are given certificates first. To make the cluster's authority for that, instead of waiting
-    until the server does, lets both sides start at the same time.
-    """
-    if not config.nodes:
-        return []
-    wanted = config.server
-    pki.ensure(wanted.pki, whereabouts.hosts(wanted))
+def agents(config: UpConfig, launch: Launch) -> list[Child]:
+    """The agents of the nodes, started and waiting to be told where the server is. By then it has
+    made their certificates."""
     for one in config.nodes:
         # Whatever is made below, with whatever rights, is then nobody else's to reach.
         one.state.parent.mkdir(mode=0o700, exist_ok=True)
         one.state.mkdir(mode=0o700, exist_ok=True)
-        hosts = (one.name, one.address)
-        pki.ensure_node(wanted.pki, one.name, hosts, one.pki, SystemClock().now())
         if agent := process.running(one.state, "node"):
             # It outlived its server and may look for it elsewhere; containers do not mind.
             process.stop(agent, _GRACE)
-    return [launch(node_program(one, wanted.state)) for one in config.nodes]
+    return [launch(node_program(one, config.server.state)) for one in config.nodes]
 
 
-def join(nodes: Sequence[Child], url: str, patience: float) -> None:
-    """Let the nodes join the server, and wait until they have."""
+def tell(nodes: Sequence[Child], url: str) -> None:
+    """Let the nodes join the server."""
     for one in nodes:
         one.tell(url)
+
+
+def wait_for(nodes: Sequence[Child], patience: float) -> None:
+    """Return when all nodes are ready."""
     for one in nodes:
         one.line(patience)
 
@@ -125,7 +120,8 @@ def revive(config: UpConfig, say: Say) -> None:
         return
     with launching() as launch:
         children = [launch(node_program(one, directory)) for one in lost]
-        join(children, known.url, config.wait)
+        tell(children, known.url)
+        wait_for(children, config.wait)
     for one in lost:
         say(f'The agent of node "{one.name}" was not running: it is again.')
 
@@ -141,10 +137,8 @@ def _nodes(number: int) -> str:
 def prepare(config: UpConfig, say: Say) -> state.Cluster:
     """See that nothing will be in the way, then make the cluster's directory."""
     name, directory = config.server.name, config.server.state
-    try:
-        kubeconfig.check(config.kubeconfig)
-    except kubeconfig.Unusable as error:
-        raise Failure(str(error)) from error
+    if config.kubeconfig.exists():
+        check(config.kubeconfig)
     registry.check_free(config.root, name, directory)
     cluster = state.prepare(directory, name)
     try:
@@ -155,6 +149,17 @@ def prepare(config: UpConfig, say: Say) -> state.Cluster:
             f" {error.strerror}. Stop it with 'kedge down --state {directory}'."
         )
     return cluster
+
+
+def check(path: Path) -> None:
+    """See that the kubeconfig is one."""
+    # Not above: nothing is to wait for a YAML library that there is nothing to read with.
+    from kedge.client import kubeconfig
+
+    try:
+        kubeconfig.check(path)
+    except kubeconfig.Unusable as error:
+        raise Failure(str(error)) from error
 
 
 def settle_port(config: UpConfig, cluster: state.Cluster, say: Say) -> "ServerConfig":
@@ -203,6 +208,8 @@ def _kedge() -> list[str]:
 
 def adopt(config: UpConfig, announced: Announcement) -> Up:
     """Point kubectl at the cluster, and remember how things were before."""
+    from kedge.client import kubeconfig
+
     directory = config.server.state
     cluster = _remembered(directory)
     if cluster.kubeconfig not in ("", str(config.kubeconfig)):

@@ -11,8 +11,9 @@ from kedge.cli.failure import Failure
 from kedge.cli.main import parser
 from kedge.cli.registry import Where
 from kedge.cli.state import prepare
+from kedge.deviceplugin import DIRECTORY
 from kedge.node import record
-from kedge.node.config import Invitation
+from kedge.node.config import PLUGINS, Invitation
 
 
 def flags(*arguments: str) -> Namespace:
@@ -301,6 +302,17 @@ def test_what_cannot_be_joined_with_is_refused(
     with pytest.raises(SystemExit):
         flags("node", flag)
     assert "error: argument" in capsys.readouterr().err
+
+
+def test_the_server_knows_the_nodes_that_start_with_it(environment: dict[str, str]) -> None:
+    asked = flags("up", "--nodes=2", "--node-address=192.0.2.7")
+    server = config.up(config.Source(asked, environment)).server
+    assert server.local_nodes == {"node-1": "192.0.2.7", "node-2": "192.0.2.7"}
+    assert server.node_pki("node-2") == server.state / "nodes" / "node-2" / "pki"
+
+
+def test_device_plugins_register_where_they_look_for_kubelets() -> None:
+    assert Path(DIRECTORY) == PLUGINS
 
 
 def test_labels_of_nodes_that_pods_may_know_are_listed(

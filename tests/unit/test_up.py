@@ -15,6 +15,7 @@ from kedge.apiserver.config import ServerConfig
 from kedge.cli import process, state
 from kedge.cli.failure import Failure
 from kedge.cli.up import Up, UpConfig, report
+from kedge.node.config import NodeConfig
 
 STAND_IN = """
 import os, signal, sys
@@ -30,6 +31,21 @@ process.claim(wanted.state)
 MANNER
 tell(flags.ready_fd)(Announcement(f"https://{wanted.host}:{wanted.port or 7001}", b"pem", "secret"))
 signal.pause()
+"""
+
+
+STAND_IN_FOR_A_NODE = """
+import os, signal, sys
+from pathlib import Path
+from kedge.cli import process
+from kedge.cli.main import parser
+from kedge.cli.node import tell
+flags = parser().parse_args(sys.argv[1:])
+# Only who hangs up can end this one.
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+home = flags.state / "nodes" / flags.node_name
+(home / "heard").write_bytes(open(flags.join_fd, "rb").readline())
+tell(flags.ready_fd)()
 """
 
 
@@ -51,7 +67,9 @@ def manner(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
 
     def program() -> list[str]:
-        return [sys.executable, "-c", STAND_IN.replace("MANNER", "\n".join(lines))]
+        server = STAND_IN.replace("MANNER", "\n".join(lines))
+        choice = f"exec({STAND_IN_FOR_A_NODE!r} if sys.argv[1] == 'node' else {server!r})"
+        return [sys.executable, "-c", f"import sys; {choice}"]
 
     monkeypatch.setattr(up, "_kedge", program)
     return lines
@@ -87,6 +105,36 @@ def test_a_second_up_changes_nothing_and_says_so(config: UpConfig, manner: list[
     assert said == []
     assert report(config, done).startswith('Cluster "blue" is already running')
     assert (process.running(config.server.state), config.kubeconfig.read_bytes()) == before
+
+
+def test_nodes_start_with_the_server_and_are_told_where_it_is(
+    config: UpConfig, manner: list[str]
+) -> None:
+    node = node_of(config)
+    _, said = start(config._replace(nodes=(node,)))
+    assert (node.state / "heard").read_text() == "https://127.0.0.1:7001\n"
+    assert said[-1].startswith("Node ready (")
+
+
+def test_a_node_learns_that_its_server_has_failed(config: UpConfig, manner: list[str]) -> None:
+    node = node_of(config)
+    # Not before there is a node to learn of it.
+    manner.append(f"while not Path({str(node.state)!r}).exists(): pass")
+    manner.append('sys.exit("error: the store is from another age")')
+    with pytest.raises(Failure, match=r"^the store is from another age$"):
+        start(config._replace(nodes=(node,)))
+    assert (node.state / "heard").read_text() == ""
+
+
+def node_of(config: UpConfig) -> NodeConfig:
+    cluster = config.server
+    return NodeConfig(
+        name="node-1",
+        cluster=cluster.name,
+        state=cluster.state / "nodes" / "node-1",
+        images=cluster.state / "images",
+        hidden=(cluster.state,),
+    )
 
 
 def test_the_servers_own_explanation_is_passed_on(config: UpConfig, manner: list[str]) -> None:

@@ -28,6 +28,17 @@ def schema_of(struct: type[msgspec.Struct]) -> Schema:
     known = _made.get(struct)
     if known is not None:
         return known
+    info = types.type_info(struct)
+    assert isinstance(info, types.StructType)
+    return _of(info)
+
+
+def _of(info: types.StructType) -> Schema:
+    # What is known of a type tells of all types in it: to look at each anew takes far longer.
+    struct = info.cls
+    known = _made.get(struct)
+    if known is not None:
+        return known
     node = _made[struct] = Schema(
         type="object",
         name=component_name(struct),
@@ -36,8 +47,6 @@ def schema_of(struct: type[msgspec.Struct]) -> Schema:
         description=inspect.getdoc(struct) or "",
         fields={},
     )
-    info = types.type_info(struct)
-    assert isinstance(info, types.StructType)
     docs = field_docs(struct)
     for field in info.fields:
         member = _described(_node(field.type), docs.get(field.name, ""))
@@ -105,7 +114,7 @@ def _plain(info: types.Type) -> Schema:
         case types.UnionType():
             return _node(next(t for t in info.types if not isinstance(t, types.NoneType)))
         case types.StructType():
-            return schema_of(info.cls)
+            return _of(info)
         case types.ListType() | types.CollectionType():
             return Schema(type="list", items=_node(info.item_type))
         case types.DictType():

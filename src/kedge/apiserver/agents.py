@@ -33,11 +33,16 @@ class Agents:
         certificate = self._pki / "node-client.crt"
         written = certificate.stat().st_mtime
         if self._tls is None or self._tls[0] != written:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.load_verify_locations(self._pki / "ca.crt")
-            context.load_cert_chain(certificate, self._pki / "node-client.key")
-            self._tls = written, context
+            self._tls = written, client_context(self._pki)
         return self._tls[1]
+
+
+def client_context(pki: Path, authority: Path | None = None) -> ssl.SSLContext:
+    """To call nodes with; believes those whom the cluster's authority has signed, or another."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority or pki / "ca.crt")
+    context.load_cert_chain(pki / "node-client.crt", pki / "node-client.key")
+    return context
 
 
 def _host(addresses: Any) -> str:

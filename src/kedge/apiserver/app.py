@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kedge import KUBERNETES, __version__
+from kedge.api import decision
 from kedge.apiserver import audit, render, route
 from kedge.apiserver.api import Api
 from kedge.apiserver.audit import AuditLog
@@ -30,6 +31,7 @@ from kedge.machinery.errors import (
     StatusError,
     internal,
     method_not_allowed,
+    not_found,
     unknown_resource,
 )
 from kedge.web.message import (
@@ -71,6 +73,8 @@ class App:
         self.audit_log = audit_log
         self.in_flight = InFlight()
         self.ready = False
+        self.decisions: decision.Decisions | None = None
+        """Who knows why pods are where they are; None unless a scheduler is at work here."""
 
     def handle(self, http: HttpRequest) -> Answer:
         """Answer a request: at once if that needs no waiting."""
@@ -107,7 +111,7 @@ class App:
         if isinstance(answer, Response):
             self.telemetry.count(*labels, answer.status, self.api.clock.monotonic() - start)
             self._write_down(entry, answer, request)
-            return _prettified(http, answer)
+            return prettified(http, answer)
         return self._finish(http, answer, labels, start, entry, request)
 
     def _counted(self, request: Request) -> Answer:
@@ -158,7 +162,7 @@ class App:
             response = _bug(http)
         self.telemetry.count(*labels, response.status, self.api.clock.monotonic() - start)
         self._write_down(entry, response, request)
-        return _prettified(http, response)
+        return prettified(http, response)
 
     def _serves(self, target: route.Target) -> bool:
         return self.api.catalog.has_version(target.group, target.version)
@@ -289,10 +293,22 @@ class App:
                 return Response(200, text.encode(), PROMETHEUS)
             case ["metrics", "usage"]:
                 return Response(200, prometheus.pages(self.api.metrics), PROMETHEUS)
+            case ["kedge", "scheduling", "v1", "decisions", namespace, name]:
+                return self._why(namespace, name)
             case [""]:
                 return json_response({"paths": self._paths()})
             case _:
                 return None
+
+    def _why(self, namespace: str, name: str) -> Response:
+        """Why a pod is where it is, if the scheduler that knows is at work in this server."""
+        if self.decisions is None:
+            why = "no scheduler is at work in this server: it has just started, or another leads"
+            raise StatusError(503, "ServiceUnavailable", why)
+        found = self.decisions.why(namespace, name)
+        if found is None:
+            raise not_found("", "pods", name)
+        return json_response(found)
 
     def _paths(self) -> list[str]:
         versions = sorted({resource.api_version for resource in self.api.catalog})
@@ -375,7 +391,8 @@ def _bug(http: HttpRequest) -> Response:
     return failure(internal("the server has a defect; its log has the details"))
 
 
-def _prettified(http: HttpRequest, response: Response) -> Response:
+def prettified(http: HttpRequest, response: Response) -> Response:
+    """The response, laid out for people if the request asks for that."""
     asked = "pretty" in http.query_string and http.query.flag("pretty")
     if asked and not callable(response.body) and response.content_type == JSON:
         body = response.body

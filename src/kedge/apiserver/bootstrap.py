@@ -94,24 +94,32 @@ async def ensure_range(api: Api) -> None:
 
 
 async def _publish(api: Api, host: str, port: int) -> None:
-    """Say in the Service's EndpointSlice where this server listens now."""
+    """Say in what belongs to the Service where this server listens now, in both forms."""
+    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     labels = {"kubernetes.io/service-name": "kubernetes"}
-    document = _object("discovery.k8s.io/v1", "EndpointSlice", "kubernetes", "default", labels) | {
-        "addressType": "IPv6" if ":" in host else "IPv4",
-        "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
-        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-    }
+    slice_ = _object("discovery.k8s.io/v1", "EndpointSlice", "kubernetes", "default", labels)
+    await _republish(
+        api,
+        slice_,
+        {
+            "addressType": "IPv6" if ":" in host else "IPv4",
+            "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+            "ports": ports,
+        },
+    )
+    told = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    older = _object("v1", "Endpoints", "kubernetes", "default", told)
+    await _republish(api, older, {"subsets": [{"addresses": [{"ip": host}], "ports": ports}]})
+
+
+async def _republish(api: Api, document: dict[str, Any], content: dict[str, Any]) -> None:
     request = request_for(api, document, "update")
-    item = api.find(request)
-    if item is None:
-        await ensure_object(api, document)
+    if api.find(request) is None:
+        await ensure_object(api, document | content)
         return
-
-    def republished(live: dict[str, Any]) -> Wanted:
-        fresh = {key: document[key] for key in ("endpoints", "ports", "addressType")}
-        return Wanted(live | fresh)
-
-    await write.modify(api, request, republished, write.MAIN, "UpdateOptions")
+    await write.modify(
+        api, request, lambda live: Wanted(live | content), write.MAIN, "UpdateOptions"
+    )
 
 
 async def ensure_object(api: Api, document: dict[str, Any]) -> None:

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from random import Random, SystemRandom
-from typing import Any
+from typing import Any, Final
 
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import service
+from kedge.api.core_v1 import event, pod, service
 from kedge.api.resource import Resource
 from kedge.apiserver import bootstrap, joining, pki, tokens, whereabouts
 from kedge.apiserver.addresses import AddressBook
@@ -43,6 +43,9 @@ from kedge.storage.sqlite import SqliteStore
 from kedge.storage.store import Store
 from kedge.web.server import Server
 
+SETTLING: Final = 0.5
+"""Seconds from the first answer to the work that can wait."""
+
 
 class Running:
     """A server that answers."""
@@ -73,11 +76,14 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
     """Serve while the context is open."""
     hosts = whereabouts.hosts(config)
     identity = pki.ensure(config.pki, hosts)
+    for name, at in config.local_nodes.items():
+        pki.ensure_node(config.pki, name, (name, at), config.node_pki(name), clock.now())
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
         api = await assemble(store, clock, config.admission, upstream_only=config.upstream_only)
         api.agents = Agents(config.pki)
+        api.metrics.usage_window = config.metrics_window
         address = ""
         key = SigningKey(config.pki)
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
@@ -104,9 +110,12 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
             await policy.ensure(api)
             await joining.ensure(api, others, identity.ca_pem)
             app.ready = True
-            background.append(tasks.create_task(bootstrap.ensure_range(api)))
-            # Making a key takes a while, and nobody has asked for a signature yet.
-            background.append(tasks.create_task(asyncio.to_thread(key.prepare)))
+            background.append(tasks.create_task(settle(api, key, clock)))
+            if config.scrape_kubelets:
+                from kedge.apiserver.metrics.scraping.starting import scraper
+
+                reading = await scraper(config, api, app.telemetry)
+                background.append(tasks.create_task(reading.run()))
             try:
                 yield Running(app, url, identity, token, key)
             finally:
@@ -119,6 +128,16 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
                     task.cancel()
     finally:
         await store.close()
+
+
+async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
+    """What takes a while and nobody has asked for yet; nodes that start with us come first."""
+    await clock.sleep(SETTLING)
+    for kind in (pod, event):
+        # The first pod would have to wait for what is worked out only once of these types.
+        _ = kind.RESOURCE.schema, kind.RESOURCE.extensions
+    await asyncio.to_thread(key.prepare)
+    await bootstrap.ensure_range(api)
 
 
 def application(

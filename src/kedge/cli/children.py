@@ -57,8 +57,7 @@ class Child:
         # One that has died meanwhile is found out when its answer is waited for.
         with contextlib.suppress(BrokenPipeError):
             os.write(self._tell, f"{line}\n".encode())
-        os.close(self._tell)
-        self._tell = -1
+        self._hang_up()
 
     def line(self, patience: float) -> bytes:
         """What it says when it is ready."""
@@ -88,6 +87,7 @@ class Child:
         )
 
     def end(self) -> None:
+        self._hang_up()
         self._process.terminate()
         try:
             self._process.wait(5)
@@ -99,9 +99,14 @@ class Child:
         """It outlives us: nothing is to wait for it, or to complain that nothing did."""
         if self._process.returncode is None:
             self._process.returncode = 0
-        for descriptor in (self._said, self._tell):
-            if descriptor >= 0:
-                os.close(descriptor)
+        self._hang_up()
+        os.close(self._said)
+
+    def _hang_up(self) -> None:
+        """Nothing more will be said, which whoever waits for it must learn."""
+        if self._tell >= 0:
+            os.close(self._tell)
+            self._tell = -1
 
 
 Launch = Callable[[Program], Child]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kedge.apiserver.config import StoreKind
     from kedge.machinery.quantity import Quantity
 
+USAGE_WINDOWS: Final = ("10s", "1m", "1h", "1d")
 STORES: Final[tuple["StoreKind", ...]] = ("sqlite", "memory")
 OUTPUTS: Final = ("json", "yaml")
 
@@ -90,7 +91,48 @@ def add_server(parser: ArgumentParser, *, port: str, admission: str) -> None:
         help="refuse kedge's extensions as Kubernetes would (default: $KEDGE_UPSTREAM_ONLY,"
         " else accept them with a warning)",
     )
+    parser.add_argument(
+        "--scrape-kubelets",
+        action=argparse.BooleanOptionalAction,
+        help="ask nodes that do not report by themselves what they use, as --metrics-resolution"
+        " says or every 15s (default: $KEDGE_SCRAPE_KUBELETS, else do not)",
+    )
+    add_kubelet_trust(parser)
+    add_metrics_window(parser)
+    parser.add_argument(
+        "--scheduler-usage",
+        type=on_or_off,
+        metavar="on|off",
+        help="whether what nodes and pods really use counts when a node is chosen; off compares"
+        " requests only, as Kubernetes does (default: $KEDGE_SCHEDULER_USAGE, else on)",
+    )
     add_guards(parser)
+
+
+def add_kubelet_trust(parser: ArgumentParser) -> None:
+    """Which kubelets are believed when they are asked what they use."""
+    parser.add_argument(
+        "--kubelet-certificate-authority",
+        type=file,
+        metavar="FILE",
+        help="who signs the certificates of kubelets that are asked what they use"
+        " (default: $KEDGE_KUBELET_CERTIFICATE_AUTHORITY, else the cluster's authority)",
+    )
+    parser.add_argument(
+        "--kubelet-insecure-tls",
+        action=argparse.BooleanOptionalAction,
+        help="believe whoever answers in place of such a kubelet"
+        " (default: $KEDGE_KUBELET_INSECURE_TLS, else do not)",
+    )
+
+
+def add_metrics_window(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--metrics-window",
+        choices=USAGE_WINDOWS,
+        help="the window that kubectl top and autoscalers see (default: $KEDGE_METRICS_WINDOW,"
+        " else 10s)",
+    )
 
 
 def add_guards(parser: ArgumentParser) -> None:
@@ -123,12 +165,34 @@ def add_guards(parser: ArgumentParser) -> None:
         help="writes under way at once before more are sent away, 0 for no limit"
         " (default: $KEDGE_MAX_MUTATING_REQUESTS_INFLIGHT, else 200)",
     )
+    parser.add_argument(
+        "--node-monitor-grace-period",
+        type=seconds,
+        metavar="DURATION",
+        help="how long a node may be silent before it is unreachable; nodes say something every"
+        " 10s (default: $KEDGE_NODE_MONITOR_GRACE_PERIOD, else 50s)",
+    )
 
 
 def add_node(
     parser: ArgumentParser, *, address: str = "127.0.0.1", resolution: str = "10s"
 ) -> None:
     """What a node is told; `address` and `resolution` say what holds if they are not."""
+    add_whereabouts(parser, address)
+    add_images(parser)
+    add_devices(parser)
+    add_room(parser)
+    parser.add_argument(
+        "--metrics-resolution",
+        type=resolution_seconds,
+        metavar="DURATION",
+        help="how often nodes report what they and their pods use, from 10s on; more often while"
+        f" somebody watches (default: $KEDGE_METRICS_RESOLUTION, else {resolution})",
+    )
+
+
+def add_whereabouts(parser: ArgumentParser, address: str) -> None:
+    """Where a node is, and what it says of itself."""
     parser.add_argument(
         "--node-address",
         metavar="ADDRESS",
@@ -153,6 +217,10 @@ def add_node(
         help="labels of nodes that pods may be told of besides zone and region, such as"
         " example.com/rack or example.com/* (default: $KEDGE_EXPOSE_NODE_LABELS)",
     )
+
+
+def add_images(parser: ArgumentParser) -> None:
+    """Which images a node takes, and what of the machine they show."""
     parser.add_argument(
         "--image-map",
         action="append",
@@ -169,6 +237,10 @@ def add_node(
         help="what containers of the image host must not see of the machine, besides kedge's own"
         " directories and kubeconfigs; may be repeated (default: $KEDGE_HIDE, one path)",
     )
+
+
+def add_devices(parser: ArgumentParser) -> None:
+    """Which devices a node has."""
     parser.add_argument(
         "--device-plugin-dir",
         type=directory,
@@ -185,6 +257,10 @@ def add_node(
         help="devices that each node simulates, such as example.com/gadget=4; may be repeated"
         " (default: $KEDGE_DEVICES)",
     )
+
+
+def add_room(parser: ArgumentParser) -> None:
+    """How much of a node pods get."""
     parser.add_argument(
         "--reserved",
         type=amounts,
@@ -204,13 +280,6 @@ def add_node(
         metavar="N",
         help="processes and threads that one pod may have, -1 for any number"
         " (default: $KEDGE_POD_MAX_PIDS, else 4096)",
-    )
-    parser.add_argument(
-        "--metrics-resolution",
-        type=resolution_seconds,
-        metavar="DURATION",
-        help="how often nodes report what they and their pods use, from 10s on; more often while"
-        f" somebody watches (default: $KEDGE_METRICS_RESOLUTION, else {resolution})",
     )
 
 
@@ -246,6 +315,12 @@ def node_name(value: str) -> str:
     return value
 
 
+def on_or_off(value: str) -> str:
+    if value not in ("on", "off"):
+        raise argparse.ArgumentTypeError(f'"{value}" is neither on nor off')
+    return value
+
+
 def pairs(value: str) -> dict[str, str]:
     """NAME=VALUE, as often as there are commas."""
     found = {}
@@ -255,6 +330,11 @@ def pairs(value: str) -> dict[str, str]:
             raise argparse.ArgumentTypeError(f'"{item}" is not NAME=VALUE')
         found[key] = rest
     return found
+
+
+def nodes(value: str) -> dict[str, str]:
+    """Names of nodes with their addresses."""
+    return {node_name(name): address for name, address in pairs(value).items()}
 
 
 def labels(value: str) -> dict[str, str]:
@@ -393,6 +473,12 @@ def resolution_seconds(value: str) -> int:
     if amount < 10 or amount % 1 or amount > 86400:
         raise argparse.ArgumentTypeError(f'"{value}" is not from 10s to 24h, in whole seconds')
     return int(amount)
+
+
+def usage_window(value: str) -> str:
+    if value not in USAGE_WINDOWS:
+        raise argparse.ArgumentTypeError(f'"{value}" is none of {", ".join(USAGE_WINDOWS)}')
+    return value
 
 
 def store(value: str) -> "StoreKind":

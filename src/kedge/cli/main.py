@@ -3,7 +3,7 @@
 import argparse
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NoReturn, Protocol
 
 from kedge import __version__
@@ -20,6 +20,7 @@ from kedge.cli import (
     image,
     list,
     logs,
+    metrics_server,
     namespace,
     node,
     recommend,
@@ -29,6 +30,7 @@ from kedge.cli import (
     top,
     up,
     version,
+    why,
 )
 from kedge.cli.client_flags import Whereto
 from kedge.cli.failure import Failure
@@ -59,8 +61,8 @@ COMMANDS: Final[tuple[Command, ...]] = (
     *(up, down, status, list),
     *(get, describe, create, apply, delete, namespace, explain),
     *(logs, exec),
-    *(top, recommend),
-    *(image, device, token, server, node, version),
+    *(top, recommend, why),
+    *(image, device, token, server, node, metrics_server, version),
 )
 
 DESCRIPTION: Final = """\
@@ -107,9 +109,11 @@ class Parser(ArgumentParser):
 
 def run(arguments: Sequence[str], deeds: Mapping[str, Deed]) -> int:
     """Read the arguments, do the deed of the command they name; returns the exit code."""
-    flags = parser().parse_args(arguments)
+    # Only what is asked for is declared: half of the time that this takes is for flags.
+    top = parser(command for command in COMMANDS if command.NAME in arguments)
+    flags = top.parse_args(arguments)
     if flags.command is None:
-        parser().print_help()
+        top.print_help()
         return 0
     try:
         return deeds[flags.command](flags)
@@ -124,8 +128,9 @@ def run(arguments: Sequence[str], deeds: Mapping[str, Deed]) -> int:
         return 141
 
 
-def parser() -> ArgumentParser:
-    """The parser of all commands."""
+def parser(flagged: Iterable[Command] = COMMANDS) -> ArgumentParser:
+    """The parser of all commands, and of the flags of those that are named."""
+    names = {command.NAME for command in flagged}
     top = Parser(
         prog="kedge",
         description=DESCRIPTION,
@@ -144,5 +149,6 @@ def parser() -> ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        command.add_flags(part)
+        if command.NAME in names:
+            command.add_flags(part)
     return top

@@ -1,5 +1,6 @@
 """`kedge node`: one node agent in the foreground."""
 
+import gc
 import os
 import sys
 from argparse import ArgumentParser
@@ -132,24 +133,34 @@ def run(
 ) -> int:
     """Run the agent till it is told to end; `ready` is called once the node is."""
     from kedge.cli import process
-    from kedge.cli.failure import Failure
-    from kedge.node import agent
-    from kedge.node.access import CERTIFICATE, Access
+    from kedge.node.runtime import spawn
 
     if invitation is not None:
         prepare(config)
-        process.claim(config.state, NAME)
+    process.claim(config.state, NAME)
+    if invitation is not None:
         accept(config, invitation)
-    elif not (config.pki / CERTIFICATE).exists():
+    os.chdir(config.state)
+    # It comes up while the agent is imported, of which nothing is garbage; that turns it on again.
+    supervisor = spawn.begin(config.runtime)
+    gc.disable()
+    from kedge.node import agent
+    from kedge.node.access import Access
+
+    agent.run(config, supervisor, lambda: Access(url=find_server(), pki=config.pki), ready)
+    return 0
+
+
+def check_made(config: "NodeConfig") -> None:
+    """See that the node is one: it has a certificate, because it was made here or has joined."""
+    from kedge.cli.failure import Failure
+    from kedge.node.access import CERTIFICATE
+
+    if not (config.pki / CERTIFICATE).exists():
         raise Failure(
             f"there is no node \"{config.name}\" in {config.state.parent}: 'kedge up --nodes K'"
             " makes nodes, and with --server and --token this machine joins a cluster"
         )
-    else:
-        process.claim(config.state, NAME)
-    os.chdir(config.state)
-    agent.run(config, lambda: Access(url=find_server(), pki=config.pki), ready)
-    return 0
 
 
 def prepare(config: "NodeConfig") -> None:
@@ -192,8 +203,12 @@ def told(descriptor: int) -> Callable[[], str]:
     """The server's URL is what somebody writes to a pipe."""
 
     def find() -> str:
+        from kedge.cli.failure import Failure
+
         with open(descriptor, "rb") as pipe:
-            return pipe.readline().decode().strip()
+            if line := pipe.readline().decode().strip():
+                return line
+        raise Failure("nobody has said where the server is")
 
     return find
 

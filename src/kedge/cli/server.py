@@ -37,6 +37,20 @@ def add_flags(parser: ArgumentParser) -> None:
     flags.add_which(parser)
     flags.add_server(parser, port="6443", admission="NamespaceLifecycle")
     parser.add_argument(
+        "--metrics-resolution",
+        type=flags.resolution_seconds,
+        metavar="DURATION",
+        help="how often kubelets are read, from 10s on (default: $KEDGE_METRICS_RESOLUTION,"
+        " else 15s)",
+    )
+    parser.add_argument(
+        "--local-nodes",
+        type=flags.nodes,
+        metavar="NAME=ADDRESS,...",
+        help="nodes to make certificates for, which run beside the server in --state"
+        " (default: $KEDGE_LOCAL_NODES)",
+    )
+    parser.add_argument(
         "--ready-fd",
         type=int,
         metavar="N",
@@ -53,13 +67,21 @@ def arguments(config: "ServerConfig") -> list[str]:
         f"--host={config.host}",
         f"--port={config.port}",
         f"--cert-hosts={','.join(config.hosts)}",
+        f"--local-nodes={','.join(f'{name}={at}' for name, at in config.local_nodes.items())}",
         f"--store={config.store}",
         f"--admission-control={','.join(config.admission)}",
         "--upstream-only" if config.upstream_only else "--no-upstream-only",
+        f"--scheduler-usage={'on' if config.scheduler_usage else 'off'}",
         f"--token-auth-file={config.token_auth_file or ''}",
         f"--audit-log-path={config.audit_log or ''}",
+        f"--metrics-window={config.metrics_window}",
+        "--scrape-kubelets" if config.scrape_kubelets else "--no-scrape-kubelets",
+        f"--metrics-resolution={config.scrape_seconds}s",
+        f"--kubelet-certificate-authority={config.kubelets.authority or ''}",
+        "--kubelet-insecure-tls" if config.kubelets.anybody else "--no-kubelet-insecure-tls",
         f"--max-requests-inflight={config.max_requests_inflight}",
         f"--max-mutating-requests-inflight={config.max_mutating_requests_inflight}",
+        f"--node-monitor-grace-period={config.node_grace}s",
     ]
 
 

@@ -30,7 +30,7 @@ class Loop(Generic[K]):
         self._workers = workers
         self._queue: WorkQueue[K] = WorkQueue(clock)
         self._told: dict[K, str] = {}
-        """The last error that was logged for a key which still fails."""
+        """The sort of the last error that was logged for a key which still fails."""
 
     def add(self, key: K) -> None:
         """See to this key soon."""
@@ -64,9 +64,11 @@ class Loop(Generic[K]):
         if isinstance(error, StatusError) and error.reason == "Conflict":
             return
         text = f"{type(error).__name__}: {error}"
-        if self._told.get(key) == text:
+        # A refusal names what was refused, and that may have another name each time.
+        sort = f"{error.code} {error.reason}" if isinstance(error, StatusError) else text
+        if self._told.get(key) == sort:
             return
-        self._told[key] = text
+        self._told[key] = sort
         # What the server says is no defect of ours; anything else comes with its traceback.
         expected = isinstance(error, StatusError | OSError)
         message = "reconcile failed controller=%s key=%s error=%r; trying again"

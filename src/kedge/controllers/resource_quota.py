@@ -28,12 +28,12 @@ RECOUNT = 300.0
 PAUSE = 0.05
 """Seconds between two writes of one status: many changes in a row become one write."""
 
-_LOOKED_AT: dict[Kind, Resource[Any]] = {
+_TYPED: dict[Kind, Resource[Any]] = {
     ("", "pods"): pod.RESOURCE,
     ("", "services"): service.RESOURCE,
     ("", "persistentvolumeclaims"): persistent_volume_claim.RESOURCE,
 }
-"""The kinds of which more than the number matters; of others only the names are read."""
+"""The kinds whose meters want more than a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Measured:
 def measured(resource: Resource[Any], meter: Meter) -> View[Measured]:
     """How the objects of a resource are read."""
     if meter.looks:
-        whole = objects(_LOOKED_AT[resource.group, resource.plural])
+        whole = objects(_TYPED.get((resource.group, resource.plural), resource))
 
         def look(body: bytes) -> Measured:
             obj = whole.decode(body)

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,11 @@ class Refused(Exception):
     """A plugin says no. The text is shown in the events of the pod."""
 
 
-class Plugin:
+class Plugin(ABC):
     """A device plugin for one resource.
 
-    Override what you need: a method that is not overridden is one that the kubelet does not call.
+    `devices` must be there. Override of the rest what you need: the kubelet is told not to call
+    what is left as it is, and gets an answer that changes nothing if it does.
     """
 
     resource: str = ""
@@ -43,9 +45,9 @@ class Plugin:
 
     # What a plugin says.
 
+    @abstractmethod
     def devices(self) -> Sequence[m.Device]:
         """All devices there are now. Call `changed` when this would answer something else."""
-        raise NotImplementedError
 
     async def allocate(
         self, ids: Sequence[str], owner: m.Owner | None
@@ -57,17 +59,18 @@ class Plugin:
         self, ids: Sequence[str], env: Mapping[str, str], owner: m.Owner | None
     ) -> None:
         """Make the devices ready; called before every start. Raise Refused to prevent it."""
-        raise NotImplementedError
+        return
 
     async def prefer(
         self, available: Sequence[str], included: Sequence[str], size: int
     ) -> Sequence[str]:
-        """Which of the available devices to take, those that must be included among them."""
-        raise NotImplementedError
+        """Which of the available devices to take, those that must be included among them; none
+        if it is all the same."""
+        return ()
 
     async def release(self, ids: Sequence[str], owner: m.Owner | None) -> None:
         """The container that had the devices is gone. May be called more than once for it."""
-        raise NotImplementedError
+        return
 
     def changed(self) -> None:
         """Tell the kubelet of the devices as they are now."""

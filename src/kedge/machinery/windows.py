@@ -115,11 +115,14 @@ class Series:
         "_scale",
         "_shorts",
         "_tick",
+        "seconds",
     )
 
     def __init__(self, memory: memoryview, scale: Scale, tick: int) -> None:
         """Go on with what the memory holds, which was last told of this tick."""
         self._floats, self._shorts = _parted(memory)
+        self.seconds = self._floats[:_SECONDS]
+        """What `add` writes: the values of the last minute, each where its second is modulo 60."""
         self._scale = scale
         self._tick = tick
         self._derive()

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 import uvloop
@@ -41,6 +42,7 @@ from kedge.node.pods import Pods
 from kedge.node.registration import Registration
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import Container, Dns, Level
+from kedge.node.runtime.spawn import Spawn
 from kedge.node.server.server import NodeServer
 from kedge.node.sources import Following, Sources
 from kedge.node.volumes.volumes import PodVolumes
@@ -48,22 +50,36 @@ from kedge.supervisor import cgroups
 
 log = logging.getLogger(__name__)
 
+MEASURED_AFTER: Final = 0.5
+"""Seconds from the moment when a node is ready to the first look at what is used."""
 
-def run(config: NodeConfig, find: Callable[[], Access], ready: Callable[[], None]) -> None:
-    """Run until SIGTERM or SIGINT; `find` waits until the server is known, `ready` is called once
-    the node is registered. Containers run on when the agent ends."""
+
+def run(
+    config: NodeConfig,
+    begun: Spawn | None,
+    find: Callable[[], Access],
+    ready: Callable[[], None],
+) -> None:
+    """Run until SIGTERM or SIGINT; `begun` is a supervisor that is being started, `find` waits
+    until the server is known, `ready` is called once the node is registered. Containers run on
+    when the agent ends."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     gc.set_threshold(20_000, 20, 50)
-    uvloop.run(_run(config, find, ready))
+    uvloop.run(_run(config, begun, find, ready))
 
 
-async def _run(config: NodeConfig, find: Callable[[], Access], ready: Callable[[], None]) -> None:
+async def _run(
+    config: NodeConfig,
+    begun: Spawn | None,
+    find: Callable[[], Access],
+    ready: Callable[[], None],
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        agent = await Agent.begin(config, stack)
+        agent = await Agent.begin(config, begun, stack)
         access = await asyncio.to_thread(find)
         async with asyncio.TaskGroup() as tasks:
             work = tasks.create_task(agent.run(access, ready))
@@ -93,7 +109,7 @@ class Agent:
         self._machine = machine.look(config.state)
 
     @classmethod
-    async def begin(cls, config: NodeConfig, stack: AsyncExitStack) -> "Agent":
+    async def begin(cls, config: NodeConfig, begun: Spawn | None, stack: AsyncExitStack) -> "Agent":
         """Do all that takes no server."""
         for directory in (config.pods, config.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -103,7 +119,9 @@ class Agent:
         devices = find_devices(config, stack)
         # Whoever reached the sockets could give devices away, or take them.
         hidden = (*config.hidden, *devices.places)
-        runtime = await EmbeddedRuntime.open(config.runtime, images, network=bridge, hidden=hidden)
+        runtime = await EmbeddedRuntime.open(
+            config.runtime, images, network=bridge, hidden=hidden, begun=begun
+        )
         stack.push_async_callback(runtime.close)
         if bridge is not None:
             stack.callback(bridge.close)
@@ -152,6 +170,7 @@ class Agent:
                 await pods.synced.wait()
                 await devices.simulated()
                 gc.freeze()
+                gc.enable()
                 ready()
                 tasks.create_task(self._measure(pods, this, client, server))
         finally:
@@ -161,7 +180,9 @@ class Agent:
     async def _measure(
         self, pods: Pods, this: Registration, client: Client, server: NodeServer
     ) -> None:
-        """What pods use. Nobody waits for it, so it is not even imported before."""
+        """What pods use. Nobody waits for it, so it is not even imported before the rest of what
+        starts together has had its turn."""
+        await self._clock.sleep(MEASURED_AFTER)
         from kedge.node.stats.measuring import measure
 
         await measure(

@@ -12,6 +12,8 @@ MOST_PODS: Final = 110
 """As many as upstream's nodes take unless told otherwise."""
 RESOLUTION: Final = 60
 """Seconds between two reports of what is used, unless told otherwise."""
+PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
+"""Where Kubernetes has device plugins register, which they take for granted."""
 MOST_PIDS: Final = 4096
 """Processes and threads of one pod: enough for most, and an end to any fork bomb."""
 

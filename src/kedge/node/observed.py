@@ -86,6 +86,8 @@ class Observations:
         self._sandboxes: dict[str, Sandbox] = {}
         self._containers: dict[str, Container] = {}
         self._seen: dict[str, Observed] = {}
+        self._changes = 0
+        """How often something of the above has changed."""
 
     def of(self, uid: str) -> Observed:
         """What there is of a pod."""
@@ -105,8 +107,13 @@ class Observations:
 
     async def relist(self) -> None:
         """Ask for everything there is."""
-        sandboxes = {s.id: s for s in await self._runtime.sandboxes()}
-        containers = {c.id: c for c in await self._runtime.containers()}
+        while True:
+            changes = self._changes
+            sandboxes = {s.id: s for s in await self._runtime.sandboxes()}
+            containers = {c.id: c for c in await self._runtime.containers()}
+            if changes == self._changes:
+                # What somebody has put here meanwhile may be newer than the lists.
+                break
         before = {uid: self.of(uid) for uid in self.uids()}
         self._sandboxes, self._containers, self._seen = sandboxes, containers, {}
         for uid in before.keys() | self.uids():
@@ -115,7 +122,7 @@ class Observations:
 
     def put_sandbox(self, sandbox: Sandbox) -> None:
         self._sandboxes[sandbox.id] = sandbox
-        self._seen.pop(sandbox.uid, None)
+        self._forget_pod(sandbox.uid)
 
     def drop_sandbox(self, sandbox: str) -> None:
         """A sandbox is gone, and its containers."""
@@ -124,7 +131,7 @@ class Observations:
             inside = [c.id for c in self._containers.values() if c.sandbox == sandbox]
             for container in inside:
                 del self._containers[container]
-            self._seen.pop(gone.uid, None)
+            self._forget_pod(gone.uid)
 
     def drop_container(self, container: str) -> None:
         gone = self._containers.pop(container, None)
@@ -193,4 +200,9 @@ class Observations:
     def _forget_pod_of(self, container: Container) -> None:
         sandbox = self._sandboxes.get(container.sandbox)
         if sandbox is not None:
-            self._seen.pop(sandbox.uid, None)
+            self._forget_pod(sandbox.uid)
+
+    def _forget_pod(self, uid: str) -> None:
+        """What was made of the lists for a pod is old."""
+        self._changes += 1
+        self._seen.pop(uid, None)

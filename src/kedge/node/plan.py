@@ -425,6 +425,9 @@ class _Steps:
             return
         newest = self._seen.newest(container.name)
         if newest is not None and newest.state is State.CREATED:
+            if newest.pid:
+                # An agent died while it was being started. Whether it runs will be told.
+                return
             # An agent died between making and starting it. It never ran, so it does not count.
             self._actions.append(Remove(newest.id))
             self._actions.append(Start(kind, container.name, newest.attempt))

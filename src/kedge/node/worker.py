@@ -321,7 +321,6 @@ class Worker:
             self._telling.of_pod(WARNING, "FailedCreatePodSandBox", text)
             return
         self._observations.put_sandbox(sandbox)
-        self._write_hosts(pod)
         self._failures.pop(THE_POD, None)
 
     async def _prepare(self, pod: Pod) -> str | None:
@@ -358,6 +357,8 @@ class Worker:
             return
         if action.delay is not None:
             self._crashes[action.name] = action.delay
+        # Before each start: the agent that made the sandbox may have died before it came to this.
+        self._write_hosts(pod)
         try:
             await self._starting.start(pod, container, action.attempt, sandbox, self._ips())
         except StartFailure as error:

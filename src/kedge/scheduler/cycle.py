@@ -44,6 +44,12 @@ class Placement:
     node: str
     ranking: Ranking | None = None
     """None if there was only one to choose."""
+    nodes: int = 1
+    """How many there are."""
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    """What each node said that was asked and cannot take the pod."""
+    refused_by: Mapping[str, str] = field(default_factory=dict)
+    """Which filter that was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,8 @@ class Unfit:
     """How many there are."""
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     """What each node said that was asked."""
+    refused_by: Mapping[str, str] = field(default_factory=dict)
+    """Which filter that was."""
     rest: Refusal | None = None
     """Why the others were not even asked."""
     everywhere: str = ""
@@ -126,15 +134,16 @@ def decide(
         return Unfit(count, everywhere=reason, blamed=frozenset((sieve.refused_by,)))
     nominated = snapshot.nodes.get(snapshot.nomination(demand.uid))
     if nominated is not None and refused(demand, nominated, snapshot, sieve, filters) is None:
-        return Placement(nominated.name)
-    feasible, refusals, blamed = _sift(demand, snapshot, sieve, turn, filters)
+        return Placement(nominated.name, None, count)
+    feasible, refusals, refused_by = _sift(demand, snapshot, sieve, turn, filters)
     if not feasible:
         rest = Refusal((_narrowed(sieve),), final=True) if sieve.only is not None else None
-        return Unfit(count, refusals, rest, blamed=blamed)
+        blamed = frozenset((*refused_by.values(), *sieve.narrowed_by))
+        return Unfit(count, refusals, refused_by, rest, blamed=blamed)
     if len(feasible) == 1:
-        return Placement(feasible[0].name)
+        return Placement(feasible[0].name, None, count, refusals, refused_by)
     ranking = rank(demand, snapshot, feasible, scores)
-    return Placement(pick(ranking, turn).name, ranking)
+    return Placement(pick(ranking, turn).name, ranking, count, refusals, refused_by)
 
 
 def refused(
@@ -165,8 +174,8 @@ def refused(
 
 def _sift(
     demand: Demand, snapshot: Snapshot, sieve: Sieve, turn: Turn, filters: Sequence[Filter]
-) -> tuple[list[NodeState], dict[str, Refusal], frozenset[str]]:
-    """Nodes that pass, as many as are worth comparing, and what the others said."""
+) -> tuple[list[NodeState], dict[str, Refusal], dict[str, str]]:
+    """Nodes that pass, as many as are worth comparing, what the others said, and which filter."""
     nodes = snapshot.order
     if sieve.only is not None:
         nodes = [snapshot.nodes[name] for name in sorted(sieve.only) if name in snapshot.nodes]
@@ -174,7 +183,7 @@ def _sift(
     start = turn.start % len(nodes) if len(nodes) > enough else 0
     feasible: list[NodeState] = []
     refusals: dict[str, Refusal] = {}
-    blamed: set[str] = set(sieve.narrowed_by)
+    refused_by: dict[str, str] = {}
     claimed, refuses = snapshot.nominated, sieve.refuses
     for node in nodes[start:] + nodes[:start] if start else nodes:
         if claimed and node.name in claimed:
@@ -182,14 +191,13 @@ def _sift(
         else:
             found = refuses(node)
         if found is not None:
-            blamed.add(found[0])
-            refusals[node.name] = found[1]
+            refused_by[node.name], refusals[node.name] = found
             continue
         feasible.append(node)
         if len(feasible) >= enough:
             break
     turn.start += len(feasible) + len(refusals)
-    return feasible, refusals, frozenset(blamed)
+    return feasible, refusals, refused_by
 
 
 def worth_comparing(nodes: int) -> int:

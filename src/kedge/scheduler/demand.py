@@ -62,6 +62,7 @@ class Demand:
         "anti_affinity",
         "assumed_cpu",
         "assumed_memory",
+        "best_effort",
         "cpu",
         "group",
         "key",
@@ -70,6 +71,7 @@ class Demand:
         "memory",
         "namespace",
         "others",
+        "owner",
         "pod",
         "ports",
         "priority",
@@ -94,6 +96,9 @@ class Demand:
         """What a node must set aside, in millicores or whole units."""
         self.cpu = self.requests.get(CPU, 0)
         self.memory = self.requests.get(MEMORY, 0)
+        self.best_effort = not self.cpu and not self.memory
+        self.owner = next((each.uid for each in meta.ownerReferences if each.controller), "")
+        """The uid of the controller that it shares with its siblings."""
         self.others = tuple(
             (name, amount) for name, amount in self.requests.items() if name not in ASSUMED
         )

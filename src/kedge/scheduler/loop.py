@@ -11,8 +11,10 @@ from kedge.api.core_v1.pod import Pod
 from kedge.api.policy_v1.pod_disruption_budget import PodDisruptionBudget
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Cache
+from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.scheduler.cycle import Placement, Sieve, Turn, Unfit, decide, refused
+from kedge.scheduler.decisions import Log, record
 from kedge.scheduler.deeds import Deeds
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.preemption import Candidate, preempt
@@ -38,6 +40,8 @@ class Loop:
         budgets: Cache[PodDisruptionBudget],
         deeds: Deeds,
         recorder: Recorder,
+        decisions: Log,
+        clock: Clock,
         *,
         turn: Turn,
         scores: Sequence[Score],
@@ -48,6 +52,8 @@ class Loop:
         self._budgets = budgets
         self._deeds = deeds
         self._recorder = recorder
+        self._decisions = decisions
+        self._clock = clock
         self._turn = turn
         self._scores = scores
 
@@ -83,6 +89,7 @@ class Loop:
     def _schedule(self, entry: Entry) -> None:
         demand = entry.demand
         decision = decide(demand, self._snapshot, self._turn, scores=self._scores)
+        self._decisions.add(record(demand, decision, self._snapshot, self._clock.now()))
         if isinstance(decision, Placement):
             self._snapshot.nominate(demand, "")
             self._snapshot.place(demand, decision.node)

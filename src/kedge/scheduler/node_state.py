@@ -7,6 +7,7 @@ from kedge.api.core_v1.node_types import Node, Taint
 from kedge.api.core_v1.resource_names import CPU, MEMORY, PODS
 from kedge.machinery.quantity import Quantity
 from kedge.scheduler.demand import Demand, Port, units
+from kedge.scheduler.load import Load
 
 ANY_ADDRESS: Final = "0.0.0.0"
 MEMO_LIMIT: Final = 64
@@ -25,6 +26,7 @@ class NodeState:
         "hard_taints",
         "labels",
         "least",
+        "load",
         "name",
         "node",
         "pods",
@@ -45,6 +47,8 @@ class NodeState:
         self.least: dict[tuple[int, int], int] = {}
         """Scores by what a pod asks for, true until the node changes; likewise `balanced`."""
         self.balanced: dict[tuple[int, int], int] = {}
+        self.load: Load | None = None
+        """What it has to carry, if that was asked for since something changed."""
         self.renew(node)
 
     def renew(self, node: Node) -> None:
@@ -97,6 +101,7 @@ class NodeState:
         self.free_memory = self.free(MEMORY)
         self.least.clear()
         self.balanced.clear()
+        self.load = None
 
 
 def amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:

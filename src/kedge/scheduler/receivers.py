@@ -11,6 +11,7 @@ from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, POD_TOPOLOGY_SPR
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.queue import Queue
 from kedge.scheduler.snapshot import Snapshot
+from kedge.scheduler.usage import NodeReport, PodReport, used_by_node, used_by_pod
 
 NEIGHBOURLY: Final = frozenset((INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD))
 """Filters for which a pod matters to nodes other than its own."""
@@ -142,6 +143,66 @@ class Nodes:
     def _remove(self, name: str) -> None:
         self._snapshot.remove_node(name)
         self._queue.stir(NEIGHBOURLY)
+
+
+class NodeReports:
+    """Follows what nodes use. It wakes nobody: whether a pod fits does not depend on it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def replace(self, objects: Iterable[NodeReport]) -> None:
+        fresh = {report.metadata.name: report for report in objects}
+        for name in [name for name in self._snapshot.usage.nodes() if name not in fresh]:
+            self._forget(name)
+        for report in fresh.values():
+            self.put(report)
+
+    def put(self, obj: NodeReport) -> None:
+        name, used = obj.metadata.name, used_by_node(obj)
+        if used is None:
+            self._forget(name)
+            return
+        self._snapshot.usage.put_node(name, used)
+        self._snapshot.reconsider(name)
+
+    def remove(self, obj: NodeReport) -> None:
+        self._forget(obj.metadata.name)
+
+    def _forget(self, name: str) -> None:
+        self._snapshot.usage.remove_node(name)
+        self._snapshot.reconsider(name)
+
+
+class PodReports:
+    """Follows what pods use, and wakes nobody either."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def replace(self, objects: Iterable[PodReport]) -> None:
+        fresh = {report.metadata.uid: report for report in objects}
+        for uid in [uid for uid in self._snapshot.usage.pods() if uid not in fresh]:
+            self._forget(uid)
+        for report in fresh.values():
+            self.put(report)
+
+    def put(self, obj: PodReport) -> None:
+        uid, measured = obj.metadata.uid, used_by_pod(obj)
+        if measured is None:
+            self._forget(uid)
+            return
+        demand = self._snapshot.placed(uid)
+        owner = demand.owner if demand is not None else ""
+        self._snapshot.usage.put_pod(uid, measured, owner)
+        self._snapshot.reconsider(self._snapshot.home(uid))
+
+    def remove(self, obj: PodReport) -> None:
+        self._forget(obj.metadata.uid)
+
+    def _forget(self, uid: str) -> None:
+        self._snapshot.usage.remove_pod(uid)
+        self._snapshot.reconsider(self._snapshot.home(uid))
 
 
 def _key(pod: Pod) -> Key:

@@ -2,27 +2,37 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from kedge.api import decision as told
 from kedge.api.builtin.resources import RESOURCES
 from kedge.api.core_v1 import namespace, node, persistent_volume_claim, pod
+from kedge.api.metrics_v1alpha1 import node as node_metrics
+from kedge.api.metrics_v1alpha1 import pod as pod_metrics
 from kedge.api.policy_v1 import pod_disruption_budget
 from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.events import Recorder
-from kedge.client.informer import Cache, Informer
+from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import objects, sketches
 from kedge.machinery.clock import Clock
-from kedge.scheduler.cycle import Turn
+from kedge.machinery.durations import format_time
+from kedge.scheduler.cycle import Turn, decide
+from kedge.scheduler.decisions import Log, Record, described, record
 from kedge.scheduler.deeds import Deeds
+from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, VOLUME_BINDING
 from kedge.scheduler.loop import Loop
 from kedge.scheduler.queue import Queue
-from kedge.scheduler.receivers import Nodes, Pods
+from kedge.scheduler.receivers import NodeReports, Nodes, PodReports, Pods
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.scores.scores import SCORES
 from kedge.scheduler.snapshot import Namespace, Snapshot
 from kedge.scheduler.storage import Claim, PersistentVolume, StorageClass
+from kedge.scheduler.usage import NodeReport, PodReport
 
 NAME: Final = "default-scheduler"
 """Pods name the scheduler that they wait for; this is also who reports events."""
@@ -40,16 +50,20 @@ class Scheduler:
         *,
         seed: int = 0,
         scores: Sequence[Score] = SCORES,
+        usage: bool = True,
     ) -> None:
+        """`usage` says whether what is measured counts; without it all is as in upstream."""
         self._client = client
         self._clock = clock
         self._recorder = Recorder(client, clock, NAME)
         self._turn = Turn(seed)
         self._scores = scores
+        self._usage = usage
         self._snapshot = Snapshot()
         self._queue = Queue(clock)
         self._pods = Pods(self._snapshot, self._queue, NAME)
         self._budgets: Cache[pod_disruption_budget.PodDisruptionBudget] = Cache()
+        self._decisions = Log()
 
     async def run(self) -> None:
         """For ever; cancel it to stop."""
@@ -61,6 +75,8 @@ class Scheduler:
                 self._budgets,
                 Deeds(self._client, self._clock, tasks),
                 self._recorder,
+                self._decisions,
+                self._clock,
                 turn=self._turn,
                 scores=self._scores,
             )
@@ -68,6 +84,9 @@ class Scheduler:
             for informer in self._informers():
                 tasks.create_task(informer.run())
                 await informer.synced.wait()
+            # Nobody waits for these: where there are none, all is as without them.
+            for informer in self._measured() if self._usage else ():
+                tasks.create_task(informer.run())
             await loop.run()
 
     def _informers(self) -> Iterable[Informer[Any]]:
@@ -90,6 +109,68 @@ class Scheduler:
             Informer(client, objects(node.RESOURCE), nodes, clock),
             Informer(client, objects(pod.RESOURCE), self._pods, clock, fields=NOT_ENDED),
         )
+
+    def _measured(self) -> Iterable[Informer[Any]]:
+        client, clock, snapshot = self._client, self._clock, self._snapshot
+        nodes, pods = NodeReports(snapshot), PodReports(snapshot)
+        return (
+            Informer(client, sketches(node_metrics.RESOURCE, NodeReport), nodes, clock),
+            Informer(client, sketches(pod_metrics.RESOURCE, PodReport), pods, clock),
+        )
+
+    # Fulfils kedge.api.decision.Decisions.
+
+    def why(self, namespace: str, name: str) -> told.Decision | None:
+        """The latest decision about a pod, or what would be decided now; None for no such pod."""
+        key = Key(namespace, name)
+        known, kept = self._pods.get(key), self._decisions.get(key)
+        if kept is not None and (known is None or known.metadata.uid == kept.demand.uid):
+            bound_to = known.spec.nodeName if known is not None else ""
+            found = described(kept, self._scores, bound_to=bound_to)
+            note = _gone(known) or _elsewhere(found)
+            return replace(found, decidedAt=format_time(kept.at), note=note)
+        if known is None:
+            return None
+        found = described(self._decided_now(known), self._scores, bound_to=known.spec.nodeName)
+        return replace(found, note=_undecided(known))
+
+    def _decided_now(self, known: pod.Pod) -> Record:
+        """What would be decided if the pod came now."""
+        snapshot, here = self._snapshot, self._snapshot.placed(known.metadata.uid)
+        demand = Demand(replace(known, spec=replace(known.spec, nodeName="")))
+        state = snapshot.nodes.get(snapshot.home(demand.uid))
+        away = (here,) if here is not None and state is not None else ()
+        with snapshot.without_pods(state, away) if state is not None else nullcontext():
+            decision = decide(demand, snapshot, Turn(), scores=self._scores)
+            return record(demand, decision, snapshot, self._clock.now())
+
+
+def _gone(known: pod.Pod | None) -> str:
+    return "" if known is not None else "the pod has ended or is gone"
+
+
+def _elsewhere(found: told.Decision) -> str:
+    if found.boundTo and found.boundTo != found.node:
+        return "somebody else has bound the pod"
+    return ""
+
+
+def _undecided(known: pod.Pod) -> str:
+    """Why there is no decision to tell about a pod."""
+    if known.spec.nodeName:
+        return (
+            "not decided by this scheduler since it started, or long ago:"
+            " this is what it would decide now"
+        )
+    if known.spec.schedulerName != NAME:
+        return (
+            f"the pod waits for scheduler {known.spec.schedulerName}: this is what {NAME} would"
+            " decide"
+        )
+    if known.spec.schedulingGates:
+        gates = ", ".join(each.name for each in known.spec.schedulingGates)
+        return f"the pod waits for its gates ({gates}): this is what would be decided without"
+    return "nothing has been decided yet: this is what would be decided now"
 
 
 def _built_in(plural: str) -> Resource[Any]:

@@ -13,6 +13,7 @@ from kedge.machinery.selectors import LabelSelector
 from kedge.scheduler.demand import Demand, Term
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.storage import Storage
+from kedge.scheduler.usage import Usage
 
 REGION: Final = "topology.kubernetes.io/region"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -53,6 +54,7 @@ class Snapshot:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeState] = {}
         self.storage = Storage()
+        self.usage = Usage()
         self.namespaces: Cache[Namespace] = Cache()
         self.anti_affinity: dict[Term, dict[str, int]] = {}
         """For each thing that placed pods must keep away from: in which areas, and how many do."""
@@ -126,6 +128,11 @@ class Snapshot:
             self._astray[name] = pods
         for names in (self.hard_tainted, self.soft_tainted, self.unschedulable):
             names.discard(name)
+
+    def reconsider(self, name: str) -> None:
+        """Something else is known of what a node has to carry."""
+        if (state := self.nodes.get(name)) is not None:
+            state.load = None
 
     def _forget_order(self) -> None:
         self._order = None

@@ -5,6 +5,7 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -191,6 +192,7 @@ class FakeRuntime:
             raise RuntimeFailure(f"container {known.name} was started already: it is {known.state}")
         try:
             self._begin("start_container", known.name, str(known.attempt))
+            self._see_mounts(container)
         except RuntimeFailure as error:
             now = self._nanoseconds()
             self._containers[container] = replace(
@@ -211,6 +213,13 @@ class FakeRuntime:
         if life.after is not None:
             self._later(container, life.after, life.exit_code, life.reason)
         self._done("start_container")
+
+    def _see_mounts(self, container: str) -> None:
+        """As any runtime that mounts: what is not there cannot be seen in the container."""
+        for mount in self.specs[container].mounts:
+            if not Path(mount.host_path).exists():
+                what = f'failed to mount "{mount.host_path}" at "{mount.container_path}"'
+                raise RuntimeFailure(f"{what}: no such file or directory")
 
     async def stop_container(self, container: str, grace: float) -> None:
         known = self._containers.get(container)

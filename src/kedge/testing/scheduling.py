@@ -11,6 +11,7 @@ from kedge.api.core_v1 import pod as pods
 from kedge.api.core_v1.node_types import Node
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.snapshot import Namespace, NamespaceMeta, Snapshot
+from kedge.scheduler.usage import Container, Meta, PodReport, Reading, Window, Windows
 from kedge.testing.pods import new_pod
 
 _uids = count()
@@ -68,3 +69,11 @@ def cluster(*nodes: Node, namespaces: Mapping[str, Mapping[str, str]] | None = N
         meta = NamespaceMeta(name=name, labels=dict(labels))
         snapshot.namespaces.put(Namespace(metadata=meta))
     return snapshot
+
+
+def pod_report(uid: str, cpu: str, memory: str) -> PodReport:
+    """What the metrics API says of a pod that has used the same for more than a day."""
+    reading = Reading(cpu, memory)
+    window = Window(max=reading, ninety_fifth=reading)
+    windows = Windows(seconds=window, minute=window, hour=window, day=window)
+    return PodReport(Meta(uid=uid), (Container(windows),))

@@ -52,6 +52,8 @@ class Limits:
 
 NEXT = "\n"
 """Parts the values of a repeated header that may hold commas themselves."""
+PARTED = ("impersonate-", "x-remote-")
+"""How the names of such headers begin: on whose behalf something is asked, and by whom."""
 GZIP_FROM = 128 << 10
 """Answers below this size are sent as they are."""
 _BODILESS = (204, 304)
@@ -260,8 +262,8 @@ class Connection(asyncio.Protocol):
         text = value.decode("latin-1")
         headers = self._headers
         if key in headers:
-            # Values of impersonation headers may hold commas, so something else must part them.
-            text = f"{headers[key]}{NEXT if key.startswith('impersonate-') else ','}{text}"
+            # Names of users and groups may hold commas, so something else must part them.
+            text = f"{headers[key]}{NEXT if key.startswith(PARTED) else ','}{text}"
         headers[key] = text
         if len(headers) > self.server.limits.headers:
             self._refuse(StatusError(431, "BadRequest", "too many header fields"))
@@ -588,3 +590,9 @@ def _origin_form(target: str) -> str:
         return target
     _, separator, rest = target.partition("://")
     return "/" + rest.partition("/")[2] if separator else target
+
+
+def note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What failed outside of any request, mostly handshakes of strangers: a line, not a page."""
+    what = str(context.get("message", "")).partition("\n")[0]
+    log.warning("%s: %r", what, context.get("exception"))

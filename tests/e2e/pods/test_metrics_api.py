@@ -75,3 +75,27 @@ def test_the_python_client_watches_them(cluster: Any, pods: Any, measured: Any) 
     )
     seen = [next(stream)["type"] for _ in range(2)]
     assert seen == ["ADDED", "MODIFIED"]
+
+
+def test_kubectl_watches_them(kubectl: Kubectl, pods: Any, measured: Any) -> None:
+    measured("one")
+    with kubectl.start(f"get pods.metrics one -n {pods.namespace} --watch") as lines:
+        assert lines.next().split() == ["NAME", "CPU", "MEM"]
+        for _ in range(3):
+            name, amount, unit, size, suffix = lines.next(FIRST).split()
+            assert (name, unit, suffix) == ("one", "cores", "MB")
+            assert (float(amount) >= 0, int(size) >= 0) == (True, True)
+
+
+def test_kubectl_reads_them_raw_and_selected(kubectl: Kubectl, pods: Any, measured: Any) -> None:
+    measured("one")
+    here = f"{ROOT}/namespaces/{pods.namespace}/pods"
+
+    def listed(query: str) -> list[str]:
+        found = json.loads(kubectl.says(f"get --raw {here}?{query}"))
+        return [item["metadata"]["name"] for item in found["items"]]
+
+    node = pods.get("one")["spec"]["nodeName"]
+    assert listed(f"fieldSelector=spec.nodeName={node}") == ["one"]
+    assert listed("fieldSelector=spec.nodeName=elsewhere") == []
+    assert kubectl.says(f"get --raw {here}/one?pretty=true").startswith('{\n  "kind": "Pod",\n')

@@ -50,3 +50,6 @@ async def test_an_address_is_published_and_kept_up_to_date(server: LocalServer) 
     found = await server.get(SLICE)
     assert found["endpoints"][0]["addresses"] == ["192.0.2.2"]
     assert found["ports"][0]["port"] == 7443
+    [older] = (await server.get("/api/v1/namespaces/default/endpoints/kubernetes"))["subsets"]
+    assert older["addresses"] == [{"ip": "192.0.2.2"}]
+    assert older["ports"][0]["port"] == 7443

@@ -1,5 +1,6 @@
 """What `kedge node` refuses before it does anything."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,14 @@ def test_a_directory_that_holds_a_cluster_is_not_made_a_node_of_another(tmp_path
 
 def test_a_node_that_nobody_made_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r'there is no node "far" in .* --server and --token'):
-        node.run(config(tmp_path), None, lambda: "", nothing)
+        node.check_made(config(tmp_path))
+
+
+def test_a_starter_that_dies_before_it_says_where_the_server_is_is_not_waited_for() -> None:
+    hear, say = os.pipe()
+    os.close(say)
+    with pytest.raises(Failure, match="nobody has said where the server is"):
+        node.told(hear)()
 
 
 def test_a_directory_of_a_node_is_for_its_owner_only(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge import config
-from kedge.apiserver.config import ADMISSION_PLUGINS, ServerConfig
+from kedge.apiserver.config import ADMISSION_PLUGINS, KubeletTrust, ServerConfig
 from kedge.cli.main import parser
 from kedge.cli.server import arguments
 
@@ -26,8 +26,18 @@ CONFIGS = st.builds(
     hosts=st.lists(HOSTS).map(tuple),
     token_auth_file=st.sampled_from([None, Path("/s/tokens.csv")]),
     audit_log=st.sampled_from([None, Path("/with space/audit=.log")]),
+    metrics_window=st.sampled_from(["10s", "1m"]),
+    local_nodes=st.sampled_from([{}, {"node-1": "127.0.0.1", "node-2": "::1"}]),
+    scrape_kubelets=st.booleans(),
+    scrape_seconds=st.integers(10, 3600),
+    kubelets=st.builds(
+        KubeletTrust,
+        authority=st.sampled_from([None, Path("/s/kubelets=.crt")]),
+        anybody=st.booleans(),
+    ),
     max_requests_inflight=st.integers(0, 1000),
     max_mutating_requests_inflight=st.integers(0, 1000),
+    node_grace=st.integers(1, 600).map(float),
 )
 
 
@@ -44,8 +54,14 @@ def test_a_configuration_survives_the_command_line_whatever_the_environment_says
         "KEDGE_CERT_HOSTS": "elsewhere",
         "KEDGE_TOKEN_AUTH_FILE": "/elsewhere",
         "KEDGE_AUDIT_LOG_PATH": "/elsewhere",
+        "KEDGE_METRICS_WINDOW": "1h",
+        "KEDGE_METRICS_RESOLUTION": "1h",
+        "KEDGE_SCRAPE_KUBELETS": "true",
+        "KEDGE_KUBELET_INSECURE_TLS": "true",
+        "KEDGE_KUBELET_CERTIFICATE_AUTHORITY": "/elsewhere",
         "KEDGE_MAX_REQUESTS_INFLIGHT": "1",
         "KEDGE_MAX_MUTATING_REQUESTS_INFLIGHT": "1",
+        "KEDGE_NODE_MONITOR_GRACE_PERIOD": "1s",
     }
     flags = parser().parse_args(["server", *arguments(wanted)])
     assert config.server(config.Source(flags, environment)) == wanted

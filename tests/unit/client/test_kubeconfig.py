@@ -213,16 +213,6 @@ def test_a_link_stays_a_link(existing: Path, tmp_path: Path) -> None:
     assert "kedge-a" in existing.read_text()
 
 
-def test_the_file_to_change_is_the_one_kubectl_would_change(tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    both = f"{first}:{second}"
-    assert kubeconfig.path_to_change("", tmp_path) == tmp_path / ".kube" / "config"
-    assert kubeconfig.path_to_change(str(first), tmp_path) == first
-    assert kubeconfig.path_to_change(both, tmp_path) == second
-    first.touch()
-    assert kubeconfig.path_to_change(both, tmp_path) == first
-
-
 def test_the_namespace_of_a_context_is_changed_and_nothing_else(existing: Path) -> None:
     existing.chmod(0o644)
     kubeconfig.set_namespace(existing, "prod", "other")
@@ -240,9 +230,3 @@ def test_a_context_without_a_namespace_gets_one(path: Path) -> None:
 def test_a_context_that_is_not_there_has_no_namespace(existing: Path) -> None:
     with pytest.raises(Unusable, match='has no context "x"'):
         kubeconfig.set_namespace(existing, "x", "other")
-
-
-def test_files_to_read_are_those_of_the_variable_else_the_usual_one(tmp_path: Path) -> None:
-    usual = tmp_path / ".kube" / "config"
-    assert kubeconfig.paths_to_read("", tmp_path) == [usual]
-    assert kubeconfig.paths_to_read("a::b", tmp_path) == [Path("a"), Path("b")]

@@ -116,6 +116,20 @@ async def test_scopes_decide_what_is_counted() -> None:
         assert await cluster.used("busy") == {"pods": "1"}
 
 
+async def test_devices_are_counted_by_their_class() -> None:
+    async with looked_after() as cluster:
+        name = "gold.deviceclass.resource.k8s.io/devices"
+        await cluster.quota({"count/resourceclaims.resource.k8s.io": "9", name: "9"})
+        assert await cluster.used() == {"count/resourceclaims.resource.k8s.io": "0", name: "0"}
+        request = {"name": "r", "exactly": {"deviceClassName": "gold", "count": 2}}
+        claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+        spec = {"devices": {"requests": [request]}}
+        await cluster.server.post(claims, {"metadata": {"name": "c"}, "spec": spec})
+        assert await cluster.used() == {"count/resourceclaims.resource.k8s.io": "1", name: "2"}
+        await cluster.server.delete(f"{claims}/c")
+        assert await cluster.used() == {"count/resourceclaims.resource.k8s.io": "0", name: "0"}
+
+
 async def test_custom_objects_are_counted_from_the_moment_their_kind_exists() -> None:
     async with looked_after() as cluster:
         await cluster.quota({"count/widgets.example.com": "9"})

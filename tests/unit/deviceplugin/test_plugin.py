@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from kedge.deviceplugin import UNHEALTHY, ContainerAllocateResponse, Device, Owner, Plugin, Refused
 from kedge.deviceplugin.messages import DevicePluginOptions
 from kedge.testing.device_plugin import ScriptedPlugin
@@ -43,3 +45,18 @@ def test_the_socket_is_named_after_the_resource() -> None:
 
 async def test_containers_need_nothing_unless_the_plugin_says_so() -> None:
     assert await Plain().allocate(["a"], None) == ContainerAllocateResponse()
+
+
+async def test_a_kubelet_that_asks_what_it_need_not_is_answered() -> None:
+    plugin = Plain()
+    assert list(await plugin.prefer(["a", "b"], [], 1)) == [], "it is all the same"
+    await plugin.pre_start(["a"], {}, None)
+    await plugin.release(["a"], None)
+
+
+def test_a_plugin_without_devices_is_none() -> None:
+    class Nothing(Plugin):
+        resource = "example.com/nothing"
+
+    with pytest.raises(TypeError, match="devices"):
+        Nothing()  # type: ignore[abstract]

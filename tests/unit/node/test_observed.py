@@ -91,3 +91,31 @@ async def test_what_one_has_done_oneself_is_known_at_once(bench: Bench) -> None:
     bench.seen.drop_sandbox("sandbox-1")
     assert bench.seen.of("u") == NOTHING
     assert await bench.seen.refresh("gone") is None
+
+
+async def test_what_is_put_while_everything_is_asked_for_is_not_lost() -> None:
+    """A pod began while the lists were on their way, the first of which does not know it yet."""
+    clock = FakeClock()
+    runtime = SlowRuntime(clock)
+    seen = Observations(runtime, clock, lambda _: None)
+    asking = asyncio.ensure_future(seen.relist())
+    await runtime.asked.wait()
+    made = await runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
+    seen.put_sandbox(made)
+    runtime.go_on.set()
+    await asking
+    assert seen.of("u").ready_sandbox == made
+
+
+class SlowRuntime(FakeRuntime):
+    """Takes its time between the list of sandboxes and that of containers."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def containers(self) -> list[Container]:
+        self.asked.set()
+        await self.go_on.wait()
+        return await super().containers()

@@ -197,6 +197,13 @@ def test_a_container_that_was_made_but_never_ran_is_made_again_and_not_counted()
     assert found.actions == (Remove("ctr-2"), start("ctr", 2))
 
 
+def test_a_container_that_is_on_its_way_is_waited_for() -> None:
+    of = pod()
+    found = plan_for(of, changed(record(of, "ctr", CREATED), pid=1000))
+    assert found.actions == ()
+    assert found.ending is None
+
+
 def test_a_container_the_runtime_has_lost_goes_on_counting() -> None:
     found = plan_for(pod(), restart_counts={"ctr": 5})
     assert found.actions == (start("ctr", 5),)

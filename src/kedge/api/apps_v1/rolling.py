@@ -28,3 +28,11 @@ def is_zero(value: int | str | None) -> bool:
     if not names.percent(value):
         value = value[:-1]
     return not value.isdecimal() or int(value) == 0
+
+
+def count(value: int | str | None, whole: int, *, up: bool) -> int:
+    """A valid number or percentage as a number of pods, a fraction of one being rounded."""
+    if not isinstance(value, str):
+        return value or 0
+    hundredths = int(value.removesuffix("%")) * whole
+    return -(-hundredths // 100) if up else hundredths // 100

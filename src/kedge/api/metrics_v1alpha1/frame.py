@@ -10,14 +10,20 @@ little-endian and follows without gaps:
     names       u16 each: how long it is; then all of them, in UTF-8. Wherever a name is needed,
                 its number stands.
     systems     name u32, measured since u32
-    pods        namespace u32, name u32, uid u32, measured since u32, end tick u32, containers u32
+    pods        namespace u32, name u32, uid u32, measured since u32, end tick u32 (0 if it is that
+                of the frame), containers u32
     containers  name u32, measured since u32; those of the first pod, then those of the next
-    rows        24 f32 each: machine, systems, totals of pods, containers
+    rows        24 i64 each: machine, systems, totals of pods that have not just one container,
+                containers
 
-A row has, for each window (10s, 1m, 1h, 1d), for each statistic (mean, max, 95th), cores and then
-bytes. -1 stands for what is not known. Times are whole seconds since the epoch; a
-tick ends at its number times ten. A pod whose end tick is before that of the frame has ended: its
-row says what its last windows were. The answer is an Answer in JSON, or 429 with Retry-After.
+A row has, for each window (10s, 1m, 1h, 1d), for each statistic (mean, max, 95th), billionths of a
+core and then kibibytes, rounded up. -1 stands for what is not known. Times are whole seconds since
+the epoch; a tick ends at its number times ten. A pod whose end tick is before that of the frame has
+ended: its row says what its last windows were. The answer is an Answer in JSON, or 429 with
+Retry-After.
+
+All that follows the resolution and precedes the rows is the same from one frame to the next as long
+as nothing begins or ends, and is then not read again.
 """
 
 import struct
@@ -25,6 +31,8 @@ import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from math import ceil
+from sys import intern
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -45,16 +53,20 @@ MOST_CONTAINERS: Final = 20_000
 MOST_SYSTEMS: Final = 64
 _MOST_NAMES: Final = 3 * MOST_PODS + MOST_CONTAINERS + MOST_SYSTEMS + 2
 _LONGEST: Final = 253
-_POSSIBLE: Final = bytes([*range(0x5E), 0x80, 0xBF])
-"""The highest byte of all numbers from 0 to 2**61, of -0 and of those around -1: neither what is
-not a number has it, nor more of anything than there will be."""
+_POSSIBLE: Final = bytes([*range(0x20), 0xFF])
+"""The highest byte of all numbers from 0 to 2**61, and of those around -1."""
+_MOST: Final = 1 << 61
 
 _MAGIC: Final = b"KMET"
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct("<4sHH10I")
 _NAMED: Final = struct.Struct("<2I")
 _POD: Final = struct.Struct("<6I")
-_ROW: Final = struct.Struct(f"={WIDTH}f")
+_ROW: Final = struct.Struct(f"={WIDTH}q")
+_FLOATS: Final = struct.Struct(f"={WIDTH}f")
+_PAIR: Final = struct.Struct("=2q")
+_TIME: Final = struct.Struct("<4sHH2I")
+"""How the header begins; the rest of it says what is in the frame."""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,8 +94,9 @@ class MeasuredPod(NamedTuple):
     uid: str
     since: int
     end_tick: int
+    """0 if it is that of the frame."""
     row: int
-    """Of its total."""
+    """Of its total; with one container that of the container is meant."""
     containers: Sequence[Measured]
 
 
@@ -99,12 +112,27 @@ class Frame(NamedTuple):
     """The second at which the machine was first measured."""
     systems: Sequence[Measured]
     pods: Sequence[MeasuredPod]
-    values: "array[float]"
-    """All rows."""
+    values: "array[float] | array[int]"
+    """All rows: as they were measured, in cores and bytes ("f"), or as they travel ("q")."""
 
     def row(self, number: int) -> tuple[float, ...]:
-        """The numbers of one row; see `index` for where each is."""
+        """The numbers of one row, in cores and bytes; see `index` for where each is."""
+        if self.values.typecode == "f":
+            return _FLOATS.unpack_from(self.values, number * _FLOATS.size)
+        amounts = iter(self.amounts(number))
+        return tuple(
+            each
+            for cpu, memory in zip(amounts, amounts, strict=True)
+            for each in (_cores(cpu), _bytes(memory))
+        )
+
+    def amounts(self, number: int) -> tuple[int, ...]:
+        """The numbers of one row of a frame that has travelled: billionths of a core, kibibytes."""
         return _ROW.unpack_from(self.values, number * _ROW.size)
+
+    def pair(self, number: int, at: int) -> tuple[int, int]:
+        """Two of these numbers."""
+        return _PAIR.unpack_from(self.values, number * _ROW.size + 8 * at)
 
 
 class Malformed(ValueError):
@@ -122,8 +150,18 @@ def index(window: str, statistic: str, resource: str) -> int:
     return at * len(RESOURCES) + RESOURCES.index(resource)
 
 
+def travelling(frame: Frame) -> Frame:
+    """The frame with its rows in whole numbers, as they are after it has travelled."""
+    if frame.values.typecode == "q":
+        return frame
+    numbers = array("q", bytes(8 * len(frame.values)))
+    numbers[::2] = array("q", [_nanos(cores) for cores in frame.values[::2]])
+    numbers[1::2] = array("q", [_kibibytes(size) for size in frame.values[1::2]])
+    return frame._replace(values=numbers)
+
+
 def encode(frame: Frame) -> bytes:
-    """As bytes; the rows of systems, totals and containers must be in this order."""
+    """As bytes."""
     names = _Names()
     node, uid = names.number(frame.node), names.number(frame.uid)
     systems = [_NAMED.pack(names.number(each.name), each.since) for each in frame.systems]
@@ -149,20 +187,66 @@ def encode(frame: Frame) -> bytes:
         len(pods),
         len(containers),
     )
-    values = _swapped(frame.values).tobytes()
     return b"".join(
-        [header, _swapped(lengths).tobytes(), texts, *systems, *pods, *containers, values]
+        [header, _swapped(lengths).tobytes(), texts, *systems, *pods, *containers, *_sent(frame)]
     )
 
 
 def decode(body: bytes) -> Frame:
     """What the bytes say; raises Malformed, whatever they are."""
-    if len(body) > MOST_BYTES:
-        raise Malformed(f"a frame has at most {MOST_BYTES} bytes, this one has {len(body)}")
-    try:
-        return _decoded(body)
-    except (struct.error, IndexError, ValueError) as error:
-        raise error if isinstance(error, Malformed) else Malformed(str(error)) from error
+    return Reader().read(body)
+
+
+class Reader:
+    """Reads the frames of one node. As long as they are about the same pods, these are not read
+    again: `pods` of one frame is then `pods` of the next."""
+
+    __slots__ = ("_known", "_last", "_latest", "_rows")
+
+    def __init__(self) -> None:
+        self._last: Frame | None = None
+        self._known = b""
+        """What the last frame said between its resolution and its rows."""
+        self._rows = 0
+        self._latest = 0
+        """The last tick that a pod of it names as its end."""
+
+    def read(self, body: bytes) -> Frame:
+        """What the bytes say; raises Malformed, whatever they are."""
+        if len(body) > MOST_BYTES:
+            raise Malformed(f"a frame has at most {MOST_BYTES} bytes, this one has {len(body)}")
+        try:
+            end_tick, resolution = _times(body)
+            last = self._last
+            if last is None or not body.startswith(self._known, _TIME.size):
+                last = self._begin(body)
+            values = _rows(body, _TIME.size + len(self._known), self._rows)
+        except (struct.error, IndexError, ValueError) as error:
+            raise error if isinstance(error, Malformed) else Malformed(str(error)) from error
+        if self._latest > end_tick:
+            raise Malformed("a pod has other times than its node")
+        node, uid, _, _, since, systems, pods, _ = last
+        return Frame(node, uid, end_tick, resolution, since, systems, pods, values)
+
+    def _begin(self, body: bytes) -> Frame:
+        """Read what is not known yet."""
+        self._last = None
+        frame, size, rows = _described(body)
+        self._known = body[_TIME.size : size]
+        self._rows = rows
+        self._latest = max((pod.end_tick for pod in frame.pods), default=0)
+        self._last = frame
+        return frame
+
+
+def _sent(frame: Frame) -> Iterator[bytes]:
+    """The rows in their order."""
+    values = _swapped(travelling(frame).values).tobytes()
+    rows = [0, *(each.row for each in frame.systems)]
+    rows += [pod.row for pod in frame.pods if len(pod.containers) != 1]
+    rows += [each.row for pod in frame.pods for each in pod.containers]
+    for row in rows:
+        yield values[row * _ROW.size : (row + 1) * _ROW.size]
 
 
 class _Names:
@@ -180,11 +264,19 @@ class _Names:
         return array("H", map(len, texts)), b"".join(texts)
 
 
-def _decoded(body: bytes) -> Frame:
-    magic, version, width, *head = _HEADER.unpack_from(body)
+def _times(body: bytes) -> tuple[int, int]:
+    """When the frame ends, and its resolution."""
+    magic, version, width, end_tick, resolution = _TIME.unpack_from(body)
     if magic != _MAGIC or version != _VERSION or width != WIDTH:
         raise Malformed("not a frame of a version that is known here")
-    end_tick, resolution, node, uid, since, *counts = head
+    if not end_tick or not resolution:
+        raise Malformed("the frame has no time")
+    return end_tick, resolution
+
+
+def _described(body: bytes) -> tuple[Frame, int, int]:
+    """A frame without its rows, where they begin, and how many there should be."""
+    _, _, _, end_tick, resolution, node, uid, since, *counts = _HEADER.unpack_from(body)
     names_count, texts_size, systems_count, pods_count, containers_count = counts
     _limit("names", names_count, _MOST_NAMES)
     _limit("system containers", systems_count, MOST_SYSTEMS)
@@ -192,23 +284,17 @@ def _decoded(body: bytes) -> Frame:
     _limit("containers", containers_count, MOST_CONTAINERS)
     parts = _Parts(body)
     names = _names(parts.take(2 * names_count), parts.take(texts_size))
-    systems = _measured(parts.take(systems_count * _NAMED.size), names, 1)
-    pods = parts.take(pods_count * _POD.size)
-    row = 1 + systems_count
-    containers = _measured(parts.take(containers_count * _NAMED.size), names, row + pods_count)
-    values = _rows(parts.rest(), row + pods_count + containers_count)
-    frame = Frame(
-        names[node],
-        names[uid],
-        end_tick,
-        resolution,
-        since,
-        tuple(systems),
-        tuple(_pods(pods, names, containers, row)),
-        values,
-    )
-    _check_whole(frame, containers)
-    return frame
+    systems = tuple(_measured(parts.take(systems_count * _NAMED.size), names, 1))
+    each_pod = list(_POD.iter_unpack(parts.take(pods_count * _POD.size)))
+    total = 1 + systems_count
+    totals = sum(pod[-1] != 1 for pod in each_pod)
+    containers = _measured(parts.take(containers_count * _NAMED.size), names, total + totals)
+    pods = tuple(_pods(each_pod, names, containers, total))
+    if next(containers, None) is not None:
+        raise Malformed("there are containers of no pod")
+    frame = Frame(names[node], names[uid], end_tick, resolution, since, systems, pods, array("q"))
+    _check_once(frame)
+    return frame, parts.at, total + totals + containers_count
 
 
 class _Parts:
@@ -216,17 +302,14 @@ class _Parts:
 
     def __init__(self, body: bytes) -> None:
         self._body = memoryview(body)
-        self._at = _HEADER.size
+        self.at = _HEADER.size
 
     def take(self, size: int) -> memoryview:
-        part = self._body[self._at : self._at + size]
+        part = self._body[self.at : self.at + size]
         if len(part) != size:
             raise Malformed("the frame ends too early")
-        self._at += size
+        self.at += size
         return part
-
-    def rest(self) -> memoryview:
-        return self._body[self._at :]
 
 
 def _limit(what: str, count: int, most: int) -> None:
@@ -254,36 +337,36 @@ def _measured(part: memoryview, names: Sequence[str], row: int) -> Iterator[Meas
 
 
 def _pods(
-    part: memoryview, names: Sequence[str], containers: Iterator[Measured], row: int
+    described: Sequence[tuple[int, ...]],
+    names: Sequence[str],
+    containers: Iterator[Measured],
+    total: int,
 ) -> Iterator[MeasuredPod]:
-    for number, (namespace, name, uid, since, end_tick, count) in enumerate(_POD.iter_unpack(part)):
+    for namespace, name, uid, since, end_tick, count in described:
         inside = tuple(islice(containers, count))
         if len(inside) != count:
             raise Malformed("a pod lacks containers")
-        yield MeasuredPod(
-            names[namespace], names[name], names[uid], since, end_tick, row + number, inside
-        )
+        row = inside[0].row if count == 1 else total
+        total += count != 1
+        place = intern(names[namespace])  # which many nodes name
+        yield MeasuredPod(place, names[name], names[uid], since, end_tick, row, inside)
 
 
-def _rows(part: memoryview, count: int) -> "array[float]":
-    if len(part) != count * _ROW.size:
+def _rows(body: bytes, at: int, count: int) -> "array[int]":
+    if len(body) - at != count * _ROW.size:
         raise Malformed(f"there should be {count} rows")
-    if bytes(part[3::4]).translate(None, _POSSIBLE):
-        raise Malformed("a row has what is not a number, or an impossible one")
-    return _swapped(array("f", bytes(part)))
+    highest = body[at + 7 :: 8]
+    values = _swapped(array("q", body[at:]))
+    if highest.translate(None, _POSSIBLE) or (0xFF in highest and min(values) < -1):
+        raise Malformed("a row has an impossible number")
+    return values
 
 
-def _check_whole(frame: Frame, rest: Iterator[Measured]) -> None:
-    if next(rest, None) is not None:
-        raise Malformed("there are containers of no pod")
-    if not frame.end_tick or not frame.resolution:
-        raise Malformed("the frame has no time")
+def _check_once(frame: Frame) -> None:
     uids = {pod.uid for pod in frame.pods}
     if len(uids) != len(frame.pods):
         raise Malformed("a pod is there twice")
     for pod in frame.pods:
-        if not 0 < pod.end_tick <= frame.end_tick:
-            raise Malformed("a pod has other times than its node")
         if len(pod.containers) > 1:
             _check_names(pod.containers)
     _check_names(frame.systems)
@@ -299,3 +382,20 @@ def _swapped(numbers: "array[Any]") -> "array[Any]":
         numbers = array(numbers.typecode, numbers)
         numbers.byteswap()
     return numbers
+
+
+def _nanos(cores: float) -> int:
+    """Billionths of a core; what is not known, or no number at all, is -1."""
+    return min(int(cores * 1e9 + 0.5), _MOST - 1) if 0 <= cores < _MOST else -1
+
+
+def _kibibytes(size: float) -> int:
+    return ceil(size / 1024) if 0 <= size < _MOST else -1
+
+
+def _cores(nanos: int) -> float:
+    return nanos / 1e9 if nanos >= 0 else UNKNOWN
+
+
+def _bytes(kibibytes: int) -> float:
+    return float(kibibytes << 10) if kibibytes >= 0 else UNKNOWN

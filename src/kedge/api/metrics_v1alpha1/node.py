@@ -4,16 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import field
 
-from kedge.api.metrics_v1alpha1.windows import (
-    MAIN,
-    Container,
-    Metrics,
-    Windows,
-    cores,
-    megabytes,
-)
-from kedge.api.model import Object, ResourceList
-from kedge.api.resource import Column, Resource, name_column
+from kedge.api.metrics_v1alpha1.columns import usage_columns
+from kedge.api.metrics_v1alpha1.windows import Container, Windows
+from kedge.api.model import Object
+from kedge.api.resource import Resource
 
 
 class Node(Object):
@@ -27,14 +21,6 @@ class Node(Object):
     """What its daemons used, and all pods together: kubelet, runtime, misc, pods."""
 
 
-def _window(node: Node, length: str) -> Metrics:
-    return node.machine.get(length, Metrics())
-
-
-def _mean(node: Node, length: str) -> ResourceList:
-    return _window(node, length).mean
-
-
 RESOURCE = Resource(
     type=Node,
     group="metrics",
@@ -43,41 +29,5 @@ RESOURCE = Resource(
     namespaced=False,
     verbs=("get", "list", "watch"),
     measured=True,
-    columns=(
-        name_column(),
-        Column(
-            name="CPU",
-            description="Cores used on average during the last minute.",
-            cell=lambda node: cores(_mean(node, MAIN).get("cpu")),
-        ),
-        Column(
-            name="MEM",
-            description="Memory used on average during the last minute.",
-            cell=lambda node: megabytes(_mean(node, MAIN).get("memory")),
-        ),
-        Column(
-            name="CPU 1h",
-            description="Cores used on average during the last hour.",
-            cell=lambda node: cores(_mean(node, "1h").get("cpu")),
-            priority=1,
-        ),
-        Column(
-            name="MEM 1h",
-            description="Memory used on average during the last hour.",
-            cell=lambda node: megabytes(_mean(node, "1h").get("memory")),
-            priority=1,
-        ),
-        Column(
-            name="CPU 95th 1d",
-            description="Cores that 95 of 100 samples of the last day did not exceed.",
-            cell=lambda node: cores(_window(node, "1d").ninety_fifth.get("cpu")),
-            priority=1,
-        ),
-        Column(
-            name="MEM max 1d",
-            description="The most memory used during the last day.",
-            cell=lambda node: megabytes(_window(node, "1d").max.get("memory")),
-            priority=1,
-        ),
-    ),
+    columns=usage_columns(lambda node: node.machine),
 )

@@ -4,18 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import field
 
-from kedge.api.metrics_v1alpha1.windows import (
-    MAIN,
-    Container,
-    Metrics,
-    Windows,
-    added,
-    cores,
-    megabytes,
-)
-from kedge.api.model import Object, ResourceList
-from kedge.api.resource import Column, Resource, name_column
-from kedge.machinery.quantity import Quantity
+from kedge.api.metrics_v1alpha1.columns import usage_columns
+from kedge.api.metrics_v1alpha1.windows import Container, Metrics, Windows, added
+from kedge.api.model import Object
+from kedge.api.resource import Resource
 
 
 class Pod(Object):
@@ -52,18 +44,6 @@ def _sum(parts: Sequence[Metrics | None]) -> Metrics:
     )
 
 
-def _mean(pod: Pod, length: str) -> ResourceList:
-    return windows_of(pod).get(length, Metrics()).mean
-
-
-def _peak(pod: Pod, resource: str) -> Quantity | None:
-    return windows_of(pod).get("1d", Metrics()).max.get(resource)
-
-
-def _usual(pod: Pod, resource: str) -> Quantity | None:
-    return windows_of(pod).get("1d", Metrics()).ninety_fifth.get(resource)
-
-
 RESOURCE = Resource(
     type=Pod,
     group="metrics",
@@ -72,41 +52,5 @@ RESOURCE = Resource(
     verbs=("get", "list", "watch"),
     measured=True,
     fields={"spec.nodeName": lambda pod: ""},
-    columns=(
-        name_column(),
-        Column(
-            name="CPU",
-            description="Cores used on average during the last minute.",
-            cell=lambda pod: cores(_mean(pod, MAIN).get("cpu")),
-        ),
-        Column(
-            name="MEM",
-            description="Memory used on average during the last minute.",
-            cell=lambda pod: megabytes(_mean(pod, MAIN).get("memory")),
-        ),
-        Column(
-            name="CPU 1h",
-            description="Cores used on average during the last hour.",
-            cell=lambda pod: cores(_mean(pod, "1h").get("cpu")),
-            priority=1,
-        ),
-        Column(
-            name="MEM 1h",
-            description="Memory used on average during the last hour.",
-            cell=lambda pod: megabytes(_mean(pod, "1h").get("memory")),
-            priority=1,
-        ),
-        Column(
-            name="CPU 95th 1d",
-            description="Cores that 95 of 100 samples of the last day did not exceed.",
-            cell=lambda pod: cores(_usual(pod, "cpu")),
-            priority=1,
-        ),
-        Column(
-            name="MEM max 1d",
-            description="The most memory used during the last day.",
-            cell=lambda pod: megabytes(_peak(pod, "memory")),
-            priority=1,
-        ),
-    ),
+    columns=usage_columns(windows_of),
 )

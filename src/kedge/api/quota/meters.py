@@ -7,6 +7,7 @@ from kedge.api.quota.claims import Claims
 from kedge.api.quota.count import Count
 from kedge.api.quota.measure import Meter
 from kedge.api.quota.pods import Pods
+from kedge.api.quota.resource_claims import ResourceClaims
 from kedge.api.quota.services import Services
 
 Kind = tuple[str, str]
@@ -20,6 +21,7 @@ METERS: dict[Kind, Meter] = {
     ("", "pods"): Pods(),
     ("", "services"): Services(),
     ("", "persistentvolumeclaims"): Claims(),
+    ("resource.k8s.io", "resourceclaims"): ResourceClaims(),
     **{("", plural): Count("", plural, plural) for plural in _WITH_NAMES_OF_THEIR_OWN},
 }
 """The meters of resources that have more names in quotas than count/."""

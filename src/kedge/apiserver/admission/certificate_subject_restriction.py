@@ -2,9 +2,6 @@
 
 import base64
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
 from kedge.api.builtin.content import text
 from kedge.api.model import Document, Object
 from kedge.apiserver.admission.chain import Attempt
@@ -37,6 +34,10 @@ class CertificateSubjectRestriction:
 
 def organizations(request: str) -> list[str]:
     """The groups that a certificate is asked for; ValueError if nothing can be read."""
+    # Only here: it takes longer to import than all other plugins together.
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
     subject = x509.load_pem_x509_csr(base64.b64decode(request)).subject
     named = subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
     return [str(part.value) for part in named]

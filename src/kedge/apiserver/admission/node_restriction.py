@@ -4,8 +4,6 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
 from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
@@ -354,6 +352,10 @@ def _certificates(plugin: NodeRestriction, who: str, attempt: Attempt) -> str:
 
 def requested_name(request: str) -> str:
     """The common name that a certificate is asked for; ValueError if nothing can be read."""
+    # Only here: it takes longer to import than all other plugins together.
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
     subject = x509.load_pem_x509_csr(base64.b64decode(request)).subject
     return "".join(str(part.value) for part in subject.get_attributes_for_oid(NameOID.COMMON_NAME))
 

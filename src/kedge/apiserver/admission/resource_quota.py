@@ -8,8 +8,14 @@ from kedge.apiserver.admission.refusal import refused
 from kedge.apiserver.quota.ledger import Ledger
 from kedge.apiserver.request import Request, check_dry_run
 
-_GROWING = ("services", "persistentvolumeclaims")
-"""Resources of the core group of which an update can take more."""
+_GROWING = frozenset(
+    (
+        ("", "services"),
+        ("", "persistentvolumeclaims"),
+        ("resource.k8s.io", "resourceclaims"),
+    )
+)
+"""Resources of which an update can take more, by group and plural."""
 
 
 class ResourceQuota:
@@ -45,11 +51,12 @@ def counts(attempt: Attempt) -> bool:
     request = attempt.request
     if attempt.operation == "CREATE":
         return not request.subresource
-    if attempt.operation != "UPDATE" or request.resource.group:
+    if attempt.operation != "UPDATE":
         return False
     new, old = attempt.object, attempt.old
     if isinstance(new, Pod) and isinstance(old, Pod):
         if request.subresource:
             return request.subresource == "resize"
         return is_terminating(new) != is_terminating(old)
-    return request.resource.plural in _GROWING and not request.subresource
+    resource = request.resource
+    return (resource.group, resource.plural) in _GROWING and not request.subresource

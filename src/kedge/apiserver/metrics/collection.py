@@ -1,9 +1,12 @@
 """Collection: the newest document of each object, in the order of their changes and by indexes."""
 
+import asyncio
+from array import array
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import islice
 from typing import Final, NamedTuple
 
 from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
@@ -11,6 +14,8 @@ from kedge.apiserver.metrics import encoding
 from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelSelector
 
+TOLD_AT_ONCE: Final = 8
+"""Listeners that hear of a change before the event loop turns to others."""
 REMEMBERED: Final = 300.0
 """Seconds for which it is known what has gone."""
 
@@ -19,12 +24,13 @@ class Entry:
     """One object: what was last reported of it."""
 
     __slots__ = (
-        "_body",
-        "_usage",
+        "_template",
         "added",
         "containers",
         "end_tick",
         "frame",
+        "kept_body",
+        "kept_usage",
         "key",
         "labelled",
         "labels",
@@ -58,54 +64,79 @@ class Entry:
         self.end_tick = self.since = self.row = 0
         self.containers: Sequence[Measured] | None = None
         """None for a node."""
-        self._body: bytes | None = None
-        self._usage: bytes | None = None
+        self.kept_body: bytes | None = None
+        """The object in metrics/v1alpha1, once somebody has asked for it."""
+        self.kept_usage: bytes | None = None
+        """The object in metrics.k8s.io."""
+        self._template: bytes | None = None
+        """Its metadata but for the version."""
 
     def report_node(self, frame: Frame) -> None:
         self.frame = frame
-        self.end_tick, self.since = frame.end_tick, frame.since
+        self.end_tick = frame.end_tick
+        self._begun(frame.since)
 
     def report_pod(self, frame: Frame, measured: MeasuredPod) -> None:
+        """The names are those that it has; each is kept once that way."""
         self.frame = frame
-        _, _, _, self.since, self.end_tick, self.row, self.containers = measured
+        self.namespace, self.name, self.uid, since, end_tick, self.row, self.containers = measured
+        self.end_tick = end_tick or frame.end_tick
+        self._begun(since)
+
+    def part(self) -> None:
+        """Let go of the frame but for its own rows, since no other will come soon."""
+        frame, inside = self.frame, self.containers or ()
+        values = array("q")
+        for row in (self.row, *(each.row for each in inside)):
+            values.extend(frame.amounts(row))
+        self.frame = frame._replace(systems=(), pods=(), values=values)
+        self.row = 0
+        self.containers = tuple(each._replace(row=1 + n) for n, each in enumerate(inside))
+
+    def _begun(self, since: int) -> None:
+        if since != self.since:
+            self.since = since
+            self._template = None
 
     def stamp(self, version: int) -> None:
         self.version = version
-        self._body = self._usage = None
+        self.kept_body = self.kept_usage = None
 
     def relabel(self, labels: Mapping[str, str]) -> None:
         self.old_labels, self.labels = self.labels, labels
+        self._template = None
 
     def body(self) -> bytes:
         """The object in metrics/v1alpha1."""
-        if self._body is None:
+        if self.kept_body is None:
+            metadata = self._metadata()
             if self.containers is None:
-                self._body = encoding.node(self._metadata(), self.frame)
+                self.kept_body = encoding.node(metadata, self.frame)
             else:
-                self._body = encoding.pod(
-                    self._metadata(),
-                    self.frame,
-                    self.end_tick,
-                    self.containers,
-                    (self.row, self.since),
+                total = (self.row, self.since)
+                self.kept_body = encoding.pod(
+                    metadata, self.frame, self.end_tick, self.containers, total
                 )
-        return self._body
+        return self.kept_body
 
     def usage(self, window: str) -> bytes:
         """The object as an element of a list of metrics.k8s.io."""
-        if self._usage is None:
+        if self.kept_usage is None:
+            metadata = self._metadata()
             if self.containers is None:
-                self._usage = encoding.node_usage(self._metadata(), self.frame, window)
+                self.kept_usage = encoding.node_usage(metadata, self.frame, window)
             else:
-                self._usage = encoding.pod_usage(
-                    self._metadata(), self.frame, self.end_tick, self.containers, window
+                self.kept_usage = encoding.pod_usage(
+                    metadata, self.frame, self.end_tick, self.containers, window
                 )
-        return self._usage
+        return self.kept_usage
 
-    def _metadata(self) -> str:
-        return encoding.metadata(
-            self.name, self.namespace, self.uid, self.version, self.since, self.labels
-        )
+    def _metadata(self) -> bytes:
+        if self._template is None:
+            self._template = encoding.metadata(
+                self.name, self.namespace, self.uid, self.since, self.labels
+            )
+        return self._template % self.version
 
 
 class Wanted(NamedTuple):
@@ -114,6 +145,8 @@ class Wanted(NamedTuple):
     namespace: str
     labels: LabelSelector
     fields: FieldSelector
+    patient: bool = False
+    """Whether they are content with how often nodes report by themselves."""
 
     @property
     def everything(self) -> bool:
@@ -179,12 +212,19 @@ class Collection:
         """All that is known, whether listed or not."""
         self.forgotten = versions.first
         """What had gone by then is not known any more."""
-        self.lists: dict[tuple[str, str], list[bytes]] = {}
+        self.lists: dict[tuple[str, str], bytes | list[bytes]] = {}
         """Bodies of whole lists since the latest change, by form and namespace."""
         self.listeners: dict[Callable[[], None], Wanted] = {}
         """Who is told that something has changed, and what they are interested in."""
+        self.news: dict[object, Sequence[tuple[int, bytes]]] = {}
+        """What was told since the latest change to somebody who watches, for others who want to
+        know the same."""
+        self._unaware: dict[Callable[[], None], None] = {}
+        """Listeners that are still to be told."""
         self._recent: dict[str, Entry] = {}
         """What is listed, in the order of versions."""
+        self._in_order: list[Entry] | None = None
+        """What is listed, in the order of names; None if it has to be sorted out anew."""
         self._keys: list[str] = []
         self._gone: deque[tuple[float, Entry]] = deque()
         self._by_label: dict[tuple[str, str], set[str]] = {}
@@ -205,6 +245,24 @@ class Collection:
             self._list(entry)
         self._recent[key] = entry
 
+    def put_all(self, entries: Iterable[Entry], frame: Frame) -> None:
+        """The same for objects of which the next frame of their node says something; in one go,
+        since there are thousands of them each second."""
+        recent, end_tick, version = self._recent, frame.end_tick, self.versions.last
+        for entry in entries:
+            version += 1
+            entry.version = version
+            entry.frame = frame
+            entry.end_tick = end_tick
+            entry.kept_body = entry.kept_usage = None
+            key = entry.key
+            if entry.listed:
+                del recent[key]
+            else:
+                self._list(entry)
+            recent[key] = entry
+        self.versions.last = version
+
     def hide(self, entry: Entry) -> None:
         """List it no longer; it can still be asked for by its name."""
         if not entry.listed:
@@ -213,6 +271,7 @@ class Collection:
         key = entry.key
         del self._recent[key]
         del self._keys[bisect_left(self._keys, key)]
+        self._in_order = None
         _discard(self._by_node, entry.node, key)
         for pair in entry.labels.items():
             _discard(self._by_label, pair, key)
@@ -239,10 +298,20 @@ class Collection:
         entry.labelled = entry.version
 
     def settle(self) -> None:
-        """Let everybody see what has changed."""
+        """Let everybody see what has changed: a few at once, so that others are served between."""
         self.lists.clear()
-        for listener in tuple(self.listeners):
+        self.news.clear()
+        waiting = bool(self._unaware)
+        self._unaware.update(dict.fromkeys(self.listeners))
+        if not waiting:
+            self._tell_some()
+
+    def _tell_some(self) -> None:
+        for listener in tuple(islice(self._unaware, TOLD_AT_ONCE)):
+            del self._unaware[listener]
             listener()
+        if self._unaware:
+            asyncio.get_running_loop().call_soon(self._tell_some)
 
     def forget(self) -> None:
         """Forget what has gone long ago."""
@@ -255,6 +324,7 @@ class Collection:
         entry.added = entry.labelled = entry.version
         self.entries[entry.key] = entry
         insort(self._keys, entry.key)
+        self._in_order = None
         self._by_node.setdefault(entry.node, set()).add(entry.key)
         self._index_labels(entry)
 
@@ -267,13 +337,17 @@ class Collection:
     def get(self, namespace: str, name: str) -> Entry | None:
         return self.entries.get(f"{namespace}/{name}" if namespace else name)
 
-    def all(self) -> Iterable[Entry]:
+    def all(self) -> Sequence[Entry]:
         """Everything listed, in the order of names."""
-        return (self._recent[key] for key in self._keys)
+        if self._in_order is None:
+            self._in_order = [self._recent[key] for key in self._keys]
+        return self._in_order
 
-    def select(self, wanted: Wanted) -> list[Entry]:
+    def select(self, wanted: Wanted) -> Sequence[Entry]:
         """What is wanted, in the order of names."""
         recent = self._recent
+        if wanted.everything and not wanted.namespace:
+            return self.all()
         candidates = self._candidates(wanted)
         if candidates is None:
             keys = self._range(wanted.namespace)

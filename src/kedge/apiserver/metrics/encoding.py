@@ -1,9 +1,12 @@
-"""Rows of numbers as JSON: what clients get of an object, written by templates."""
+"""Rows of numbers as JSON: what clients get of an object, joined from numbers and what is between.
+
+Lists have tens of thousands of these, all new every ten seconds. All numbers of a row are therefore
+turned into text by one call, with the smallest unit; the few that a larger unit suits are mended.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import ceil
 from typing import Final
 
 import msgspec
@@ -20,173 +23,205 @@ from kedge.api.metrics_v1alpha1.frame import (
 
 LENGTHS: Final = {"10s": 10, "1m": 60, "1h": 3600, "1d": 86400}
 """Seconds."""
-_AMOUNTS: Final = '"mean":{"cpu":"%s","memory":"%s"},"max":{"cpu":"%s","memory":"%s"},' + (
-    '"95th":{"cpu":"%s","memory":"%s"}'
-)
-_WHOLE: Final = "{" + ",".join(f'"{window}":{{%s,{_AMOUNTS}}}' for window in WINDOWS) + "}"
 _PER_WINDOW: Final = len(STATISTICS) * len(RESOURCES)
+_UNITS: Final = (b"n", b"Ki")
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def pod(
-    metadata: str, frame: Frame, end_tick: int, measured: Sequence[Measured], total: tuple[int, int]
+    metadata: bytes,
+    frame: Frame,
+    end_tick: int,
+    measured: Sequence[Measured],
+    total: tuple[int, int],
 ) -> bytes:
     """A Pod of metrics/v1alpha1; `metadata` is JSON, `total` its row and since when."""
     end = end_tick * TICK
-    containers = _containers(frame, measured, end)
-    text = f'{{"kind":"Pod","apiVersion":"metrics/v1alpha1","metadata":{metadata},{containers}'
+    pieces = [b'{"kind":"Pod","apiVersion":"metrics/v1alpha1","metadata":', metadata]
+    _containers(pieces, b',"containers":[', frame, measured, end)
     if len(measured) > 1:
         row, since = total
-        text += f',"total":{windows(frame.row(row), end, since)}'
-    return (text + "}").encode()
+        pieces.append(b',"total":')
+        pieces += _windows(frame.amounts(row), end, since)
+    pieces.append(b"}")
+    return b"".join(pieces)
 
 
-def node(metadata: str, frame: Frame) -> bytes:
+def node(metadata: bytes, frame: Frame) -> bytes:
     """A Node of metrics/v1alpha1."""
     end = frame.end_tick * TICK
-    machine = windows(frame.row(0), end, frame.since)
-    systems = _containers(frame, frame.systems, end).replace("containers", "systemContainers", 1)
-    head = f'{{"kind":"Node","apiVersion":"metrics/v1alpha1","metadata":{metadata}'
-    return f'{head},"machine":{machine},{systems}}}'.encode()
+    pieces = [b'{"kind":"Node","apiVersion":"metrics/v1alpha1","metadata":', metadata]
+    pieces.append(b',"machine":')
+    pieces += _windows(frame.amounts(0), end, frame.since)
+    _containers(pieces, b',"systemContainers":[', frame, frame.systems, end)
+    pieces.append(b"}")
+    return b"".join(pieces)
 
 
 def pod_usage(
-    metadata: str, frame: Frame, end_tick: int, measured: Sequence[Measured], window: str
+    metadata: bytes, frame: Frame, end_tick: int, measured: Sequence[Measured], window: str
 ) -> bytes:
     """A PodMetrics of metrics.k8s.io as an element of a list."""
-    containers = ",".join(
-        [
-            f'{{"name":{_quoted(each.name)},"usage":{_usage(frame.row(each.row), window)}}}'
-            for each in measured
-        ]
-    )
-    moment = _moment(end_tick * TICK, window)
-    return f'{{"metadata":{metadata},{moment},"containers":[{containers}]}}'.encode()
-
-
-def node_usage(metadata: str, frame: Frame, window: str) -> bytes:
-    """A NodeMetrics of metrics.k8s.io as an element of a list."""
-    usage = _usage(frame.row(0), window)
-    moment = _moment(frame.end_tick * TICK, window)
-    return f'{{"metadata":{metadata},{moment},"usage":{usage}}}'.encode()
-
-
-def metadata(
-    name: str, namespace: str, uid: str, version: int, created: int, labels: Mapping[str, str]
-) -> str:
-    place = f'"namespace":"{namespace}",' if namespace else ""
-    head = f'{{"name":"{name}",{place}"uid":"{uid}","resourceVersion":"{version}",'
-    marks = f',"labels":{msgspec.json.encode(labels).decode()}' if labels else ""
-    return f'{head}"creationTimestamp":"{moment(created)}"{marks}}}'
-
-
-def _containers(frame: Frame, measured: Sequence[Measured], end: int) -> str:
-    written = [
-        f'{{"metadata":{{"name":{_quoted(each.name)}}},'
-        f'"metrics":{windows(frame.row(each.row), end, each.since)}}}'
+    at = _mean(window)
+    usages = [
+        b'{"name":%b,"usage":%b}' % (_quoted(each.name), _amounts(*frame.pair(each.row, at)))
         for each in measured
     ]
-    return f'"containers":[{",".join(written)}]'
-
-
-def windows(row: Sequence[float], end: int, since: int) -> str:
-    """All windows of one row, which end together; one begins when the measuring did, if later."""
-    if min(row) < 0:
-        return _incomplete(row, end, since)
-    texts = [""] * len(row)
-    texts[::2] = [
-        f"{n}n" if n % 1000 else _nanos(n) for n in [int(v * 1e9 + 0.5) for v in row[::2]]
-    ]
-    texts[1::2] = [
-        f"{k}Ki" if k & 1023 else _kibibytes(k) for k in [ceil(v / 1024) for v in row[1::2]]
-    ]
-    heads = _heads(end, since)
-    return _WHOLE % (
-        *(heads[0], *texts[:6]),
-        *(heads[1], *texts[6:12]),
-        *(heads[2], *texts[12:18]),
-        *(heads[3], *texts[18:]),
+    return b'{"metadata":%b,%b,"containers":[%b]}' % (
+        metadata,
+        _moment(end_tick * TICK, window),
+        b",".join(usages),
     )
 
 
-def _incomplete(row: Sequence[float], end: int, since: int) -> str:
+def node_usage(metadata: bytes, frame: Frame, window: str) -> bytes:
+    """A NodeMetrics of metrics.k8s.io as an element of a list."""
+    usage = _amounts(*frame.pair(0, _mean(window)))
+    moment = _moment(frame.end_tick * TICK, window)
+    return b'{"metadata":%b,%b,"usage":%b}' % (metadata, moment, usage)
+
+
+def metadata(name: str, namespace: str, uid: str, created: int, labels: Mapping[str, str]) -> bytes:
+    """The metadata of an object, with %d for the number of its version."""
+    place = f'"namespace":"{namespace}",' if namespace else ""
+    head = f'{{"name":"{name}",{place}"uid":"{uid}","resourceVersion":"'.encode()
+    marks = b',"labels":' + _encode(labels) if labels else b""
+    tail = b'","creationTimestamp":"%b"%b}' % (moment(created), marks)
+    return head.replace(b"%", b"%%") + b"%d" + tail.replace(b"%", b"%%")
+
+
+def _containers(
+    pieces: list[bytes], head: bytes, frame: Frame, measured: Sequence[Measured], end: int
+) -> None:
+    for each in measured:
+        pieces += (head, b'{"metadata":{"name":', _quoted(each.name), b'},"metrics":')
+        pieces += _windows(frame.amounts(each.row), end, each.since)
+        head = b"},"
+    pieces.append(b"}]" if measured else head + b"]")
+
+
+# Windows.
+
+_AMOUNTS: Final = ",".join(f'"{each}":{{"cpu":"#n","memory":"#Ki"}}' for each in STATISTICS)
+_AROUND: Final = [
+    piece.encode()
+    for piece in ("{" + ",".join(f'"{w}":{{@,{_AMOUNTS}}}' for w in WINDOWS) + "}").split("#")
+]
+"""What is before each number, beginning with the unit of the one before, and after the last; where
+there is an @, times go."""
+
+
+def _windows(row: Sequence[int], end: int, since: int) -> list[bytes]:
+    """All windows of one row, which end together; one begins when the measuring did, if later."""
+    least = min(row)
+    if least < 0:
+        return [_incomplete(row, end, since)]
+    pieces = _ended(end).copy()
+    if since > end - LENGTHS[WINDOWS[-1]]:
+        for number, times in enumerate(_times(end, since)):
+            at = number * _PER_WINDOW
+            pieces[2 * at] = _AROUND[at].replace(b"@", times)
+    text = _encode(row)
+    pieces[1::2] = text[1:-1].split(b",")
+    if not least or b"000," in text or 0 in [number & 1023 for number in row[1::2]]:
+        _mend(pieces, row)
+    return pieces
+
+
+@lru_cache(64)
+def _ended(end: int) -> list[bytes]:
+    """Windows of things that were measured from their beginning on, with room for numbers."""
+    times = _times(end, 0)[0]
+    pieces = [b""] * (2 * len(_AROUND) - 1)
+    pieces[::2] = [piece.replace(b"@", times) for piece in _AROUND]
+    return pieces
+
+
+def _mend(pieces: list[bytes], row: Sequence[int]) -> None:
+    """Give those a larger unit that lose nothing by it."""
+    for at, number in enumerate(row):
+        if at & 1:
+            if not number & 1023:
+                pieces[2 * at + 1] = _kibibytes(number)
+                pieces[2 * at + 2] = pieces[2 * at + 2][2:]
+        elif not number % 1000:
+            pieces[2 * at + 1] = _nanos(number)
+            pieces[2 * at + 2] = pieces[2 * at + 2][1:]
+
+
+def _incomplete(row: Sequence[int], end: int, since: int) -> bytes:
     """Windows of which not everything is known; what is not known is left out."""
     written = []
-    for number, (window, head) in enumerate(zip(WINDOWS, _heads(end, since), strict=True)):
+    for number, (window, times) in enumerate(zip(WINDOWS, _times(end, since), strict=True)):
         numbers = row[number * _PER_WINDOW :]
         maps = [
-            f'"{statistic}":{_amounts(numbers[2 * at], numbers[2 * at + 1])}'
+            b'"%b":%b' % (statistic.encode(), _amounts(numbers[2 * at], numbers[2 * at + 1]))
             for at, statistic in enumerate(STATISTICS)
         ]
-        written.append(f'"{window}":{{{head},{",".join(maps)}}}')
-    return "{" + ",".join(written) + "}"
+        written.append(b'"%b":{%b,%b}' % (window.encode(), times, b",".join(maps)))
+    return b"{%b}" % b",".join(written)
 
 
-def _amounts(cpu: float, memory: float) -> str:
-    known = [f'"cpu":"{cpu_text(cpu)}"'] if cpu >= 0 else []
+def _times(end: int, since: int) -> list[bytes]:
+    """When each window ends, and when it begins if that is later than it should."""
+    ended = b'"endtime":"%b"' % moment(end)
+    begun = b'%b,"starttime":"%b"' % (ended, moment(since))
+    return [begun if since > end - length else ended for length in LENGTHS.values()]
+
+
+def _amounts(cpu: int, memory: int) -> bytes:
+    if cpu > 0 and memory > 0 and cpu % 1000 and memory & 1023:
+        return b'{"cpu":"%dn","memory":"%dKi"}' % (cpu, memory)
+    known = [b'"cpu":"%b"' % _nanos(cpu)] if cpu >= 0 else []
     if memory >= 0:
-        known.append(f'"memory":"{memory_text(memory)}"')
-    return "{" + ",".join(known) + "}"
+        known.append(b'"memory":"%b"' % _kibibytes(memory))
+    return b"{%b}" % b",".join(known)
 
 
-def _usage(row: Sequence[float], window: str) -> str:
-    at = index(window, "mean", "cpu")
-    return _amounts(row[at], row[at + 1])
+@lru_cache(16)
+def _mean(window: str) -> int:
+    return index(window, "mean", "cpu")
 
 
-@lru_cache(4096)
-def _heads(end: int, since: int) -> tuple[str, ...]:
-    ended = f'"endtime":"{moment(end)}"'
-    begun = f'{ended},"starttime":"{moment(since)}"'
-    return tuple(begun if since > end - LENGTHS[window] else ended for window in WINDOWS)
+@lru_cache(64)
+def _moment(end: int, window: str) -> bytes:
+    return b'"timestamp":"%b","window":"%b"' % (moment(end), _GO_DURATIONS[window])
 
 
-def _moment(end: int, window: str) -> str:
-    return f'"timestamp":"{moment(end)}","window":"{_GO_DURATIONS[window]}"'
-
-
-_GO_DURATIONS: Final = {"10s": "10s", "1m": "1m0s", "1h": "1h0m0s", "1d": "24h0m0s"}
+_GO_DURATIONS: Final = {"10s": b"10s", "1m": b"1m0s", "1h": b"1h0m0s", "1d": b"24h0m0s"}
 
 
 @lru_cache(4096)
-def moment(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def moment(seconds: int) -> bytes:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
 
 
 @lru_cache(4096)
-def _quoted(name: str) -> str:
-    return msgspec.json.encode(name).decode()
+def _quoted(name: str) -> bytes:
+    return _encode(name)
 
 
-def cpu_text(cores: float) -> str:
-    """Cores as a quantity, exact to the nano."""
-    return _nanos(int(cores * 1e9 + 0.5))
-
-
-def memory_text(size: float) -> str:
-    """Bytes as a quantity, rounded up to the kibibyte."""
-    return _kibibytes(ceil(size / 1024))
-
-
-def _nanos(number: int) -> str:
+def _nanos(number: int) -> bytes:
+    """Billionths of a core as a quantity."""
     if number % 1000:
-        return f"{number}n"
+        return b"%dn" % number
     if number % 1_000_000:
-        return f"{number // 1000}u"
+        return b"%du" % (number // 1000)
     if number % 1_000_000_000:
-        return f"{number // 1_000_000}m"
-    return _large(number // 1_000_000_000, 1000, "kM")
+        return b"%dm" % (number // 1_000_000)
+    return _large(number // 1_000_000_000, 1000, ("", "k", "M", "G"))
 
 
-def _kibibytes(number: int) -> str:
-    return f"{number}Ki" if number & 1023 else _large(number // 1024, 1024, "MGT", "i")
+def _kibibytes(number: int) -> bytes:
+    return _large(number, 1024, ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
 
 
-def _large(number: int, step: int, suffixes: str, tail: str = "") -> str:
-    """The number with the largest suffix that loses nothing; memory begins at its first suffix."""
+def _large(number: int, step: int, units: Sequence[str]) -> bytes:
+    """The number in the largest unit that loses nothing."""
     if not number:
-        return "0"
-    at = 0 if tail else -1
-    while number % step == 0 and at + 1 < len(suffixes):
+        return b"0"
+    at = 0
+    while number % step == 0 and at + 1 < len(units):
         number //= step
         at += 1
-    return f"{number}{suffixes[at]}{tail}" if at >= 0 else str(number)
+    return b"%d%b" % (number, units[at].encode())

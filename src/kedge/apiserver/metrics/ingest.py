@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, MOST_BYTES, Malformed, decode
+from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, MOST_BYTES, Malformed
 from kedge.apiserver.authorization.node import node_name
 from kedge.apiserver.media import body_type
 from kedge.apiserver.metrics.latest import Latest
@@ -35,7 +35,7 @@ def answer(latest: Latest, http: HttpRequest, user: User) -> Response:
     if len(http.body) > MOST_BYTES:
         raise latest.refused("oversized", too_large(MOST_BYTES))
     try:
-        frame = decode(http.body)
+        frame = latest.reader(name).read(http.body)
     except Malformed as error:
         raise latest.refused("malformed", bad_request(f"this is no frame: {error}")) from None
     return Response(200, msgspec.json.encode(latest.take(name, frame)))

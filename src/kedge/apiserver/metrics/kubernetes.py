@@ -6,11 +6,9 @@ from kedge.api.resource import Resource
 from kedge.apiserver.metrics.collection import Entry
 
 GROUP: Final = "metrics.k8s.io"
-WINDOW: Final = "10s"
-"""The window whose mean is told: the shortest, so that new pods count soon."""
 
 
-def one(resource: Resource[Any], entry: Entry) -> bytes:
+def one(resource: Resource[Any], entry: Entry, window: str) -> bytes:
     """An object that stands alone, and so says what it is."""
     head = f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'
-    return head.encode() + entry.usage(WINDOW)[1:]
+    return head.encode() + entry.usage(window)[1:]

@@ -1,12 +1,21 @@
 """Latest: what nodes have reported last, of themselves and of their pods."""
 
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
 import msgspec
 
 from kedge.api.core_v1 import node, pod
-from kedge.api.metrics_v1alpha1.frame import TICK, Answer, Frame, MeasuredPod
+from kedge.api.metrics_v1alpha1.frame import (
+    TICK,
+    Answer,
+    Frame,
+    MeasuredPod,
+    Reader,
+    travelling,
+)
 from kedge.apiserver.metrics.collection import Collection, Entry, Versions
 from kedge.apiserver.watchcache import Change, Item, WatchCache
 from kedge.machinery.clock import Clock
@@ -41,7 +50,7 @@ _known = msgspec.json.Decoder(_Known)
 class Reporter:
     """One node: when it last reported, and its pods by their uids."""
 
-    __slots__ = ("end_tick", "entry", "heard", "pods", "resolution")
+    __slots__ = ("end_tick", "entry", "heard", "live", "pods", "reader", "resolution", "taken")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
@@ -49,6 +58,12 @@ class Reporter:
         self.heard = 0.0
         self.resolution = TICK
         self.pods: dict[str, Entry] = {}
+        self.reader = Reader()
+        self.taken: Sequence[MeasuredPod] | None = None
+        """The pods of the last frame, if all of them have a place here; None if they have to be
+        gone through, whatever the next frame says."""
+        self.live: list[Entry] = []
+        """Those of them of which each frame says something new."""
 
     @property
     def patience(self) -> int:
@@ -69,6 +84,8 @@ class Latest:
         self.nodes = Collection(versions, clock)
         self.counts: dict[str, int] = {"taken": 0, "foreign-pods": 0}
         """Frames taken and refused, by why; and pods left out because they are not the node's."""
+        self.usage_window = "10s"
+        """The window whose mean metrics.k8s.io tells: the shortest, so that new pods count soon."""
         self._reporters: dict[str, Reporter] = {}
         self._pods.listeners.add(self._pod_changed)
         self._nodes.listeners.add(self._node_changed)
@@ -84,6 +101,7 @@ class Latest:
             why = f'the frame is about node "{frame.node}"'
             raise self.refused("wrong-node", StatusError(403, "Forbidden", why))
         reporter = self._reporter(name, item)
+        frame = travelling(frame)
         self._check_time(reporter, frame)
         self.counts["taken"] += 1
         reporter.end_tick = frame.end_tick
@@ -91,11 +109,16 @@ class Latest:
         reporter.resolution = min(frame.resolution, 86400)
         self.versions.catch_up()
         self._take_pods(reporter, frame)
-        reporter.entry.report_node(frame._replace(pods=()))
+        reporter.entry.report_node(frame)
         self.nodes.put(reporter.entry)
         self.pods.settle()
         self.nodes.settle()
         return Answer(resolution=TICK if self._watched(name) else 0)
+
+    def reader(self, name: str) -> Reader:
+        """Who reads the frames of a node."""
+        reporter = self._reporters.get(name)
+        return reporter.reader if reporter is not None else Reader()
 
     def refused(self, why: str, error: StatusError) -> StatusError:
         """Count a refusal."""
@@ -122,30 +145,38 @@ class Latest:
 
     def _take_pods(self, reporter: Reporter, frame: Frame) -> None:
         self._reporters[reporter.entry.name] = reporter
-        known, put = reporter.pods, self.pods.put
         oldest = frame.end_tick - reporter.patience // TICK
-        fresh = 0
-        # Their names are kept once, with the entries.
-        rows = frame._replace(pods=())
-        for measured in frame.pods:
-            entry = known.get(measured.uid)
-            if entry is None:
-                entry = self._admitted(reporter, measured)
-                if entry is None:
-                    self.counts["foreign-pods"] += 1
-                    continue
-            elif entry.end_tick >= measured.end_tick:
-                continue
-            entry.report_pod(rows, measured)
-            if measured.end_tick > oldest:
-                fresh += 1
-                put(entry)
-            else:
-                self.pods.entries[entry.key] = entry
-        if fresh < len(known):
-            for entry in known.values():
+        if frame.pods is not reporter.taken:
+            self._meet(reporter, frame, oldest)
+        self.pods.put_all(reporter.live, frame)
+        if len(reporter.live) < len(reporter.pods):
+            for entry in reporter.pods.values():
                 if entry.end_tick <= oldest:
                     self.pods.hide(entry)
+
+    def _meet(self, reporter: Reporter, frame: Frame, oldest: int) -> None:
+        """Go through pods that are not those of the last frame."""
+        known, strangers = reporter.pods, 0
+        reporter.live = []
+        for measured in frame.pods:
+            entry = known.get(measured.uid) or self._admitted(reporter, measured)
+            if entry is None or (entry.namespace, entry.name) != measured[:2]:
+                strangers += 1
+            elif not measured.end_tick:
+                entry.report_pod(frame, measured)
+                reporter.live.append(entry)
+            elif entry.end_tick < measured.end_tick:
+                entry.report_pod(frame, measured)
+                if measured.end_tick > oldest:
+                    self.pods.put(entry)
+                else:
+                    self.pods.entries[entry.key] = entry
+        for entry in known.values():
+            if entry.frame is not frame and entry.frame.pods:
+                entry.part()
+        reporter.pods = {entry.uid: entry for entry in known.values()}
+        self.counts["foreign-pods"] += strangers
+        reporter.taken = None if strangers else frame.pods
 
     def _admitted(self, reporter: Reporter, measured: MeasuredPod) -> Entry | None:
         """A place for a pod that is reported for the first time, if it is this node's."""
@@ -156,15 +187,16 @@ class Latest:
         found = _known.decode(item.body)
         if found.metadata.uid != measured.uid or found.spec.nodeName != node_name:
             return None
-        labels = found.metadata.labels
+        labels = _shared(tuple(found.metadata.labels.items()))
         entry = Entry(node_name, measured.namespace, measured.name, measured.uid, labels)
         reporter.pods[measured.uid] = entry
         return entry
 
     def _watched(self, name: str) -> bool:
         """Whether somebody waits for news of this node or of its pods."""
-        named = (wanted.fields.exact("metadata.name") for wanted in self.nodes.listeners.values())
-        bound = (wanted.node for wanted in self.pods.listeners.values())
+        nodes, pods = self.nodes.listeners.values(), self.pods.listeners.values()
+        named = (each.fields.exact("metadata.name") for each in nodes if not each.patient)
+        bound = (each.node for each in pods if not each.patient)
         return any(only is None or only == name for only in chain(named, bound))
 
     # What else happens.
@@ -191,6 +223,7 @@ class Latest:
         reporter = self._reporters.get(entry.node)
         if reporter is not None:
             reporter.pods.pop(entry.uid, None)
+            reporter.taken = None
 
     def _node_changed(self, change: Change | None) -> None:
         if change is None:
@@ -238,6 +271,12 @@ class Latest:
             self.pods.settle()
         self.nodes.forget()
         self.pods.forget()
+
+
+@lru_cache(4096)
+def _shared(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Labels; many pods have the same."""
+    return dict(labels)
 
 
 def _unprocessable(why: str) -> StatusError:

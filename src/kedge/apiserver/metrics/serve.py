@@ -2,7 +2,8 @@
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +26,8 @@ PAGED_FROM: Final = 20_000
 """Lists that are longer than this come in pages, if pages are asked for."""
 KEPT_UP_TO: Final = 2_000
 """Objects in a list that is kept as it was sent."""
+_TOGETHER: Final = 128
+"""Objects in one piece of a list."""
 _READERS: Final = ("curl/", "Wget/", "Mozilla/5.0")
 """How programs begin to present themselves whose users read what they get."""
 _FIELDS: Final = frozenset(("metadata.name", "metadata.namespace"))
@@ -37,7 +40,7 @@ def answer(api: Api, request: Request) -> Response:
         if not request.query.flag("watch"):
             # Below /watch/, which this group was never to have.
             raise unknown_resource()
-        return watch(api, request, collection, selected(request), item_of)
+        return watch(api, request, collection, selected(request), _to_item(api))
     if request.verb == "get":
         return _prettified(request, _one(api, request, collection))
     return _prettified(request, _list(api, request, collection))
@@ -52,7 +55,9 @@ def selected(request: Request) -> Wanted:
     except ValueError as error:
         raise bad_request(str(error)) from None
     _check(request, fields)
-    return Wanted(request.namespace, labels, fields)
+    # The scheduler always watches: if that hurried nodes, their resolution would mean nothing.
+    patient = request.http.headers.get("user-agent", "").startswith("kube-scheduler")
+    return Wanted(request.namespace, labels, fields, patient)
 
 
 def _check(request: Request, fields: FieldSelector) -> None:
@@ -61,23 +66,28 @@ def _check(request: Request, fields: FieldSelector) -> None:
             raise bad_request(f"field label not supported: {term.field}")
 
 
-def item_of(request: Request, entry: Entry) -> Item:
-    """An entry as what is rendered."""
+def item_of(request: Request, entry: Entry, window: str) -> Item:
+    """An entry as what is rendered; in metrics.k8s.io, of one window."""
     if request.resource.group == kubernetes.GROUP:
-        return Item(entry.key, entry.version, kubernetes.one(request.resource, entry))
+        return Item(entry.key, entry.version, kubernetes.one(request.resource, entry, window))
     return Item(entry.key, entry.version, entry.body())
+
+
+def _to_item(api: Api) -> Callable[[Request, Entry], Item]:
+    window = api.metrics.usage_window
+    return lambda request, entry: item_of(request, entry, window)
 
 
 def _one(api: Api, request: Request, collection: Collection) -> Response:
     entry = collection.get(request.namespace, request.name)
     if entry is None or (not entry.listed and request.resource.group == kubernetes.GROUP):
         raise gone(request)
-    return render.one(request, item_of(request, entry), api.clock)
+    return render.one(request, _to_item(api)(request, entry), api.clock)
 
 
 def _list(api: Api, request: Request, collection: Collection) -> Response:
     query = request.query
-    version = collection.versions.last
+    version, window = collection.versions.last, api.metrics.usage_window
     if request.http.query_string:
         _check_options(request, version)
     wanted = selected(request)
@@ -85,7 +95,7 @@ def _list(api: Api, request: Request, collection: Collection) -> Response:
     after = _position(query.get("continue"))
     choice = render.wanted(request, render.MANY)
     if choice.form == "json" and wanted.everything and not limit and not after:
-        return Response(200, _whole(request, collection, wanted, version))
+        return Response(200, _whole(request, collection, wanted, version, window))
     entries = collection.select(wanted)
     if after:
         entries = [entry for entry in entries if entry.key > after]
@@ -99,8 +109,8 @@ def _list(api: Api, request: Request, collection: Collection) -> Response:
             remainingItemCount=left if wanted.everything else None,
         )
     if choice.form == "json":
-        return Response(200, _pieces(request, entries, meta))
-    items = [item_of(request, entry) for entry in entries]
+        return Response(200, _pieces(request, entries, meta, window))
+    items = [item_of(request, entry, window) for entry in entries]
     return render.many(request, items, meta, api.clock)
 
 
@@ -127,8 +137,8 @@ def _position(token: str) -> str:
 
 
 def _whole(
-    request: Request, collection: Collection, wanted: Wanted, version: int
-) -> Iterable[bytes]:
+    request: Request, collection: Collection, wanted: Wanted, version: int, window: str
+) -> bytes | Iterable[bytes]:
     """The list of everything; those who ask before anything changes get the same bytes.
 
     What is long is joined while it is sent: by then the next node has reported, and two copies of
@@ -138,22 +148,44 @@ def _whole(
     pieces = collection.lists.get(form)
     if pieces is None:
         entries = collection.select(wanted)
-        fresh = _pieces(request, entries, ListMeta(resourceVersion=str(version)))
+        fresh = _pieces(request, entries, ListMeta(resourceVersion=str(version)), window)
         if len(entries) > KEPT_UP_TO:
             return fresh
-        pieces = collection.lists[form] = list(fresh)
+        pieces = fresh if isinstance(fresh, bytes) else list(fresh)
+        collection.lists[form] = pieces
     return pieces
 
 
-def _pieces(request: Request, entries: Iterable[Entry], meta: ListMeta) -> Iterable[bytes]:
+def _pieces(
+    request: Request, entries: Sequence[Entry], meta: ListMeta, window: str
+) -> bytes | Iterable[bytes]:
+    """The list; a short one in one piece, which is sent at once."""
     resource = request.resource
     head: dict[str, Any] = {"kind": resource.list_kind, "apiVersion": resource.api_version}
     encoded = msgspec.json.encode(head | {"metadata": meta, "items": []})
-    if resource.group == kubernetes.GROUP:
-        bodies = (entry.usage(kubernetes.WINDOW) for entry in entries)
-    else:
-        bodies = (entry.body() for entry in entries)
-    return render.joined(encoded[:-2], bodies, b"]}\n")
+    bodies = partial(_usages, window) if resource.group == kubernetes.GROUP else _bodies
+    pieces = _joined(encoded[:-2], entries, bodies)
+    return next(pieces) if len(entries) <= _TOGETHER else pieces
+
+
+def _joined(
+    head: bytes, entries: Sequence[Entry], bodies: Callable[[Sequence[Entry]], list[bytes]]
+) -> Iterator[bytes]:
+    """The list, in pieces: what nobody has asked for yet is written only when its piece is due,
+    so that others are served in between."""
+    last = max(0, len(entries) - 1) // _TOGETHER * _TOGETHER
+    for at in range(0, last, _TOGETHER):
+        yield head + b",".join(bodies(entries[at : at + _TOGETHER]))
+        head = b","
+    yield head + b",".join(bodies(entries[last:])) + b"]}\n"
+
+
+def _usages(window: str, entries: Sequence[Entry]) -> list[bytes]:
+    return [entry.kept_usage or entry.usage(window) for entry in entries]
+
+
+def _bodies(entries: Sequence[Entry]) -> list[bytes]:
+    return [entry.kept_body or entry.body() for entry in entries]
 
 
 def _prettified(request: Request, response: Response) -> Response:

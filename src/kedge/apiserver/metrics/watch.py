@@ -1,13 +1,13 @@
 """Watch: what is measured, as it comes in; who reads slowly gets only the newest of each object."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from kedge.apiserver import render
 from kedge.apiserver.api import Api
-from kedge.apiserver.metrics.collection import Collection, Entry, Wanted
+from kedge.apiserver.metrics.collection import Change, Collection, Entry, Wanted
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import parse_revision
 from kedge.apiserver.verbs.watch import BOOKMARK_SECONDS, INITIAL_EVENTS_END, Lines, check_options
@@ -17,6 +17,10 @@ from kedge.web.message import Response, Sink
 
 ToItem = Callable[[Request, Entry], Item]
 _PIECE = 64 << 10
+_SHARED = 2048
+"""Changes that are written once for all who are told of them; more are written as they are read."""
+_KEPT = 16
+"""How many different such news are kept."""
 
 
 def watch(
@@ -39,6 +43,12 @@ def watch(
         wanted,
         lines,
         lambda entry: to_item(request, entry),
+        same=(
+            request.resource.api_version,
+            request.namespace,
+            query.get("labelSelector"),
+            query.get("fieldSelector"),
+        ),
         bookmarks=query.flag("allowWatchBookmarks"),
         deadline=api.clock.monotonic() + seconds,
     )
@@ -61,6 +71,7 @@ class Follower:
         lines: Lines,
         to_item: Callable[[Entry], Item],
         *,
+        same: object,
         bookmarks: bool,
         deadline: float,
     ) -> None:
@@ -69,6 +80,8 @@ class Follower:
         self._wanted = wanted
         self._lines = lines
         self._to_item = to_item
+        self._same = same
+        """Equal for those who are told the same in the same words."""
         self._bookmarks = bookmarks
         self._deadline = deadline
         self._position = 0
@@ -123,25 +136,34 @@ class Follower:
     async def _tell(self) -> None:
         """Tell what has changed; what changes again meanwhile is told in its newest state."""
         while self._position < self._collection.versions.last:
-            until = self._collection.versions.last
-            piece: list[bytes] = []
-            size = 0
-            for version, type_, entry in self._collection.changes_after(
-                self._position, self._wanted
-            ):
-                piece.append(self._line(type_, entry))
-                size += len(piece[-1])
-                if size >= _PIECE:
-                    self._sink.write(b"".join(piece))
-                    piece, size = [], 0
-                    if self._sink.paused:
-                        until = version
-                        break
-            if piece:
-                self._sink.write(b"".join(piece))
-            self._position = until
-            if self._sink.paused:
-                await self._sink.drain()
+            for until, text in self._news():
+                self._sink.write(text)
+                self._position = until
+                if self._sink.paused:
+                    await self._sink.drain()
+                    break
+
+    def _news(self) -> Iterable[tuple[int, bytes]]:
+        """What has changed, in pieces, and up to which version each piece tells it."""
+        kept, key = self._collection.news, (self._same, self._position)
+        news: Iterable[tuple[int, bytes]] | None = kept.get(key)
+        if news is None:
+            changes = self._collection.changes_after(self._position, self._wanted)
+            news = self._written(changes, self._collection.versions.last)
+            if self._lines.plain and len(changes) <= _SHARED and len(kept) < _KEPT:
+                news = kept[key] = tuple(news)
+        return news
+
+    def _written(self, changes: Iterable[Change], last: int) -> Iterator[tuple[int, bytes]]:
+        piece: list[bytes] = []
+        size = 0
+        for version, type_, entry in changes:
+            piece.append(self._line(type_, entry))
+            size += len(piece[-1])
+            if size >= _PIECE:
+                yield version, b"".join(piece)
+                piece, size = [], 0
+        yield last, b"".join(piece)
 
     def _line(self, type_: str, entry: Entry) -> bytes:
         if self._lines.plain:

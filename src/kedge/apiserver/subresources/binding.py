@@ -124,11 +124,16 @@ async def admit_posted(
     """Ask admission about an object that is posted to a subresource and never stored; the object
     as admission leaves it."""
     content = {k: v for k, v in document.items() if k not in ("apiVersion", "kind", "metadata")}
-    meta = (document.get("metadata") or {}) | {"name": request.name, "namespace": request.namespace}
+    given = {k: v for k, v in (document.get("metadata") or {}).items() if v is not None}
+    meta = given | {"name": request.name, "namespace": request.namespace}
+    try:
+        read = msgspec.convert(meta, ObjectMeta)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"cannot read the metadata of the {kind}: {error}") from None
     posted = Document(
         apiVersion=document.get("apiVersion") or api_version,
         kind=kind,
-        metadata=msgspec.convert(meta, ObjectMeta),
+        metadata=read,
         content=content,
     )
     admitted = await api.admission.mutate(Attempt(request, "CREATE", posted))

@@ -86,7 +86,7 @@ async def delete_object(api: Api, request: Request, options: DeleteOptions) -> t
             item = api.find(request)
             if item is None:
                 raise gone(request)
-            _check_preconditions(request, item, options.preconditions)
+            check_preconditions(request, item.document(), options.preconditions)
             obj = request.resource.from_document(live_document(request.resource, item))
             if not request.subresource:  # an eviction was admitted as such
                 attempt = Attempt(request, "DELETE", None, obj)
@@ -182,10 +182,13 @@ def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[s
     return kept + extra
 
 
-def _check_preconditions(request: Request, item: Item, wanted: Preconditions | None) -> None:
+def check_preconditions(
+    request: Request, document: dict[str, Any], wanted: Preconditions | None
+) -> None:
+    """Raises 409 if the live object is not the one that is meant."""
     if wanted is None:
         return
-    meta = item.document()["metadata"]
+    meta = document["metadata"]
     for name, word, fate in (
         ("uid", "UID", "deleted and then recreated"),
         ("resourceVersion", "ResourceVersion", "modified"),

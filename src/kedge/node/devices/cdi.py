@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from kedge.node.parts import ConfigFailure, Given
 from kedge.node.runtime.runtime import Device, Mount
 
@@ -57,7 +55,7 @@ def _specs(directories: Sequence[Path]) -> Iterator[Json]:
             if path.suffix in (".json", ".yaml", ".yml"):
                 try:
                     spec = _read(path)
-                except (OSError, ValueError, yaml.YAMLError) as error:
+                except (OSError, ValueError) as error:
                     log.warning("unusable CDI spec file=%s error=%r", path, str(error))
                     continue
                 if isinstance(spec, dict):
@@ -66,7 +64,15 @@ def _specs(directories: Sequence[Path]) -> Iterator[Json]:
 
 def _read(path: Path) -> Any:
     text = path.read_text()
-    return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    if path.suffix == ".json":
+        return json.loads(text)
+    # Only where a device comes with such a file: nothing else of an agent is written in YAML.
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def _find(specs: Iterable[Json], kind: str, name: str) -> tuple[Json, Json | None]:

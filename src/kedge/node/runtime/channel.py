@@ -4,25 +4,19 @@ import asyncio
 import contextlib
 import os
 import socket
-import subprocess
-import sys
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from kedge.machinery.clock import Clock
+from kedge.node.runtime import spawn
 from kedge.node.runtime.runtime import NotFoundError, RuntimeFailure
+from kedge.node.runtime.spawn import Spawn
 from kedge.supervisor import wire
 
 Document = dict[str, Any]
 Answer = tuple[Document, list[int]]
 
-_START: Final = (
-    "import sys; sys.path.insert(0, sys.argv[2]); "
-    "from kedge.supervisor.__main__ import main; main(sys.argv[1])"
-)
-_PACKAGES: Final = str(Path(__file__).parents[3])
 _ATTEMPTS: Final = 100
 _PAUSE: Final = 0.02
 _GONE: Final = "the connection to the supervisor is lost"
@@ -154,68 +148,22 @@ def _discard(answer: asyncio.Future[Answer]) -> None:
             os.close(descriptor)
 
 
-async def connect(directory: Path, clock: Clock) -> Channel:
-    """A connection to the supervisor of a directory, which is started if there is none."""
+async def connect(directory: Path, clock: Clock, begun: Spawn | None = None) -> Channel:
+    """A connection to the supervisor of a directory, which is started if there is none; `begun` is
+    one that is being started already."""
     for _ in range(_ATTEMPTS):
-        connected = _connected(directory)
-        if connected is not None:
-            return Channel(connected)
-        failure = await asyncio.to_thread(_start, directory)
-        if failure and _connected_elsewhere(failure):
+        failure = await asyncio.to_thread(begun.failure) if begun is not None else ""
+        if failure and _is_elsewhere(failure):
             # Another one is on its way up or down; it will listen, or go.
             await clock.sleep(_PAUSE)
         elif failure:
             raise RuntimeFailure(f"the supervisor does not start: {failure}")
+        connected = spawn.connected(directory)
+        if connected is not None:
+            return Channel(connected)
+        begun = Spawn(directory)
     raise RuntimeFailure(f"the supervisor of {directory} does not answer")
 
 
-def _connected_elsewhere(failure: str) -> bool:
+def _is_elsewhere(failure: str) -> bool:
     return failure.startswith("another supervisor")
-
-
-def _connected(directory: Path) -> socket.socket | None:
-    connected = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        with _opened(directory) as descriptor:
-            connected.connect(wire.address(descriptor))
-    except (FileNotFoundError, ConnectionRefusedError):
-        connected.close()
-        return None
-    except OSError:
-        connected.close()
-        raise
-    return connected
-
-
-@contextlib.contextmanager
-def _opened(directory: Path) -> Any:
-    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _start(directory: Path) -> str:
-    """Start one; returns what went wrong. It goes to the background by itself."""
-    isolated: Sequence[str] = (sys.executable, "-I", "-S", "-X", "utf8", "-c", _START)
-    done = subprocess.run(
-        [*isolated, str(directory), _PACKAGES],
-        env={},
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode == 0:
-        return ""
-    return done.stderr.strip() or _last_words(directory / "supervisor.log")
-
-
-def _last_words(log: Path) -> str:
-    try:
-        lines = log.read_text(errors="replace").strip().splitlines()
-    except OSError:
-        lines = []
-    return lines[-1] if lines else "it says nothing"

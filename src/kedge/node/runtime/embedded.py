@@ -32,6 +32,7 @@ from kedge.node.runtime.runtime import (
     State,
     Stream,
 )
+from kedge.node.runtime.spawn import Spawn
 
 Document = dict[str, Any]
 
@@ -83,6 +84,7 @@ class EmbeddedRuntime:
         self._network = network
         self._hidden = hidden
         self._clock = clock or SystemClock()
+        self._begun: Spawn | None = None
         self._channel: Channel | None = None
         self._connecting = asyncio.Lock()
         self._specs: dict[str, SandboxSpec] = {}
@@ -96,10 +98,12 @@ class EmbeddedRuntime:
         network: Network | None = None,
         hidden: Sequence[Path] = (),
         clock: Clock | None = None,
+        begun: Spawn | None = None,
     ) -> Self:
-        """Find the supervisor of a directory, or start one. `hidden` are places that containers
-        which see the machine's own files must not see into."""
+        """Find the supervisor of a directory, or start one, if none has `begun`. `hidden` are
+        places that containers which see the machine's own files must not see into."""
         runtime = cls(directory, images, network=network, hidden=hidden, clock=clock)
+        runtime._begun = begun
         await runtime._connected()
         return runtime
 
@@ -111,7 +115,8 @@ class EmbeddedRuntime:
 
     async def _connect(self) -> Channel:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connected = await channel.connect(self._directory, self._clock)
+        begun, self._begun = self._begun, None
+        connected = await channel.connect(self._directory, self._clock, begun)
         hello = await connected.ask("hello")
         if hello["protocol"] != PROTOCOL:
             connected.close()

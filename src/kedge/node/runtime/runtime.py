@@ -214,7 +214,7 @@ class Container(Value):
     log_path: str = ""
     """Absolute."""
     pid: int = 0
-    """Of its first process as the machine counts, while it runs."""
+    """Of its first process as the machine counts, while it runs or is being started."""
     cgroup: str = ""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}

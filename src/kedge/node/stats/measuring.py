@@ -7,6 +7,7 @@ from typing import Protocol
 
 from kedge.client.client import Client
 from kedge.machinery.clock import Clock
+from kedge.machinery.window_store import Store
 from kedge.node.config import NodeConfig
 from kedge.node.machine import Machine
 from kedge.node.runtime.runtime import Level
@@ -15,7 +16,6 @@ from kedge.node.stats.meters import Sources
 from kedge.node.stats.publisher import Publisher
 from kedge.node.stats.raw import Raw
 from kedge.node.stats.sampler import NodePods, Sampler
-from kedge.node.stats.store import Store
 from kedge.supervisor import cgroups
 from kedge.web.message import HttpRequest, Response
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from kedge.api.core_v1.pod import Pod
 from kedge.machinery.clock import Clock
+from kedge.machinery.window_store import Key, Store
 from kedge.machinery.windows import TICK
 from kedge.node.observed import NOTHING, Observed
 from kedge.node.runtime.runtime import Container, State
@@ -18,7 +19,6 @@ from kedge.node.stats.cgroup import (
     Source,
     TreeSource,
 )
-from kedge.node.stats.store import Key, Store
 from kedge.node.stats.track import Track
 from kedge.supervisor import processes
 from kedge.supervisor.cgroups import Cgroups
@@ -81,7 +81,8 @@ class Meter:
         self.source, self.run = source, run
 
     def sample(self, second: int, now: float, clock: Clock) -> None:
-        reading = self.source.read() if self.source is not None else None
+        source = self.source
+        reading = None if source is None else source.read()
         if reading is None:
             self.track.skip(second)
         else:
@@ -141,7 +142,8 @@ class PodMeter:
         self.pod = pod
         self._book = book
         self._sources = sources
-        self._seen: Observed = NOTHING
+        self.seen: Observed = NOTHING
+        """What of it there was when somebody last looked."""
         known = dict(book.of(pod.metadata.uid))
         total = known.pop("", None)
         self.containers = {name: Meter(track) for name, track in known.items()}
@@ -159,9 +161,9 @@ class PodMeter:
     def see(self, pod: Pod, observed: Observed) -> None:
         """What there is of the pod now."""
         self.pod = pod
-        if observed is self._seen:
+        if observed is self.seen:
             return
-        self._seen = observed
+        self.seen = observed
         running = {
             name: newest[0]
             for name, newest in observed.by_name.items()
@@ -199,7 +201,7 @@ class PodMeter:
     def running(self) -> Iterator[tuple[Container, Track]]:
         """The containers that run and have been measured."""
         for name, meter in self.containers.items():
-            container = self._seen.newest(name)
+            container = self.seen.newest(name)
             if meter.source is not None and meter.track.latest is not None and container:
                 yield container, meter.track
 
@@ -326,7 +328,8 @@ class NodeMeter:
 
 
 def _fresh(meter: Meter, now: float) -> bool:
-    return meter.track.latest is not None and meter.track.latest.time == now
+    latest = meter.track.latest
+    return latest is not None and latest.time == now
 
 
 def _run_of(meters: list[Meter]) -> int:

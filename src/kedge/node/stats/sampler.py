@@ -9,10 +9,10 @@ from typing import Final, Protocol
 from kedge.api.core_v1.pod import Pod
 from kedge.api.metrics_v1alpha1.frame import WIDTH, Frame, Measured, MeasuredPod
 from kedge.machinery.clock import Clock
+from kedge.machinery.window_store import Store
 from kedge.machinery.windows import TICK
 from kedge.node.observed import Observed
 from kedge.node.stats.meters import Book, Meter, NodeMeter, PodMeter, Sources
-from kedge.node.stats.store import Store
 from kedge.node.stats.track import Track
 
 log = logging.getLogger(__name__)
@@ -128,8 +128,11 @@ class Sampler:
     def _see(self) -> None:
         """Which pods there are, and what of them runs."""
         if self._second % TICK and self._pods.uids() == self.meters.keys():
+            observed = self._pods.observed
             for uid, known in self.meters.items():
-                known.see(known.pod, self._pods.observed(uid))
+                seen = observed(uid)
+                if seen is not known.seen:
+                    known.see(known.pod, seen)
             return
         gone = set(self.meters)
         for pod in self._pods.pods():
@@ -178,9 +181,11 @@ class Sampler:
             for name, track in self.node.systems.items()
             if _tells(track)
         ]
-        told = [pod for pod in self.meters.values() if _containers(pod)]
-        totals = [rows.add(pod.total) for pod in told if pod.total is not None]
-        pods = [_measured(pod, row, rows) for pod, row in zip(told, totals, strict=True)]
+        pods = [
+            _measured(pod, containers, rows, self._tick)
+            for pod in self.meters.values()
+            if (containers := _containers(pod))
+        ]
         self._told.update(pod.uid for pod in pods)
         since = self.node.machine.since
         return Frame(node, uid, self._tick, resolution, since, systems, pods, rows.values)
@@ -191,23 +196,21 @@ class Rows:
 
     def __init__(self) -> None:
         self.values = array("f")
-        self._known: dict[Track, array[float]] = {}
-        """A pod of one container uses what the container uses."""
 
     def add(self, track: Track) -> int:
-        row = self._known.get(track)
-        if row is None:
-            row = self._known[track] = track.row()
-        self.values += row
+        self.values += track.row()
         return len(self.values) // WIDTH - 1
 
 
-def _measured(pod: PodMeter, row: int, rows: Rows) -> MeasuredPod:
-    containers = [Measured(name, track.since, rows.add(track)) for name, track in _containers(pod)]
-    meta = pod.pod.metadata
-    assert pod.total is not None
-    since, tick = pod.total.since, pod.total.tick
-    return MeasuredPod(meta.namespace, meta.name, meta.uid, since, tick, row, containers)
+def _measured(
+    pod: PodMeter, measured: list[tuple[str, Track]], rows: Rows, now: int
+) -> MeasuredPod:
+    containers = [Measured(name, track.since, rows.add(track)) for name, track in measured]
+    meta, total = pod.pod.metadata, pod.total
+    assert total is not None
+    row = containers[0].row if len(containers) == 1 else rows.add(total)
+    ended = total.tick if total.tick != now else 0
+    return MeasuredPod(meta.namespace, meta.name, meta.uid, total.since, ended, row, containers)
 
 
 def _containers(pod: PodMeter) -> list[tuple[str, Track]]:

@@ -3,10 +3,11 @@
 from array import array
 from typing import Final, NamedTuple
 
-from kedge.api.metrics_v1alpha1.frame import UNKNOWN, WIDTH
-from kedge.machinery.windows import CPU, MEMORY, TICK, WINDOWS, Series
+from kedge.api.metrics_v1alpha1.frame import UNKNOWN
+from kedge.api.metrics_v1alpha1.row import row
+from kedge.machinery.window_store import STATE, STATE_AT, Slot
+from kedge.machinery.windows import CPU, MEMORY, TICK, Series
 from kedge.node.stats.cgroup import Reading
-from kedge.node.stats.store import STATE, STATE_AT, Slot
 
 _SHORTEST: Final = 0.25
 """Seconds below which a difference of two readings says too little: the next one is waited for."""
@@ -35,6 +36,7 @@ class Track:
         "_cpu",
         "_cpu_seconds",
         "_cpu_used",
+        "_latest",
         "_memory",
         "_memory_seconds",
         "_memory_used",
@@ -42,7 +44,6 @@ class Track:
         "_save_to",
         "_second",
         "_slot",
-        "latest",
         "since",
     )
 
@@ -53,7 +54,7 @@ class Track:
         self._save_to = STATE.pack_into
         self.since = state.since
         """The second at which it was first measured; 0 if that is yet to come."""
-        self.latest: Latest | None = None
+        self._latest: tuple[float, Reading, float] | None = None
         self._run = state.run
         self._counter = state.counter if same_boot else -1
         self._at = state.at
@@ -74,6 +75,11 @@ class Track:
         return self._cpu.tick
 
     @property
+    def latest(self) -> Latest | None:
+        """The last reading; None if this process has read nothing yet."""
+        return None if self._latest is None else Latest._make(self._latest)
+
+    @property
     def pending(self) -> bool:
         """Whether something is written of a tick that has not been closed."""
         return _tick(self._second) > self.tick
@@ -89,15 +95,28 @@ class Track:
 
     def sample(self, second: int, at: float, time: float, run: int, reading: Reading) -> None:
         """What was read for this second; `at` by the clock that begins with the machine."""
-        self._reach(second)
+        if second == self._second + 1 and second % TICK != 1:
+            self._second = second
+        else:
+            self._reach(second)
         counter, memory = reading
-        cores = self._cores(at, run, counter)
-        self._cpu.add(second, cores)
-        self._memory.add(second, memory)
+        # Of all that is done each second this is done most often, and so without calls.
+        elapsed, last = at - self._at, self._counter
+        if _SHORTEST <= elapsed <= _LONGEST and 0 <= last <= counter and run == self._run:
+            self._counter, self._at = counter, at
+            used = (counter - last) / _BILLION
+            self._cpu_used += used
+            self._cpu_seconds += elapsed
+            cores = used / elapsed
+        else:
+            cores = self._cores(at, run, counter)
+        place = second % _MINUTE
+        self._cpu.seconds[place] = cores
+        self._memory.seconds[place] = memory
         if memory >= 0:
             self._memory_used += memory
             self._memory_seconds += 1.0
-        self.latest = Latest(time, reading, cores)
+        self._latest = (time, reading, cores)
         if not self.since:
             self.since = second
         self._save()
@@ -138,16 +157,7 @@ class Track:
 
     def row(self) -> "array[float]":
         """The numbers of all windows, in the order of a frame."""
-        row = array("f", [UNKNOWN]) * WIDTH
-        at = 0
-        for name in WINDOWS:
-            cpu, memory = self._cpu.window(name), self._memory.window(name)
-            if cpu is not None:
-                row[at], row[at + 2], row[at + 4] = cpu
-            if memory is not None:
-                row[at + 1], row[at + 3], row[at + 5] = memory
-            at += 6
-        return row
+        return row(self._cpu, self._memory)
 
     def _reach(self, second: int) -> None:
         """Come to a second; nothing is known of those before it that were left out."""

@@ -52,6 +52,8 @@ class _Held:
         self.disk = asyncio.Lock()
         """Held while something is done on the disk."""
         self.gone = False
+        self.outdated = False
+        """Whether it has been said that its files do not follow what they are made of."""
         self.looked_at = 0.0
         self.look_took = 0.0
 
@@ -208,16 +210,27 @@ class PodVolumes:
             uid = await self._stale.get()
             try:
                 if held := self._held.get(uid):
-                    volumes = [each for each in held.pod.spec.volumes if payload.of(each)]
-                    await self._bring_up_to_date(held, volumes)
-            except VolumeFailure as error:
-                # What is shown stays as it was until what it is made of is whole again.
-                log.info("volume not refreshed pod=%s error=%s", uid, error)
+                    await self._follow(held)
+            except VolumeFailure:
                 self._stale.retry(uid)
             else:
                 self._stale.forget(uid)
             finally:
                 self._stale.done(uid)
+
+    async def _follow(self, held: _Held) -> None:
+        volumes = [each for each in held.pod.spec.volumes if payload.of(each)]
+        try:
+            await self._bring_up_to_date(held, volumes)
+        except VolumeFailure as error:
+            # What is shown stays as it was until what it is made of is whole again. Mostly that
+            # is never, because its whole namespace goes: once is enough to say so.
+            if not (held.outdated or held.gone):
+                uid = held.pod.metadata.uid
+                log.info("volume not refreshed pod=%s error=%s; trying again", uid, error)
+            held.outdated = True
+            raise
+        held.outdated = False
 
     async def _renew(self) -> None:
         while True:

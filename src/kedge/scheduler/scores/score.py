@@ -12,7 +12,7 @@ BEST: Final = 100
 
 
 class Score(NamedTuple):
-    """One of them, by upstream's name."""
+    """One of them, by upstream's name if it has one."""
 
     name: str
     weight: int

@@ -7,6 +7,7 @@ from kedge.scheduler.scores import (
     inter_pod_affinity,
     least_allocated,
     node_affinity,
+    node_usage,
     pod_topology_spread,
     taint_toleration,
 )
@@ -19,4 +20,5 @@ SCORES: Final = (
     Score("PodTopologySpread", 2, pod_topology_spread.rate),
     Score("InterPodAffinity", 2, inter_pod_affinity.rate),
     Score("NodeResourcesBalancedAllocation", 1, balanced_allocation.rate),
+    Score("NodeUsage", 3, node_usage.rate),
 )

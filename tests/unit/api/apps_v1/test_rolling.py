@@ -27,3 +27,14 @@ def test_an_amount_is_a_number_or_a_share(value: int | str, errors: list[str]) -
 def test_nothing_can_be_said_in_several_ways() -> None:
     assert [each for each in (0, "0%", "0", None, "x") if not rolling.is_zero(each)] == []
     assert [each for each in (1, "1%", "10") if rolling.is_zero(each)] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "whole", "up", "down"),
+    [(None, 7, 0, 0), (3, 7, 3, 3), ("0%", 7, 0, 0), ("25%", 7, 2, 1), ("100%", 7, 7, 7)],
+)
+def test_a_share_is_rounded_the_way_that_is_asked_for(
+    value: int | str | None, whole: int, up: int, down: int
+) -> None:
+    assert rolling.count(value, whole, up=True) == up
+    assert rolling.count(value, whole, up=False) == down

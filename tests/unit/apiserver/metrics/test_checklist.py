@@ -11,6 +11,8 @@ from kedge.testing.local_server import TABLE, LocalServer
 ROOT = "/apis/metrics/v1alpha1"
 PODS = f"{ROOT}/namespaces/default/pods"
 USAGE = "/apis/metrics.k8s.io"
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 STATISTICS = ["mean", "max", "95th"]
 
 
@@ -93,6 +95,50 @@ async def test_07_nodes_and_pods_are_authorised_apart(server: LocalServer, shop:
         assert (await server.call("GET", f"{ROOT}/{plural}", headers=who)).status == 200
         assert (await server.call("GET", f"{ROOT}/{other}", headers=who)).status == 403
         assert (await server.call("GET", f"{USAGE}/v1/{plural}", headers=who)).status == 403
+
+
+async def test_08_what_serves_every_kind_serves_these_too(server: LocalServer, shop: Any) -> None:
+    """Discovery, OpenAPI, Tables, metadata alone, selectors and Status are those of other kinds."""
+    (group,) = [
+        each
+        for each in (await server.get("/apis", accept=DISCOVERY))["items"]
+        if each["metadata"]["name"] == "metrics"
+    ]
+    pods = group["versions"][0]["resources"][1]
+    assert (pods["resource"], pods["scope"]) == ("pods", "Namespaced")
+    assert pods["responseKind"]["kind"] == "Pod"
+    swagger = await server.get("/openapi/v2")
+    kinds = swagger["definitions"]["io.k8s.api.metrics.v1alpha1.Pod"]
+    assert kinds["x-kubernetes-group-version-kind"] == [
+        {"group": "metrics", "kind": "Pod", "version": "v1alpha1"}
+    ]
+    outline = await server.get(f"{PODS}/web", accept=PARTIAL)
+    assert outline["kind"] == "PartialObjectMetadata"
+    assert outline["metadata"]["labels"]["app"] == "web"
+    missing = await server.call("GET", f"{PODS}/none")
+    assert missing.document["kind"] == "Status"
+
+
+async def test_09_pods_and_nodes_have_no_metrics_below_them(server: LocalServer, shop: Any) -> None:
+    resources = (await server.get("/api/v1"))["resources"]
+    assert not [each["name"] for each in resources if "metrics" in each["name"]]
+    for path in ("namespaces/default/pods/web/metrics", "nodes/n1/metrics"):
+        assert (await server.call("GET", f"/api/v1/{path}")).status == 404
+    before = await server.get("/api/v1/namespaces/default/pods/web")
+    await server.clock.advance(10)
+    await shop.report("n1", "web", "db")
+    assert await server.get("/api/v1/namespaces/default/pods/web") == before
+
+
+async def test_10_a_namespace_or_what_a_controller_made_can_be_added_up(
+    server: LocalServer, shop: Any
+) -> None:
+    """One request has all that a sum needs, for whatever labels stand for; there is room beside
+    pods and nodes for sums that the server makes itself."""
+    listed = await server.get(f"{PODS}?labelSelector=app%3Dweb")
+    means = [item["containers"][0]["metrics"]["1h"]["mean"] for item in listed["items"]]
+    assert [mean["cpu"] for mean in means] == ["250m", "250m"]
+    assert (await server.call("GET", f"{ROOT}/services")).status == 404
 
 
 async def test_11_the_root_lists_the_resources(server: LocalServer) -> None:
@@ -340,6 +386,15 @@ async def test_28_one_batch_brings_all_objects_of_a_node(server: LocalServer, no
     assert server.app.api.metrics.counts["taken"] == 1
 
 
+async def test_35_history_is_there_for_schedulers(server: LocalServer, shop: Any) -> None:
+    """What best-effort pods are placed by, and what is known of those that are placed already."""
+    machine = (await server.get(f"{ROOT}/nodes/n1"))["machine"]
+    assert (machine["1m"]["95th"]["cpu"], machine["10s"]["max"]["memory"]) == ("12", "6Gi")
+    placed = await server.get(f"{ROOT}/pods?fieldSelector=spec.nodeName%3Dn1")
+    day = placed["items"][0]["containers"][0]["metrics"]["1d"]
+    assert (day["95th"]["cpu"], day["max"]["memory"]) == ("750m", "128Mi")
+
+
 async def test_36_autoscalers_read_the_same_in_their_own_group(
     server: LocalServer, shop: Any
 ) -> None:
@@ -356,6 +411,31 @@ async def test_36_autoscalers_read_the_same_in_their_own_group(
         assert "kind" not in db
         node = await server.get(f"{root}/nodes/n1")
         assert (node["kind"], node["usage"]) == ("NodeMetrics", {"cpu": "4", "memory": "3Gi"})
+
+
+async def test_36_the_window_that_autoscalers_see_can_be_chosen(
+    server: LocalServer, shop: Any
+) -> None:
+    server.app.api.metrics.usage_window = "1m"
+    root = f"{USAGE}/v1beta1"
+    single = await server.get(f"{root}/namespaces/default/pods/db")
+    (listed,) = (await server.get(f"{root}/pods?labelSelector=app%3Ddb"))["items"]
+    (node, _) = (await server.get(f"{root}/nodes"))["items"]
+    assert single["window"] == listed["window"] == node["window"] == "1m0s"
+
+
+async def test_37_pods_are_served_like_nodes_and_by_the_server_itself(
+    server: LocalServer, shop: Any
+) -> None:
+    """The attempt before had nodes only, copied by another process."""
+    for path in ("nodes", "pods"):
+        listed = await server.get(f"{ROOT}/{path}")
+        assert listed["items"]
+        watching = await server.watch(f"{ROOT}/{path}?watch=true")
+        assert {type_ for type_, _ in await watching.seen()} == {"ADDED"}
+    await server.clock.advance(10)
+    await shop.report("n1", "web", "db")
+    assert (await watching.seen())[-1][0] == "MODIFIED"
 
 
 async def test_tables_show_cores_and_megabytes(server: LocalServer, shop: Any) -> None:

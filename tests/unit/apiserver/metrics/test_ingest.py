@@ -119,3 +119,14 @@ async def test_somebody_who_watches_makes_the_node_report_each_tick(
     await server.watch(f"{PODS}?watch=true&fieldSelector=spec.nodeName%3Dn1")
     assert await told("n1") == {"resolution": 10}
     assert await told("n2") == {}
+
+
+async def test_a_pod_that_is_known_cannot_be_reported_under_another_name(
+    server: LocalServer, two: Any
+) -> None:
+    await two.report("n1", "a")
+    await server.clock.advance(10)
+    two.uids["default/b"] = two.uids["default/a"]
+    await two.report("n1", "b", cpu=2.0)
+    assert names(await server.get(PODS)) == ["a"]
+    assert counted(server, "foreign-pods") == 1

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kedge.api.metrics_v1alpha1 import frame as frames
 from kedge.testing.local_server import LocalServer
 
 PODS = "/apis/metrics/v1alpha1/namespaces/default/pods"
@@ -107,3 +108,49 @@ async def test_the_same_bytes_serve_all_who_ask_before_anything_changes(
     await server.clock.advance(10)
     await one.report("n1", "a")
     assert pods.lists == {}
+
+
+async def test_a_finished_pod_keeps_only_its_own_rows(server: LocalServer, one: Any) -> None:
+    await server.clock.advance(10)
+    live = one.frame("n1", {"default/a": ["main"], "default/job": ["main", "side"]})
+    await one.send("n1", frames.encode(live))
+    before = await server.get(f"{PODS}/job")
+    await server.clock.advance(10)
+    await one.report("n1", "a")
+    entry = server.app.api.metrics.pods.get("default", "job")
+    assert entry is not None
+    assert len(entry.frame.values) == 3 * frames.WIDTH
+    entry.stamp(entry.version)
+    assert await server.get(f"{PODS}/job") == before
+
+
+async def test_reports_about_the_same_pods_change_only_what_was_measured(
+    server: LocalServer, one: Any
+) -> None:
+    """Also of those that the API has dropped meanwhile, and of those that come again."""
+
+    def frame(cpu: float) -> bytes:
+        made = one.frame("n1", {"default/a": ["main"], "default/job": ["main"]}, since=1, cpu=cpu)
+        return frames.encode(made._replace(pods=[p._replace(end_tick=0) for p in made.pods]))
+
+    shown = []
+    for cpu in (0.1, 0.2, 0.3):
+        await server.clock.advance(10)
+        assert (await one.send("n1", frame(cpu))).status == 200
+        items = (await server.get(USAGE))["items"]
+        shown.append([item["containers"][0]["usage"]["cpu"] for item in items])
+    assert [[each[:4] for each in both] for both in shown] == [
+        ["1000", "1000"],
+        ["2000", "2000"],
+        ["3000", "3000"],
+    ]
+    await server.delete("/api/v1/namespaces/default/pods/job", {"gracePeriodSeconds": 0})
+    await server.clock.advance(10)
+    assert (await one.send("n1", frame(0.4))).status == 200
+    assert names(await server.get(PODS)) == ["a"]
+    assert server.app.api.metrics.counts["foreign-pods"] == 1
+    await server.clock.advance(70)
+    server.app.api.metrics.sweep()
+    assert names(await server.get(PODS)) == []
+    assert (await one.send("n1", frame(0.5))).status == 200
+    assert names(await server.get(PODS)) == ["a"]

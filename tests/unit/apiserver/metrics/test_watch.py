@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kedge.apiserver.metrics.collection import TOLD_AT_ONCE
 from kedge.testing.local_server import TABLE, LocalServer
 
 ROOT = "/apis/metrics/v1alpha1"
@@ -107,3 +108,19 @@ async def test_tables_can_be_watched(server: LocalServer, shop: Any) -> None:
     assert first["object"]["kind"] == "Table"
     assert first["object"]["columnDefinitions"][1]["name"] == "CPU"
     assert second["object"]["rows"][0]["cells"][0] == "b"
+
+
+async def test_many_watchers_are_told_in_turns_and_in_the_same_words(
+    server: LocalServer, shop: Any
+) -> None:
+    watching = [await server.watch(f"{PODS}?watch=true") for _ in range(3 * TOLD_AT_ONCE)]
+    other = await server.watch(f"{PODS}?watch=true&fieldSelector=metadata.name%3Da")
+    for each in watching:
+        each.sink.lines.clear()
+    await again(server, shop, "a", "b")
+    await server.settle()
+    texts = {tuple(each.sink.lines) for each in watching}
+    assert len(texts) == 1
+    assert [each["type"] for each in await watching[-1].events()] == ["MODIFIED", "MODIFIED"]
+    assert len(server.app.api.metrics.pods.news) == 2
+    assert (await other.seen())[1:] == [("MODIFIED", "a")]

@@ -81,6 +81,18 @@ def test_memory_whose_amount_stays_is_looked_at_closely_now_and_then(machine: Ma
     source.close()
 
 
+def test_memory_that_changes_little_is_looked_at_closely_only_now_and_then(
+    machine: Machine,
+) -> None:
+    machine.use(GROUP, cpu=1, memory=25_600_000, inactive=5_000_000)
+    source = GroupSource(machine.cgroups, GROUP, Descriptors())
+    assert source.read() == Reading(1_000_000_000, 20_600_000)
+    machine.use(GROUP, cpu=1, memory=25_690_000, inactive=5_080_000)
+    assert source.read() == Reading(1_000_000_000, 20_690_000)
+    machine.use(GROUP, cpu=1, memory=25_720_000, inactive=5_090_000)
+    assert source.read() == Reading(1_000_000_000, 20_630_000)
+
+
 def test_processes_are_counted_with_their_children_and_their_dead() -> None:
     work = "sum(range(1_500_000))"
     code = (

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from kedge.machinery.window_store import Store
 from kedge.node.machine import Machine
 from kedge.node.server import usage
 from kedge.node.stats.meters import SYSTEMS, Sources
 from kedge.node.stats.raw import Raw
 from kedge.node.stats.sampler import Sampler
-from kedge.node.stats.store import Store
 from kedge.testing.clock import FakeClock
 from kedge.testing.measured import NODE, MeasuredMachine, Version, group
 from kedge.web.message import HttpRequest

@@ -13,11 +13,11 @@ import pytest
 
 from kedge.api.metrics_v1alpha1 import frame as frames
 from kedge.api.metrics_v1alpha1.frame import Frame, MeasuredPod, decode, encode, index
+from kedge.machinery.window_store import Store
 from kedge.node.runtime.runtime import Container
 from kedge.node.stats.cgroup import Reading, Source
 from kedge.node.stats.meters import SYSTEMS, Book, PodMeter, Sources
 from kedge.node.stats.sampler import Sampler
-from kedge.node.stats.store import Store
 from kedge.testing.clock import FakeClock
 from kedge.testing.measured import NODE, MeasuredMachine, group
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.api.metrics_v1alpha1.frame import UNKNOWN, index
+from kedge.machinery.window_store import Key, Store
 from kedge.node.stats.cgroup import Reading
-from kedge.node.stats.store import Key, Store
 from kedge.node.stats.track import Track
 
 MB = 1 << 20

@@ -258,6 +258,22 @@ async def test_files_stay_while_their_map_is_gone_and_follow_the_next(
     await box.until(lambda: box.read(pod, "v0") == {"a": "again"})
 
 
+async def test_a_map_that_stays_away_is_told_of_once(
+    box: Box, server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kedge.node.volumes.volumes")
+    await post_map(server, "m", a="1")
+    pod = volume_pod(config("m"))
+    await box.volumes.mount(pod)
+    await server.delete(f"{MAPS}/m")
+    for _ in range(10):
+        await server.clock.advance(30)
+        await box.settled()
+    [told] = [each.getMessage() for each in caplog.records]
+    assert told.startswith("volume not refreshed pod=uid-1 ")
+    assert 'configmap "m" not found' in told
+
+
 async def test_what_may_be_missing_comes_and_goes(box: Box, server: LocalServer) -> None:
     pod = volume_pod(config("m", optional=True))
     await box.volumes.mount(pod)

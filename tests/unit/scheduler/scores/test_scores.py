@@ -18,7 +18,7 @@ def scores(pod: Demand, snapshot: Snapshot, name: str) -> list[int] | None:
 
 
 def test_they_count_as_much_as_in_kubernetes() -> None:
-    assert {each.name: each.weight for each in SCORES} == {
+    assert {each.name: each.weight for each in SCORES if each.name != "NodeUsage"} == {
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kedge.machinery.window_store import SLOT, Key, State, Store
 from kedge.machinery.windows import CPU, Series
-from kedge.node.stats.store import SLOT, Key, State, Store
 
 
 def told(store: Store, key: Key, value: float) -> None:

@@ -1,6 +1,7 @@
-"""Store: what is remembered of each measured thing, in one mapped file that outlives the agent.
+"""Window store: what is remembered of each measured thing, in one mapped file that outlives the
+process.
 
-Everything is written where it stays, so that an agent which is killed loses nothing. The file has
+Everything is written where it stays, so that a process which is killed loses nothing. The file has
 a header and then pieces of equal size; each is mapped by itself, so that the file can grow while
 the rest of it is in use.
 """

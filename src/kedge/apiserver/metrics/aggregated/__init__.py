@@ -1,0 +1,1 @@
+"""The metrics API by itself, behind the API server of another cluster."""

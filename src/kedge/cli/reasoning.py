@@ -1,0 +1,105 @@
+"""What `kedge why` does: ask the scheduler how it decided about a pod, and lay that out."""
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import msgspec
+
+from kedge.api.decision import PATH, REFUSED, Decision, NodeVerdict
+from kedge.cli import outputs
+from kedge.cli.connection import Connection, document_in
+from kedge.cli.failure import Failure
+from kedge.cli.tabstops import DESCRIPTION, TABLE, align
+
+
+async def show(connection: Connection, word: str, as_json: bool) -> int:
+    """Print the decision."""
+    kind, slash, name = word.rpartition("/")
+    if slash and kind not in ("pod", "pods", "po"):
+        raise Failure(f'"{word}" is no pod: nodes are chosen for pods, not for what makes them')
+    path = f"{PATH}/{quote(connection.namespace, safe='')}/{quote(name, safe='')}"
+    document = document_in((await connection.client.send("GET", path)).body)
+    if as_json:
+        print(outputs.json_text(document))
+    else:
+        print("\n".join(laid_out(msgspec.convert(document, Decision))))
+    return 0
+
+
+def laid_out(decision: Decision) -> Iterator[str]:
+    """All of it, for people."""
+    yield from align(_head(decision), DESCRIPTION)
+    if decision.nodes:
+        yield ""
+        yield from align(_verdicts(decision), TABLE)
+    if decision.notAsked:
+        yield f"({decision.notAsked} further nodes were not asked)"
+    if decision.same:
+        yield f"No difference by: {', '.join(decision.same)}"
+    measured = [each for each in decision.nodes if each.usage is not None]
+    if measured:
+        yield ""
+        yield from align(_usages(measured), TABLE)
+
+
+def _head(decision: Decision) -> Iterator[str]:
+    yield f"Pod:\t{decision.namespace}/{decision.pod}"
+    yield f"Scheduler:\t{decision.scheduler}"
+    if decision.decidedAt:
+        yield f"Decided:\t{decision.decidedAt}"
+    else:
+        yield f"Evaluated:\t{decision.evaluatedAt}"
+    if decision.note:
+        yield f"Note:\t{decision.note}"
+    yield f"Node:\t{decision.node or '<none>'}"
+    if decision.boundTo and decision.boundTo != decision.node:
+        yield f"Runs on:\t{decision.boundTo}"
+    if decision.message:
+        yield f"Message:\t{decision.message}"
+    if decision.expected is not None:
+        amounts = decision.expected.amounts
+        source = {"siblings": "as its siblings do", "requests": "as it asks for"}.get(
+            decision.expected.source, "by default"
+        )
+        yield f"Expected:\tcpu {amounts.cpu}, memory {amounts.memory}, {source}"
+    if any(each.total is not None for each in decision.nodes) and not decision.usage:
+        yield "Usage:\tnot counted, nothing of it is known"
+
+
+def _verdicts(decision: Decision) -> Iterator[str]:
+    """A line for each node; weights stand with the names of scores, for all lines alike."""
+    scores = next((each.scores for each in decision.nodes if each.scores), ())
+    heads = [f"{each.name} x{each.weight}" for each in scores]
+    yield "\t".join(("NODE", "VERDICT", *(("TOTAL", *heads) if heads else ())))
+    for each in decision.nodes:
+        if each.verdict == REFUSED:
+            yield f"{each.name}\trefused by {each.filter}: {', '.join(each.reasons)}"
+        elif each.total is None:
+            yield f"{each.name}\t{each.verdict}: the only one that passed"
+        else:
+            points = (f"{part.weight * part.value} ({part.value})" for part in each.scores)
+            yield "\t".join((each.name, each.verdict, str(each.total), *points))
+
+
+def _usages(nodes: list[NodeVerdict]) -> Iterator[str]:
+    yield "\t".join(
+        ("NODE", "WINDOW", "CPU", "+NEW", "OF", "MEMORY", "+NEW", "OF", "PODS", "MEASURED")
+    )
+    for each in nodes:
+        usage = each.usage
+        assert usage is not None
+        window = usage.window if usage.measured else f"{usage.window}, of its pods only"
+        yield "\t".join(
+            (
+                each.name,
+                window,
+                usage.used.cpu,
+                usage.expected.cpu,
+                usage.allocatable.cpu,
+                usage.used.memory,
+                usage.expected.memory,
+                usage.allocatable.memory,
+                str(usage.pods),
+                str(usage.measuredPods),
+            )
+        )

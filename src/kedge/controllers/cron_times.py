@@ -1,0 +1,102 @@
+"""When a CronJob is due: the moments of its schedule, those it missed, and the next one."""
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, NamedTuple
+
+from kedge.api.batch_v1.schedule import Schedule
+
+YEARS: Final = 5
+"""How far ahead a moment is looked for."""
+MANY: Final = 100
+"""More missed moments than this are worth a warning."""
+_MINUTE: Final = timedelta(minutes=1)
+
+
+class NeverDue(ValueError):
+    """A schedule without a moment, such as the 31st of February."""
+
+    def __init__(self) -> None:
+        super().__init__("time difference between two schedules is less than 1 second")
+
+
+class Missed(NamedTuple):
+    """What became due since the last job."""
+
+    latest: datetime | None
+    """The last moment that has passed."""
+    times: int = 0
+    """About how many there were, if more than the one."""
+
+
+def following(schedule: Schedule, moment: datetime, zone: tzinfo | None) -> datetime | None:
+    """The first moment of a schedule after another; None if there is none for years.
+
+    The clock of the zone is read minute by minute, as cron does: what falls into the hour that is
+    left out in spring is left out too, and what falls into the one that comes twice comes twice.
+    Without a zone it is the machine's.
+    """
+    if schedule.every:
+        return moment.replace(microsecond=0) + timedelta(microseconds=schedule.every // 1000)
+    at = moment.astimezone(UTC).replace(second=0, microsecond=0) + _MINUTE
+    last_year = at.year + YEARS
+    while True:
+        local = at.astimezone(zone)
+        if local.year > last_year:
+            return None
+        if not _is_day(schedule, local):
+            at = max(_next_midnight(local, zone), at + _MINUTE)
+        elif local.hour not in schedule.hours:
+            at += (60 - local.minute) * _MINUTE
+        elif local.minute not in schedule.minutes:
+            at += _MINUTE
+        else:
+            return at
+
+
+def _is_day(schedule: Schedule, local: datetime) -> bool:
+    if local.month not in schedule.months:
+        return False
+    day = local.day in schedule.days
+    weekday = local.isoweekday() % 7 in schedule.weekdays
+    # Both count if one was left open, either if both were given.
+    if schedule.any_day or schedule.any_weekday:
+        return day and weekday
+    return day or weekday
+
+
+def _next_midnight(local: datetime, zone: tzinfo | None) -> datetime:
+    day = local.date() + timedelta(days=1)
+    # A time without a zone is taken for the machine's own.
+    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+
+
+def missed(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | None) -> Missed:
+    """What became due after one moment and up to another."""
+    first = following(schedule, since, zone)
+    second = following(schedule, first, zone) if first is not None else None
+    if first is None or second is None:
+        raise NeverDue
+    if now < first:
+        return Missed(None)
+    if now < second:
+        return Missed(first)
+    gap = second - first
+    count = (now - first) // gap + 1
+    # Close to the end there are few left to look at; where the gaps differ, one more than few.
+    latest, at = None, following(schedule, first + (count - 2) * gap, zone)
+    while at is not None and at <= now:
+        latest, at = at, following(schedule, at, zone)
+    return Missed(latest, count)
+
+
+def next_due(
+    schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | None
+) -> datetime | None:
+    """When to look again: the first moment that was not due yet."""
+    try:
+        found = missed(schedule, since, now, zone)
+    except NeverDue:
+        return following(schedule, now, zone)
+    if found.latest is not None:
+        return following(schedule, found.latest, zone)
+    return following(schedule, now if found.times else since, zone)

@@ -1,0 +1,91 @@
+"""Indexes: which of a job's numbers are done, kept and written as intervals such as `0,2-5`."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+
+class Indexes:
+    """A set of numbers from 0 up, cheap as long as most of them are neighbours."""
+
+    __slots__ = ("_intervals",)
+
+    def __init__(self, intervals: Iterable[range] = ()) -> None:
+        self._intervals = tuple(_merged(intervals))
+
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> Self:
+        return cls(range(number, number + 1) for number in numbers)
+
+    @classmethod
+    def parse(cls, text: str, completions: int) -> Self:
+        """What a status says, without what is unreadable or beyond a job that has shrunk."""
+        return cls(_readable(text, completions))
+
+    def __or__(self, others: "Indexes") -> "Indexes":
+        return Indexes((*self._intervals, *others._intervals))
+
+    def __contains__(self, number: int) -> bool:
+        after = bisect_right(self._intervals, number, key=lambda each: each.start)
+        return after > 0 and number in self._intervals[after - 1]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._intervals))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Indexes) and self._intervals == other._intervals
+
+    def __hash__(self) -> int:
+        return hash(self._intervals)
+
+    def __repr__(self) -> str:
+        return f"Indexes({self})"
+
+    def __str__(self) -> str:
+        return ",".join(map(_written, self._intervals))
+
+    def common(self, others: "Indexes") -> int:
+        """How many numbers are in both."""
+        return sum(
+            max(0, min(one.stop, other.stop) - max(one.start, other.start))
+            for one in self._intervals
+            for other in others._intervals
+        )
+
+    def absent(self, end: int) -> Iterator[int]:
+        """The numbers below an end that are not in here, from the lowest."""
+        start = 0
+        for interval in self._intervals:
+            yield from range(start, min(interval.start, end))
+            start = interval.stop
+        yield from range(start, end)
+
+
+def _merged(intervals: Iterable[range]) -> Iterator[range]:
+    ordered = iter(sorted(intervals, key=lambda each: each.start))
+    if (last := next(ordered, None)) is None:
+        return
+    for each in ordered:
+        if each.start <= last.stop:
+            last = range(last.start, max(last.stop, each.stop))
+        else:
+            yield last
+            last = each
+    yield last
+
+
+def _readable(text: str, completions: int) -> Iterator[range]:
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or (last and not last.isdecimal()):
+            continue
+        interval = range(int(first), min(int(last or first) + 1, completions))
+        if interval:
+            yield interval
+
+
+def _written(interval: range) -> str:
+    # As upstream writes them: two neighbours are listed, more are an interval.
+    if len(interval) <= 2:
+        return ",".join(map(str, interval))
+    return f"{interval[0]}-{interval[-1]}"

@@ -1,0 +1,315 @@
+"""Replicas: keeps a number of like pods running, for every kind that wants no more than that."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from kedge.api.apps_v1.workload import same
+from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.model import Object
+from kedge.api.resource import Resource
+from kedge.client.client import Client
+from kedge.client.events import Recorder
+from kedge.client.informer import Key
+from kedge.controllers.claims import Claims
+from kedge.controllers.known import Shared, controller_of, key_of
+from kedge.controllers.loop import Loop
+from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
+from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches, pod_of
+from kedge.controllers.pod_state import (
+    ENDED,
+    available_in,
+    expendable_first,
+    is_active,
+    is_available,
+    is_leaving,
+    is_ready,
+)
+from kedge.machinery.clock import Clock
+from kedge.machinery.durations import format_time
+from kedge.machinery.errors import StatusError
+from kedge.machinery.selectors import LabelSelector
+
+T = TypeVar("T", bound=Object)
+S = TypeVar("S", bound=Any)
+C = TypeVar("C", bound=Any)
+
+BURST: Final = 500
+"""How many pods are made or deleted at most before their owner is looked at anew."""
+WORKERS: Final = 5
+REPLICA_FAILURE: Final = "ReplicaFailure"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an owner asks for, whatever its kind."""
+
+    count: int
+    selector: LabelSelector
+    template: PodTemplateSpec
+    min_ready_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the number of pods could not be brought in order."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The pods of an owner, counted."""
+
+    replicas: int
+    fully_labeled: int
+    ready: int
+    available: int
+    terminating: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """What is particular to one kind of owner."""
+
+    resource: Resource[T]
+    component: str
+    """In whose name events are told."""
+    wanted: Callable[[T], Wanted]
+    told: Callable[[T, Tally, Failure | None, str], T]
+    """An owner with the status that it should have at this time."""
+
+
+def tally(pods: Iterable[Pod], wanted: Wanted, now: datetime) -> Tally:
+    """Count the pods that an owner manages and selects."""
+    labels, seconds = wanted.template.metadata.labels.items(), wanted.min_ready_seconds
+    replicas = fully_labeled = ready = available = terminating = 0
+    for pod in pods:
+        if not is_active(pod):
+            terminating += pod.status.phase not in ENDED
+            continue
+        replicas += 1
+        fully_labeled += labels <= pod.metadata.labels.items()
+        if is_ready(pod):
+            ready += 1
+            available += not seconds or is_available(pod, seconds, now)
+    return Tally(replicas, fully_labeled, ready, available, terminating)
+
+
+def recounted(status: S, counts: Tally, generation: int, conditions: Sequence[Any]) -> S:
+    """A status with all that the statuses of these kinds have in common."""
+    new: S = replace(
+        status,
+        replicas=counts.replicas,
+        fullyLabeledReplicas=counts.fully_labeled,
+        readyReplicas=counts.ready,
+        availableReplicas=counts.available,
+        observedGeneration=generation,
+        conditions=conditions,
+    )
+    return new
+
+
+def failing(
+    conditions: Sequence[C], condition: type[C], failure: Failure | None, now: str
+) -> Sequence[C]:
+    """The conditions, with what fails; a failure that is known already keeps its first words."""
+    known = [each for each in conditions if each.type == REPLICA_FAILURE]
+    if failure is None:
+        return [each for each in conditions if each not in known] if known else conditions
+    if known:
+        return conditions
+    said = condition(
+        type=REPLICA_FAILURE,
+        status="True",
+        reason=failure.reason,
+        message=failure.message,
+        lastTransitionTime=now,
+    )
+    return [*conditions, said]
+
+
+def surplus(
+    pods: Sequence[Pod], count: int, neighbours: Mapping[str, int], now: datetime
+) -> Sequence[Pod]:
+    """So many of the pods, those first that are missed least."""
+    if count >= len(pods):
+        return pods
+    return sorted(pods, key=lambda pod: expendable_first(pod, neighbours, now))[:count]
+
+
+def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: datetime) -> float | None:
+    """Seconds until the next ready pod becomes available; None if none will by waiting."""
+    waits = (available_in(pod, min_ready_seconds, now) for pod in pods if is_active(pod))
+    return min((wait for wait in waits if wait), default=None)
+
+
+class Replicas(Generic[T]):
+    """The controller of one such kind."""
+
+    def __init__(self, client: Client, shared: Shared, clock: Clock, kind: Kind[T]) -> None:
+        self._client = client
+        self._clock = clock
+        self._kind = kind
+        self._owners = shared.of(kind.resource)
+        self._pods = shared.of(PODS)
+        self._orphans = self._pods.by(_place_of_orphan)
+        self._recorder = Recorder(client, clock, kind.component)
+        self._control = PodControl(client, self._pods, self._recorder)
+        self._claims = Claims(client, kind.resource, PODS, self._pods)
+        self._loop = Loop(kind.component, self._reconcile, clock, workers=WORKERS)
+        self._owners.follow(self._owner_changed)
+        self._pods.follow(self._pod_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._loop.run())
+            tasks.create_task(self._recorder.run())
+
+    # Who needs to be seen to.
+
+    def _owner_changed(self, _: T | None, now: T | None) -> None:
+        if now is not None:
+            self._loop.add(key_of(now))
+
+    def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
+        for pod in (before, now):
+            if pod is not None:
+                self._add_owner(pod)
+        if now is not None and _may_be_adopted(before, now):
+            for owner in self._owners.within(now.metadata.namespace):
+                if self._kind.wanted(owner).selector.matches(now.metadata.labels):
+                    self._loop.add(key_of(owner))
+
+    def _add_owner(self, pod: Pod) -> None:
+        owner, resource = controller_of(pod), self._kind.resource
+        if owner is not None and owner.kind == resource.kind:
+            self._loop.add(Key(pod.metadata.namespace, owner.name))
+
+    # What is done about it.
+
+    async def _reconcile(self, key: Key) -> None:
+        owner = self._owners.get(key.name, key.namespace)
+        if owner is None:
+            return
+        wanted = self._kind.wanted(owner)
+        pods = await self._settle(owner, wanted)
+        active = [pod for pod in pods if is_active(pod)]
+        missing, failure = wanted.count - len(active), None
+        if missing and not is_leaving(owner):
+            failure = await self._adjust(owner, wanted, active)
+            pods = self._selected(owner, wanted)
+        await self._tell(owner, tally(pods, wanted, self._clock.now()), _told(failure, missing))
+        if failure is not None:
+            raise failure
+        if wanted.min_ready_seconds:
+            wait = next_available(pods, wanted.min_ready_seconds, self._clock.now())
+            if wait is not None:
+                self._loop.add_later(key, wait)
+
+    async def _settle(self, owner: T, wanted: Wanted) -> list[Pod]:
+        """The pods of an owner, after it has taken orphans and let go of strangers."""
+        meta, selects = owner.metadata, wanted.selector.matches
+        owned, selected = self._pods.owned(meta.uid), self._selected(owner, wanted)
+        candidates = [
+            pod
+            for pod in self._orphans.get(meta.namespace)
+            if is_active(pod) and selects(pod.metadata.labels)
+        ]
+        if len(selected) < len(owned):
+            strange = (pod for pod in owned if not selects(pod.metadata.labels))
+            candidates += filter(is_active, strange)
+        if not candidates:
+            return selected
+        await self._claims.settle(owner, lambda pod: selects(pod.metadata.labels), candidates)
+        return self._selected(owner, wanted)
+
+    def _selected(self, owner: T, wanted: Wanted) -> list[Pod]:
+        owned = self._pods.owned(owner.metadata.uid)
+        return [pod for pod in owned if wanted.selector.matches(pod.metadata.labels)]
+
+    async def _adjust(self, owner: T, wanted: Wanted, pods: Sequence[Pod]) -> Exception | None:
+        """Make the pods that are missing or delete those that are too many."""
+        missing = wanted.count - len(pods)
+        if missing > 0:
+            return await self._create(owner, wanted, min(missing, BURST))
+        if missing < 0:
+            return await self._delete(owner, pods, min(-missing, BURST))
+        return None
+
+    async def _create(self, owner: T, wanted: Wanted, count: int) -> Exception | None:
+        pod = pod_of(self._kind.resource, owner, wanted.template)
+
+        async def one(_: int) -> None:
+            try:
+                await self._control.create(owner, pod)
+            except StatusError as error:
+                # Nothing can be made in a namespace that is leaving, now or later.
+                if not namespace_is_leaving(error):
+                    raise
+
+        return await _done(count, one)
+
+    async def _delete(self, owner: T, pods: Sequence[Pod], count: int) -> Exception | None:
+        chosen = surplus(pods, count, self._neighbours(owner), self._clock.now())
+        return await _done(len(chosen), lambda i: self._control.delete(owner, chosen[i]))
+
+    def _neighbours(self, owner: T) -> Mapping[str, int]:
+        """By node, the active pods of the owner and of those that have the same owner as it."""
+        manager = controller_of(owner)
+        family = [owner] if manager is None else self._owners.owned(manager.uid)
+        return Counter(
+            pod.spec.nodeName
+            for each in family
+            for pod in self._pods.owned(each.metadata.uid)
+            if is_active(pod)
+        )
+
+    async def _tell(self, owner: T, counts: Tally, failure: Failure | None) -> None:
+        told: Any = self._kind.told(owner, counts, failure, format_time(self._clock.now()))
+        was: Any = owner
+        if same(told.status, was.status):
+            return
+        try:
+            written = await self._client.update(self._kind.resource, told, subresource="status")
+        except StatusError as error:
+            if error.code == 404:
+                return
+            raise
+        await self._owners.written(written)
+
+
+def _place_of_orphan(pod: Pod) -> str | None:
+    return pod.metadata.namespace if controller_of(pod) is None else None
+
+
+def _may_be_adopted(before: Pod | None, now: Pod) -> bool:
+    """Whether a pod is nobody's, and was not so before or looked different."""
+    if controller_of(now) is not None:
+        return False
+    if before is None or controller_of(before) is not None:
+        return True
+    return before.metadata.labels != now.metadata.labels
+
+
+async def _done(count: int, deed: Callable[[int], Awaitable[object]]) -> Exception | None:
+    """Do something so many times; says what went wrong, if something did."""
+    try:
+        await in_growing_batches(count, deed)
+    except Shortfall as shortfall:
+        return next((each for each in shortfall.failures if isinstance(each, Exception)), None)
+    return None
+
+
+def _told(failure: Exception | None, missing: int) -> Failure | None:
+    if failure is None:
+        return None
+    return Failure("FailedCreate" if missing > 0 else "FailedDelete", str(failure))

@@ -1,0 +1,101 @@
+"""Scales: how many pods the owners of some pods want to have."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kedge.api.apps_v1 import deployment, replica_set, stateful_set
+from kedge.api.core_v1 import replication_controller
+from kedge.api.core_v1.pod import Pod
+from kedge.api.model import Object, OwnerReference
+from kedge.client.client import Client
+from kedge.client.discovery import Discovery
+from kedge.controllers.known import Known, Shared, controller_of
+from kedge.machinery.errors import StatusError, qualified
+
+
+class Unscalable(Exception):
+    """How many pods an owner wants cannot be told."""
+
+
+class Scales:
+    """Looks at well-known owners where they are known, and asks the server about the others."""
+
+    def __init__(self, client: Client, shared: Shared) -> None:
+        self._client = client
+        self._discovery = Discovery(client)
+        self._deployments = shared.of(deployment.RESOURCE)
+        self._replica_sets = shared.of(replica_set.RESOURCE)
+        self._others: dict[tuple[str, str], Known[Any]] = {
+            ("apps", "StatefulSet"): shared.of(stateful_set.RESOURCE),
+            ("", "ReplicationController"): shared.of(replication_controller.RESOURCE),
+        }
+
+    async def of(self, pods: Iterable[Pod]) -> tuple[int, list[str]]:
+        """How many pods all owners together want, and which pods have no owner.
+
+        Raises Unscalable, or what the server says, if an owner cannot be asked.
+        """
+        wanted: dict[str, int] = {}
+        unowned: list[str] = []
+        asked: set[str] = set()
+        for pod in pods:
+            owner = controller_of(pod)
+            if owner is None:
+                unowned.append(pod.metadata.name)
+            elif owner.uid not in asked:
+                asked.add(owner.uid)
+                uid, replicas = await self._of_owner(owner, pod)
+                wanted[uid] = replicas
+        return sum(wanted.values()), unowned
+
+    async def _of_owner(self, owner: OwnerReference, pod: Pod) -> tuple[str, int]:
+        namespace = pod.metadata.namespace
+        found = self._known(owner, namespace) or await self._asked(owner, namespace)
+        if found is None:
+            raise Unscalable(f'found no controllers for pod "{pod.metadata.name}"')
+        return found
+
+    def _known(self, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
+        group, _, _ = owner.apiVersion.rpartition("/")
+        if (group, owner.kind) == ("apps", "ReplicaSet"):
+            return self._behind(owner, namespace)
+        known = self._others.get((group, owner.kind))
+        return None if known is None else _replicas(known, owner, namespace)
+
+    def _behind(self, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
+        """The scale of a replica set, or of the deployment that it belongs to."""
+        found = self._replica_sets.get(owner.name, namespace)
+        if found is None or found.metadata.uid != owner.uid:
+            return None
+        above = controller_of(found)
+        if above is not None and above.kind == "Deployment":
+            return _replicas(self._deployments, above, namespace)
+        return _replicas(self._replica_sets, owner, namespace)
+
+    async def _asked(self, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
+        resource = (await self._discovery.served()).of_kind(owner.apiVersion, owner.kind)
+        if resource is None:
+            raise Unscalable(f'no matches for kind "{owner.kind}" in version "{owner.apiVersion}"')
+        try:
+            scale = await self._client.exchange(
+                "GET", resource, owner.name, "scale", namespace=namespace
+            )
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            if (error.details or {}).get("name"):
+                return None
+            # Nothing is said of the owner: there is no such subresource.
+            kind = qualified(resource.group, resource.plural)
+            raise Unscalable(f"{kind} does not implement the scale subresource") from None
+        if scale["metadata"].get("uid") != owner.uid:
+            return None
+        return owner.uid, int(scale.get("spec", {}).get("replicas", 0))
+
+
+def _replicas(known: Known[Any], owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
+    found: Object | None = known.get(owner.name, namespace)
+    if found is None or found.metadata.uid != owner.uid:
+        return None
+    replicas: int | None = found.spec.replicas  # type: ignore[attr-defined]
+    return owner.uid, 1 if replicas is None else replicas

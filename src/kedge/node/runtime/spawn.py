@@ -1,0 +1,85 @@
+"""Starting a supervisor, and finding the one that there is. Imports next to nothing, so that it can
+be done before anything else of an agent is there."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from kedge.supervisor import wire
+
+_START: Final = (
+    "import sys; sys.path.insert(0, sys.argv[2]); "
+    "from kedge.supervisor.__main__ import main; main(sys.argv[1])"
+)
+_PACKAGES: Final = str(Path(__file__).parents[3])
+
+
+class Spawn:
+    """A supervisor on its way up. It goes to the background by itself."""
+
+    def __init__(self, directory: Path) -> None:
+        self._log = directory / "supervisor.log"
+        isolated: Sequence[str] = (sys.executable, "-I", "-S", "-X", "utf8", "-c", _START)
+        self._process = subprocess.Popen(
+            [*isolated, str(directory), _PACKAGES],
+            env={},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def failure(self) -> str:
+        """Wait until it listens; returns what went wrong, if anything."""
+        _, said = self._process.communicate()
+        if self._process.returncode == 0:
+            return ""
+        return said.strip() or _last_words(self._log)
+
+
+def begin(directory: Path) -> Spawn | None:
+    """Start the supervisor of a directory, unless there is one."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = connected(directory)
+    if found is None:
+        return Spawn(directory)
+    found.close()
+    return None
+
+
+def connected(directory: Path) -> socket.socket | None:
+    """A connection to the supervisor of a directory, if there is one."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with _opened(directory) as descriptor:
+            made.connect(wire.address(descriptor))
+    except (FileNotFoundError, ConnectionRefusedError):
+        made.close()
+        return None
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _last_words(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "it says nothing"

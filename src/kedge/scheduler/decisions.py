@@ -1,0 +1,163 @@
+"""Decisions: what was decided lately and from what, kept for those who ask why."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from kedge.api import decision as told
+from kedge.api.core_v1.resource_names import CPU, MEMORY
+from kedge.client.informer import Key
+from kedge.machinery.durations import format_time
+from kedge.machinery.quantity import Format, Quantity
+from kedge.scheduler.cycle import Decision, Placement, Ranking
+from kedge.scheduler.demand import Demand
+from kedge.scheduler.filters.filters import FILTERS
+from kedge.scheduler.load import Amount, Load
+from kedge.scheduler.scores.score import Score
+from kedge.scheduler.snapshot import Snapshot
+from kedge.scheduler.usage import Expectation
+
+KEPT: Final = 1_000
+"""How many decisions are kept."""
+ROWS: Final = 50_000
+"""About how many nodes may be named in all of them together."""
+
+
+class Record(NamedTuple):
+    """One decision, and what was known of usage when it was made."""
+
+    demand: Demand
+    decision: Decision
+    at: datetime
+    expectation: Expectation | None
+    loads: Sequence[Load]
+    """Of the nodes that were compared, in their order."""
+
+    @property
+    def rows(self) -> int:
+        ranking = _ranking(self.decision)
+        return len(self.decision.refusals) + (len(ranking.nodes) if ranking is not None else 1)
+
+
+def record(demand: Demand, decision: Decision, snapshot: Snapshot, at: datetime) -> Record:
+    """A decision that was made just now, before anything follows from it."""
+    usage, ranking = snapshot.usage, _ranking(decision)
+    if not usage:
+        return Record(demand, decision, at, None, ())
+    loads = [usage.load(node) for node in ranking.nodes] if ranking is not None else []
+    return Record(demand, decision, at, usage.expectation(demand), loads)
+
+
+class Log:
+    """The latest decision about each pod, the oldest being forgotten."""
+
+    def __init__(self) -> None:
+        self._records: OrderedDict[Key, Record] = OrderedDict()
+        self._rows = 0
+
+    def add(self, record: Record) -> None:
+        old = self._records.pop(record.demand.key, None)
+        self._rows += record.rows - (old.rows if old is not None else 0)
+        self._records[record.demand.key] = record
+        while len(self._records) > 1 and (len(self._records) > KEPT or self._rows > ROWS):
+            self._rows -= self._records.popitem(last=False)[1].rows
+
+    def get(self, key: Key) -> Record | None:
+        return self._records.get(key)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+def described(record: Record, scores: Sequence[Score], *, bound_to: str) -> told.Decision:
+    """A decision in the words in which it is told; who decided and when is for others to add."""
+    demand, decision = record.demand, record.decision
+    ranking = _ranking(decision)
+    compared = {each.name for each, _ in ranking.parts} if ranking is not None else set()
+    nodes = (*_passed(record), *_refused(decision))
+    return told.Decision(
+        namespace=demand.namespace,
+        pod=demand.key.name,
+        uid=demand.uid,
+        scheduler=demand.pod.spec.schedulerName,
+        evaluatedAt=format_time(record.at),
+        node=decision.node if isinstance(decision, Placement) else "",
+        boundTo=bound_to,
+        message="" if isinstance(decision, Placement) else decision.message,
+        usage=record.expectation is not None,
+        expected=_expected(record.expectation),
+        filters=tuple(each.name for each in FILTERS),
+        same=tuple(
+            each.name for each in scores if ranking is not None and each.name not in compared
+        ),
+        nodes=nodes,
+        notAsked=max(decision.nodes - len(nodes), 0),
+    )
+
+
+def _ranking(decision: Decision) -> Ranking | None:
+    return decision.ranking if isinstance(decision, Placement) else None
+
+
+def _passed(record: Record) -> Iterator[told.NodeVerdict]:
+    """The nodes that could take the pod, the best first."""
+    decision, ranking = record.decision, _ranking(record.decision)
+    if ranking is None:
+        if isinstance(decision, Placement):
+            yield told.NodeVerdict(name=decision.node, verdict=told.CHOSEN)
+        return
+    assert isinstance(decision, Placement)
+    order = sorted(
+        range(len(ranking.nodes)),
+        key=lambda at: (ranking.nodes[at].name != decision.node, -ranking.totals[at]),
+    )
+    for at in order:
+        node = ranking.nodes[at]
+        yield told.NodeVerdict(
+            name=node.name,
+            verdict=told.CHOSEN if node.name == decision.node else told.PASSED,
+            total=ranking.totals[at],
+            scores=tuple(
+                told.Points(name=score.name, weight=score.weight, value=values[at])
+                for score, values in ranking.parts
+            ),
+            usage=_usage(record, at) if record.loads else None,
+        )
+
+
+def _refused(decision: Decision) -> Iterator[told.NodeVerdict]:
+    for name in sorted(decision.refusals):
+        yield told.NodeVerdict(
+            name=name,
+            verdict=told.REFUSED,
+            filter=decision.refused_by.get(name, ""),
+            reasons=decision.refusals[name].reasons,
+        )
+
+
+def _usage(record: Record, at: int) -> told.NodeUsage:
+    load, ranking = record.loads[at], _ranking(record.decision)
+    assert ranking is not None
+    allocatable = ranking.nodes[at].allocatable
+    best_effort = record.demand.best_effort
+    return told.NodeUsage(
+        window=told.NOW if best_effort else told.USUAL,
+        used=_amounts(load.now if best_effort else load.usual),
+        expected=_amounts(load.expected) if best_effort else told.Amounts(),
+        allocatable=_amounts(Amount(allocatable.get(CPU, 0), allocatable.get(MEMORY, 0))),
+        measured=load.measured,
+        pods=load.pods,
+        measuredPods=load.known,
+    )
+
+
+def _expected(expectation: Expectation | None) -> told.Expected | None:
+    if expectation is None:
+        return None
+    return told.Expected(amounts=_amounts(expectation.amount), source=expectation.source)
+
+
+def _amounts(amount: Amount) -> told.Amounts:
+    memory = Quantity.from_value(amount.memory, Format.BINARY_SI)
+    return told.Amounts(cpu=str(Quantity.from_milli(amount.cpu)), memory=str(memory))

@@ -1,0 +1,50 @@
+"""Load: what a node has to carry, as far as it was measured and as far as it is expected."""
+
+from typing import NamedTuple
+
+
+class Amount(NamedTuple):
+    """Some cpu, in thousandths of a core, and some memory, in bytes."""
+
+    cpu: int
+    memory: int
+
+
+class Load:
+    """Of one node at one moment; made anew whenever something about the node changes."""
+
+    __slots__ = (
+        "expected",
+        "known",
+        "left_now",
+        "left_usually",
+        "measured",
+        "now",
+        "pods",
+        "usual",
+    )
+
+    def __init__(
+        self,
+        *,
+        measured: bool,
+        now: Amount,
+        expected: Amount,
+        usual: Amount,
+        pods: int,
+        known: int,
+    ) -> None:
+        self.measured = measured
+        """Whether the node itself was; else `now` is what is known of its pods."""
+        self.now = now
+        """What is used at the moment."""
+        self.expected = expected
+        """What pods that have just come are expected to use besides."""
+        self.usual = usual
+        """What the pods usually use, or are expected to."""
+        self.pods = pods
+        self.known = known
+        """How many of them were measured."""
+        self.left_now: dict[Amount, int] = {}
+        """Scores by what a pod is expected to add; likewise `left_usually`."""
+        self.left_usually: dict[Amount, int] = {}

@@ -1,0 +1,248 @@
+"""Usage: what nodes and pods were measured to use, and what is expected of those that were not.
+
+Whatever the API lists no longer is forgotten here too, so that nothing stale counts.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from kedge.machinery.quantity import Quantity
+from kedge.scheduler.demand import Demand
+from kedge.scheduler.load import Amount, Load
+from kedge.scheduler.node_state import NodeState
+
+SIBLINGS: Final = "siblings"
+REQUESTS: Final = "requests"
+DEFAULT: Final = "default"
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """Amounts as the API writes them."""
+
+    cpu: str = ""
+    memory: str = ""
+
+
+class Window(msgspec.Struct, frozen=True, gc=False):
+    """Statistics of one window of time."""
+
+    starttime: str = ""
+    """When it began, if it was not measured for its whole length."""
+    max: Reading = Reading()
+    ninety_fifth: Reading = msgspec.field(name="95th", default=Reading())
+
+
+class Windows(msgspec.Struct, frozen=True, gc=False):
+    """Those that are read here."""
+
+    seconds: Window = msgspec.field(name="10s", default=Window())
+    minute: Window = msgspec.field(name="1m", default=Window())
+    hour: Window = msgspec.field(name="1h", default=Window())
+    day: Window = msgspec.field(name="1d", default=Window())
+
+
+class Meta(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class Container(msgspec.Struct, frozen=True, gc=False):
+    metrics: Windows = Windows()
+
+
+class NodeReport(msgspec.Struct, frozen=True, gc=False):
+    """A node of the metrics API."""
+
+    metadata: Meta = Meta()
+    machine: Windows = Windows()
+
+
+class PodReport(msgspec.Struct, frozen=True, gc=False):
+    """A pod of the metrics API."""
+
+    metadata: Meta = Meta()
+    containers: tuple[Container, ...] = ()
+    total: Windows | None = None
+    """Only of a pod with several containers."""
+
+
+class Measured(NamedTuple):
+    """What a pod used."""
+
+    now: Amount
+    """During the last minute."""
+    usual: Amount
+    """During the last day."""
+    minute: bool
+    """Whether it has been measured for a minute already."""
+    hour: bool
+    """Whether it has been measured for an hour already."""
+
+
+class Expectation(NamedTuple):
+    """What a pod is taken for as long as it has not shown itself."""
+
+    amount: Amount
+    source: str
+    """Where that comes from: siblings, requests or default."""
+
+
+class Usage:
+    """All that is known of what is used; empty where nobody measures."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Amount] = {}
+        self._pods: dict[str, Measured] = {}
+        """By uid."""
+        self._shares: dict[str, tuple[str, Amount]] = {}
+        """What a pod, by uid, adds to the sum of its siblings, and who owns them."""
+        self._siblings: dict[str, tuple[int, int, int]] = {}
+        """For each owner the cpu and memory of those of its pods that are known, and how many."""
+
+    def __bool__(self) -> bool:
+        return bool(self._nodes)
+
+    # What is told.
+
+    def put_node(self, name: str, used: Amount) -> None:
+        self._nodes[name] = used
+
+    def remove_node(self, name: str) -> None:
+        self._nodes.pop(name, None)
+
+    def put_pod(self, uid: str, measured: Measured, owner: str) -> None:
+        self._pods[uid] = measured
+        self._withdraw(uid)
+        # The first minute of a pod says little about its siblings.
+        if owner and measured.minute:
+            self._shares[uid] = owner, measured.usual
+            self._add(owner, measured.usual, 1)
+
+    def remove_pod(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+        self._withdraw(uid)
+
+    def _withdraw(self, uid: str) -> None:
+        if (share := self._shares.pop(uid, None)) is not None:
+            self._add(*share, -1)
+
+    def _add(self, owner: str, amount: Amount, sign: int) -> None:
+        cpu, memory, count = self._siblings.get(owner, (0, 0, 0))
+        count += sign
+        if count:
+            self._siblings[owner] = cpu + sign * amount.cpu, memory + sign * amount.memory, count
+        else:
+            del self._siblings[owner]
+
+    # What is asked.
+
+    def pod(self, uid: str) -> Measured | None:
+        """What a pod used, if that is known."""
+        return self._pods.get(uid)
+
+    def nodes(self) -> list[str]:
+        """Those that were measured."""
+        return [*self._nodes]
+
+    def pods(self) -> list[str]:
+        """The uids of those that were measured."""
+        return [*self._pods]
+
+    def expectation(self, demand: Demand) -> Expectation:
+        """What a pod will use: as much as its siblings do, else what it asks for, else a little."""
+        if demand.owner in self._siblings:
+            source = SIBLINGS
+        else:
+            source = DEFAULT if demand.best_effort else REQUESTS
+        return Expectation(Amount(*self._expected(demand)), source)
+
+    def _expected(self, demand: Demand) -> tuple[int, int]:
+        known = self._siblings.get(demand.owner)
+        if known is not None:
+            cpu, memory, count = known
+            return cpu // count, memory // count
+        return demand.assumed_cpu, demand.assumed_memory
+
+    def load(self, state: NodeState) -> Load:
+        """What a node has to carry."""
+        found = state.load
+        if found is None:
+            found = state.load = self._load(state)
+        return found
+
+    def _load(self, state: NodeState) -> Load:
+        now_cpu = now_memory = new_cpu = new_memory = usual_cpu = usual_memory = known = 0
+        reports = self._pods
+        for uid, demand in state.pods.items():
+            measured = reports.get(uid)
+            if measured is None:
+                cpu, memory = self._expected(demand)
+                new_cpu += cpu
+                new_memory += memory
+                usual_cpu += cpu
+                usual_memory += memory
+                continue
+            (used_cpu, used_memory), (past_cpu, past_memory), minute, hour = measured
+            known += 1
+            now_cpu += used_cpu
+            now_memory += used_memory
+            if not hour:
+                cpu, memory = self._expected(demand)
+                if not minute:
+                    new_cpu += cpu - used_cpu if cpu > used_cpu else 0
+                    new_memory += memory - used_memory if memory > used_memory else 0
+                past_cpu = cpu if cpu > past_cpu else past_cpu
+                past_memory = memory if memory > past_memory else past_memory
+            usual_cpu += past_cpu
+            usual_memory += past_memory
+        machine = self._nodes.get(state.name)
+        return Load(
+            measured=machine is not None,
+            now=machine if machine is not None else Amount(now_cpu, now_memory),
+            expected=Amount(new_cpu, new_memory),
+            usual=Amount(usual_cpu, usual_memory),
+            pods=len(state.pods),
+            known=known,
+        )
+
+
+def used_by_node(report: NodeReport) -> Amount | None:
+    """The cpu that a minute hardly exceeded, and the most memory of the last seconds."""
+    cpu = report.machine.minute.ninety_fifth.cpu
+    memory = report.machine.seconds.max.memory or report.machine.minute.ninety_fifth.memory
+    return Amount(millicores(cpu), size(memory)) if cpu and memory else None
+
+
+def used_by_pod(report: PodReport) -> Measured | None:
+    """What its windows say, if they say all that is needed."""
+    windows = report.total
+    if windows is None:
+        if len(report.containers) != 1:
+            return None
+        windows = report.containers[0].metrics
+    minute, day = windows.minute, windows.day
+    now, usual = minute.ninety_fifth, day.ninety_fifth
+    if not (now.cpu and now.memory and usual.cpu and day.max.memory):
+        return None
+    return Measured(
+        Amount(millicores(now.cpu), size(now.memory)),
+        Amount(millicores(usual.cpu), size(day.max.memory)),
+        minute=not minute.starttime,
+        hour=not windows.hour.starttime,
+    )
+
+
+def millicores(text: str) -> int:
+    """Cpu as the server writes it; most amounts are odd numbers of nanocores."""
+    if text[-1] == "n":
+        return -(-int(text[:-1]) // 1_000_000)
+    return Quantity.parse(text).milli()
+
+
+def size(text: str) -> int:
+    """Memory as the server writes it; most amounts are odd numbers of kibibytes."""
+    if text.endswith("Ki"):
+        return int(text[:-2]) << 10
+    return Quantity.parse(text).value()

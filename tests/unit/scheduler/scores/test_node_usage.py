@@ -1,0 +1,101 @@
+from collections import Counter
+
+from kedge.scheduler.cycle import Placement, Turn, decide, rank
+from kedge.scheduler.demand import Demand
+from kedge.scheduler.load import Amount
+from kedge.scheduler.snapshot import Snapshot
+from kedge.scheduler.usage import Measured
+from kedge.testing.scheduling import cluster, demand, new_node
+
+GI = 1 << 30
+
+
+def rated(pod: Demand, snapshot: Snapshot) -> list[int] | None:
+    """What the score gave each node, in their order; None if it made no difference."""
+    ranking = rank(pod, snapshot, [*snapshot.nodes.values()])
+    return next((list(found) for each, found in ranking.parts if each.name == "NodeUsage"), None)
+
+
+def chosen(pod: Demand, snapshot: Snapshot) -> str:
+    decision = decide(pod, snapshot, Turn())
+    assert isinstance(decision, Placement)
+    return decision.node
+
+
+def test_without_metrics_it_is_silent() -> None:
+    assert rated(demand(), cluster(new_node("a"), new_node("b"))) is None
+
+
+def test_metrics_of_nodes_that_cannot_be_chosen_make_no_difference() -> None:
+    snapshot = cluster(new_node("a"), new_node("b"))
+    snapshot.usage.put_node("elsewhere", Amount(1, 1))
+    assert rated(demand(), snapshot) is None
+
+
+def test_a_best_effort_pod_goes_where_least_is_used_at_the_moment() -> None:
+    snapshot = cluster(new_node("a"), new_node("b"), new_node("c"))
+    snapshot.usage.put_node("a", Amount(2900, 1 * GI))
+    snapshot.usage.put_node("b", Amount(900, 1 * GI))
+    snapshot.usage.put_node("c", Amount(100, 7 * GI))
+    # With the 100m that the pod is expected to use; of c it is memory that is scarce.
+    assert rated(demand(), snapshot) == [25, 75, 10]
+    assert chosen(demand(), snapshot) == "b"
+
+
+def test_a_pod_with_requests_goes_where_least_is_usually_used() -> None:
+    snapshot = cluster(new_node("a"), new_node("b"))
+    for name in ("a", "b"):
+        snapshot.usage.put_node(name, Amount(1000, GI))
+    modest = demand("modest", requests={"cpu": "100m", "memory": "1Gi"})
+    honest = demand("honest", requests={"cpu": "500m", "memory": "1Gi"})
+    snapshot.place(modest, "a")
+    snapshot.place(honest, "b")
+    pod = demand(requests={"cpu": "100m", "memory": "1Gi"})
+    assert chosen(pod, snapshot) == "a"
+    # Asks for 100m, and has used 900m all day long.
+    used = Amount(900, GI)
+    snapshot.usage.put_pod(modest.uid, Measured(Amount(5, GI), used, minute=True, hour=True), "")
+    snapshot.reconsider("a")
+    assert rated(pod, snapshot) == [75, 75]
+    snapshot.usage.put_pod(
+        modest.uid, Measured(Amount(5, GI), Amount(1900, GI), minute=True, hour=True), ""
+    )
+    snapshot.reconsider("a")
+    assert rated(pod, snapshot) == [50, 75]
+    assert chosen(pod, snapshot) == "b"
+
+
+def test_a_burst_does_not_land_on_the_one_node_that_is_idle() -> None:
+    snapshot = cluster(*(new_node(name) for name in "abcd"))
+    for name in "abcd":
+        snapshot.usage.put_node(name, Amount(100 if name == "a" else 400, GI))
+    homes: Counter[str] = Counter()
+    turn = Turn()
+    for number in range(40):
+        pod = demand(f"p{number}")
+        decision = decide(pod, snapshot, turn)
+        assert isinstance(decision, Placement)
+        snapshot.place(pod, decision.node)
+        homes[decision.node] += 1
+    assert set(homes) == set("abcd")
+    assert max(homes.values()) <= 14
+
+
+def test_wishes_and_taints_keep_their_say() -> None:
+    wish = {"key": "disk", "operator": "In", "values": ["fast"]}
+    term = {"weight": 1, "preference": {"matchExpressions": [wish]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+    snapshot = cluster(new_node("busy", labels={"disk": "fast"}), new_node("idle"))
+    snapshot.usage.put_node("busy", Amount(2400, GI))
+    snapshot.usage.put_node("idle", Amount(100, GI))
+    assert chosen(demand(affinity=affinity), snapshot) == "busy"
+    assert chosen(demand(), snapshot) == "idle"
+    taint = {"key": "x", "effect": "PreferNoSchedule"}
+    snapshot.put_node(new_node("idle", taints=[taint]))
+    assert chosen(demand(), snapshot) == "busy"
+
+
+def test_usage_never_keeps_a_pod_from_a_node() -> None:
+    snapshot = cluster(new_node("a"))
+    snapshot.usage.put_node("a", Amount(4000, 8 * GI))
+    assert chosen(demand(requests={"cpu": "4"}), snapshot) == "a"

@@ -1,0 +1,153 @@
+import msgspec
+import pytest
+
+from kedge.scheduler.demand import Demand
+from kedge.scheduler.load import Amount
+from kedge.scheduler.receivers import NodeReports, PodReports
+from kedge.scheduler.snapshot import Snapshot
+from kedge.scheduler.usage import (
+    Expectation,
+    Measured,
+    NodeReport,
+    PodReport,
+    used_by_node,
+    used_by_pod,
+)
+from kedge.testing.scheduling import cluster, demand, new_node, pod_report
+
+MI = 1 << 20
+SINCE = "2030-01-01T00:00:00Z"
+
+
+def of_owner(name: str, owner: str, **facts: str) -> Demand:
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner}
+    return demand(
+        name, requests=facts, metadata={"ownerReferences": [reference | {"controller": True}]}
+    )
+
+
+def settled(cpu: int, memory: int = 100 * MI, *, hour: bool = True) -> Measured:
+    return Measured(Amount(cpu, memory), Amount(cpu, memory), minute=True, hour=hour)
+
+
+def started(cpu: int) -> Measured:
+    return Measured(Amount(cpu, 0), Amount(cpu, 0), minute=False, hour=False)
+
+
+def snapshot() -> Snapshot:
+    return cluster(new_node("a"), new_node("b"))
+
+
+def test_a_pod_is_expected_to_use_what_its_siblings_do() -> None:
+    made = snapshot()
+    new = of_owner("new", "web", cpu="2")
+    assert made.usage.expectation(new).source == "requests"
+    made.usage.put_pod("u1", settled(100, 10 * MI), "web")
+    made.usage.put_pod("u2", settled(300, 30 * MI), "web")
+    made.usage.put_pod("u3", settled(900), "other")
+    assert made.usage.expectation(new) == Expectation(Amount(200, 20 * MI), "siblings")
+    made.usage.put_pod("u2", settled(500, 30 * MI), "web")
+    assert made.usage.expectation(new).amount.cpu == 300
+    made.usage.remove_pod("u2")
+    assert made.usage.expectation(new).amount.cpu == 100
+    made.usage.remove_pod("u1")
+    assert made.usage.expectation(new).source == "requests"
+
+
+def test_the_first_minute_of_a_sibling_says_nothing() -> None:
+    made = snapshot()
+    made.usage.put_pod("u1", started(1), "web")
+    expected = made.usage.expectation(of_owner("new", "web", cpu="2"))
+    assert (expected.amount.cpu, expected.source) == (2000, "requests")
+
+
+def test_a_pod_of_which_nothing_is_known_is_expected_to_use_a_little() -> None:
+    assert snapshot().usage.expectation(demand()) == Expectation(Amount(100, 200 * MI), "default")
+
+
+def test_a_new_pod_counts_until_a_minute_of_it_was_measured() -> None:
+    made = snapshot()
+    made.usage.put_node("a", Amount(1000, 1000 * MI))
+    new = demand("new")
+    made.place(new, "a")
+    load = made.usage.load(made.nodes["a"])
+    assert (load.now, load.expected) == (Amount(1000, 1000 * MI), Amount(100, 200 * MI))
+    made.usage.put_pod(new.uid, started(30), "")
+    made.reconsider("a")
+    assert made.usage.load(made.nodes["a"]).expected.cpu == 70
+    made.usage.put_pod(new.uid, settled(30), "")
+    made.reconsider("a")
+    load = made.usage.load(made.nodes["a"])
+    assert (load.expected, load.pods, load.known) == (Amount(0, 0), 1, 1)
+
+
+def test_history_counts_for_more_or_less_than_was_asked_for_once_there_is_an_hour_of_it() -> None:
+    made = snapshot()
+    greedy, lazy = demand("greedy", requests={"cpu": "100m"}), demand("lazy", requests={"cpu": "2"})
+    for each in (greedy, lazy):
+        made.place(each, "a")
+    made.usage.put_pod(greedy.uid, settled(900, hour=False), "")
+    made.usage.put_pod(lazy.uid, settled(10, hour=False), "")
+    assert made.usage.load(made.nodes["a"]).usual.cpu == 900 + 2000
+    made.usage.put_pod(lazy.uid, settled(10), "")
+    made.reconsider("a")
+    assert made.usage.load(made.nodes["a"]).usual.cpu == 900 + 10
+
+
+def test_a_node_that_was_not_measured_is_taken_for_the_sum_of_its_pods() -> None:
+    made = snapshot()
+    one, other = demand("one"), demand("other")
+    for each in (one, other):
+        made.place(each, "a")
+    made.usage.put_pod(one.uid, settled(700), "")
+    load = made.usage.load(made.nodes["a"])
+    assert (load.measured, load.now.cpu, load.expected.cpu) == (False, 700, 100)
+
+
+def test_which_statistics_are_read() -> None:
+    def window(n: int, **more: str) -> dict[str, object]:
+        peak, usual = ({"cpu": f"{n}{k}m", "memory": f"{n}{k}Mi"} for k in (9, 5))
+        return {"mean": {}, "max": peak, "95th": usual, **more}
+
+    windows = {
+        "10s": window(1),
+        "1m": window(2),
+        "1h": window(3, starttime=SINCE),
+        "1d": window(4, starttime=SINCE),
+    }
+    node = msgspec.convert({"metadata": {"name": "a"}, "machine": windows}, NodeReport)
+    assert used_by_node(node) == Amount(25, 19 * MI)
+    pod = msgspec.convert({"containers": [{"metrics": windows}]}, PodReport)
+    measured = Measured(Amount(25, 25 * MI), Amount(45, 49 * MI), minute=True, hour=False)
+    assert used_by_pod(pod) == measured
+    several = msgspec.convert({"containers": [{}, {}], "total": windows}, PodReport)
+    assert used_by_pod(several) == measured
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1500001n", 2), ("250m", 250), ("2", 2000)])
+def test_cpu_is_read_as_the_server_writes_it(text: str, expected: int) -> None:
+    report = pod_report("uid", text, "3Ki")
+    measured = used_by_pod(report)
+    assert measured is not None
+    assert measured.now == Amount(expected, 3072)
+
+
+def test_what_says_too_little_counts_for_nothing() -> None:
+    assert used_by_node(NodeReport()) is None
+    assert used_by_pod(PodReport()) is None
+
+
+def test_what_is_no_longer_listed_is_forgotten() -> None:
+    made = snapshot()
+    pod = demand("p")
+    made.place(pod, "a")
+    pods, nodes = PodReports(made), NodeReports(made)
+    pods.replace([pod_report(pod.uid, "900m", "1Mi")])
+    before = made.usage.load(made.nodes["a"])
+    assert before.known == 1
+    pods.replace([])
+    assert made.usage.load(made.nodes["a"]).known == 0
+    assert made.usage.pods() == []
+    made.usage.put_node("a", Amount(1, 1))
+    nodes.replace([])
+    assert not made.usage
