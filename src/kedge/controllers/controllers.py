@@ -8,34 +8,36 @@ from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Informer
 from kedge.controllers import namespaces
-from kedge.controllers.certificate_signing import CertificateSigningController, SignRequest
-from kedge.controllers.cluster_role_aggregation import ClusterRoleAggregationController
-from kedge.controllers.cron_job import CronJobController
-from kedge.controllers.daemon_set import DaemonSetController
-from kedge.controllers.deployment import DeploymentController
-from kedge.controllers.disruption import DisruptionController
-from kedge.controllers.endpoint_slice import EndpointSliceController
-from kedge.controllers.endpoint_slice_mirroring import EndpointSliceMirroringController
-from kedge.controllers.endpoints import EndpointsController
+from kedge.controllers.access.certificate_signing import CertificateSigningController, SignRequest
+from kedge.controllers.access.cluster_role_aggregation import ClusterRoleAggregationController
+from kedge.controllers.access.root_ca import RootCaController
+from kedge.controllers.access.service_account import ServiceAccountController
+from kedge.controllers.access.service_account_tokens import ServiceAccountTokenController, Sign
+from kedge.controllers.autoscaling.horizontal_pod_autoscaler import (
+    HorizontalPodAutoscalerController,
+)
+from kedge.controllers.batch.cron_job import CronJobController
+from kedge.controllers.batch.job import JobController
+from kedge.controllers.batch.ttl_after_finished import TtlAfterFinishedController
+from kedge.controllers.disruptions.disruption import DisruptionController
 from kedge.controllers.garbage_collector import GarbageCollector
-from kedge.controllers.horizontal_pod_autoscaler import HorizontalPodAutoscalerController
-from kedge.controllers.job import JobController
 from kedge.controllers.known import Shared
 from kedge.controllers.limit_ranges import LimitRangeController
 from kedge.controllers.namespace import NamespaceController
 from kedge.controllers.namespaces import Namespaces
-from kedge.controllers.node_health import GRACE
-from kedge.controllers.node_lifecycle import NodeLifecycleController
-from kedge.controllers.pod_garbage_collector import PodGarbageCollector
-from kedge.controllers.replica_set import ReplicaSetController
-from kedge.controllers.replication_controller import ReplicationControllerController
+from kedge.controllers.nodes.node_health import GRACE
+from kedge.controllers.nodes.node_lifecycle import NodeLifecycleController
+from kedge.controllers.nodes.pod_garbage_collector import PodGarbageCollector
+from kedge.controllers.nodes.taint_eviction import TaintEvictionController
 from kedge.controllers.resource_quota import ResourceQuotaController
-from kedge.controllers.root_ca import RootCaController
-from kedge.controllers.service_account import ServiceAccountController
-from kedge.controllers.service_account_tokens import ServiceAccountTokenController, Sign
-from kedge.controllers.stateful_set import StatefulSetController
-from kedge.controllers.taint_eviction import TaintEvictionController
-from kedge.controllers.ttl_after_finished import TtlAfterFinishedController
+from kedge.controllers.services.endpoint_slice import EndpointSliceController
+from kedge.controllers.services.endpoint_slice_mirroring import EndpointSliceMirroringController
+from kedge.controllers.services.endpoints import EndpointsController
+from kedge.controllers.workloads.daemon_set import DaemonSetController
+from kedge.controllers.workloads.deployment import DeploymentController
+from kedge.controllers.workloads.replica_set import ReplicaSetController
+from kedge.controllers.workloads.replication_controller import ReplicationControllerController
+from kedge.controllers.workloads.stateful_set import StatefulSetController
 from kedge.machinery.clock import Clock
 
 

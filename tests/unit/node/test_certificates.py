@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from kedge.apiserver import joining, pki
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
-from kedge.controllers.certificate_signing import CertificateSigningController
+from kedge.controllers.access.certificate_signing import CertificateSigningController
 from kedge.node.access import Access
 from kedge.node.certificates import (
     CLIENT,

@@ -12,7 +12,7 @@ from kedge.apiserver import pki
 from kedge.apiserver.joining import kubeconfig
 from kedge.apiserver.server import Running
 from kedge.cli.token import New, secret_of
-from kedge.controllers.certificate_signing import CertificateSigningController
+from kedge.controllers.access.certificate_signing import CertificateSigningController
 from kedge.machinery.certificates import key_hash
 from kedge.machinery.clock import SystemClock
 from kedge.node import record

@@ -7,7 +7,7 @@ from kedge.api.rbac_v1.cluster_role import ClusterRole
 from kedge.api.rbac_v1.role import PolicyRule
 from kedge.apiserver.authorization import defaults
 from kedge.apiserver.authorization.rbac import Policy, RoleName
-from kedge.controllers.cluster_role_aggregation import gathered
+from kedge.controllers.access.cluster_role_aggregation import gathered
 
 
 def role(name: str) -> ClusterRole:

@@ -1,0 +1,1 @@
+"""Accounts, their tokens and certificates, and roles."""

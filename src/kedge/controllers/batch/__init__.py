@@ -1,0 +1,1 @@
+"""Work that ends: Jobs, and what makes and removes them."""

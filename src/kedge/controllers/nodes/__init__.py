@@ -1,0 +1,1 @@
+"""Nodes in trouble, and what becomes of their pods."""

@@ -1,0 +1,134 @@
+"""Pods that do not tolerate a NoExecute taint of their node are deleted, at once or in time."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from kedge.api.core_v1.node import RESOURCE as NODES
+from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod_status import PodCondition
+from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.events import NORMAL, Recorder
+from kedge.client.informer import Key
+from kedge.controllers.disruptions.budget import TARGET
+from kedge.controllers.known import Shared, key_of
+from kedge.controllers.loop import Loop
+from kedge.controllers.nodes.tainted import evicting, patience
+from kedge.controllers.pod_marks import mark
+from kedge.controllers.pod_state import is_leaving
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError
+
+COMPONENT: Final = "taint-eviction-controller"
+WORKERS: Final = 8
+REASON: Final = "TaintManagerEviction"
+EVICTED: Final = PodCondition(
+    type=TARGET,
+    status="True",
+    reason="DeletionByTaintManager",
+    message="Taint manager: deleting due to NoExecute taint",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Doom:
+    """A pod whose time runs out."""
+
+    uid: str
+    at: float
+
+
+class TaintEvictionController:
+    """Knows for how long each pod on a tainted node may stay, from when it first saw the taint."""
+
+    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._pods = shared.of(PODS)
+        self._nodes = shared.of(NODES)
+        self._on_node = self._pods.by(lambda pod: pod.spec.nodeName or None)
+        self._recorder = Recorder(client, clock, COMPONENT)
+        self._doomed: dict[Key, _Doom] = {}
+        self._loop: Loop[Key] = Loop("taint-eviction", self._reconcile, clock, workers=WORKERS)
+        self._pods.follow(self._pod_changed)
+        self._nodes.follow(self._node_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._loop.run())
+            tasks.create_task(self._recorder.run())
+
+    def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
+        if now is None:
+            if before is not None and key_of(before) in self._doomed:
+                self._loop.add(key_of(before))
+            return
+        if before is not None and _placed(before) == _placed(now):
+            return
+        if key_of(now) in self._doomed or evicting(self._nodes.get(now.spec.nodeName)):
+            self._loop.add(key_of(now))
+
+    def _node_changed(self, before: Node | None, now: Node | None) -> None:
+        if evicting(before) == evicting(now):
+            return
+        for node in (before, now):
+            if node is not None:
+                for pod in self._on_node.get(node.metadata.name):
+                    self._loop.add(key_of(pod))
+
+    async def _reconcile(self, key: Key) -> None:
+        pod = self._pods.get(key.name, key.namespace)
+        doom = self._doomed.get(key)
+        if doom is not None and (pod is None or pod.metadata.uid != doom.uid):
+            del self._doomed[key]
+        if pod is None or is_leaving(pod):
+            return
+        seconds = self._patience(pod)
+        if seconds is None:
+            self._spare(pod)
+        elif seconds == 0:
+            await self._evict(pod)
+        else:
+            await self._evict_in_time(pod, seconds)
+
+    async def _evict_in_time(self, pod: Pod, seconds: float) -> None:
+        """The clock starts once: other taints and tolerations do not begin it anew."""
+        now, key = self._clock.monotonic(), key_of(pod)
+        doom = self._doomed.setdefault(key, _Doom(pod.metadata.uid, now + seconds))
+        if doom.at <= now:
+            await self._evict(pod)
+        else:
+            self._loop.add_later(key, doom.at - now)
+
+    def _patience(self, pod: Pod) -> float | None:
+        taints = evicting(self._nodes.get(pod.spec.nodeName))
+        return patience(pod.spec.tolerations, taints) if taints else None
+
+    def _spare(self, pod: Pod) -> None:
+        if self._doomed.pop(key_of(pod), None) is not None:
+            self._tell(pod, "Cancelling deletion of Pod")
+
+    async def _evict(self, pod: Pod) -> None:
+        meta = pod.metadata
+        self._tell(pod, "Marking for deletion Pod")
+        try:
+            await mark(self._client, self._pods, pod, EVICTED, self._clock.now())
+            options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+            await self._client.delete(PODS, meta.name, meta.namespace, options=options)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+        self._doomed.pop(key_of(pod), None)
+        await self._pods.until(
+            key_of(pod), lambda now: now is None or now.metadata.uid != meta.uid or is_leaving(now)
+        )
+
+    def _tell(self, pod: Pod, what: str) -> None:
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        self._recorder.record(pod, NORMAL, REASON, f"{what} {name}")
+
+
+def _placed(pod: Pod) -> tuple[object, ...]:
+    return pod.metadata.uid, pod.spec.nodeName, list(pod.spec.tolerations)

@@ -1,0 +1,1 @@
+"""Who is behind a Service."""

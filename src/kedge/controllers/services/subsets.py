@@ -1,0 +1,130 @@
+"""Subsets: a service's endpoints in their older form, addresses grouped by the ports they offer."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from kedge.api.core_v1.endpoints import EndpointAddress, EndpointPort, EndpointSubset
+from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.service_types import Service
+from kedge.controllers.pod_state import is_leaving, is_ready
+from kedge.controllers.services.backends import addresses, families, hostname_of, is_placed, port_of
+from kedge.controllers.services.backends import reference as reference_to
+
+MOST: Final = 1000
+"""Addresses in one Endpoints object; the rest is left out, and said to be."""
+
+Group = dict[EndpointAddress, bool]
+"""Addresses, and whether each is ready."""
+
+
+def subsets_of(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
+    """Where a service is to be had."""
+    by_port: dict[EndpointPort | None, Group] = {}
+    published = service.spec.publishNotReadyAddresses
+    for pod in pods:
+        if not is_placed(pod) or (is_leaving(pod) and not published):
+            continue
+        address = _address(service, pod)
+        if address is not None:
+            for port in _ports(service, pod):
+                by_port.setdefault(port, {})[address] = published or is_ready(pod)
+    return _packed(by_port)
+
+
+def repacked(subsets: Iterable[EndpointSubset]) -> list[EndpointSubset]:
+    """The same in the form in which we would write it; who is not ready at a port is not, even if
+    it is said to be elsewhere."""
+    by_port: dict[EndpointPort | None, Group] = {}
+    for subset in subsets:
+        for port in subset.ports or (None,):
+            group = by_port.setdefault(port, {})
+            for address in subset.addresses:
+                group.setdefault(address, True)
+            for address in subset.notReadyAddresses:
+                group[address] = False
+    return _packed(by_port)
+
+
+def _address(service: Service, pod: Pod) -> EndpointAddress | None:
+    found = addresses(pod, families(service)[0])
+    if not found:
+        return None
+    return EndpointAddress(
+        ip=found[0],
+        nodeName=pod.spec.nodeName or None,
+        hostname=hostname_of(pod, service),
+        targetRef=reference_to(pod),
+    )
+
+
+def _ports(service: Service, pod: Pod) -> list[EndpointPort | None]:
+    if not service.spec.ports:
+        return [None]
+    return [
+        EndpointPort(
+            name=port.name,
+            port=number,
+            protocol=port.protocol or "TCP",
+            appProtocol=port.appProtocol,
+        )
+        for port in service.spec.ports
+        if (number := port_of(pod, port)) is not None
+    ]
+
+
+def _packed(by_port: dict[EndpointPort | None, Group]) -> list[EndpointSubset]:
+    """Ports that the same addresses offer, put together."""
+    groups: dict[frozenset[tuple[EndpointAddress, bool]], list[EndpointPort]] = {}
+    for port, group in by_port.items():
+        groups.setdefault(frozenset(group.items()), []).extend([port] if port else [])
+    made = [_subset(ports, dict(members)) for members, ports in groups.items()]
+    return sorted(made, key=lambda each: [_port_order(port) for port in each.ports])
+
+
+def _subset(ports: list[EndpointPort], group: Group) -> EndpointSubset:
+    members = sorted(group, key=_address_order)
+    return EndpointSubset(
+        addresses=[each for each in members if group[each]],
+        notReadyAddresses=[each for each in members if not group[each]],
+        ports=sorted(ports, key=_port_order),
+    )
+
+
+def _address_order(address: EndpointAddress) -> tuple[str, str]:
+    return address.ip, address.targetRef.uid if address.targetRef else ""
+
+
+def _port_order(port: EndpointPort) -> tuple[str, int, str]:
+    return port.name, port.port, port.protocol
+
+
+def bounded(subsets: Sequence[EndpointSubset]) -> tuple[list[EndpointSubset], bool]:
+    """No more addresses than one object may have, ready ones first; and whether some were left
+    out. Each subset gives in proportion."""
+    ready = sum(len(each.addresses) for each in subsets)
+    waiting = sum(len(each.notReadyAddresses) for each in subsets)
+    if ready + waiting <= MOST:
+        return list(subsets), False
+    if ready > MOST:
+        shares = _shares([len(each.addresses) for each in subsets], MOST)
+        return [
+            replace(each, addresses=each.addresses[:share], notReadyAddresses=())
+            for each, share in zip(subsets, shares, strict=True)
+        ], True
+    shares = _shares([len(each.notReadyAddresses) for each in subsets], MOST - ready)
+    return [
+        replace(each, notReadyAddresses=each.notReadyAddresses[:share])
+        for each, share in zip(subsets, shares, strict=True)
+    ], True
+
+
+def _shares(sizes: Sequence[int], most: int) -> list[int]:
+    whole, left = sum(sizes), most
+    shares = []
+    for size in sizes:
+        share = min(-(-size * most // whole), left)
+        left -= share
+        shares.append(share)
+    return shares

@@ -1,0 +1,294 @@
+"""StatefulSets: each keeps numbered pods running, made, replaced and ended in order."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from kedge.api.apps_v1.controller_revision import RESOURCE as REVISIONS
+from kedge.api.apps_v1.controller_revision import ControllerRevision
+from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet, StatefulSetCondition
+from kedge.api.apps_v1.workload import same
+from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
+from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
+from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod import Pod
+from kedge.api.label_selector import compiled
+from kedge.client.client import Client, DeleteOptions, Preconditions
+from kedge.client.events import NORMAL, WARNING, Recorder
+from kedge.client.informer import Key
+from kedge.controllers.claims import Claims
+from kedge.controllers.known import Shared, controller_of, key_of
+from kedge.controllers.loop import Loop
+from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
+from kedge.controllers.pod_control import Shortfall, in_growing_batches
+from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.workloads.history import History, Revisions, template_of
+from kedge.controllers.workloads.replicas import next_available
+from kedge.controllers.workloads.stateful_claims import UNSUPPORTED, StatefulClaims, no_volumes
+from kedge.controllers.workloads.stateful_pods import (
+    identified,
+    is_member,
+    numbered_pod,
+    parent_and_ordinal,
+    revision_of,
+)
+from kedge.controllers.workloads.stateful_steps import (
+    Create,
+    Delete,
+    Identify,
+    Step,
+    counted,
+    next_steps,
+)
+from kedge.machinery.clock import Clock
+from kedge.machinery.durations import format_time
+from kedge.machinery.errors import StatusError
+
+COMPONENT: Final = "statefulset-controller"
+HASH_LABEL: Final = "controller.kubernetes.io/hash"
+WORKERS: Final = 5
+VOLUMES: Final = "VolumesProvided"
+"""Kedge's own condition: there only, and False, where a set has claims."""
+
+
+class StatefulSetController:
+    """All StatefulSets."""
+
+    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._sets = shared.of(RESOURCE)
+        self._pods = shared.of(PODS)
+        self._orphans = self._pods.by(_set_of_orphan)
+        self._recorder = Recorder(client, clock, COMPONENT)
+        self._members = Claims(client, RESOURCE, PODS, self._pods)
+        revisions = shared.of(REVISIONS)
+        self._history = History(client, RESOURCE, revisions, hash_label=HASH_LABEL)
+        claims = shared.of(CLAIMS)
+        self._claims = StatefulClaims(client, claims, self._recorder)
+        self._loop: Loop[Key] = Loop(COMPONENT, self._reconcile, clock, workers=WORKERS)
+        self._sets.follow(self._set_changed)
+        self._pods.follow(self._pod_changed)
+        claims.follow(self._claim_changed)
+        revisions.follow(self._revision_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._loop.run())
+            tasks.create_task(self._recorder.run())
+
+    # Who needs to be seen to.
+
+    def _set_changed(self, _: StatefulSet | None, now: StatefulSet | None) -> None:
+        if now is not None:
+            self._loop.add(key_of(now))
+
+    def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
+        for pod in (before, now):
+            if pod is None:
+                continue
+            owner = controller_of(pod)
+            if owner is not None and owner.kind == RESOURCE.kind:
+                self._loop.add(Key(pod.metadata.namespace, owner.name))
+            elif (key := _set_of_orphan(pod)) is not None and self._sets.get(key.name, key[0]):
+                self._loop.add(key)
+
+    def _claim_changed(
+        self, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim | None
+    ) -> None:
+        if before is None or now is not None:
+            return
+        named = parent_and_ordinal(before.metadata.name)[0]
+        for owner in self._sets.within(before.metadata.namespace):
+            templates = (each.metadata.name for each in owner.spec.volumeClaimTemplates)
+            if named in [f"{template}-{owner.metadata.name}" for template in templates]:
+                self._loop.add(key_of(owner))
+
+    def _revision_changed(
+        self, before: ControllerRevision | None, _: ControllerRevision | None
+    ) -> None:
+        if before is None:
+            return
+        owner = controller_of(before)
+        if owner is not None and owner.kind == RESOURCE.kind:
+            self._loop.add(Key(before.metadata.namespace, owner.name))
+
+    # Seeing to one.
+
+    async def _reconcile(self, key: Key) -> None:
+        owner = self._sets.get(key.name, key.namespace)
+        if owner is None:
+            return
+        if is_leaving(owner):
+            last = owner.status
+            await self._tell(owner, last.currentRevision, last.updateRevision, last.collisionCount)
+            return
+        matches = compiled(owner.spec.selector).matches
+        pods = await self._members.settle(
+            owner,
+            lambda pod: is_member(owner, pod) and matches(pod.metadata.labels),
+            self._pods.owned(owner.metadata.uid) + self._orphans.get(key),
+        )
+        revisions = await self._history.of(
+            owner, owner.spec.selector, owner.spec.template, owner.status.collisionCount or 0
+        )
+        current, update = _current(owner, revisions), revisions.present
+        names = current.metadata.name, update.metadata.name
+        failure: BaseException | None = None
+        try:
+            await self._settle_claims(owner, pods)
+            steps = next_steps(owner, pods, *names, self._clock.now())
+            templates = {each.metadata.name: each for each in (current, update)}
+            await in_growing_batches(len(steps), lambda i: self._do(owner, steps[i], templates))
+        except Shortfall as shortfall:
+            failure = shortfall.failures[0]
+        except Exception as error:
+            failure = error
+        await self._tell(owner, *names, revisions.collisions)
+        await self._forget(owner, revisions, pods, {*names})
+        if failure is not None:
+            raise failure
+
+    async def _settle_claims(self, owner: StatefulSet, pods: Sequence[Pod]) -> None:
+        if not owner.spec.volumeClaimTemplates:
+            return
+        for pod in pods:
+            if pod.status.phase == "Pending" and not is_leaving(pod):
+                await self._claims.make(owner, pod)
+            await self._claims.hand_over(owner, pod)
+
+    async def _tell(
+        self, owner: StatefulSet, current: str, update: str, collisions: int | None
+    ) -> None:
+        """Write the status as it is now, and come back when it will be another by itself."""
+        now = self._clock.now()
+        pods = [pod for pod in self._pods.owned(owner.metadata.uid) if is_member(owner, pod)]
+        status = replace(
+            counted(owner, pods, current, update, now),
+            collisionCount=collisions,
+            conditions=_conditions(owner, format_time(now)),
+        )
+        if not same(status, owner.status):
+            await self._write(replace(owner, status=status))
+        wait = next_available(pods, owner.spec.minReadySeconds, now)
+        if wait is not None:
+            self._loop.add_later(key_of(owner), wait)
+
+    async def _write(self, owner: StatefulSet) -> None:
+        try:
+            told = await self._client.update(RESOURCE, owner, subresource="status")
+        except StatusError as error:
+            # A set that is gone needs no status.
+            if error.code != 404:
+                raise
+        else:
+            await self._sets.written(told)
+
+    async def _forget(
+        self, owner: StatefulSet, revisions: Revisions, pods: Sequence[Pod], in_use: set[str]
+    ) -> None:
+        """Keep no more of the past than the set asks for, beyond what is in use."""
+        limit = owner.spec.revisionHistoryLimit
+        if limit is None or limit < 0:
+            return
+        live = in_use.union(map(revision_of, pods))
+        unused = [each for each in revisions.past if each.metadata.name not in live]
+        await self._history.forget(unused[: max(len(unused) - limit, 0)])
+
+    # Deeds.
+
+    async def _do(
+        self, owner: StatefulSet, step: Step, revisions: Mapping[str, ControllerRevision]
+    ) -> None:
+        match step:
+            case Create(ordinal, revision):
+                template = template_of(revisions[revision])
+                await self._create(owner, numbered_pod(owner, template, ordinal, revision))
+            case Delete(pod):
+                await self._delete(owner, pod)
+            case Identify(pod):
+                await self._identify(owner, pod)
+
+    async def _create(self, owner: StatefulSet, pod: Pod) -> None:
+        if self._claims.are_leftovers(owner, pod):
+            return
+        try:
+            await self._claims.make(owner, pod)
+            made = await self._client.create(PODS, pod)
+        except StatusError as error:
+            if namespace_is_leaving(error):
+                return
+            # Somebody else's pod of that name: it may go some day.
+            if error.reason != "AlreadyExists":
+                self._say(owner, "Create", pod, error)
+            raise
+        self._say(owner, "Create", pod)
+        await self._pods.written(made)
+        await self._claims.hand_over(owner, made)
+
+    async def _delete(self, owner: StatefulSet, pod: Pod) -> None:
+        meta = pod.metadata
+        options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
+        try:
+            await self._client.delete(PODS, meta.name, meta.namespace, options=options)
+        except StatusError as error:
+            if error.code not in (404, 409):
+                self._say(owner, "Delete", pod, error)
+                raise
+        else:
+            self._say(owner, "Delete", pod)
+        await self._pods.until(
+            key_of(pod), lambda now: now is None or now.metadata.uid != meta.uid or is_leaving(now)
+        )
+
+    async def _identify(self, owner: StatefulSet, pod: Pod) -> None:
+        try:
+            changed = await self._client.update(
+                PODS, replace(pod, metadata=identified(pod.metadata))
+            )
+        except StatusError as error:
+            if error.reason != "Conflict":
+                self._say(owner, "Update", pod, error)
+            raise
+        self._say(owner, "Update", pod)
+        await self._pods.written(changed)
+
+    def _say(
+        self, owner: StatefulSet, verb: str, pod: Pod, error: StatusError | None = None
+    ) -> None:
+        deed = f"{verb} Pod {pod.metadata.name} in StatefulSet {owner.metadata.name}"
+        if error is None:
+            self._recorder.record(owner, NORMAL, f"Successful{verb}", f"{deed} successful")
+        else:
+            self._recorder.record(owner, WARNING, f"Failed{verb}", f"{deed} failed error: {error}")
+
+
+def _set_of_orphan(pod: Pod) -> Key | None:
+    """The set that might take a pod which nobody manages, by its name."""
+    if controller_of(pod) is not None:
+        return None
+    parent, _ = parent_and_ordinal(pod.metadata.name)
+    return Key(pod.metadata.namespace, parent) if parent else None
+
+
+def _current(owner: StatefulSet, revisions: Revisions) -> ControllerRevision:
+    """The revision before the rollout; the latest if there is no rollout."""
+    name = owner.status.currentRevision
+    return next((each for each in revisions.past if each.metadata.name == name), revisions.present)
+
+
+def _conditions(owner: StatefulSet, now: str) -> Sequence[StatefulSetCondition]:
+    """The conditions with kedge's own word on claims; those of others are left alone."""
+    known = owner.status.conditions
+    if not owner.spec.volumeClaimTemplates or any(each.type == VOLUMES for each in known):
+        return known
+    said = StatefulSetCondition(
+        type=VOLUMES,
+        status="False",
+        reason=UNSUPPORTED,
+        message=no_volumes(owner),
+        lastTransitionTime=now,
+    )
+    return [*known, said]

@@ -1,0 +1,186 @@
+"""What a StatefulSet needs next: which pods to make, delete or label, by the rules of its order."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kedge.api.apps_v1 import rolling
+from kedge.api.apps_v1.stateful_set import StatefulSet, StatefulSetStatus
+from kedge.api.core_v1.pod import Pod
+from kedge.controllers.pod_state import ENDED, is_available, is_leaving, is_ready
+from kedge.controllers.workloads.stateful_pods import (
+    first_ordinal,
+    has_identity,
+    ordinal_of,
+    ordinals,
+    revision_of,
+)
+
+
+@dataclass(frozen=True)
+class Create:
+    """Make the pod of a number, from the template of a revision."""
+
+    ordinal: int
+    revision: str
+
+
+@dataclass(frozen=True)
+class Delete:
+    pod: Pod
+
+
+@dataclass(frozen=True)
+class Identify:
+    """Give a pod the labels that say which one it is."""
+
+    pod: Pod
+
+
+Step = Create | Delete | Identify
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One number that is wanted, and the pod that has it."""
+
+    ordinal: int
+    pod: Pod | None
+
+
+def next_steps(
+    owner: StatefulSet, pods: Sequence[Pod], current: str, update: str, now: datetime
+) -> list[Step]:
+    """Everything that may be done at this moment.
+
+    An ordered set goes one step at a time and waits where a pod is not available; a parallel one
+    does all at once. `current` and `update` name the revisions before and after a rollout.
+    """
+    if is_leaving(owner):
+        return []
+    slots, condemned = parted(owner, pods)
+    if owner.spec.podManagementPolicy == "Parallel":
+        steps = [step for slot in slots if (step := _filling(owner, slot, current, update))]
+        steps += [Delete(pod) for pod in condemned if not is_leaving(pod)]
+        return [*steps, *_rolling(owner, slots, update, now)]
+    steps = []
+    for slot in slots:
+        step = _filling(owner, slot, current, update)
+        if isinstance(step, Create | Delete):
+            return [*steps, step]
+        if _is_unavailable(owner, slot.pod, now):
+            return steps
+        if step is not None:
+            steps.append(step)
+    if condemned:
+        return [*steps, *_shrinking(owner, condemned, now)]
+    return [*steps, *_rolling(owner, slots, update, now)]
+
+
+def parted(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[list[Slot], list[Pod]]:
+    """The numbers that are wanted, lowest first, and the pods that are not, highest first."""
+    by_ordinal = {ordinal: pod for pod in pods if (ordinal := ordinal_of(pod)) >= 0}
+    wanted = ordinals(owner)
+    slots = [Slot(ordinal, by_ordinal.get(ordinal)) for ordinal in wanted]
+    others = [ordinal for ordinal in by_ordinal if ordinal not in wanted]
+    return slots, [by_ordinal[ordinal] for ordinal in sorted(others, reverse=True)]
+
+
+def _filling(owner: StatefulSet, slot: Slot, current: str, update: str) -> Step | None:
+    """What one number needs; a pod that has ended makes room for another, however it ended."""
+    pod = slot.pod
+    if pod is None:
+        old = _is_made_from_current(owner, slot.ordinal)
+        return Create(slot.ordinal, current if old else update)
+    if pod.status.phase in ENDED:
+        return None if is_leaving(pod) else Delete(pod)
+    return None if has_identity(pod) else Identify(pod)
+
+
+def _is_made_from_current(owner: StatefulSet, ordinal: int) -> bool:
+    """Whether a pod that is missing is made as it was, the rollout not having come to it."""
+    strategy = owner.spec.updateStrategy
+    index = ordinal - first_ordinal(owner)
+    if strategy.rollingUpdate is not None:
+        return index < (strategy.rollingUpdate.partition or 0)
+    return strategy.type == "RollingUpdate" and index < owner.status.currentReplicas
+
+
+def _shrinking(owner: StatefulSet, condemned: Sequence[Pod], now: datetime) -> Iterator[Step]:
+    """In order, the highest goes first, and not before those below it are well.
+
+    One that has ended never gets well: nobody waits for it, which Kubernetes does for ever.
+    """
+    highest = condemned[0]
+    if is_leaving(highest):
+        return
+    living = [pod for pod in condemned if pod.status.phase not in ENDED]
+    ill = [pod for pod in living if _is_unavailable(owner, pod, now)]
+    if any(pod is highest for pod in ill) and ill[-1] is not highest:
+        return
+    yield Delete(highest)
+
+
+def _rolling(
+    owner: StatefulSet, slots: Sequence[Slot], update: str, now: datetime
+) -> Iterator[Step]:
+    """The pods of an older revision whose turn it is, from the highest number down."""
+    strategy = owner.spec.updateStrategy
+    if strategy.type == "OnDelete":
+        return
+    pace = strategy.rollingUpdate
+    lowest = (pace.partition or 0) if pace else 0
+    if pace is not None and pace.maxUnavailable is not None:
+        missing = sum(_is_unavailable(owner, slot.pod, now) for slot in slots)
+        room = max(rolling.count(pace.maxUnavailable, len(slots), up=False), 1) - missing
+        old = [pod for slot in reversed(slots[lowest:]) if (pod := _outdated(slot, update))]
+        yield from (Delete(pod) for pod in old[: max(room, 0)])
+        return
+    for slot in reversed(slots[lowest:]):
+        if (old_pod := _outdated(slot, update)) is not None:
+            yield Delete(old_pod)
+            return
+        if _is_unavailable(owner, slot.pod, now):
+            return
+
+
+def _outdated(slot: Slot, update: str) -> Pod | None:
+    """The pod of a number, if it is to be replaced because of its revision."""
+    pod = slot.pod
+    if pod is None or is_leaving(pod) or pod.status.phase in ENDED:
+        return None
+    return pod if revision_of(pod) != update else None
+
+
+def _is_unavailable(owner: StatefulSet, pod: Pod | None, now: datetime) -> bool:
+    if pod is None or is_leaving(pod) or not _is_running(pod):
+        return True
+    return not is_available(pod, owner.spec.minReadySeconds, now)
+
+
+def _is_running(pod: Pod) -> bool:
+    return pod.status.phase == "Running" and is_ready(pod)
+
+
+def counted(
+    owner: StatefulSet, pods: Sequence[Pod], current: str, update: str, now: datetime
+) -> StatefulSetStatus:
+    """The status of a set with these pods; the rollout is over when all are new and ready."""
+    numbered = [pod for pod in pods if ordinal_of(pod) >= 0]
+    ready = [pod for pod in numbered if _is_running(pod)]
+    staying = [revision_of(pod) for pod in numbered if not is_leaving(pod)]
+    seconds = owner.spec.minReadySeconds
+    updated, kept = staying.count(update), staying.count(current)
+    all_new = updated == len(ready) == len(numbered) == (owner.spec.replicas or 0)
+    if all_new and owner.spec.updateStrategy.type == "RollingUpdate":
+        current, kept = update, updated
+    return StatefulSetStatus(
+        observedGeneration=owner.metadata.generation,
+        replicas=len(numbered),
+        readyReplicas=len(ready),
+        availableReplicas=sum(is_available(pod, seconds, now) for pod in ready),
+        currentReplicas=kept,
+        updatedReplicas=updated,
+        currentRevision=current,
+        updateRevision=update,
+    )

@@ -1,0 +1,108 @@
+"""The moments of schedules."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.api.batch_v1.schedule import parse_schedule
+from kedge.controllers.batch.cron_times import NeverDue, following, missed, next_due
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def after(schedule: str, moment: str, zone: str = "UTC") -> str:
+    found = following(parse_schedule(schedule), utc(moment), ZoneInfo(zone))
+    assert found is not None
+    return found.strftime("%a %Y-%m-%d %H:%M:%S")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "moment", "expected"),
+    [
+        ("* * * * *", "2026-03-05 10:00:00", "Thu 2026-03-05 10:01:00"),
+        ("* * * * *", "2026-03-05 10:00:59.5", "Thu 2026-03-05 10:01:00"),
+        ("*/15 * * * *", "2026-03-05 10:59:00", "Thu 2026-03-05 11:00:00"),
+        ("30 6-16/4 * * 1-5", "2026-03-06 14:31:00", "Mon 2026-03-09 06:30:00"),
+        ("0 0 31 * *", "2026-03-31 00:00:00", "Sun 2026-05-31 00:00:00"),
+        ("0 0 29 2 *", "2026-03-01 00:00:00", "Tue 2028-02-29 00:00:00"),
+        ("@weekly", "2026-03-05 10:00:00", "Sun 2026-03-08 00:00:00"),
+        ("@every 90s", "2026-03-05 10:00:00.7", "Thu 2026-03-05 10:01:30"),
+        # Day of the month and weekday: either will do.
+        ("0 0 13 * 5", "2026-03-05 10:00:00", "Fri 2026-03-06 00:00:00"),
+        ("0 0 13 * 5", "2026-03-06 00:00:00", "Fri 2026-03-13 00:00:00"),
+        ("0 0 14 * 5", "2026-03-13 00:00:00", "Sat 2026-03-14 00:00:00"),
+    ],
+)
+def test_next_moment(schedule: str, moment: str, expected: str) -> None:
+    assert after(schedule, moment) == expected
+
+
+def test_zone_decides_what_the_time_is() -> None:
+    assert after("0 9 * * *", "2026-01-10 00:00:00", "Asia/Tokyo") == "Sun 2026-01-11 00:00:00"
+
+
+def test_hour_that_is_left_out_in_spring_is_left_out() -> None:
+    day_before = "2026-03-28 12:00:00"
+    assert after("30 2 * * *", day_before, "Europe/Berlin") == "Mon 2026-03-30 00:30:00"
+
+
+def test_hour_that_comes_twice_in_autumn_counts_twice() -> None:
+    first = after("30 2 * * *", "2026-10-24 12:00:00", "Europe/Berlin")
+    assert first == "Sun 2026-10-25 00:30:00"
+    assert after("30 2 * * *", first[4:], "Europe/Berlin") == "Sun 2026-10-25 01:30:00"
+
+
+def test_date_that_never_comes_is_never_due() -> None:
+    schedule = parse_schedule("0 0 31 2 *")
+    assert following(schedule, utc("2026-01-01"), UTC) is None
+    with pytest.raises(NeverDue, match="less than 1 second"):
+        missed(schedule, utc("2026-01-01"), utc("2026-01-02"), UTC)
+
+
+def test_nothing_is_missed_before_the_first_moment() -> None:
+    schedule = parse_schedule("0 * * * *")
+    found = missed(schedule, utc("2026-01-01 10:10"), utc("2026-01-01 10:59"), UTC)
+    assert found == (None, 0)
+
+
+def test_one_moment_that_has_passed_is_due_and_not_missed() -> None:
+    schedule = parse_schedule("0 * * * *")
+    found = missed(schedule, utc("2026-01-01 10:10"), utc("2026-01-01 11:00"), UTC)
+    assert found == (utc("2026-01-01 11:00"), 0)
+
+
+def test_only_the_latest_of_many_missed_moments_is_due() -> None:
+    schedule = parse_schedule("* * * * *")
+    found = missed(schedule, utc("2026-01-01 10:00"), utc("2026-01-01 13:00:30"), UTC)
+    assert found == (utc("2026-01-01 13:00"), 180)
+
+
+def test_every_is_counted_from_the_last_job() -> None:
+    schedule = parse_schedule("@every 1h")
+    since, now = utc("2026-01-01 10:10"), utc("2026-01-01 14:00")
+    assert missed(schedule, since, now, UTC).latest == utc("2026-01-01 13:10")
+    assert next_due(schedule, since, now, UTC) == utc("2026-01-01 14:10")
+
+
+@given(
+    text=st.sampled_from(["* * * * *", "*/7 3-5 * * *", "5 4 1,15 * *", "0 22 * * 1-5"]),
+    since=st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)),
+    hours=st.integers(0, 24 * 40),
+)
+def test_next_moment_is_ahead_and_the_missed_one_behind(
+    text: str, since: datetime, hours: int
+) -> None:
+    schedule, begin = parse_schedule(text), since.replace(tzinfo=UTC)
+    now = begin + timedelta(hours=hours)
+    found = missed(schedule, begin, now, UTC)
+    ahead = next_due(schedule, begin, now, UTC)
+    assert ahead is not None
+    assert ahead > now
+    if found.latest is not None:
+        assert begin < found.latest <= now
+        assert following(schedule, found.latest, UTC) == ahead
