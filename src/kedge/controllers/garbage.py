@@ -284,6 +284,14 @@ def claims(dependent: Node, reference: Reference) -> tuple[Claim, ...]:
     return at_large, at_large._replace(namespace=dependent.namespace)
 
 
+def misplaced(graph: Graph, dependent: Node) -> Iterator[Reference]:
+    """References to owners that are known, but in a namespace where they can own nothing here."""
+    for reference in dependent.references:
+        owner = graph.get(reference.uid)
+        if owner is not None and owner.namespace not in ("", dependent.namespace):
+            yield reference
+
+
 # Decisions.
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from kedge.api.core_v1.references import ObjectReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.discovery import Discovery, Served
+from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Cache, Informer
 from kedge.client.view import Outline, OutlineMeta, outlines
 from kedge.controllers import garbage
@@ -19,6 +21,7 @@ from kedge.controllers.loop import Loop
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
+COMPONENT = "garbage-collector-controller"
 WORKERS = 8
 """Deeds under way at a time: a store that commits in groups then has groups to commit."""
 
@@ -61,6 +64,7 @@ class GarbageCollector:
         self._client = client
         self._discovery = discovery
         self._clock = clock
+        self._recorder = Recorder(client, clock, COMPONENT)
         self._loop: Loop[str] = Loop("garbage-collector", self.reconcile, clock, workers=WORKERS)
         self._served = Served(())
         self._kinds = Kinds(self._served, ())
@@ -74,6 +78,7 @@ class GarbageCollector:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._recorder.run())
             self._tasks.create_task(self._informer.run())
             await self._informer.synced.wait()
             self._served = await self._discover()
@@ -139,8 +144,10 @@ class GarbageCollector:
                         return
                     continue
                 case garbage.Delete(policy, unblock):
+                    self._warn(node)
                     await self._delete(node, policy, unblock)
                 case garbage.Disown(uids):
+                    self._warn(node)
                     await self._disown(node, uids)
                 case garbage.Release():
                     await self._all_synced()
@@ -161,6 +168,8 @@ class GarbageCollector:
             return False
         if resource.namespaced and not dependent.namespace:
             # Such a reference is invalid and says nothing about whether the object may stay.
+            await self._look_elsewhere(resource, reference)
+            self._warn(dependent)
             return False
         namespace = dependent.namespace if resource.namespaced else ""
         found = await self._get(resource, reference.name, namespace)
@@ -168,9 +177,36 @@ class GarbageCollector:
             self.graph.confirm_absent(
                 Claim(resource.group, resource.kind, namespace, reference.name, reference.uid)
             )
+            if namespace:
+                await self._look_elsewhere(resource, reference)
         else:
             self.enqueue(self.graph.confirm_present(self._as_followed(resource), found))
         return True
+
+    async def _look_elsewhere(self, resource: Resource[Any], reference: Reference) -> None:
+        """Find out whether the owner is in another namespace: it still owns nothing, but people
+        who made that mistake want to hear of it."""
+        fields = f"metadata.name={reference.name}"
+        for found in (await self._client.list_as(outlines(resource), fields=fields)).items:
+            if found.metadata.uid == reference.uid:
+                self.enqueue(self.graph.confirm_present(self._as_followed(resource), found))
+
+    def _warn(self, node: Node) -> None:
+        """Tell people of owners that are in the wrong namespace."""
+        about = ObjectReference(
+            apiVersion=node.resource.api_version,
+            kind=node.resource.kind,
+            namespace=node.namespace,
+            name=node.name,
+            uid=node.uid,
+        )
+        for each in garbage.misplaced(self.graph, node):
+            owner = (
+                f"[{each.api_version}/{each.kind}, namespace: {node.namespace}, "
+                f"name: {each.name}, uid: {each.uid}]"
+            )
+            text = f'ownerRef {owner} does not exist in namespace "{node.namespace}"'
+            self._recorder.record(about, WARNING, "OwnerRefInvalidNamespace", text)
 
     def _as_followed(self, resource: Resource[Any]) -> Resource[Any]:
         """The version in which a resource is followed, which need not be that of a reference."""

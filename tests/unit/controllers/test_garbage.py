@@ -21,6 +21,7 @@ from kedge.controllers.garbage import (
     Orphan,
     Release,
     decide,
+    misplaced,
 )
 
 CONFIG_MAPS, PODS, NODES = config_map.RESOURCE, pod.RESOURCE, node.RESOURCE
@@ -278,3 +279,17 @@ def test_when_everything_is_gone_nothing_is_kept(
     for name in "abcd":
         graph.forget(CONFIG_MAPS, thing(name))
     assert vars(graph) == vars(Graph())
+
+
+def test_an_owner_in_another_namespace_is_misplaced_and_one_outside_all_is_not() -> None:
+    graph = graph_of(
+        thing("owner", namespace="other"),
+        thing("at-large", namespace=""),
+        thing("near"),
+        thing("child", "owner", "at-large", "near", "unknown"),
+        thing("outside", "owner", namespace=""),
+    )
+    for uid in ("child", "outside"):
+        child = graph.get(uid)
+        assert child is not None
+        assert [each.uid for each in misplaced(graph, child)] == ["owner"]
