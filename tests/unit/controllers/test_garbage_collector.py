@@ -2,6 +2,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from kedge.client.discovery import Discovery
 from kedge.controllers.garbage_collector import GarbageCollector
 from kedge.testing.local_server import LocalServer
@@ -27,8 +29,7 @@ def owned_by(owner: dict[str, Any], kind: str = "ConfigMap") -> list[dict[str, A
 
 
 async def made(server: LocalServer, url: str, name: str, **meta: Any) -> dict[str, Any]:
-    await server.post(url, {"metadata": {"name": name} | meta})
-    obj: dict[str, Any] = await server.get(f"{url}/{name}")
+    obj: dict[str, Any] = await server.post(url, {"metadata": {"name": name} | meta})
     return obj
 
 
@@ -81,9 +82,10 @@ async def test_what_lives_in_no_namespace_stays_though_its_owner_lives_in_one() 
         assert await is_there(server, f"{nodes}/child")
 
 
-async def test_an_owner_that_was_never_there_costs_its_dependents_their_lives() -> None:
+@pytest.mark.parametrize("name", ["ghost", "no name, at=all"])
+async def test_an_owner_that_was_never_there_costs_its_dependents_their_lives(name: str) -> None:
     async with collected() as server:
-        missing = {"metadata": {"name": "ghost", "uid": "f00"}}
+        missing = {"metadata": {"name": name, "uid": "f00"}}
         await made(server, MAPS, "child", ownerReferences=owned_by(missing))
         assert not await is_there(server, f"{MAPS}/child")
         assert await complaints(server) == []

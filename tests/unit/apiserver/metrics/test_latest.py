@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kedge.api.metrics_v1alpha1 import frame as frames
+from kedge.apiserver.metrics import serve
 from kedge.testing.local_server import LocalServer
 
 PODS = "/apis/metrics/v1alpha1/namespaces/default/pods"
@@ -154,3 +155,28 @@ async def test_reports_about_the_same_pods_change_only_what_was_measured(
     assert names(await server.get(PODS)) == []
     assert (await one.send("n1", frame(0.5))).status == 200
     assert names(await server.get(PODS)) == ["a"]
+
+
+async def test_objects_of_long_lists_are_written_before_they_are_asked_for_again(
+    server: LocalServer, one: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "KEPT_UP_TO", 1)
+
+    async def written() -> list[bool]:
+        live = one.frame("n1", {"default/a": ["main"]})
+        pods = [pod._replace(end_tick=0) for pod in live.pods]
+        await one.send("n1", frames.encode(live._replace(pods=pods)))
+        entry = server.app.api.metrics.pods.get("default", "a")
+        assert entry is not None
+        return [entry.kept_body is not None, entry.kept_usage is not None]
+
+    await server.clock.advance(10)
+    assert await written() == [False, False]
+    await server.get(USAGE)
+    await server.clock.advance(10)
+    assert await written() == [False, True]
+    await server.get(PODS)
+    await server.clock.advance(10)
+    assert await written() == [True, True]
+    await server.clock.advance(40)
+    assert await written() == [False, False]
