@@ -48,7 +48,7 @@ def show(what: str, figure: str, bar: str = "") -> None:
 
 def percentiles(times: list[float]) -> str:
     times.sort()
-    p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
+    p99 = times[-(-99 * len(times) // 100) - 1]
     return f"p50 {times[len(times) // 2]:7.2f}   p99 {p99:7.2f} ms"
 
 

@@ -16,6 +16,8 @@ from kedge.machinery.selectors import FieldSelector, LabelSelector
 
 TOLD_AT_ONCE: Final = 8
 """Listeners that hear of a change before the event loop turns to others."""
+KEPT_READY: Final = 30.0
+"""Seconds for which all objects are kept written after somebody has asked for all of them."""
 REMEMBERED: Final = 300.0
 """Seconds for which it is known what has gone."""
 
@@ -202,6 +204,10 @@ class Versions:
         return int(self._clock.now().timestamp() * 1_000_000)
 
 
+Writer = Callable[[Sequence[Entry]], list[bytes]]
+"""Writes objects in one form; each keeps what was written."""
+
+
 class Collection:
     """The objects of one kind."""
 
@@ -219,6 +225,8 @@ class Collection:
         self.news: dict[object, Sequence[tuple[int, bytes]]] = {}
         """What was told since the latest change to somebody who watches, for others who want to
         know the same."""
+        self._ready: dict[str, tuple[float, Writer]] = {}
+        """In which forms objects are written as soon as they are reported, and until when."""
         self._unaware: dict[Callable[[], None], None] = {}
         """Listeners that are still to be told."""
         self._recent: dict[str, Entry] = {}
@@ -245,7 +253,7 @@ class Collection:
             self._list(entry)
         self._recent[key] = entry
 
-    def put_all(self, entries: Iterable[Entry], frame: Frame) -> None:
+    def put_all(self, entries: Sequence[Entry], frame: Frame) -> None:
         """The same for objects of which the next frame of their node says something; in one go,
         since there are thousands of them each second."""
         recent, end_tick, version = self._recent, frame.end_tick, self.versions.last
@@ -262,6 +270,20 @@ class Collection:
                 self._list(entry)
             recent[key] = entry
         self.versions.last = version
+        if self._ready:
+            self._write(entries)
+
+    def keep_ready(self, form: str, write: Writer) -> None:
+        """Have everything written in a form for a while, so that who asks again need not wait."""
+        self._ready[form] = (self._clock.monotonic() + KEPT_READY, write)
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        now = self._clock.monotonic()
+        for form, (until, write) in tuple(self._ready.items()):
+            if now > until:
+                del self._ready[form]
+            else:
+                write(entries)
 
     def hide(self, entry: Entry) -> None:
         """List it no longer; it can still be asked for by its name."""

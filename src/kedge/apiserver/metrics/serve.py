@@ -12,7 +12,7 @@ from kedge.api.model import ListMeta
 from kedge.apiserver import render
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.metrics import kubernetes
-from kedge.apiserver.metrics.collection import Collection, Entry, Wanted
+from kedge.apiserver.metrics.collection import Collection, Entry, Wanted, Writer
 from kedge.apiserver.metrics.watch import watch
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import check_match, parse_revision
@@ -150,6 +150,7 @@ def _whole(
         entries = collection.select(wanted)
         fresh = _pieces(request, entries, ListMeta(resourceVersion=str(version)), window)
         if len(entries) > KEPT_UP_TO:
+            collection.keep_ready(request.resource.api_version, _writer(request, window))
             return fresh
         pieces = fresh if isinstance(fresh, bytes) else list(fresh)
         collection.lists[form] = pieces
@@ -163,14 +164,15 @@ def _pieces(
     resource = request.resource
     head: dict[str, Any] = {"kind": resource.list_kind, "apiVersion": resource.api_version}
     encoded = msgspec.json.encode(head | {"metadata": meta, "items": []})
-    bodies = partial(_usages, window) if resource.group == kubernetes.GROUP else _bodies
-    pieces = _joined(encoded[:-2], entries, bodies)
+    pieces = _joined(encoded[:-2], entries, _writer(request, window))
     return next(pieces) if len(entries) <= _TOGETHER else pieces
 
 
-def _joined(
-    head: bytes, entries: Sequence[Entry], bodies: Callable[[Sequence[Entry]], list[bytes]]
-) -> Iterator[bytes]:
+def _writer(request: Request, window: str) -> Writer:
+    return partial(_usages, window) if request.resource.group == kubernetes.GROUP else _bodies
+
+
+def _joined(head: bytes, entries: Sequence[Entry], bodies: Writer) -> Iterator[bytes]:
     """The list, in pieces: what nobody has asked for yet is written only when its piece is due,
     so that others are served in between."""
     last = max(0, len(entries) - 1) // _TOGETHER * _TOGETHER
