@@ -20,6 +20,7 @@ from kedge.controllers.kinds import Definition, Kinds, definitions
 from kedge.controllers.loop import Loop
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.selectors import escape
 
 COMPONENT = "garbage-collector-controller"
 WORKERS = 8
@@ -184,9 +185,10 @@ class GarbageCollector:
         return True
 
     async def _look_elsewhere(self, resource: Resource[Any], reference: Reference) -> None:
-        """Find out whether the owner is in another namespace: it still owns nothing, but people
-        who made that mistake want to hear of it."""
-        fields = f"metadata.name={reference.name}"
+        """Find the owner in whatever namespace it is, for the sake of a warning and of no more."""
+        if self.graph.get(reference.uid) is not None:
+            return
+        fields = f"metadata.name={escape(reference.name)}"
         for found in (await self._client.list_as(outlines(resource), fields=fields)).items:
             if found.metadata.uid == reference.uid:
                 self.enqueue(self.graph.confirm_present(self._as_followed(resource), found))

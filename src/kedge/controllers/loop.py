@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
 
 from kedge.client.workqueue import WorkQueue
 from kedge.machinery.clock import Clock
@@ -12,6 +12,13 @@ from kedge.machinery.errors import StatusError
 log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
+
+
+async def together(*work: Coroutine[Any, Any, None]) -> None:
+    """Do several things at once, for ever; if one fails, all end."""
+    async with asyncio.TaskGroup() as tasks:
+        for each in work:
+            tasks.create_task(each)
 
 
 class Loop(Generic[K]):
@@ -41,9 +48,7 @@ class Loop(Generic[K]):
         self._queue.add_later(key, seconds)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(self._workers):
-                tasks.create_task(self._work())
+        await together(*(self._work() for _ in range(self._workers)))
 
     async def _work(self) -> None:
         while True:

@@ -1,6 +1,5 @@
 """HorizontalPodAutoscaler: gives workloads the replicas that their use of resources asks for."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,7 +27,7 @@ from kedge.controllers.autoscaling.proposal import Proposal, Unknown, propose
 from kedge.controllers.autoscaling.report import Report
 from kedge.controllers.autoscaling.usage import samples
 from kedge.controllers.known import Known, Shared, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
@@ -105,9 +104,7 @@ class HorizontalPodAutoscalerController:
         self._known.follow(self._changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._recorder.run())
-            tasks.create_task(self._loop.run())
+        await together(self._recorder.run(), self._loop.run())
 
     def _changed(
         self, before: HorizontalPodAutoscaler | None, now: HorizontalPodAutoscaler | None

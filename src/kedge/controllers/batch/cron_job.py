@@ -1,6 +1,5 @@
 """CronJobController: makes a Job whenever a CronJob is due, and clears away old ones."""
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -22,7 +21,7 @@ from kedge.client.informer import Key
 from kedge.controllers import namespaces
 from kedge.controllers.batch.cron_times import MANY, Missed, missed, next_due
 from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
 from kedge.machinery.clock import Clock
@@ -50,9 +49,7 @@ class CronJobController:
         self._jobs.follow(self._job_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._recorder.run())
 
     def _cron_job_changed(self, before: CronJob | None, now: CronJob | None) -> None:
         if now is None:

@@ -41,7 +41,7 @@ from kedge.controllers.batch.job_tally import (
 )
 from kedge.controllers.claims import Claims
 from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches
 from kedge.controllers.pod_state import is_leaving, is_ready
 from kedge.machinery.clock import Clock
@@ -94,10 +94,7 @@ class JobController:
         self._pods.follow(self._pod_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._strays.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._strays.run(), self._recorder.run())
 
     # Who wants to be looked at.
 

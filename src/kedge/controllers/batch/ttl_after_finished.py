@@ -1,6 +1,5 @@
 """TtlAfterFinishedController: deletes Jobs a while after they have finished, if they say so."""
 
-import asyncio
 from datetime import datetime
 from typing import Final
 
@@ -9,7 +8,7 @@ from kedge.api.batch_v1.job_types import Job
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.informer import Key
 from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.pod_state import is_leaving
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_time
@@ -29,8 +28,7 @@ class TtlAfterFinishedController:
         self._jobs.follow(self._changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
+        await together(self._loop.run())
 
     def _changed(self, before: Job | None, now: Job | None) -> None:
         if now is not None and expires_in(now, self._clock.now()) is not None:

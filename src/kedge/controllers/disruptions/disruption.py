@@ -1,6 +1,5 @@
 """Every PodDisruptionBudget's status says how many of its pods may go."""
 
-import asyncio
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from kedge.client.informer import Key
 from kedge.controllers.disruptions import budget as pure
 from kedge.controllers.disruptions.scales import Scales, Unscalable
 from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving, is_ready
 from kedge.machinery.clock import Clock
@@ -53,10 +52,7 @@ class DisruptionController:
         self._pods.follow(self._pod_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._marks.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._marks.run(), self._recorder.run())
 
     # What may have changed.
 

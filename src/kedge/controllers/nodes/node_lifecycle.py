@@ -1,6 +1,5 @@
 """Nodes that fall silent are said to be so, are tainted by their conditions, and given up."""
 
-import asyncio
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,7 +13,7 @@ from kedge.api.core_v1.pod import Pod
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.controllers.known import Shared
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.nodes import tainted
 from kedge.controllers.nodes.node_health import EXCLUDED, GRACE, STARTUP_GRACE, silent, zone_of
 from kedge.controllers.nodes.zones import Allowance, State, rate_of, state_of
@@ -62,9 +61,7 @@ class NodeLifecycleController:
         shared.of(LEASES).follow(self._lease_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._recorder.run())
 
     # What may have changed.
 

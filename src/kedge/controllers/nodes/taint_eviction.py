@@ -1,6 +1,5 @@
 """Pods that do not tolerate a NoExecute taint of their node are deleted, at once or in time."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +13,7 @@ from kedge.client.events import NORMAL, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.disruptions.budget import TARGET
 from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.nodes.tainted import evicting, patience
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving
@@ -56,9 +55,7 @@ class TaintEvictionController:
         self._nodes.follow(self._node_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._recorder.run())
 
     def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
         if now is None:

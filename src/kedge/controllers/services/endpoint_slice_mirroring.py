@@ -1,6 +1,5 @@
 """Endpoints that people write for services without selector are told as EndpointSlices too."""
 
-import asyncio
 import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -24,7 +23,7 @@ from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import NAME_LIMIT, owned_by
 from kedge.controllers.pod_state import is_leaving
@@ -132,9 +131,7 @@ class EndpointSliceMirroringController:
         self._slices.follow(self._slice_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._recorder.run())
 
     def _service_changed(self, before: Service | None, now: Service | None) -> None:
         # Most services select pods, and what they have is none of our business.

@@ -1,6 +1,5 @@
 """Services that select pods have an Endpoints object too, the older form of EndpointSlices."""
 
-import asyncio
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.services.backends import (
@@ -53,9 +52,7 @@ class EndpointsController:
         self._endpoints.follow(self._endpoints_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._recorder.run())
 
     # What may have changed.
 

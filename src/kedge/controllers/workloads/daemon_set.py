@@ -23,7 +23,7 @@ from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.claims import Claims
 from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches
 from kedge.controllers.pod_state import is_leaving
@@ -107,9 +107,7 @@ class DaemonSetController:
         revisions.follow(self._revision_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._recorder.run())
 
     # Who needs to be seen to.
 

@@ -1,6 +1,5 @@
 """Deployments: each has a ReplicaSet for its template, and moves its pods there step by step."""
 
-import asyncio
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,7 +17,7 @@ from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.claims import Claims
 from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import ENDED, is_leaving
 from kedge.controllers.workloads import deployment_status as progress
@@ -49,9 +48,7 @@ class DeploymentController:
         self._pods.follow(self._pod_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._recorder.run())
 
     # Who needs to be seen to.
 

@@ -1,6 +1,5 @@
 """Replicas: keeps a number of like pods running, for every kind that wants no more than that."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from kedge.client.events import Recorder
 from kedge.client.informer import Key
 from kedge.controllers.claims import Claims
 from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches, pod_of
 from kedge.controllers.pod_state import (
@@ -170,9 +169,7 @@ class Replicas(Generic[T]):
         self._pods.follow(self._pod_changed)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._loop.run())
-            tasks.create_task(self._recorder.run())
+        await together(self._loop.run(), self._recorder.run())
 
     # Who needs to be seen to.
 
