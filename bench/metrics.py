@@ -116,6 +116,8 @@ class Server:
                 *(sys.executable, "-m", "kedge", "server", f"--state={self.state}", "--port=0"),
                 *("--store=memory", f"--token-auth-file={tokens}"),
                 *([] if scheduler else ["--scheduler-usage=off"]),
+                # The nodes report what they use and nothing else: nobody is to give them up.
+                "--node-monitor-grace-period=24h",
             ],
             env=mine,
             stdout=self._log,

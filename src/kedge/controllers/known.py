@@ -8,11 +8,13 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from kedge.api.model import Object, OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.informer import Informer, Key
-from kedge.client.view import objects
+from kedge.client.view import View
 from kedge.machinery.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -182,6 +184,17 @@ class Known(Generic[T]):
                 follower(before, now)
 
 
+def trimmed(resource: Resource[T]) -> View[T]:
+    """Whole objects but for who owns their fields: much to keep, and nothing to decide by. What is
+    written without it leaves it as it is."""
+
+    def decode(body: bytes) -> T:
+        obj = resource.decode(body)
+        return replace(obj, metadata=replace(obj.metadata, managedFields=()))
+
+    return View(resource, decode)
+
+
 class Shared:
     """The kinds that controllers look at. Ask for them before it runs."""
 
@@ -197,7 +210,7 @@ class Shared:
         if name not in self._known:
             known: Known[T] = Known()
             self._known[name] = known
-            self._informers.append(Informer(self._client, objects(resource), known, self._clock))
+            self._informers.append(Informer(self._client, trimmed(resource), known, self._clock))
         return self._known[name]
 
     async def synced(self) -> None:

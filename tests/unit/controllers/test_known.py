@@ -128,3 +128,19 @@ async def test_a_kind_is_followed_once_for_all_who_ask(server: LocalServer) -> N
     )
     await known.written(made)
     assert known.get("b", "default") is not None
+
+
+async def test_who_owns_fields_is_not_kept_and_not_lost_either(server: LocalServer) -> None:
+    await server.post(
+        f"{MAPS}?fieldManager=somebody", {"metadata": {"name": "a"}, "data": {"x": "1"}}
+    )
+    shared = Shared(server.client, server.clock)
+    known = shared.of(RESOURCE)
+    server.start(shared.run())
+    await shared.synced()
+    found = known.get("a", "default")
+    assert found is not None
+    assert not found.metadata.managedFields
+    await server.client.update(RESOURCE, replace(found, data={"x": "1", "y": "2"}))
+    kept = (await server.get(f"{MAPS}/a"))["metadata"]["managedFields"]
+    assert {each["manager"] for each in kept} == {"somebody", "kedge-test"}
