@@ -16,6 +16,7 @@ ADMISSION_PLUGINS: Final = (
     "Priority",
     "DefaultTolerationSeconds",
     "PodTopologyLabels",
+    "RuntimeClass",
     "CertificateApproval",
     "CertificateSigning",
     "CertificateSubjectRestriction",

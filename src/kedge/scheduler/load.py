@@ -16,8 +16,8 @@ class Load:
     __slots__ = (
         "expected",
         "known",
-        "left_now",
-        "left_usually",
+        "with_now",
+        "with_usual",
         "measured",
         "now",
         "pods",
@@ -45,6 +45,6 @@ class Load:
         self.pods = pods
         self.known = known
         """How many of them were measured."""
-        self.left_now: dict[Amount, int] = {}
-        """Scores by what a pod is expected to add; likewise `left_usually`."""
-        self.left_usually: dict[Amount, int] = {}
+        self.with_now: dict[Amount, int] = {}
+        """How full the node would be, by what a pod is expected to add; likewise `with_usual`."""
+        self.with_usual: dict[Amount, int] = {}

@@ -3,6 +3,7 @@
 Whatever the API lists no longer is forgotten here too, so that nothing stale counts.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -68,7 +69,7 @@ class PodReport(msgspec.Struct, frozen=True, gc=False):
     """Only of a pod with several containers."""
 
 
-class Measured(NamedTuple):
+class Measured(msgspec.Struct, frozen=True, gc=False):
     """What a pod used."""
 
     now: Amount
@@ -173,39 +174,41 @@ class Usage:
         return found
 
     def _load(self, state: NodeState) -> Load:
-        now_cpu = now_memory = new_cpu = new_memory = usual_cpu = usual_memory = known = 0
-        reports = self._pods
-        for uid, demand in state.pods.items():
-            measured = reports.get(uid)
-            if measured is None:
-                cpu, memory = self._expected(demand)
-                new_cpu += cpu
-                new_memory += memory
+        machine = self._nodes.get(state.name)
+        new_cpu = new_memory = usual_cpu = usual_memory = 0
+        found = list(map(self._pods.get, state.pods))
+        for measured, demand in zip(found, state.pods.values(), strict=True):
+            if measured is not None and measured.hour:
+                cpu, memory = measured.usual
                 usual_cpu += cpu
                 usual_memory += memory
                 continue
-            (used_cpu, used_memory), (past_cpu, past_memory), minute, hour = measured
-            known += 1
-            now_cpu += used_cpu
-            now_memory += used_memory
-            if not hour:
-                cpu, memory = self._expected(demand)
-                if not minute:
-                    new_cpu += cpu - used_cpu if cpu > used_cpu else 0
-                    new_memory += memory - used_memory if memory > used_memory else 0
-                past_cpu = cpu if cpu > past_cpu else past_cpu
-                past_memory = memory if memory > past_memory else past_memory
-            usual_cpu += past_cpu
-            usual_memory += past_memory
-        machine = self._nodes.get(state.name)
+            cpu, memory = self._expected(demand)
+            if measured is None:
+                new_cpu += cpu
+                new_memory += memory
+            else:
+                if not measured.minute:
+                    new_cpu += max(cpu - measured.now.cpu, 0)
+                    new_memory += max(memory - measured.now.memory, 0)
+                cpu = max(cpu, measured.usual.cpu)
+                memory = max(memory, measured.usual.memory)
+            usual_cpu += cpu
+            usual_memory += memory
         return Load(
             measured=machine is not None,
-            now=machine if machine is not None else Amount(now_cpu, now_memory),
+            now=machine if machine is not None else _together(found),
             expected=Amount(new_cpu, new_memory),
             usual=Amount(usual_cpu, usual_memory),
-            pods=len(state.pods),
-            known=known,
+            pods=len(found),
+            known=len(found) - found.count(None),
         )
+
+
+def _together(measured: Iterable[Measured | None]) -> Amount:
+    """What pods use at the moment, as far as that is known."""
+    known = [each.now for each in measured if each is not None]
+    return Amount(sum(each.cpu for each in known), sum(each.memory for each in known))
 
 
 def used_by_node(report: NodeReport) -> Amount | None:

@@ -19,6 +19,7 @@ from kedge.apiserver.admission.node_restriction import NodeRestriction
 from kedge.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from kedge.apiserver.admission.priority import Priority
 from kedge.apiserver.admission.resource_quota import ResourceQuota
+from kedge.apiserver.admission.runtime_class import RuntimeClass
 from kedge.apiserver.admission.service_account import ServiceAccount
 from kedge.apiserver.admission.validating_webhook import ValidatingAdmissionWebhook
 from kedge.apiserver.authorization.authorizer import Authorizer
@@ -92,6 +93,12 @@ def _pod_topology_labels(given: Surroundings) -> Plugin:
     return PodTopologyLabels(given.cache.of(node.RESOURCE))
 
 
+def _runtime_class(given: Surroundings) -> Plugin:
+    classes = given.catalog.find("node.k8s.io", "v1", "runtimeclasses")
+    assert classes is not None
+    return RuntimeClass(given.cache.of(classes))
+
+
 def _certificate_approval(given: Surroundings) -> Plugin:
     return CertificateApproval(given.authorizer)
 
@@ -116,6 +123,7 @@ PLUGINS: dict[str, Callable[[Surroundings], Plugin]] = {
     "Priority": _priority,
     "DefaultTolerationSeconds": _default_toleration_seconds,
     "PodTopologyLabels": _pod_topology_labels,
+    "RuntimeClass": _runtime_class,
     "CertificateApproval": _certificate_approval,
     "CertificateSigning": _certificate_signing,
     "CertificateSubjectRestriction": _certificate_subject_restriction,

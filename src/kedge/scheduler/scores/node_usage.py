@@ -1,6 +1,7 @@
-"""NodeUsage: the more of a node is really left, the better; kedge's own, silent without metrics."""
+"""NodeUsage: the less of a node is really used, the better; kedge's own, silent without metrics."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from kedge.api.core_v1.resource_names import CPU, MEMORY
 from kedge.scheduler.demand import Demand
@@ -8,6 +9,12 @@ from kedge.scheduler.load import Amount, Load
 from kedge.scheduler.node_state import MEMO_LIMIT, NodeState
 from kedge.scheduler.scores.score import BEST
 from kedge.scheduler.snapshot import Snapshot
+
+FULL: Final = 1_000
+MUCH: Final = 100
+"""A node that is fuller than the emptiest one by so many thousandths, or more, scores nothing."""
+SCARCE: Final = 3
+"""Memory counts as soon as no more than one part in so many is left."""
 
 
 def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
@@ -19,14 +26,23 @@ def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list
     for node in nodes:
         load = node.load or usage.load(node)
         measured = measured or load.measured
-        memo = load.left_now if best_effort else load.left_usually
+        memo = load.with_now if best_effort else load.with_usual
         value = memo.get(more)
         if value is None:
             if len(memo) >= MEMO_LIMIT:
                 memo.clear()
-            value = memo[more] = left(node, carried(load, best_effort), more)
+            value = memo[more] = fullness(node, carried(load, best_effort), more)
         found.append(value)
-    return found if measured else None
+    return points(found) if measured else None
+
+
+def points(fullnesses: Sequence[int]) -> list[int] | None:
+    """The emptiest node is the best; what is left of a fifth of a machine is stretched."""
+    least = min(fullnesses)
+    if least == max(fullnesses):
+        return None
+    most = least + MUCH
+    return [(most - each) * BEST // MUCH if each < most else 0 for each in fullnesses]
 
 
 def carried(load: Load, best_effort: bool) -> Amount:
@@ -37,13 +53,16 @@ def carried(load: Load, best_effort: bool) -> Amount:
     return load.usual
 
 
-def left(node: NodeState, used: Amount, more: Amount) -> int:
-    """The share that would be left with the pod, of whichever is scarcer."""
-    return min(
-        _share(node.allocatable.get(CPU, 0), used.cpu + more.cpu),
-        _share(node.allocatable.get(MEMORY, 0), used.memory + more.memory),
-    )
+def fullness(node: NodeState, used: Amount, more: Amount) -> int:
+    """How full a node would be with the pod, in thousandths.
+
+    Cpu is shared, so that every bit less of it helps. Memory only helps when it is missing: it
+    counts once it is scarce, and then the more.
+    """
+    cpu = _share(used.cpu + more.cpu, node.allocatable.get(CPU, 0))
+    memory = _share(used.memory + more.memory, node.allocatable.get(MEMORY, 0))
+    return max(cpu, FULL - SCARCE * (FULL - memory))
 
 
-def _share(whole: int, used: int) -> int:
-    return max(whole - used, 0) * BEST // whole if whole else 0
+def _share(used: int, whole: int) -> int:
+    return min(used * FULL // whole, FULL) if whole else FULL

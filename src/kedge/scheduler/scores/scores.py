@@ -20,5 +20,5 @@ SCORES: Final = (
     Score("PodTopologySpread", 2, pod_topology_spread.rate),
     Score("InterPodAffinity", 2, inter_pod_affinity.rate),
     Score("NodeResourcesBalancedAllocation", 1, balanced_allocation.rate),
-    Score("NodeUsage", 3, node_usage.rate),
+    Score("NodeUsage", 1, node_usage.rate),
 )
