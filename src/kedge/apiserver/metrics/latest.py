@@ -52,13 +52,13 @@ class Reporter:
 
     __slots__ = ("end_tick", "entry", "heard", "live", "pods", "reader", "resolution", "taken")
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, reader: Reader) -> None:
         self.entry = entry
         self.end_tick = 0
         self.heard = 0.0
         self.resolution = TICK
         self.pods: dict[str, Entry] = {}
-        self.reader = Reader()
+        self.reader = reader
         self.taken: Sequence[MeasuredPod] | None = None
         """The pods of the last frame, if all of them have a place here; None if they have to be
         gone through, whatever the next frame says."""
@@ -87,6 +87,8 @@ class Latest:
         self.usage_window = "10s"
         """The window whose mean metrics.k8s.io tells: the shortest, so that new pods count soon."""
         self._reporters: dict[str, Reporter] = {}
+        self._newcomer = ("", Reader())
+        """Who last had a frame read without having reported before."""
         self._pods.listeners.add(self._pod_changed)
         self._nodes.listeners.add(self._node_changed)
 
@@ -116,9 +118,12 @@ class Latest:
         return Answer(resolution=TICK if self._watched(name) else 0)
 
     def reader(self, name: str) -> Reader:
-        """Who reads the frames of a node."""
+        """Who reads the frames of a node; of one that is new, this one and those to come."""
         reporter = self._reporters.get(name)
-        return reporter.reader if reporter is not None else Reader()
+        if reporter is not None:
+            return reporter.reader
+        self._newcomer = (name, Reader())
+        return self._newcomer[1]
 
     def refused(self, why: str, error: StatusError) -> StatusError:
         """Count a refusal."""
@@ -129,7 +134,9 @@ class Latest:
         reporter = self._reporters.get(name)
         if reporter is None:
             known = _known.decode(item.body).metadata
-            reporter = Reporter(Entry(name, "", name, known.uid, known.labels))
+            newcomer, reader = self._newcomer
+            entry = Entry(name, "", name, known.uid, known.labels)
+            reporter = Reporter(entry, reader if newcomer == name else Reader())
         return reporter
 
     def _check_time(self, reporter: Reporter, frame: Frame) -> None:
