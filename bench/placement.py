@@ -1,277 +1,397 @@
 """How evenly the scheduler spreads what pods really use, with and without looking at it.
 
-A cluster of 50 nodes fills up with 2,000 pods during six simulated hours, some of which leave
-again. Half of the pods ask for nothing, the others for something else than they use; a few
-workloads use most of the processor time, as they do in real clusters. Every node reports once a
-minute, as `kedge node` does by default. The same pods arrive at the same moments in both runs, from
-the same seed; only the second run is told what was measured.
+A cluster of 50 nodes fills up with 2,000 pods during twelve simulated hours; 500 more come and
+leave again. The same pods come at the same moments three times: they are placed by requests only;
+by usage, of which every node reports once a minute, as `kedge node` does by default; and by an
+oracle that knows beforehand what every pod will use in the last hour. The oracle knows neither
+which pods will leave nor which will come, and cannot move pods either: it shows about how much is
+to be had from knowing usage.
 """
 
 import argparse
 import gc
-import heapq
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import pi, sin
+from itertools import product
+from math import inf, pi, sin
 from random import Random
 from statistics import mean
 from time import process_time
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from kedge.api.core_v1 import node, pod
 from kedge.api.core_v1.pod import Pod
 from kedge.scheduler.cycle import Placement, Turn, decide
 from kedge.scheduler.demand import Demand
-from kedge.scheduler.receivers import NodeReports, PodReports
+from kedge.scheduler.load import Amount
 from kedge.scheduler.snapshot import Snapshot
-from kedge.scheduler.usage import (
-    Container,
-    Meta,
-    NodeReport,
-    PodReport,
-    Reading,
-    Window,
-    Windows,
-)
+from kedge.scheduler.usage import Measured
 
-NODES = 50
-PODS = 2_000
-LEAVING = 500
+NODES: Final = 50
+PODS: Final = 2_000
+LEAVING: Final = 500
 """Pods that come besides, and go again."""
-CORES = 32
-GIBIBYTES = 128
-MINUTES = 6 * 60
-MINUTE = 60.0
-LOOKED_AT = 60
+MINUTES: Final = 12 * 60
+DAY: Final = 24 * 60
+MINUTE: Final = 60.0
+LOOKED_AT: Final = 60
 """The spread is looked at in each of the last so many minutes."""
+FIRST_SAMPLE: Final = 10
+"""Seconds after which something is known of a pod."""
+GIBIBYTE: Final = 1 << 30
+BAR: Final = 0.5
+"""The spread by usage is to be at most this share of that by requests only."""
+SLOWEST: Final = 0.005
+"""Seconds of processor time that a decision may take."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What a cluster is like."""
+
+    cores: int
+    workloads: int
+    quiet: int = 0
+    """For so many hours before the end no pod comes; pods still go."""
+    best_effort: float = 0.5
+    """The share of workloads that ask for nothing."""
+    gibibytes: int = 4
+    """Memory for each core."""
+    unrest: float = 0.2
+    """How much the usage of a pod changes from one minute to the next."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cores:5}{self.gibibytes:6}{self.workloads:7}{self.best_effort:6.0%}"
+            f"{self.unrest:8}{f'-{self.quiet} h' if self.quiet else 'end':>7}"
+        )
+
+
+HEADER: Final = (
+    "cores GiB/c  loads  b.e.  unrest  until seed  cpu |"
+    " requests  usage oracle | usage oracle | usage oracle"
+)
+SCENARIOS: Final = (
+    *(Scenario(*each) for each in product((16, 32), (100, 200), (0, 2))),
+    Scenario(16, 100, quiet=2, best_effort=0.2),
+    Scenario(32, 100, quiet=2, gibibytes=2),
+    Scenario(16, 100, unrest=0.4),
+)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Pods of one controller: they ask for the same, and use about the same."""
+    """Pods of one controller: they ask for the same, use about the same, and share a rhythm."""
 
     name: str
     cores: float
     gibibytes: float
     requests: dict[str, str]
+    rhythm: list[float]
+    unrest: list[float]
 
 
 @dataclass(frozen=True)
 class Guest:
-    """A pod, when it comes and goes, and what it uses in each minute between."""
+    """A pod, when it comes and goes, and what it wants to use in each minute."""
 
     pod: Pod
     comes: float
     goes: float
     cores: list[float]
-    gibibytes: float
+    memory: int
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
 
 
 class Outcome(NamedTuple):
     spread: float
-    """Most loaded node minus least loaded, in percent of a node, on average of the last hour."""
-    worst: float
-    """The largest of these."""
-    busiest: float
-    """The load of the most loaded node."""
-    decision: float
-    """Seconds of processor time for each decision, on average; then the longest."""
-    longest: float
-    report: float
-    """Seconds of processor time for taking in what one node reports."""
+    """Most loaded node minus least loaded, in percent of a node: the mean over the last hour's
+    minutes."""
+    hourly: float
+    """The same of what each node used in that hour on average."""
+    load: float
+    """Of the whole cluster then, in percent."""
+    decisions: list[float]
+    """Seconds of processor time."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    seed = parser.parse_args().seed
-    guests = list(arrivals(Random(seed)))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[4, 5])
+    seeds = parser.parse_args().seeds
     # As the server does: what is there already is not looked through for garbage.
     gc.set_threshold(20_000, 20, 50)
-    gc.freeze()
-    blind, seeing = (run(guests, usage=usage) for usage in (False, True))
-    print(f"{NODES} nodes, {len(guests)} pods of which {LEAVING} leave, seed {seed}")
-    print(f"{'':40}{'requests only':>16}{'by usage':>16}")
-    rows = (
-        ("spread of node cpu, last hour, points", 1, blind.spread, seeing.spread),
-        ("  the worst minute", 1, blind.worst, seeing.worst),
-        ("cpu of the busiest node, percent", 1, blind.busiest, seeing.busiest),
-        ("CPU ms a decision, on average", 1e3, blind.decision, seeing.decision),
-        ("  the longest", 1e3, blind.longest, seeing.longest),
-        ("CPU ms for one node's report", 1e3, blind.report, seeing.report),
+    print(
+        "Most loaded node minus least loaded, cpu, in points of a node; then shares of 'requests'"
     )
-    for what, factor, one, other in rows:
-        print(f"{what:40}{one * factor:16.2f}{other * factor:16.2f}")
-    share = seeing.spread / blind.spread
-    print(f"the spread is {share:.2f} of that by requests only (at most 0.50)")
-    assert share <= 0.5
-    assert seeing.decision < 0.005
+    print(f"{'':49} |{'each minute':>23} |{'each minute':>13} |{'hour on mean':>13}\n{HEADER}")
+    shares = [compared(scenario, seed) for scenario in SCENARIOS for seed in seeds]
+    for what, part in (("each minute", 0), ("the hour's mean", 2)):
+        usage, oracle = ([each[part + who] for each in shares] for who in (0, 1))
+        print(
+            f"{what}: at most {BAR} of requests only in {sum(each <= BAR for each in usage)} of "
+            f"{len(usage)}, mean {mean(usage):.2f}, worst {max(usage):.2f}; "
+            f"the oracle in {sum(each <= BAR for each in oracle)}, mean {mean(oracle):.2f}"
+        )
+    times(SCENARIOS[0])
 
 
-def workloads(random: Random) -> Iterator[Workload]:
-    """As in real clusters: half ask for nothing, others mostly for too much."""
-    for number in range(200):
-        cores = min(random.lognormvariate(-1.8, 1.1), 3.0)
+def compared(scenario: Scenario, seed: int) -> tuple[float, float, float, float]:
+    """The spread by usage and by the oracle as shares of that by requests, of minutes, then of the
+    hour."""
+    guests = list(arrivals(scenario, Random(seed)))
+    gc.freeze()
+    kinds = (Requests, Usage, Oracle)
+    blind, seeing, best = (run(scenario, guests, kind(scenario)) for kind in kinds)
+    shares = (
+        seeing.spread / blind.spread,
+        best.spread / blind.spread,
+        seeing.hourly / blind.hourly,
+        best.hourly / blind.hourly,
+    )
+    print(
+        f"{scenario}{seed:5}{blind.load:4.0f}% |{blind.spread:9.1f}{seeing.spread:7.1f}"
+        f"{best.spread:7.1f} |{shares[0]:6.2f}{shares[1]:7.2f} |{shares[2]:6.2f}{shares[3]:7.2f}"
+        f"{'' if shares[0] <= BAR else '  missed'}",
+        flush=True,
+    )
+    return shares
+
+
+def times(scenario: Scenario) -> None:
+    """Processor time of decisions: of three times the same, the quickest."""
+    guests = list(arrivals(scenario, Random(1)))
+    gc.freeze()
+    for name, kind in (("requests only", Requests), ("by usage", Usage)):
+        rounds = [run(scenario, guests, kind(scenario)).decisions for _ in range(3)]
+        taken = [min(each) for each in zip(*rounds, strict=True)]
+        print(
+            f"CPU ms a decision, {name}: {mean(taken) * 1e3:.2f}, longest {max(taken) * 1e3:.2f} "
+            f"({max(map(max, rounds)) * 1e3:.2f} with garbage collection and the machine's noise)"
+        )
+        assert mean(taken) < max(taken) < SLOWEST
+
+
+def workloads(scenario: Scenario, random: Random) -> Iterator[Workload]:
+    """As in real clusters: a few use most of the processor time, many ask for nothing, others
+    mostly for too much, and most have their busy hours at the same time of the day."""
+    moods = [random.lognormvariate(0, scenario.unrest) for _ in range(20_000)]
+    for number in range(scenario.workloads):
+        cores = min(random.lognormvariate(-2.4, 1.1), 3.0)
         gibibytes = min(random.lognormvariate(-0.5, 0.8), 6.0)
-        requests = {}
-        if number % 2:
-            cpu, memory = (random.lognormvariate(0.1, 0.7) for _ in range(2))
-            requests = {
-                "cpu": f"{max(round(cores * cpu * 1000), 10)}m",
-                "memory": f"{max(round(gibibytes * memory * 1024), 16)}Mi",
-            }
-        yield Workload(f"w{number}", cores, gibibytes, requests)
+        cpu, memory = (random.lognormvariate(0.1, 0.7) for _ in range(2))
+        requests = {
+            "cpu": f"{max(round(cores * cpu * 1000), 10)}m",
+            "memory": f"{max(round(gibibytes * memory * 1024), 16)}Mi",
+        }
+        swing, noon = random.uniform(0, 0.6), random.gauss(0, 0.15)
+        rhythm = [1 + swing * sin(2 * pi * (minute / DAY + noon)) for minute in range(MINUTES)]
+        asks = random.random() >= scenario.best_effort
+        yield Workload(f"w{number}", cores, gibibytes, requests if asks else {}, rhythm, moods)
 
 
-def arrivals(random: Random) -> Iterator[Guest]:
+def arrivals(scenario: Scenario, random: Random) -> Iterator[Guest]:
     """Replicas of a workload come several at once; some pods do not stay."""
-    kinds = list(workloads(random))
+    kinds = list(workloads(scenario, random))
     left, number = PODS + LEAVING, 0
     leaving = set(random.sample(range(left), LEAVING))
-    last = (MINUTES - 5) * MINUTE
+    last = (MINUTES - max(scenario.quiet * 60, 5)) * MINUTE
     while left:
         kind = random.choice(kinds)
         replicas = min(random.choice((1, 1, 2, 3, 5, 8, 20)), left)
         moment = random.uniform(0, last)
         for _ in range(replicas):
-            goes = random.uniform(moment, last) + MINUTE if number in leaving else float("inf")
             yield Guest(
                 a_pod(number, kind),
                 moment + random.uniform(0, 2.0),
-                goes,
-                course(random, kind.cores),
-                kind.gibibytes * random.uniform(0.7, 1.3),
+                random.uniform(moment + MINUTE, MINUTES * MINUTE) if number in leaving else inf,
+                course(random, kind),
+                round(kind.gibibytes * random.uniform(0.7, 1.3) * GIBIBYTE),
             )
             number += 1
         left -= replicas
 
 
-def course(random: Random, cores: float) -> list[float]:
-    """Minute by minute: a level of its own, a slow wave, and some unrest."""
-    level, phase = cores * random.lognormvariate(0, 0.4), random.random()
-    return [
-        level * (1 + 0.3 * sin(2 * pi * (minute / MINUTES + phase))) * random.lognormvariate(0, 0.2)
-        for minute in range(MINUTES)
-    ]
+def course(random: Random, kind: Workload) -> list[float]:
+    """Minute by minute: a level of its own, the rhythm that it shares, and unrest."""
+    level = kind.cores * random.lognormvariate(0, 0.4)
+    begin = random.randrange(len(kind.unrest) - MINUTES)
+    unrest = kind.unrest[begin : begin + MINUTES]
+    return [level * now * mood for now, mood in zip(kind.rhythm, unrest, strict=True)]
 
 
-def run(guests: Sequence[Guest], *, usage: bool) -> Outcome:
+class Chooser(Protocol):
+    """Whoever says where a pod is to run."""
+
+    def place(self, guest: Guest) -> str: ...
+
+    def remove(self, uid: str) -> None: ...
+
+    def hear(self, name: str, guests: Sequence[Guest], moment: float) -> None:
+        """What is known of a node, and the pods that are there."""
+
+
+def run(scenario: Scenario, guests: Sequence[Guest], chooser: Chooser) -> Outcome:
     """Let all pods come and go; returns how evenly the nodes were loaded in the end."""
-    cluster = Cluster(usage=usage)
-    events: list[tuple[float, int, Any]] = []
-    for number, guest in enumerate(guests):
-        events.append((guest.comes, number, cluster.comes))
-        if guest.goes < float("inf"):
-            events.append((guest.goes, number, cluster.goes))
-    for number in range(NODES):
-        offset = number * MINUTE / NODES
-        events += [(minute * MINUTE + offset, number, cluster.reports) for minute in range(MINUTES)]
-    heapq.heapify(events)
+    homes: dict[str, dict[str, Guest]] = {f"node-{number}": {} for number in range(NODES)}
+    where: dict[str, str] = {}
+    decisions: list[float] = []
     seen: list[list[float]] = []
-    while events:
-        moment, number, happens = heapq.heappop(events)
-        if happens == cluster.reports:
-            cluster.reports(number, moment)
-            minute = int(moment // MINUTE)
-            if number == NODES - 1 and minute >= MINUTES - LOOKED_AT:
-                seen.append(cluster.loads(minute))
+    for moment, what, number in happenings(guests):
+        if what == "report":
+            name = f"node-{number}"
+            chooser.hear(name, [*homes[name].values()], moment)
+        elif what == "look":
+            minute = int(moment // MINUTE) - 1
+            seen.append([used(scenario, here.values(), minute) for here in homes.values()])
+        elif what == "comes":
+            guest = guests[number]
+            begun = process_time()
+            name = chooser.place(guest)
+            decisions.append(process_time() - begun)
+            homes[name][guest.uid], where[guest.uid] = guest, name
         else:
-            happens(guests[number], moment)
-    spreads = [max(each) - min(each) for each in seen]
+            uid = guests[number].uid
+            del homes[where[uid]][uid]
+            chooser.remove(uid)
+    hourly = [mean(each) for each in zip(*seen, strict=True)]
+    point = scenario.cores / 100
     return Outcome(
-        mean(spreads),
-        max(spreads),
-        max(map(max, seen)),
-        mean(cluster.decisions),
-        max(cluster.decisions),
-        mean(cluster.taken or [0.0]),
+        mean(max(each) - min(each) for each in seen) / point,
+        (max(hourly) - min(hourly)) / point,
+        mean(hourly) / point,
+        decisions,
     )
 
 
-class Cluster:
-    """Nodes, the pods on them, and the scheduler's idea of both."""
+def happenings(guests: Sequence[Guest]) -> list[tuple[float, str, int]]:
+    """When what happens, and to which guest or node.
 
-    def __init__(self, *, usage: bool) -> None:
-        self.snapshot = Snapshot()
+    Reports that nobody would read before the next ones come are left out.
+    """
+    found: list[tuple[float, str, int]] = []
+    for number, guest in enumerate(guests):
+        found.append((guest.comes, "comes", number))
+        if guest.goes < inf:
+            found.append((guest.goes, "goes", number))
+    busy = {int(guest.comes // MINUTE) for guest in guests}
+    for minute in sorted(busy | {each - 1 for each in busy}):
+        found += [(minute * MINUTE + n * MINUTE / NODES, "report", n) for n in range(NODES)]
+    looks = range(MINUTES - LOOKED_AT + 1, MINUTES + 1)
+    found += [(minute * MINUTE, "look", 0) for minute in looks]
+    return sorted(found)
+
+
+def used(scenario: Scenario, guests: Iterable[Guest], minute: int) -> float:
+    """The cores that pods use together: no more than there are."""
+    return min(sum(each.cores[minute] for each in guests), scenario.cores)
+
+
+class Requests:
+    """The scheduler, to which nobody says what is used."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.snapshot, self.turn = Snapshot(), Turn(1)
         for number in range(NODES):
-            self.snapshot.put_node(a_node(number))
-        self.usage = usage
-        self.turn = Turn(1)
-        self.nodes, self.pods = NodeReports(self.snapshot), PodReports(self.snapshot)
-        self.guests: dict[str, dict[str, Guest]] = {f"node-{n}": {} for n in range(NODES)}
-        self.past: dict[str, list[float]] = {}
-        """What each pod has used, in rising order."""
-        self.decisions: list[float] = []
-        self.taken: list[float] = []
+            self.snapshot.put_node(a_node(number, scenario))
 
-    def comes(self, guest: Guest, moment: float) -> None:
-        begun = process_time()
+    def place(self, guest: Guest) -> str:
         demand = Demand(guest.pod)
         decision = decide(demand, self.snapshot, self.turn)
         assert isinstance(decision, Placement), decision.message
         self.snapshot.place(demand, decision.node)
-        self.decisions.append(process_time() - begun)
-        self.guests[decision.node][demand.uid] = guest
+        return decision.node
 
-    def goes(self, guest: Guest, moment: float) -> None:
-        uid = guest.pod.metadata.uid
-        del self.guests[self.snapshot.home(uid)][uid]
+    def remove(self, uid: str) -> None:
         self.snapshot.remove(uid)
         self.snapshot.usage.remove_pod(uid)
 
-    def reports(self, number: int, moment: float) -> None:
-        """A node tells what it and its pods used, if anybody listens."""
-        if not self.usage:
-            return
-        name = f"node-{number}"
-        here = [each for each in self.guests[name].values() if moment - each.comes >= 10]
-        pods = [self.pod_report(each, moment) for each in here]
-        machine = node_report(name, here, int(moment // MINUTE))
-        begun = process_time()
-        for each in pods:
-            self.pods.put(each)
-        self.nodes.put(machine)
-        self.taken.append(process_time() - begun)
+    def hear(self, name: str, guests: Sequence[Guest], moment: float) -> None:
+        """It does not listen."""
 
-    def pod_report(self, guest: Guest, moment: float) -> PodReport:
-        """What a pod has used by then; a window that it has not filled says so."""
-        meta, cores = guest.pod.metadata, guest.cores[int(moment // MINUTE)]
-        past = self.past.setdefault(meta.uid, [])
-        insort(past, cores)
-        usual = past[-(-95 * len(past) // 100) - 1]
-        memory = f"{round(guest.gibibytes * (1 << 20))}Ki"
-        age = moment - guest.comes
-        windows = Windows(
-            minute=_window(cores, memory, age < 60),
-            hour=_window(usual, memory, age < 3600),
-            day=_window(usual, memory, True),
+
+class Usage(Requests):
+    """The scheduler, to which every node reports."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        super().__init__(scenario)
+        self.past: dict[str, tuple[list[float], int]] = {}
+        """What each pod used, in rising order, and the first minute that is not in it yet."""
+
+    def hear(self, name: str, guests: Sequence[Guest], moment: float) -> None:
+        minute, usage = int(moment // MINUTE), self.snapshot.usage
+        here = [each for each in guests if moment - each.comes >= FIRST_SAMPLE]
+        wanted = sum(each.cores[minute] for each in here)
+        granted = min(1.0, self.scenario.cores / wanted) if wanted else 1.0
+        for each in here:
+            age, cores = moment - each.comes, each.cores[minute] * granted
+            measured = Measured(
+                Amount(int(cores * 1000) + 1, each.memory),
+                Amount(int(self.usual(each, minute) * 1000) + 1, each.memory),
+                minute=age >= 60,
+                hour=age >= 3600,
+            )
+            placed = self.snapshot.placed(each.uid)
+            assert placed is not None
+            usage.put_pod(each.uid, measured, placed.owner)
+        memory = sum(each.memory for each in here)
+        usage.put_node(name, Amount(int(wanted * granted * 1000), memory))
+        self.snapshot.reconsider(name)
+
+    def usual(self, guest: Guest, minute: int) -> float:
+        """The 95th of all minutes so far."""
+        past, since = self.past.get(guest.uid) or ([], int(guest.comes // MINUTE))
+        for each in guest.cores[since : minute + 1]:
+            insort(past, each)
+        self.past[guest.uid] = past, minute + 1
+        return past[-(-95 * len(past) // 100) - 1]
+
+
+class Oracle:
+    """Puts each pod where, of the pods that are there, least will be used in the last hour."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        memory = scenario.cores * scenario.gibibytes * GIBIBYTE
+        names = [f"node-{number}" for number in range(NODES)]
+        self.cpu = dict.fromkeys(names, scenario.cores * 1000)
+        self.memory = dict.fromkeys(names, memory)
+        """What nobody has asked for."""
+        self.load = dict.fromkeys(names, 0.0)
+        self.homes: dict[str, tuple[str, Demand, float]] = {}
+
+    def place(self, guest: Guest) -> str:
+        demand, load = Demand(guest.pod), sum(guest.cores[-LOOKED_AT:])
+        fitting = (
+            name
+            for name, cpu in self.cpu.items()
+            if cpu >= demand.cpu and self.memory[name] >= demand.memory
         )
-        return PodReport(Meta(meta.name, meta.namespace, meta.uid), (Container(windows),))
+        name = min(fitting, key=self.load.__getitem__)
+        self.homes[guest.uid] = name, demand, load
+        self._count(name, demand, load, 1)
+        return name
 
-    def loads(self, minute: int) -> list[float]:
-        """What each node's pods use, in percent of the node."""
-        return [
-            100 * sum(each.cores[minute] for each in here.values()) / CORES
-            for here in self.guests.values()
-        ]
+    def remove(self, uid: str) -> None:
+        self._count(*self.homes.pop(uid), -1)
 
+    def _count(self, name: str, demand: Demand, load: float, sign: int) -> None:
+        self.cpu[name] -= sign * demand.cpu
+        self.memory[name] -= sign * demand.memory
+        self.load[name] += sign * load
 
-def node_report(name: str, guests: Sequence[Guest], minute: int) -> NodeReport:
-    cores = sum(each.cores[minute] for each in guests)
-    memory = f"{round(sum(each.gibibytes for each in guests) * (1 << 20))}Ki"
-    window = _window(cores, memory, False)
-    return NodeReport(Meta(name), Windows(seconds=window, minute=window))
-
-
-def _window(cores: float, memory: str, partial: bool) -> Window:
-    reading = Reading(f"{round(cores * 1e9)}n", memory)
-    return Window("2026-01-01T00:00:00Z" if partial else "", reading, reading)
+    def hear(self, name: str, guests: Sequence[Guest], moment: float) -> None:
+        """It knows."""
 
 
-def a_node(number: int) -> Any:
+def a_node(number: int, scenario: Scenario) -> Any:
     name = f"node-{number}"
-    amounts = {"cpu": str(CORES), "memory": f"{GIBIBYTES}Gi", "pods": "110"}
+    memory = scenario.cores * scenario.gibibytes
+    amounts = {"cpu": str(scenario.cores), "memory": f"{memory}Gi", "pods": "110"}
     return node.RESOURCE.from_document(
         {
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},

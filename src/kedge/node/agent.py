@@ -43,6 +43,7 @@ from kedge.node.registration import Registration
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import Container, Dns, Level
 from kedge.node.runtime.spawn import Spawn
+from kedge.node.runtime_classes import RuntimeClasses
 from kedge.node.server.server import NodeServer
 from kedge.node.sources import Following, Sources
 from kedge.node.volumes.volumes import PodVolumes
@@ -215,6 +216,7 @@ class Agent:
             cgroups=self._cgroups(),
             events=recorder,
             files=PodFiles(config.pods, config.logs),
+            classes=RuntimeClasses(client),
             here=this,
             clock=self._clock,
             dns=_machine_dns,

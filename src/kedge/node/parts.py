@@ -239,6 +239,14 @@ class Events(Protocol):
         ...
 
 
+class Classes(Protocol):
+    """Which runtimes there are for pods that ask for one."""
+
+    async def check(self, pod: Pod) -> None:
+        """Raises RuntimeFailure if there is none for the pod."""
+        ...
+
+
 class ThisNode(Protocol):
     """What the pods need to know of the node they are on."""
 
@@ -266,6 +274,7 @@ class Parts:
     cgroups: PodCgroups
     events: Events
     files: PodFiles
+    classes: Classes
     here: ThisNode
     clock: Clock
     dns: Callable[[], Dns]

@@ -314,6 +314,7 @@ class Worker:
             dns=dns_of(pod, parts.dns()),
         )
         try:
+            await parts.classes.check(pod)
             sandbox = await parts.runtime.run_sandbox(spec)
         except RuntimeFailure as error:
             text = f"Failed to create pod sandbox: {error}"

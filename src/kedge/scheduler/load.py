@@ -16,12 +16,12 @@ class Load:
     __slots__ = (
         "expected",
         "known",
-        "with_now",
-        "with_usual",
         "measured",
         "now",
         "pods",
         "usual",
+        "with_now",
+        "with_usual",
     )
 
     def __init__(

@@ -29,6 +29,7 @@ from kedge.node.parts import (
 )
 from kedge.node.pods import Pods
 from kedge.node.runtime.runtime import Dns, Mount, Resources
+from kedge.node.runtime_classes import RuntimeClasses
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import pod_document
 from kedge.testing.runtime import FakeRuntime
@@ -271,6 +272,7 @@ class LocalNode:
             cgroups=self.cgroups,
             events=self.events,
             files=self.files,
+            classes=RuntimeClasses(self.server.client),
             here=self.here,
             clock=clock,
             dns=Dns,

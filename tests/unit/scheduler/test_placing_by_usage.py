@@ -135,7 +135,8 @@ async def test_why_a_pod_is_where_it_is() -> None:
         assert chosen["usage"]["used"]["cpu"] == "1"
         assert chosen["usage"]["allocatable"] == {"cpu": "4", "memory": "8Gi"}
         points = {each["name"]: each["weight"] * each["value"] for each in chosen["scores"]}
-        assert points["NodeUsage"] == 3 * 72
+        assert points["NodeUsage"] == 100
+        assert {"name": "NodeUsage", "weight": 1} in passed["scores"], "it is given nothing"
         assert sum(points.values()) == chosen["total"] > passed["total"]
         assert refused == {
             "name": "kept",

@@ -36,10 +36,27 @@ def test_a_best_effort_pod_goes_where_least_is_used_at_the_moment() -> None:
     snapshot = cluster(new_node("a"), new_node("b"), new_node("c"))
     snapshot.usage.put_node("a", Amount(2900, 1 * GI))
     snapshot.usage.put_node("b", Amount(900, 1 * GI))
-    snapshot.usage.put_node("c", Amount(100, 7 * GI))
-    # With the 100m that the pod is expected to use; of c it is memory that is scarce.
-    assert rated(demand(), snapshot) == [25, 75, 10]
+    snapshot.usage.put_node("c", Amount(1100, 1 * GI))
+    # A tenth of a machine makes the whole difference: c has 200m more to do than b, a far more.
+    assert rated(demand(), snapshot) == [0, 100, 50]
     assert chosen(demand(), snapshot) == "b"
+
+
+def test_memory_counts_when_it_is_scarce() -> None:
+    snapshot = cluster(new_node("a"), new_node("b"))
+    snapshot.usage.put_node("a", Amount(400, 4 * GI))
+    snapshot.usage.put_node("b", Amount(600, 1 * GI))
+    assert rated(demand(), snapshot) == [100, 50]
+    snapshot.usage.put_node("a", Amount(400, 7 * GI))
+    snapshot.reconsider("a")
+    assert rated(demand(), snapshot) == [0, 100]
+
+
+def test_nodes_that_are_equally_full_make_no_difference() -> None:
+    snapshot = cluster(new_node("a"), new_node("b", cpu="8", memory="16Gi"))
+    snapshot.usage.put_node("a", Amount(900, GI))
+    snapshot.usage.put_node("b", Amount(1900, GI))
+    assert rated(demand(), snapshot) is None
 
 
 def test_a_pod_with_requests_goes_where_least_is_usually_used() -> None:
@@ -52,16 +69,12 @@ def test_a_pod_with_requests_goes_where_least_is_usually_used() -> None:
     snapshot.place(honest, "b")
     pod = demand(requests={"cpu": "100m", "memory": "1Gi"})
     assert chosen(pod, snapshot) == "a"
+    assert rated(pod, snapshot) == [100, 0]
     # Asks for 100m, and has used 900m all day long.
     used = Amount(900, GI)
     snapshot.usage.put_pod(modest.uid, Measured(Amount(5, GI), used, minute=True, hour=True), "")
     snapshot.reconsider("a")
-    assert rated(pod, snapshot) == [75, 75]
-    snapshot.usage.put_pod(
-        modest.uid, Measured(Amount(5, GI), Amount(1900, GI), minute=True, hour=True), ""
-    )
-    snapshot.reconsider("a")
-    assert rated(pod, snapshot) == [50, 75]
+    assert rated(pod, snapshot) == [0, 100]
     assert chosen(pod, snapshot) == "b"
 
 
@@ -81,18 +94,30 @@ def test_a_burst_does_not_land_on_the_one_node_that_is_idle() -> None:
     assert max(homes.values()) <= 14
 
 
-def test_wishes_and_taints_keep_their_say() -> None:
+def test_an_idle_node_does_not_outweigh_a_wish_a_taint_or_spreading() -> None:
     wish = {"key": "disk", "operator": "In", "values": ["fast"]}
     term = {"weight": 1, "preference": {"matchExpressions": [wish]}}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
     snapshot = cluster(new_node("busy", labels={"disk": "fast"}), new_node("idle"))
-    snapshot.usage.put_node("busy", Amount(2400, GI))
-    snapshot.usage.put_node("idle", Amount(100, GI))
+    snapshot.usage.put_node("busy", Amount(4000, GI))
+    snapshot.usage.put_node("idle", Amount(0, GI))
     assert chosen(demand(affinity=affinity), snapshot) == "busy"
     assert chosen(demand(), snapshot) == "idle"
     taint = {"key": "x", "effect": "PreferNoSchedule"}
     snapshot.put_node(new_node("idle", taints=[taint]))
     assert chosen(demand(), snapshot) == "busy"
+    snapshot.put_node(new_node("idle"))
+    labels = {"app": "web"}
+    snapshot.place(demand("there", labels=labels), "idle")
+    rule = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels},
+    }
+    assert chosen(demand("alone", labels=labels), snapshot) == "idle"
+    spread = demand("apart", labels=labels, topologySpreadConstraints=[rule])
+    assert chosen(spread, snapshot) == "busy"
 
 
 def test_usage_never_keeps_a_pod_from_a_node() -> None:
