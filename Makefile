@@ -5,8 +5,8 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # Real processes on a busy machine may be late once; what fails twice is broken.
 PATIENT := $(PYTEST) --reruns 1
-# Long proofs: killed at random moments, sampled for minutes.
-SOAK := $(patsubst %,tests/e2e/pods/test_%.py,kill metrics)
+# These measure the machine or kill at random moments, and want it for themselves.
+ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" $(PATIENT)
 
@@ -34,12 +34,13 @@ check: .venv/.dev ## format, lint, types, floors, unit and contract tests
 
 e2e: .venv/.dev ## a real kubectl against a real cluster
 	@tools/setup kubectl
-	$(E2E) -n 2 --dist loadfile tests/e2e --ignore=tests/e2e/pods
-	$(E2E) tests/e2e/pods $(SOAK:%=--ignore=%)
+	$(E2E) -n 3 --dist loadfile tests/e2e --ignore=tests/e2e/pods
+	$(E2E) -n 3 --dist loadfile tests/e2e/pods $(ALONE:%=--ignore=%)
+	$(E2E) $(ALONE)
 
-soak: .venv/.dev ## the long proofs: kill -9 in a loop, usage over minutes
+soak: .venv/.dev ## kill -9 in a loop for minutes, and ten times a hundred pods
 	@tools/setup kubectl
-	$(E2E) $(SOAK)
+	KEDGE_E2E_KILL_SECONDS=300 KEDGE_E2E_WAVES=10 $(E2E) tests/e2e/pods/test_kill.py
 
 test: check docs e2e ## everything
 
@@ -49,6 +50,8 @@ bench: .venv/.dev ## how fast it is
 	$(BIN)/python bench/store.py 0.5
 	$(BIN)/python bench/limits.py --pods 500
 	$(BIN)/python bench/scheduler.py
+	$(BIN)/python bench/placement.py
+	$(BIN)/python bench/workloads.py
 	$(BIN)/python bench/api.py --pods 500 --seconds 2 --watchers 50
 
 docs: .venv/.dev ## check that the documentation leads somewhere
