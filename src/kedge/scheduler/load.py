@@ -48,3 +48,16 @@ class Load:
         self.with_now: dict[Amount, int] = {}
         """How full the node would be, by what a pod is expected to add; likewise `with_usual`."""
         self.with_usual: dict[Amount, int] = {}
+
+    def at(self, now: Amount) -> "Load":
+        """The same pods, while the node was measured to use something else."""
+        load = Load(
+            measured=True,
+            now=now,
+            expected=self.expected,
+            usual=self.usual,
+            pods=self.pods,
+            known=self.known,
+        )
+        load.with_usual = self.with_usual
+        return load

@@ -163,8 +163,7 @@ class NodeReports:
         if used is None:
             self._forget(name)
             return
-        self._snapshot.usage.put_node(name, used)
-        self._snapshot.reconsider(name)
+        self._snapshot.measure_node(name, used)
 
     def remove(self, obj: NodeReport) -> None:
         self._forget(obj.metadata.name)
@@ -192,10 +191,7 @@ class PodReports:
         if measured is None:
             self._forget(uid)
             return
-        demand = self._snapshot.placed(uid)
-        owner = demand.owner if demand is not None else ""
-        self._snapshot.usage.put_pod(uid, measured, owner)
-        self._snapshot.reconsider(self._snapshot.home(uid))
+        self._snapshot.measure_pod(uid, measured)
 
     def remove(self, obj: PodReport) -> None:
         self._forget(obj.metadata.uid)

@@ -11,9 +11,10 @@ from kedge.api.core_v1.node_types import Node
 from kedge.client.informer import Cache
 from kedge.machinery.selectors import LabelSelector
 from kedge.scheduler.demand import Demand, Term
+from kedge.scheduler.load import Amount
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.storage import Storage
-from kedge.scheduler.usage import Usage
+from kedge.scheduler.usage import Measured, Usage
 
 REGION: Final = "topology.kubernetes.io/region"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -133,6 +134,19 @@ class Snapshot:
         """Something else is known of what a node has to carry."""
         if (state := self.nodes.get(name)) is not None:
             state.load = None
+
+    def measure_node(self, name: str, used: Amount) -> None:
+        """A node was measured."""
+        self.usage.put_node(name, used)
+        if (state := self.nodes.get(name)) is not None and state.load is not None:
+            state.load = state.load.at(used)
+
+    def measure_pod(self, uid: str, measured: Measured) -> None:
+        """A pod was measured."""
+        demand, home = self.placed(uid), self.home(uid)
+        changed = self.usage.put_pod(uid, measured, demand.owner if demand is not None else "")
+        if changed or self.usage.node(home) is None:
+            self.reconsider(home)
 
     def _forget_order(self) -> None:
         self._order = None

@@ -17,6 +17,12 @@ SIBLINGS: Final = "siblings"
 REQUESTS: Final = "requests"
 DEFAULT: Final = "default"
 
+CAUTION: Final = 2
+"""A pod of which nothing is known is taken for so many average ones: replicas that come at once and
+then use more than was thought would all be on the one node that was idle."""
+NOTICEABLE: Final = 32
+"""A change is, if it is more than one part in so many."""
+
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
     """Amounts as the API writes them."""
@@ -101,6 +107,8 @@ class Usage:
         """What a pod, by uid, adds to the sum of its siblings, and who owns them."""
         self._siblings: dict[str, tuple[int, int, int]] = {}
         """For each owner the cpu and memory of those of its pods that are known, and how many."""
+        self._cpu = 0
+        """What all of these use together."""
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
@@ -113,17 +121,31 @@ class Usage:
     def remove_node(self, name: str) -> None:
         self._nodes.pop(name, None)
 
-    def put_pod(self, uid: str, measured: Measured, owner: str) -> None:
+    def put_pod(self, uid: str, measured: Measured, owner: str) -> bool:
+        """Returns whether the node of the pod has something else to carry.
+
+        What a pod usually uses is taken to be the same until it has changed noticeably, so that not
+        every report of every pod makes its node be added up anew.
+        """
+        before = self._pods.get(uid)
+        if before is not None and _alike(before, measured) and self._owner(uid) == owner:
+            self._pods[uid] = Measured(measured.now, before.usual, minute=True, hour=measured.hour)
+            return False
         self._pods[uid] = measured
         self._withdraw(uid)
         # The first minute of a pod says little about its siblings.
         if owner and measured.minute:
             self._shares[uid] = owner, measured.usual
             self._add(owner, measured.usual, 1)
+        return True
 
     def remove_pod(self, uid: str) -> None:
         self._pods.pop(uid, None)
         self._withdraw(uid)
+
+    def _owner(self, uid: str) -> str:
+        share = self._shares.get(uid)
+        return share[0] if share is not None else ""
 
     def _withdraw(self, uid: str) -> None:
         if (share := self._shares.pop(uid, None)) is not None:
@@ -132,6 +154,7 @@ class Usage:
     def _add(self, owner: str, amount: Amount, sign: int) -> None:
         cpu, memory, count = self._siblings.get(owner, (0, 0, 0))
         count += sign
+        self._cpu += sign * amount.cpu
         if count:
             self._siblings[owner] = cpu + sign * amount.cpu, memory + sign * amount.memory, count
         else:
@@ -143,6 +166,10 @@ class Usage:
         """What a pod used, if that is known."""
         return self._pods.get(uid)
 
+    def node(self, name: str) -> Amount | None:
+        """What a node uses at the moment, if that was measured."""
+        return self._nodes.get(name)
+
     def nodes(self) -> list[str]:
         """Those that were measured."""
         return [*self._nodes]
@@ -152,12 +179,19 @@ class Usage:
         return [*self._pods]
 
     def expectation(self, demand: Demand) -> Expectation:
-        """What a pod will use: as much as its siblings do, else what it asks for, else a little."""
+        """What a pod will use: as much as its siblings do, else what it asks for, else a guess."""
         if demand.owner in self._siblings:
             source = SIBLINGS
         else:
             source = DEFAULT if demand.best_effort else REQUESTS
-        return Expectation(Amount(*self._expected(demand)), source)
+        return Expectation(Amount(*self._guess(demand)), source)
+
+    def _guess(self, demand: Demand) -> tuple[int, int]:
+        """What is expected of a pod before it was measured."""
+        cpu, memory = self._expected(demand)
+        if demand.best_effort and self._shares and demand.owner not in self._siblings:
+            cpu = max(cpu, CAUTION * self._cpu // len(self._shares))
+        return cpu, memory
 
     def _expected(self, demand: Demand) -> tuple[int, int]:
         known = self._siblings.get(demand.owner)
@@ -183,12 +217,15 @@ class Usage:
                 usual_cpu += cpu
                 usual_memory += memory
                 continue
-            cpu, memory = self._expected(demand)
             if measured is None:
+                cpu, memory = self._guess(demand)
                 new_cpu += cpu
                 new_memory += memory
             else:
-                if not measured.minute:
+                if measured.minute:
+                    cpu, memory = self._expected(demand)
+                else:
+                    cpu, memory = self._guess(demand)
                     new_cpu += max(cpu - measured.now.cpu, 0)
                     new_memory += max(memory - measured.now.memory, 0)
                 cpu = max(cpu, measured.usual.cpu)
@@ -203,6 +240,15 @@ class Usage:
             pods=len(found),
             known=len(found) - found.count(None),
         )
+
+
+def _alike(before: Measured, now: Measured) -> bool:
+    """Whether a pod that has been measured for a while still usually uses about the same."""
+    if not (before.minute and now.minute and before.hour == now.hour):
+        return False
+    return all(
+        abs(old - new) * NOTICEABLE <= old for old, new in zip(before.usual, now.usual, strict=True)
+    )
 
 
 def _together(measured: Iterable[Measured | None]) -> Amount:

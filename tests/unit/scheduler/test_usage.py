@@ -65,6 +65,24 @@ def test_a_pod_of_which_nothing_is_known_is_expected_to_use_a_little() -> None:
     assert snapshot().usage.expectation(demand()) == Expectation(Amount(100, 200 * MI), "default")
 
 
+def test_where_pods_are_known_to_use_more_so_is_one_of_which_nothing_is_known() -> None:
+    made = snapshot()
+    made.usage.put_pod("u1", settled(100), "web")
+    made.usage.put_pod("u2", settled(500), "shop")
+    assert made.usage.expectation(demand()) == Expectation(Amount(600, 200 * MI), "default")
+    assert made.usage.expectation(demand(requests={"cpu": "50m"})).amount.cpu == 50
+    new = demand("new")
+    made.place(new, "a")
+    assert made.usage.load(made.nodes["a"]).expected.cpu == 600
+    made.measure_pod(new.uid, settled(30, hour=False))
+    load = made.usage.load(made.nodes["a"])
+    assert (load.expected.cpu, load.usual.cpu) == (0, 100), "a guess is no longer needed"
+    made.usage.remove_pod("u2")
+    assert made.usage.expectation(demand()).amount.cpu == 200
+    made.usage.remove_pod("u1")
+    assert made.usage.expectation(demand()).amount.cpu == 100
+
+
 def test_a_new_pod_counts_until_a_minute_of_it_was_measured() -> None:
     made = snapshot()
     made.usage.put_node("a", Amount(1000, 1000 * MI))
@@ -92,6 +110,43 @@ def test_history_counts_for_more_or_less_than_was_asked_for_once_there_is_an_hou
     made.usage.put_pod(lazy.uid, settled(10), "")
     made.reconsider("a")
     assert made.usage.load(made.nodes["a"]).usual.cpu == 900 + 10
+
+
+def test_a_node_is_added_up_anew_only_for_what_is_noticeable() -> None:
+    made = snapshot()
+    pod = of_owner("p", "web")
+    made.place(pod, "a")
+    made.measure_node("a", Amount(1000, MI))
+    made.measure_pod(pod.uid, settled(640))
+    load = made.usage.load(made.nodes["a"])
+    for cpu in (655, 625):
+        made.measure_pod(pod.uid, settled(cpu))
+        assert made.nodes["a"].load is load
+    made.measure_node("a", Amount(2000, 2 * MI))
+    load = made.usage.load(made.nodes["a"])
+    assert (load.now, load.usual.cpu) == (Amount(2000, 2 * MI), 640)
+    made.measure_pod(pod.uid, settled(661))
+    assert made.usage.load(made.nodes["a"]).usual.cpu == 661
+    assert made.usage.expectation(of_owner("q", "web")).amount.cpu == 661
+
+
+def test_many_small_changes_are_noticed_together() -> None:
+    made = snapshot()
+    pod = demand("p")
+    made.place(pod, "a")
+    made.measure_node("a", Amount(1000, MI))
+    for cpu in range(640, 1281):
+        made.measure_pod(pod.uid, settled(cpu))
+    assert abs(made.usage.load(made.nodes["a"]).usual.cpu - 1280) <= 1280 // 32
+
+
+def test_every_report_counts_on_a_node_that_was_not_measured() -> None:
+    made = snapshot()
+    pod = demand("p")
+    made.place(pod, "a")
+    for cpu in (640, 650):
+        made.measure_pod(pod.uid, settled(cpu))
+        assert made.usage.load(made.nodes["a"]).now.cpu == cpu
 
 
 def test_a_node_that_was_not_measured_is_taken_for_the_sum_of_its_pods() -> None:

@@ -21,26 +21,19 @@ def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list
     usage = snapshot.usage
     if not usage:
         return None
-    loads = [node.load or usage.load(node) for node in nodes]
-    if not any(load.measured for load in loads):
-        return None
     best_effort, more = demand.best_effort, usage.expectation(demand).amount
-    memos = [load.with_now if best_effort else load.with_usual for load in loads]
-    found = [memo.get(more) for memo in memos]
-    return points(
-        [
-            value if value is not None else _remembered(node, load, best_effort, more)
-            for value, node, load in zip(found, nodes, loads, strict=True)
-        ]
-    )
-
-
-def _remembered(node: NodeState, load: Load, best_effort: bool, more: Amount) -> int:
-    memo = load.with_now if best_effort else load.with_usual
-    if len(memo) >= MEMO_LIMIT:
-        memo.clear()
-    value = memo[more] = fullness(node, carried(load, best_effort), more)
-    return value
+    measured, found = False, []
+    for node in nodes:
+        load = node.load or usage.load(node)
+        measured = measured or load.measured
+        memo = load.with_now if best_effort else load.with_usual
+        value = memo.get(more)
+        if value is None:
+            if len(memo) >= MEMO_LIMIT:
+                memo.clear()
+            value = memo[more] = fullness(node, carried(load, best_effort), more)
+        found.append(value)
+    return points(found) if measured else None
 
 
 def points(fullnesses: Sequence[int]) -> list[int] | None:
