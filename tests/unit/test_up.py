@@ -118,9 +118,9 @@ def test_nodes_start_with_the_server_and_are_told_where_it_is(
 
 def test_a_node_learns_that_its_server_has_failed(config: UpConfig, manner: list[str]) -> None:
     node = node_of(config)
-    # Whoever reads from a pipe waits for whoever writes to it.
-    node.state.mkdir(parents=True)
-    os.mkfifo(node.state / "heard")
+    # Not before there is a node to learn of it; whoever reads its pipe waits until it has.
+    manner.append(f"while not Path({str(node.state)!r}).exists(): pass")
+    manner.append(f"import os; os.mkfifo({str(node.state / 'heard')!r})")
     manner.append('sys.exit("error: the store is from another age")')
     with pytest.raises(Failure, match=r"^the store is from another age$"):
         start(config._replace(nodes=(node,)))
