@@ -44,6 +44,7 @@ flags = parser().parse_args(sys.argv[1:])
 # Only who hangs up can end this one.
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 home = flags.state / "nodes" / flags.node_name
+(home / "waits").touch()
 (home / "heard").write_bytes(open(flags.join_fd, "rb").readline())
 tell(flags.ready_fd)()
 """
@@ -118,9 +119,8 @@ def test_nodes_start_with_the_server_and_are_told_where_it_is(
 
 def test_a_node_learns_that_its_server_has_failed(config: UpConfig, manner: list[str]) -> None:
     node = node_of(config)
-    # Not before there is a node to learn of it; whoever reads its pipe waits until it has.
-    manner.append(f"while not Path({str(node.state)!r}).exists(): pass")
-    manner.append(f"import os; os.mkfifo({str(node.state / 'heard')!r})")
+    # Not before there is a node to learn of it.
+    manner.append(f"while not Path({str(node.state / 'waits')!r}).exists(): pass")
     manner.append('sys.exit("error: the store is from another age")')
     with pytest.raises(Failure, match=r"^the store is from another age$"):
         start(config._replace(nodes=(node,)))
