@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # Real processes on a busy machine may be late once; what fails twice is broken.
 PATIENT := $(PYTEST) --reruns 1
-# These measure the machine or kill at random moments, and want it for themselves.
+# These measure the machine or kill at random moments: not among all the others.
 ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" $(PATIENT)
@@ -36,7 +36,7 @@ e2e: .venv/.dev ## a real kubectl against a real cluster
 	@tools/setup kubectl
 	$(E2E) -n 3 --dist loadfile tests/e2e --ignore=tests/e2e/pods
 	$(E2E) -n 3 --dist loadfile tests/e2e/pods $(ALONE:%=--ignore=%)
-	$(E2E) $(ALONE)
+	$(E2E) -n 2 --dist loadfile $(ALONE)
 
 soak: .venv/.dev ## kill -9 in a loop for minutes, and ten times a hundred pods
 	@tools/setup kubectl
