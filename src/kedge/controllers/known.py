@@ -130,6 +130,15 @@ class Known(Generic[T]):
         version = int(obj.metadata.resourceVersion)
         await self._wait(lambda: self._newest >= version)
 
+    async def left(self, obj: T) -> None:
+        """Return when it is known that this object is gone or about to go."""
+        uid = obj.metadata.uid
+
+        def has_left(now: T | None) -> bool:
+            return now is None or now.metadata.uid != uid or bool(now.metadata.deletionTimestamp)
+
+        await self.until(key_of(obj), has_left)
+
     async def _wait(self, is_true: Callable[[], bool]) -> None:
         if is_true():
             return

@@ -10,9 +10,8 @@ from kedge.api.model import Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
-from kedge.controllers.known import Known, key_of
+from kedge.controllers.known import Known
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
-from kedge.controllers.pod_state import is_leaving
 from kedge.machinery.errors import StatusError
 
 SLOW_START: Final = 1
@@ -86,9 +85,7 @@ class PodControl:
                 raise
         else:
             self._recorder.record(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {meta.name}")
-        await self._pods.until(
-            key_of(pod), lambda now: now is None or now.metadata.uid != meta.uid or is_leaving(now)
-        )
+        await self._pods.left(pod)
 
 
 async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]]) -> None:

@@ -142,10 +142,7 @@ class EndpointSliceController:
         except StatusError as error:
             if error.code != 404:
                 raise
-        await self._slices.until(
-            key_of(slice_),
-            lambda now: now is None or now.metadata.uid != meta.uid or is_leaving(now),
-        )
+        await self._slices.left(slice_)
 
 
 def _service_of(slice_: EndpointSlice) -> Key | None:

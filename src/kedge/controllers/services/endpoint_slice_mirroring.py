@@ -194,10 +194,7 @@ class EndpointSliceMirroringController:
         except StatusError as error:
             if error.code != 404:
                 raise
-        await self._slices.until(
-            key_of(slice_),
-            lambda now: now is None or now.metadata.uid != meta.uid or is_leaving(now),
-        )
+        await self._slices.left(slice_)
 
 
 def _says_the_same(new: EndpointSlice, old: EndpointSlice) -> bool:
