@@ -61,6 +61,33 @@ def add_server(parser: ArgumentParser, *, port: str, admission: str) -> None:
         help="where objects are kept: in a SQLite file, or in memory and lost with the server"
         " (default: $KEDGE_STORE, else sqlite)",
     )
+    add_admission(parser, admission)
+    parser.add_argument(
+        "--upstream-only",
+        action=argparse.BooleanOptionalAction,
+        help="refuse kedge's extensions as Kubernetes would (default: $KEDGE_UPSTREAM_ONLY,"
+        " else accept them with a warning)",
+    )
+    parser.add_argument(
+        "--scrape-kubelets",
+        action=argparse.BooleanOptionalAction,
+        help="ask nodes that do not report by themselves what they use, as --metrics-resolution"
+        " says or every 15s (default: $KEDGE_SCRAPE_KUBELETS, else do not)",
+    )
+    add_kubelet_trust(parser)
+    add_metrics_window(parser)
+    parser.add_argument(
+        "--scheduler-usage",
+        type=on_or_off,
+        metavar="on|off",
+        help="whether what nodes and pods really use counts when a node is chosen; off compares"
+        " requests only, as Kubernetes does (default: $KEDGE_SCHEDULER_USAGE, else on)",
+    )
+    add_guards(parser)
+
+
+def add_admission(parser: ArgumentParser, admission: str) -> None:
+    """Which admission plugins are enforced; `admission` says which if nothing is told."""
     parser.add_argument(
         "--admission-control",
         "-admission_control",
@@ -85,28 +112,6 @@ def add_server(parser: ArgumentParser, *, port: str, admission: str) -> None:
         help="admission plugins of the default not to enforce"
         " (default: $KEDGE_DISABLE_ADMISSION_PLUGINS)",
     )
-    parser.add_argument(
-        "--upstream-only",
-        action=argparse.BooleanOptionalAction,
-        help="refuse kedge's extensions as Kubernetes would (default: $KEDGE_UPSTREAM_ONLY,"
-        " else accept them with a warning)",
-    )
-    parser.add_argument(
-        "--scrape-kubelets",
-        action=argparse.BooleanOptionalAction,
-        help="ask nodes that do not report by themselves what they use, as --metrics-resolution"
-        " says or every 15s (default: $KEDGE_SCRAPE_KUBELETS, else do not)",
-    )
-    add_kubelet_trust(parser)
-    add_metrics_window(parser)
-    parser.add_argument(
-        "--scheduler-usage",
-        type=on_or_off,
-        metavar="on|off",
-        help="whether what nodes and pods really use counts when a node is chosen; off compares"
-        " requests only, as Kubernetes does (default: $KEDGE_SCHEDULER_USAGE, else on)",
-    )
-    add_guards(parser)
 
 
 def add_kubelet_trust(parser: ArgumentParser) -> None:
