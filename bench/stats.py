@@ -15,7 +15,7 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, KeysView
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -75,8 +75,8 @@ class Pods:
     def pods(self) -> list[Pod]:
         return [pod for pod, _ in self.seen.values()]
 
-    def uids(self) -> KeysView[str]:
-        return self.seen.keys()
+    def version(self) -> tuple[int, int]:
+        return id(self.seen), len(self.seen)
 
     def observed(self, uid: str) -> Observed:
         return self.seen[uid][1]

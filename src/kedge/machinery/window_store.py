@@ -3,7 +3,9 @@ process.
 
 Everything is written where it stays, so that a process which is killed loses nothing. The file has
 a header and then pieces of equal size; each is mapped by itself, so that the file can grow while
-the rest of it is in use.
+the rest of it is in use. A piece has slots, one for each thing. What changes each second is not in
+them but in columns before them: for each second what all things of the piece used then. So little
+memory is touched each second, and it is the same from second to second but for one column.
 """
 
 import contextlib
@@ -17,12 +19,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.machinery import windows
-from kedge.machinery.windows import Series
+from kedge.machinery.windows import CPU, MEMORY, MINUTE, Series
 
 log = logging.getLogger(__name__)
 
 _MAGIC: Final = b"KEDGSTAT"
-_LAYOUT: Final = 1
+_LAYOUT: Final = 2
 _HEADER: Final = 1 << 16
 _PIECE: Final = 1 << 20
 """Bytes; both are multiples of any page's size."""
@@ -33,13 +35,14 @@ _TICK: Final = struct.Struct("<Q")
 
 _KEY: Final = struct.Struct("<I64s64s")
 """Checksum of what follows; uid of the pod; name of the container."""
-STATE: Final = struct.Struct("<qqqqqddddd")
-"""The fields of a State."""
-STATE_AT: Final = _KEY.size
+_STATE: Final = struct.Struct("<qqqqddd")
+"""The fields of a State but for its last reading, which is in columns."""
 _HEAD: Final = 256
 SLOT: Final = _HEAD + 2 * windows.SIZE
-"""Bytes of one measured thing."""
-_SLOTS: Final = _PIECE // SLOT
+"""Bytes of one measured thing, beside its columns."""
+_CELLS: Final = 2 * 4 * MINUTE + 3 * 8
+"""Bytes of one thing in all columns."""
+SLOTS: Final = _PIECE // (SLOT + _CELLS)
 """In each piece."""
 
 
@@ -52,53 +55,115 @@ class Key(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is remembered beside the series. In the file the counter is written before the time:
-    whoever is killed in between has counted too little, never too much."""
+    """What is remembered beside the series."""
 
+    second: int = 0
+    """The last of which something is written."""
+    counter: int = -1
+    """Nanoseconds of processor time when last read; -1 if unknown."""
+    at: float = 0.0
+    """When that was, by the clock that begins with the machine."""
     since: int = 0
     """The second at which it was first measured."""
     run: int = 0
     """Which start of it the counter is of."""
     tick: int = 0
     """The last that was closed."""
-    second: int = 0
-    """The last of which something is written; the sums are of the tick that it is in."""
-    counter: int = -1
-    """Nanoseconds of processor time when last read; -1 if unknown."""
-    at: float = 0.0
-    """When that was, by the clock that begins with the machine."""
-    cpu: float = 0.0
-    """Core-seconds in that tick, and the seconds in which they were used."""
-    cpu_seconds: float = 0.0
-    memory: float = 0.0
-    """Byte-seconds in that tick, and seconds."""
-    memory_seconds: float = 0.0
+    first: int = -1
+    """The counter when the tick that is open began, or when the counter began anew."""
+    first_at: float = 0.0
+    """When that was."""
+    aside: float = 0.0
+    """Core-seconds of that tick before, and the seconds in which they were used."""
+    aside_seconds: float = 0.0
+
+
+class Columns:
+    """What was last read of all things in a piece, each at its place, and what they used in each
+    second of the last minute. Who writes a reading writes the counter before its time: whoever is
+    killed in between has counted too little, never too much."""
+
+    __slots__ = ("at", "counter", "cpu", "memory", "second")
+
+    def __init__(self, piece: memoryview) -> None:
+        begin, times = 0, 8 * SLOTS
+        self.second: memoryview[int] = piece[begin : begin + times].cast("q")
+        self.counter: memoryview[int] = piece[begin + times : begin + 2 * times].cast("q")
+        self.at: memoryview[float] = piece[begin + 2 * times : begin + 3 * times].cast("d")
+        begin, minute = 3 * times, 4 * MINUTE * SLOTS
+        self.cpu: memoryview[float] = piece[begin : begin + minute].cast("f")
+        """Cores: those of all things in the first second of a minute, then in the next."""
+        self.memory: memoryview[float] = piece[begin + minute : begin + 2 * minute].cast("f")
+        """Bytes, in the same order."""
 
 
 class Slot:
     """The memory of one measured thing."""
 
-    def __init__(self, key: Key, memory: memoryview) -> None:
+    __slots__ = ("columns", "key", "memory", "place")
+
+    def __init__(self, key: Key, memory: memoryview, columns: Columns, place: int) -> None:
         self.key = key
         self.memory = memory
-        self.cpu = memory[_HEAD : _HEAD + windows.SIZE]
-        self.working_set = memory[_HEAD + windows.SIZE : SLOT]
+        self.columns = columns
+        self.place = place
 
     def load(self) -> State:
-        return State._make(STATE.unpack_from(self.memory, STATE_AT))
+        columns, place = self.columns, self.place
+        last = columns.second[place], columns.counter[place], columns.at[place]
+        return State._make((*last, *_STATE.unpack_from(self.memory, _KEY.size)))
+
+    def save(self, state: State) -> None:
+        columns, place = self.columns, self.place
+        columns.counter[place], columns.at[place] = state.counter, state.at
+        columns.second[place] = state.second
+        self.save_rest(*state[3:])
+
+    def save_rest(
+        self,
+        since: int,
+        run: int,
+        tick: int,
+        first: int,
+        first_at: float,
+        aside: float,
+        aside_seconds: float,
+    ) -> None:
+        """What of a State is not in columns."""
+        rest = since, run, tick, first, first_at, aside, aside_seconds
+        _STATE.pack_into(self.memory, _KEY.size, *rest)
+
+    def series(self, tick: int) -> tuple[Series, Series]:
+        """Cpu and memory, which were last told of this tick."""
+        cpu, memory = self._parts()
+        return Series(*cpu, CPU, tick), Series(*memory, MEMORY, tick)
 
     def clear(self) -> None:
         """Nothing is known of it."""
-        Series.clear(self.cpu)
-        Series.clear(self.working_set)
-        STATE.pack_into(self.memory, STATE_AT, *State())
+        for part in self._parts():
+            Series.clear(*part)
+        self.save(State())
 
     def take_over(self, other: "Slot") -> None:
         """Know all that another knows."""
         self.memory[_KEY.size :] = other.memory[_KEY.size :]
+        for (_, mine), (_, given) in zip(self._parts(), other._parts(), strict=True):
+            mine[:] = given
+        self.save(other.load())
 
     def sound(self) -> bool:
-        return Series.sound(self.cpu) and Series.sound(self.working_set)
+        return all(Series.sound(*part) for part in self._parts())
+
+    def _parts(self) -> "Iterator[tuple[memoryview, memoryview[float]]]":
+        """For each series its own memory, and its minute."""
+        columns, place = self.columns, self.place
+        for number, column in enumerate((columns.cpu, columns.memory)):
+            begin = _HEAD + number * windows.SIZE
+            yield self.memory[begin : begin + windows.SIZE], column[place::SLOTS]
+
+
+Place = tuple[memoryview, Columns, int]
+"""Where a slot may be."""
 
 
 class Store:
@@ -113,7 +178,7 @@ class Store:
         self.tick = 0
         """The last tick of which the file knew."""
         self._slots: dict[Key, Slot] = {}
-        self._free: list[memoryview] = []
+        self._free: list[Place] = []
         self._file = self._open()
         self._header: mmap.mmap | None = None
         self._pieces = 0
@@ -131,7 +196,7 @@ class Store:
         """A slot of which nothing is known."""
         if not self._free:
             self._grow()
-        slot = Slot(key, self._free.pop())
+        slot = Slot(key, *self._free.pop())
         slot.clear()
         names = struct.pack("<64s64s", key.uid.encode()[:64], key.container.encode()[:64])
         slot.memory[4 : _KEY.size] = names
@@ -144,7 +209,7 @@ class Store:
         slot = self._slots.pop(key, None)
         if slot is not None:
             slot.memory[:4] = bytes(4)
-            self._free.append(slot.memory)
+            self._free.append((slot.memory, slot.columns, slot.place))
 
     def write_tick(self, tick: int) -> None:
         self.tick = tick
@@ -214,23 +279,22 @@ class Store:
         return memoryview(mapped)
 
     def _read(self, piece: memoryview) -> None:
-        for number in range(_SLOTS):
-            memory = piece[number * SLOT : (number + 1) * SLOT]
+        for place in _places(piece):
+            memory = place[0]
             checksum, uid, name = _KEY.unpack_from(memory)
             if not checksum or zlib.crc32(memory[4 : _KEY.size]) != checksum:
-                self._free.append(memory)
+                self._free.append(place)
                 continue
-            slot = Slot(Key(_text(uid), _text(name)), memory)
+            slot = Slot(Key(_text(uid), _text(name)), *place)
             if not slot.sound() or slot.key in self._slots:
                 log.warning("usage is torn, begun anew pod=%s container=%s", *slot.key)
                 memory[:4] = bytes(4)
-                self._free.append(memory)
+                self._free.append(place)
                 continue
             self._slots[slot.key] = slot
 
     def _grow(self) -> None:
-        piece = self._larger()
-        self._free += [piece[at * SLOT : (at + 1) * SLOT] for at in reversed(range(_SLOTS))]
+        self._free += reversed(_places(self._larger()))
 
     def _larger(self) -> memoryview:
         if self._file >= 0:
@@ -245,6 +309,12 @@ class Store:
                 self._pieces += 1
                 return self._map(self._pieces - 1)
         return memoryview(mmap.mmap(-1, _PIECE))
+
+
+def _places(piece: memoryview) -> list[Place]:
+    columns, begin = Columns(piece), SLOTS * _CELLS
+    ends = range(begin, begin + SLOTS * SLOT, SLOT)
+    return [(piece[at : at + SLOT], columns, number) for number, at in enumerate(ends)]
 
 
 def _text(field: bytes) -> str:

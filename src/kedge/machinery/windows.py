@@ -9,6 +9,7 @@ import sys
 from array import array
 from bisect import bisect_left, insort
 from collections import Counter
+from operator import mul
 from typing import Any, Final, Literal, NamedTuple
 
 Name = Literal["10s", "1m", "1h", "1d"]
@@ -18,12 +19,15 @@ TICK: Final = 10
 WINDOWS: Final[dict[Name, int]] = {"10s": 1, "1m": 6, "1h": 360, "1d": 8640}
 """How many ticks each window holds."""
 
-_SECONDS: Final = 60
+MINUTE: Final = 60
+"""Seconds."""
 _HOUR: Final = 360
 _DAY: Final = 8640
 _BLOCK: Final = 30
 """Ticks that are remembered together for the mean and the maximum of a day."""
 _BLOCKS: Final = _DAY // _BLOCK + 1
+_SPARE: Final = 2
+"""How many times as many values are kept sorted as are needed."""
 _CODES: Final = 1024
 _ABSENT: Final = 0
 _NOTHING: Final = 1
@@ -31,13 +35,13 @@ _NOTHING: Final = 1
 _UNKNOWN: Final = -1.0
 """In the place of a value of which nothing is known; no value is negative."""
 
-_MEANS: Final = _SECONDS
+_MEANS: Final = 0
 _MAXIMA: Final = _MEANS + _HOUR
 _SUMS: Final = _MAXIMA + _HOUR
 _WEIGHTS: Final = _SUMS + _BLOCKS
 _PEAKS: Final = _WEIGHTS + _BLOCKS
 _FLOATS: Final = _PEAKS + _BLOCKS
-"""Where in the memory begin: seconds; means and maxima of ticks; sums, how many seconds of them
+"""Where in the memory begin: means and maxima of ticks; sums, how many seconds of them
 are known, and maxima, of blocks."""
 _COVERED: Final = _DAY
 _SHORTS: Final = _COVERED + _HOUR
@@ -45,7 +49,7 @@ _SHORTS: Final = _COVERED + _HOUR
 _POSSIBLE: Final = bytes([*range(0x5E), 0x80, 0xBF])
 """The highest byte of numbers from 0 to 2**61, of -0 and of those around -1."""
 SIZE: Final = 4 * _FLOATS + 2 * _SHORTS
-"""Bytes of one series."""
+"""Bytes of one series, beside the values of its last minute."""
 
 
 class Scale:
@@ -109,54 +113,70 @@ class Series:
         "_closed",
         "_floats",
         "_histogram",
-        "_hour",
+        "_minute",
         "_present",
         "_running",
         "_scale",
         "_shorts",
         "_tick",
-        "seconds",
+        "_ticks",
+        "_top",
     )
 
-    def __init__(self, memory: memoryview, scale: Scale, tick: int) -> None:
-        """Go on with what the memory holds, which was last told of this tick."""
+    def __init__(
+        self, memory: memoryview, minute: "memoryview[float]", scale: Scale, tick: int
+    ) -> None:
+        """Go on with what the memory holds, which was last told of this tick. A minute has the
+        values of its seconds, each where its second is modulo 60; others may write them too."""
         self._floats, self._shorts = _parted(memory)
-        self.seconds = self._floats[:_SECONDS]
-        """What `add` writes: the values of the last minute, each where its second is modulo 60."""
+        self._minute = minute
         self._scale = scale
         self._tick = tick
         self._derive()
 
     def _derive(self) -> None:
         """Compute what is not in the memory."""
-        means = self._floats[_MEANS:_MAXIMA]
-        self._hour = array("f", sorted(mean for mean in means if mean >= 0))
-        """The means of the ticks of an hour, sorted."""
         self._histogram = array("H", bytes(2 * _CODES))
         """How many ticks of a day have each code."""
+        self._present = 0
+        """Of how many ticks of a day the mean is known."""
+        self._ticks = 0
+        """Of how many ticks of an hour it is."""
+        self._top = array("f")
+        """The largest means of an hour, sorted: at least those from the 95th on."""
+        self._at, self._below = _NOTHING, 0
+        self._closed, self._running = _Total(), _Total()
+        # A pod that starts has no time for what only finds out that nothing is known of it.
+        if self._shorts[:_DAY].tobytes().strip(b"\0"):
+            self._derive_known()
+
+    def _derive_known(self) -> None:
+        means = self._means()
+        self._ticks = len(means)
+        self._top = array("f", means)
         for code, count in Counter(self._shorts[:_DAY]).items():
             self._histogram[code] = count if code else 0
         self._present = sum(self._histogram)
-        self._at = _NOTHING
-        self._below = 0
         self._settle()
         self._closed = self._closed_blocks()
         self._running = self._whole_hour()
 
     @staticmethod
-    def clear(memory: memoryview) -> None:
+    def clear(memory: memoryview, minute: "memoryview[float]") -> None:
         """Make the memory that of a series of which nothing is known."""
         floats, shorts = _parted(memory)
+        minute[:] = memoryview(array("f", [_UNKNOWN]) * MINUTE)
         floats[:] = memoryview(array("f", [_UNKNOWN]) * _FLOATS)
         floats[_SUMS:_PEAKS] = memoryview(array("f", [0.0]) * (_PEAKS - _SUMS))
         shorts[:] = memoryview(array("H", bytes(2 * _SHORTS)))
 
     @staticmethod
-    def sound(memory: memoryview) -> bool:
+    def sound(memory: memoryview, minute: "memoryview[float]") -> bool:
         """Whether a series may have left the memory like this."""
         high = 0 if sys.byteorder == "big" else 1
         floats, shorts = memory[: 4 * _FLOATS], memory[4 * _FLOATS : 4 * _FLOATS + 2 * _DAY]
-        wrong = bytes(floats[3 * high :: 4]).translate(None, _POSSIBLE)
+        numbers = minute.tobytes() + floats
+        wrong = numbers[3 * high :: 4].translate(None, _POSSIBLE)
         return not wrong and max(bytes(shorts[high::2])) < _CODES >> 8
 
     @property
@@ -167,24 +187,37 @@ class Series:
     def add(self, second: int, value: float) -> None:
         """The value over the second that ends then, of a later one than any before; a negative one
         if nothing is known of it."""
-        self._floats[second % _SECONDS] = value
+        self._minute[second % MINUTE] = value
 
     def skip(self, second: int) -> None:
         """The same as to add a negative value."""
-        self._floats[second % _SECONDS] = _UNKNOWN
+        self._minute[second % MINUTE] = _UNKNOWN
 
     def close(self, tick: int, mean: float, covered: float) -> None:
         """A tick has ended: its mean over the time of which something is known, in seconds.
 
         Ticks that were left out count as times of which nothing is known.
         """
-        if tick > self._tick + 1:
-            self._forget(self._tick + 1, tick - 1)
-        values = self._ended(tick, 1)
+        values = self._come_to(tick)
         if covered > 0 and values:
             self._put(tick, mean, values[-1], covered)
         else:
             self._put(tick, _UNKNOWN, _UNKNOWN, 0.0)
+
+    def close_even(self, tick: int) -> None:
+        """The same, for values that stand for a second each."""
+        values = self._come_to(tick)
+        if values:
+            count = len(values)
+            self._put(tick, sum(values) / count, values[-1], count)
+        else:
+            self._put(tick, _UNKNOWN, _UNKNOWN, 0.0)
+
+    def _come_to(self, tick: int) -> list[float]:
+        """Whatever was added in a tick, sorted; nothing is known of those that were left out."""
+        if tick > self._tick + 1:
+            self._forget(self._tick + 1, tick - 1)
+        return self._ended(tick, 1)
 
     def window(self, name: Name) -> Statistics | None:
         """What the window that ends with the last tick says; None if nothing is known of it."""
@@ -201,7 +234,7 @@ class Series:
     def _forget(self, first: int, last: int) -> None:
         """Nothing is known of these ticks."""
         # Those before them have the places of the tick that follows, of which much may be known.
-        for tick in range(max(first, last - _SECONDS // TICK + 2), last + 1):
+        for tick in range(max(first, last - MINUTE // TICK + 2), last + 1):
             for second in range(tick * TICK - TICK + 1, tick * TICK + 1):
                 self.skip(second)
         if last - first < _BLOCK:
@@ -223,13 +256,14 @@ class Series:
 
     def _ended(self, tick: int, ticks: int) -> list[float]:
         """What was added in the last few ticks, sorted."""
-        if ticks * TICK == _SECONDS:
-            values = sorted(self._floats[:_SECONDS])
+        if ticks * TICK == MINUTE:
+            values = _listed(self._minute)
         else:
             # A tick never crosses the end of the ring but with its last second.
-            begin = ((tick - 1) * TICK + 1) % _SECONDS
-            last = self._floats[tick * TICK % _SECONDS]
-            values = sorted([*self._floats[begin : begin + TICK - 1], last])
+            begin = ((tick - 1) * TICK + 1) % MINUTE
+            values = _listed(self._minute[begin : begin + TICK - 1])
+            values.append(self._minute[tick * TICK % MINUTE])
+        values.sort()
         return values[bisect_left(values, 0.0) :] if values[0] < 0 else values
 
     def _put(self, tick: int, mean: float, peak: float, covered: float) -> None:
@@ -243,7 +277,9 @@ class Series:
         weight = self._shorts[_COVERED + slot]
         old, old_peak = floats[_MEANS + slot], floats[_MAXIMA + slot]
         if old >= 0:
-            del self._hour[bisect_left(self._hour, old)]
+            self._ticks -= 1
+            if old >= self._top[0]:
+                del self._top[bisect_left(self._top, old)]
             running.add(-old * weight, -weight, _UNKNOWN)
         floats[_MEANS + slot] = mean
         floats[_MAXIMA + slot] = peak
@@ -251,10 +287,25 @@ class Series:
         if mean >= 0:
             # As the memory rounded it, so that it is found again.
             kept = floats[_MEANS + slot]
-            insort(self._hour, kept)
+            self._ticks += 1
+            if not self._top or kept >= self._top[0]:
+                insort(self._top, kept)
             running.add(kept * weight, weight, floats[_MAXIMA + slot])
-        if old_peak >= running.peak >= 0:
-            running.peak = max(floats[_MAXIMA:_SUMS])
+        self._trim()
+        if old_peak >= running.peak > floats[_MAXIMA + slot]:
+            running.peak = max(_listed(floats[_MAXIMA:_SUMS]))
+
+    def _means(self) -> list[float]:
+        """Those of the ticks of an hour that are known, sorted."""
+        return sorted(mean for mean in _listed(self._floats[_MEANS:_MAXIMA]) if mean >= 0)
+
+    def _trim(self) -> None:
+        """Keep enough of the largest means, and not too many."""
+        needed = self._ticks - _rank(self._ticks) + 1
+        if len(self._top) < min(needed, self._ticks):
+            self._top = array("f", self._means()[-_SPARE * needed :])
+        elif len(self._top) > _SPARE * _SPARE * needed:
+            self._top = self._top[-_SPARE * needed :]
 
     def _put_block(self, tick: int, mean: float, peak: float, covered: float) -> None:
         floats, slot = self._floats, tick // _BLOCK % _BLOCKS
@@ -297,26 +348,34 @@ class Series:
         values = self._ended(self._tick, ticks)
         if not values:
             return None
-        total = weight = 0.0
-        floats, shorts = self._floats, self._shorts
-        for back in range(ticks):
-            slot = (self._tick - back) % _HOUR
-            covered = shorts[_COVERED + slot]
-            if covered:
-                total += floats[_MEANS + slot] * covered
-                weight += covered
+        means, covered = self._last(ticks)
+        weight = sum(covered)
         if not weight:
             return None
+        total = sum(map(mul, means, covered))
         return Statistics(total / weight, values[-1], values[_rank(len(values)) - 1])
 
+    def _last(self, ticks: int) -> tuple[list[float], list[int]]:
+        """The means of the last few ticks, and how much of each is known, in any order."""
+        end = self._tick % _HOUR + 1
+        begin = max(end - ticks, 0)
+        means = _listed(self._floats[_MEANS + begin : _MEANS + end])
+        covered = self._shorts[_COVERED + begin : _COVERED + end].tolist()
+        if end < ticks:
+            # They begin before the end of the ring.
+            begin = _HOUR + end - ticks
+            means += _listed(self._floats[_MEANS + begin : _MAXIMA])
+            covered += self._shorts[_COVERED + begin :].tolist()
+        return means, covered
+
     def _of_hour(self) -> Statistics | None:
-        if not self._hour:
+        if not self._ticks:
             return None
         running = self._running
         return Statistics(running.total / running.weight, running.peak, self._of_means())
 
     def _of_means(self) -> float:
-        return self._hour[_rank(len(self._hour)) - 1]
+        return self._top[_rank(self._ticks) - 1 - self._ticks]
 
     def _whole_hour(self) -> _Total:
         found = _Total()
@@ -331,20 +390,22 @@ class Series:
         return found
 
     def _of_day(self) -> Statistics | None:
-        newest = self._tick // _BLOCK
-        found = _Total()
-        found.add(self._closed.total, self._closed.weight, self._closed.peak)
+        floats, closed, tick = self._floats, self._closed, self._tick
+        newest = tick // _BLOCK % _BLOCKS
+        oldest = (newest + 1) % _BLOCKS
         # Of the oldest block only a part is still within the day.
-        self._count(found, newest - _BLOCKS + 1, (_BLOCK - 1 - self._tick % _BLOCK) / _BLOCK)
-        self._count(found, newest, 1.0)
-        if not found.weight or not self._present:
+        part = (_BLOCK - 1 - tick % _BLOCK) / _BLOCK
+        total = closed.total + floats[_SUMS + newest] + floats[_SUMS + oldest] * part
+        weight = closed.weight + floats[_WEIGHTS + newest] + floats[_WEIGHTS + oldest] * part
+        if not weight or not self._present:
             return None
-        if self._present == len(self._hour):
+        peak = max(closed.peak, floats[_PEAKS + newest], floats[_PEAKS + oldest] if part else 0.0)
+        if self._present == self._ticks:
             # All that is known is of this hour, of which every value is kept.
             percentile = self._of_means()
         else:
-            percentile = min(self._scale.value(self._at), found.peak)
-        return Statistics(found.total / found.weight, found.peak, percentile)
+            percentile = min(self._scale.value(self._at), peak)
+        return Statistics(total / weight, peak, percentile)
 
     def _closed_blocks(self) -> _Total:
         """All blocks of the day but the newest and the oldest, which change."""
@@ -358,13 +419,6 @@ class Series:
         found = _Total()
         found.add(sum(sums), sum(weights), max(peaks))
         return found
-
-    def _count(self, found: _Total, block: int, part: float) -> None:
-        slot = block % _BLOCKS
-        weight = self._floats[_WEIGHTS + slot]
-        if weight > 0 and part > 0:
-            peak = self._floats[_PEAKS + slot]
-            found.add(self._floats[_SUMS + slot] * part, weight * part, peak)
 
 
 def _fill(ring: "memoryview[Any]", first: int, last: int, value: float) -> None:
@@ -381,6 +435,11 @@ def _fill(ring: "memoryview[Any]", first: int, last: int, value: float) -> None:
 def _rank(count: int) -> int:
     """Which of so many sorted values is the 95th, counted from one."""
     return -(-19 * count // 20)
+
+
+def _listed(numbers: "memoryview[float]") -> list[float]:
+    # Much faster than to go through them one by one; what types say of it is wrong.
+    return numbers.tolist()  # type: ignore[return-value]
 
 
 def _parted(memory: memoryview) -> "tuple[memoryview[float], memoryview[int]]":

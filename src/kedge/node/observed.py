@@ -86,7 +86,7 @@ class Observations:
         self._sandboxes: dict[str, Sandbox] = {}
         self._containers: dict[str, Container] = {}
         self._seen: dict[str, Observed] = {}
-        self._changes = 0
+        self.changes = 0
         """How often something of the above has changed."""
 
     def of(self, uid: str) -> Observed:
@@ -108,14 +108,15 @@ class Observations:
     async def relist(self) -> None:
         """Ask for everything there is."""
         while True:
-            changes = self._changes
+            changes = self.changes
             sandboxes = {s.id: s for s in await self._runtime.sandboxes()}
             containers = {c.id: c for c in await self._runtime.containers()}
-            if changes == self._changes:
+            if changes == self.changes:
                 # What somebody has put here meanwhile may be newer than the lists.
                 break
         before = {uid: self.of(uid) for uid in self.uids()}
         self._sandboxes, self._containers, self._seen = sandboxes, containers, {}
+        self.changes += 1
         for uid in before.keys() | self.uids():
             if before.get(uid, NOTHING) != self.of(uid):
                 self._changed(uid)
@@ -204,5 +205,5 @@ class Observations:
 
     def _forget_pod(self, uid: str) -> None:
         """What was made of the lists for a pod is old."""
-        self._changes += 1
+        self.changes += 1
         self._seen.pop(uid, None)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, KeysView
+from collections.abc import Iterable
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.client.client import Client
@@ -50,9 +50,9 @@ class Pods:
         """All pods, each with its latest status."""
         return [worker.pod for worker in self._workers.values()]
 
-    def uids(self) -> KeysView[str]:
-        """Those of all pods."""
-        return self._workers.keys()
+    def version(self) -> tuple[int, int]:
+        """Something else whenever a pod has come or gone, or something of one began or ended."""
+        return self._observations.changes, len(self._workers)
 
     def find(self, namespace: str, name: str) -> Pod | None:
         """A pod by its name; the newest, if an older one of that name still ends."""

@@ -1,6 +1,5 @@
 """MeasuredMachine: control groups that are plain files which tests write, and pods in them."""
 
-from collections.abc import KeysView
 from pathlib import Path
 from typing import Literal
 
@@ -64,8 +63,9 @@ class MeasuredMachine:
     def pods(self) -> list[Pod]:
         return [pod for pod, _ in self.known.values()]
 
-    def uids(self) -> KeysView[str]:
-        return self.known.keys()
+    def version(self) -> tuple[int, int]:
+        seen = frozenset((uid, id(observed)) for uid, (_, observed) in self.known.items())
+        return hash(seen), len(seen)
 
     def observed(self, uid: str) -> Observed:
         return self.known[uid][1] if uid in self.known else NOTHING

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from kedge.machinery.window_store import SLOT, Key, State, Store
-from kedge.machinery.windows import CPU, Series
 
 
 def told(store: Store, key: Key, value: float) -> None:
     """One tick."""
-    series = Series(store.claim(key).cpu, CPU, 0)
+    series, _ = store.claim(key).series(0)
     for second in range(1, 11):
         series.add(second, value)
     series.close(1, value, 10.0)
@@ -24,7 +23,7 @@ def mean(store: Store, key: Key) -> float | None:
     slot = store.get(key)
     if slot is None:
         return None
-    window = Series(slot.cpu, CPU, 1).window("10s")
+    window = slot.series(1)[0].window("10s")
     return None if window is None else round(window.mean, 3)
 
 
@@ -100,7 +99,7 @@ def test_numbers_that_are_torn_are_begun_anew_and_the_others_stay(
     told(store, Key("whole", "main"), 0.5)
     slot = store.get(Key("torn", "main"))
     assert slot is not None
-    slot.cpu[1000:1004] = b"\xff\xff\xff\xff"
+    slot.memory[1000:1004] = b"\xff\xff\xff\xff"
     again = Store(tmp_path / "usage", "b")
     assert mean(again, Key("torn", "main")) is None
     assert mean(again, Key("whole", "main")) == 0.5

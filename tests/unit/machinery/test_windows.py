@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.machinery.windows import CPU, MEMORY, SIZE, WINDOWS, Name, Series, Statistics
+from kedge.machinery.windows import CPU, MEMORY, MINUTE, SIZE, WINDOWS, Name, Series, Statistics
 
 NAMES: tuple[Name, ...] = ("10s", "1m", "1h", "1d")
 
@@ -39,13 +39,20 @@ def means(known: dict[int, float]) -> list[float]:
     return [sum(values) / len(values) for values in ticks.values()]
 
 
+def blank() -> "tuple[memoryview, memoryview[float]]":
+    """The memory of a series of which nothing is known, and its minute."""
+    memory = memoryview(bytearray(SIZE))
+    minute = memoryview(bytearray(4 * MINUTE)).cast("f")
+    Series.clear(memory, minute)
+    return memory, minute
+
+
 class Both:
     """The real thing and the brute one, told the same."""
 
     def __init__(self) -> None:
-        self.memory = memoryview(bytearray(SIZE))
-        Series.clear(self.memory)
-        self.series = Series(self.memory, CPU, 0)
+        self.memory, self.minute = blank()
+        self.series = Series(self.memory, self.minute, CPU, 0)
         self.brute = Brute()
 
     def tell(self, tick: int, values: dict[int, float]) -> None:
@@ -118,7 +125,7 @@ def test_what_lies_in_memory_is_all_there_is() -> None:
     chance = random.Random(3)
     for tick in range(1, 700):
         both.tell(tick, {second: chance.random() for second in range(1, 11)})
-    again = Series(both.memory, CPU, 699)
+    again = Series(both.memory, both.minute, CPU, 699)
     for name in NAMES:
         found, expected = again.window(name), both.series.window(name)
         assert found == pytest.approx(expected)
@@ -138,10 +145,7 @@ def test_series_that_was_silent_for_more_than_a_day_knows_nothing_of_before() ->
 @given(st.lists(st.sampled_from([1, 5, 29, 30, 31, 359, 360, 700, 8610, 8640]), max_size=6))
 @settings(max_examples=25, deadline=None)
 def test_a_long_silence_is_as_many_ticks_of_silence(steps: list[int]) -> None:
-    memories = [memoryview(bytearray(SIZE)) for _ in range(2)]
-    for memory in memories:
-        Series.clear(memory)
-    at_once, by_and_by = (Series(memory, CPU, 0) for memory in memories)
+    at_once, by_and_by = (Series(*blank(), CPU, 0) for _ in range(2))
     tick = 0
     for number, step in enumerate(steps):
         for missed in range(tick + 1, tick + step):
@@ -178,9 +182,13 @@ def test_95th_of_a_day_is_never_above_its_maximum() -> None:
 def test_memory_that_no_series_has_left_is_told_apart(damage: bytes) -> None:
     both = Both()
     both.tell(1, {1: 1.0})
-    assert Series.sound(both.memory)
+    assert Series.sound(both.memory, both.minute)
     both.memory[400:404] = damage
-    assert not Series.sound(both.memory)
+    assert not Series.sound(both.memory, both.minute)
+    both.memory[400:404] = bytes(4)
+    assert Series.sound(both.memory, both.minute)
+    both.minute.cast("B")[40:44] = damage
+    assert not Series.sound(both.memory, both.minute)
 
 
 @given(st.floats(min_value=2.0**16, max_value=2.0**41))

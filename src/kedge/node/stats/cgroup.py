@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from kedge.supervisor import processes
 from kedge.supervisor.cgroups import Cgroups, Hierarchy
 
-_SMALL: Final = 64
+SMALL: Final = 64
 """Enough for one number and its name, and little enough to be had at once."""
 _PAGE: Final = 4096
 _LARGE: Final = 1 << 17
@@ -18,8 +18,6 @@ _MEMORY_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 JIFFY: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 """Nanoseconds of what the kernel counts processor time in, where it is not more exact."""
 _pread = os.pread
-_new = tuple.__new__
-"""Makes a named tuple in half the time that its class takes."""
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
 
 _SHARE: Final = 2
@@ -28,9 +26,11 @@ _BACK: Final = 64
 """Bytes by which a line may have moved towards the beginning of a file since it was last read."""
 _ANYWAY: Final = 10
 """Readings after which memory is looked at closely even if its amount has not changed."""
-_PART: Final = 8
-_MOST_STALE: Final = 1 << 20
-"""It has not changed if it is within 1/2**8 of what it was, and within a mebibyte."""
+_LEAST_PART: Final = 8
+_MOST_PART: Final = 4
+_MOST_STALE: Final = 1 << 28
+"""It has not changed if it is within 1/2**8 of what it was, and within a mebibyte. If time and
+again it changes and what is inactive does not, that grows by and by to sixteen times as much."""
 
 
 class Reading(NamedTuple):
@@ -45,8 +45,8 @@ class Reading(NamedTuple):
 class Source(Protocol):
     """Something whose usage can be read."""
 
-    def read(self) -> Reading | None:
-        """None if there is nothing any more."""
+    def read(self) -> tuple[int, int] | None:
+        """The fields of a Reading; None if there is nothing any more."""
         ...
 
     def close(self) -> None: ...
@@ -68,17 +68,17 @@ class Descriptors:
             for path in paths:
                 opened.append(os.open(path, _READ))
         except BaseException:
-            self._shut(opened)
+            self.shut(opened)
             raise
         self._left -= len(opened)
         return tuple(opened)
 
     def close(self, descriptors: Sequence[int]) -> None:
-        self._shut(descriptors)
+        self.shut(descriptors)
         self._left += len(descriptors)
 
     @staticmethod
-    def _shut(descriptors: Sequence[int]) -> None:
+    def shut(descriptors: Sequence[int]) -> None:
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -89,97 +89,106 @@ class GroupSource:
     __slots__ = (
         "_age",
         "_at",
-        "_descriptors",
-        "_inactive",
+        "_cgroups",
         "_kept",
-        "_name",
-        "_opened",
-        "_paths",
-        "_unified_cpu",
+        "_lent",
+        "_part",
+        "_path",
         "_unified_memory",
-        "_used",
-        "_within",
+        "descriptors",
+        "inactive",
+        "parse",
+        "used",
+        "within",
     )
 
     def __init__(self, cgroups: Cgroups, path: str, kept: Descriptors) -> None:
         cpu, memory = places(cgroups)
+        self._cgroups = cgroups
+        self._path = path
         self._kept = kept
-        self._unified_cpu = cpu is not None and cpu.unified
+        self.parse = _usage_nanoseconds if cpu is not None and cpu.unified else int
+        """Finds the nanoseconds in what the file of processor time says."""
         self._unified_memory = memory is not None and memory.unified
-        self._paths = [
-            _inside(cpu, path, "cpu.stat" if self._unified_cpu else "cpuacct.usage"),
-            _inside(
-                memory, path, "memory.current" if self._unified_memory else "memory.usage_in_bytes"
-            ),
-            _inside(memory, path, "memory.stat"),
-        ]
-        self._descriptors: tuple[int, ...] = ()
-        self._opened = False
-        self._used = 0
+        self.descriptors: tuple[int, ...] = ()
+        """Those that are kept: of processor time, of memory, and of what memory is used for."""
+        self._lent: tuple[int, ...] = ()
+        """Descriptors for one reading only, for want of some to keep."""
+        self.used = 0
         """When memory was last looked at closely."""
-        self._within = -1
+        self._part = _LEAST_PART
+        self.within = -1
         """By how much it may be more or less before it has changed."""
-        self._inactive = 0
+        self.inactive = 0
         self._age = 0
-        self._name = b"\ninactive_file " if self._unified_memory else b"\ntotal_inactive_file "
         self._at = 0
-        """Where in the file this was."""
+        """Where in its file this was."""
 
-    def read(self) -> Reading | None:
+    def read(self) -> tuple[int, int] | None:
         try:
-            if self._descriptors:
-                cpu, usage, stat = self._descriptors
-                return self._read(cpu, usage, stat)
-            if not self._opened:
-                self._descriptors = self._kept.open(self._paths)
-                self._opened = True
-                return self.read()
-            return self._read_anew()
+            cpu, usage, stat = self.descriptors or self._open()
+            nanoseconds = self.parse(_pread(cpu, SMALL, 0))
+            used = int(_pread(usage, SMALL, 0))
+            if self._age >= _ANYWAY or abs(used - self.used) > self.within:
+                # This file takes longer to read than the other two.
+                self.look(used, stat)
+            self._age += 1
+            return nanoseconds, max(0, used - self.inactive)
         except (OSError, ValueError):
             # The group is gone, or is just going.
             self.close()
             return None
+        finally:
+            if self._lent:
+                self._kept.shut(self._lent)
+                self._lent = ()
 
     def close(self) -> None:
-        self._kept.close(self._descriptors)
-        self._descriptors = ()
-        self._opened = False
+        self._kept.close(self.descriptors)
+        self.descriptors = ()
 
-    def _read_anew(self) -> Reading:
-        with contextlib.ExitStack() as stack:
-            opened = []
-            for path in self._paths:
-                opened.append(os.open(path, _READ))
-                stack.callback(os.close, opened[-1])
-            return self._read(*opened)
+    def _open(self) -> tuple[int, ...]:
+        cpu, memory = places(self._cgroups)
+        spent = "cpuacct.usage" if self.parse is int else "cpu.stat"
+        usage = "memory.current" if self._unified_memory else "memory.usage_in_bytes"
+        paths = [
+            _inside(cpu, self._path, spent),
+            _inside(memory, self._path, usage),
+            _inside(memory, self._path, "memory.stat"),
+        ]
+        self.descriptors = self._kept.open(paths)
+        if not self.descriptors:
+            self._lent = Descriptors(len(paths)).open(paths)
+        return self.descriptors or self._lent
 
-    def _read(self, cpu: int, usage: int, stat: int) -> Reading:
-        time_used = _pread(cpu, _SMALL, 0)
-        nanoseconds = _usage_usec(time_used) * 1000 if self._unified_cpu else int(time_used)
-        used = int(_pread(usage, _SMALL, 0))
-        if abs(used - self._used) > self._within or self._age >= _ANYWAY:
-            # This file takes longer to read than the other two.
-            self._used, self._inactive, self._age = used, self._field(stat), 0
-            self._within = min(used >> _PART, _MOST_STALE)
-        self._age += 1
-        memory = used - self._inactive
-        return _new(Reading, (nanoseconds, memory if memory > 0 else 0))
+    def look(self, used: int, stat: int) -> None:
+        """See how much of the memory is inactive, and say when to look again."""
+        inactive = self._field(stat)
+        changed, within = abs(used - self.used), self.within
+        if abs(inactive - self.inactive) > within:
+            self._part = _LEAST_PART
+        elif changed > within and self._part > _MOST_PART:
+            # It was no files that came or went, nor will it be those next time.
+            self._part -= 1
+        self.used, self.inactive, self._age = used, inactive, 0
+        self.within = min(used >> self._part, _MOST_STALE >> self._part)
 
     def _field(self, stat: int) -> int:
         """How much memory only holds files that nobody has used lately; 0 if that is not said."""
+        name = b"\ninactive_file " if self._unified_memory else b"\ntotal_inactive_file "
         text = _pread(stat, _PAGE, 0)
         # Most of what is before it is as long as it was.
-        at = text.find(self._name, self._at - _BACK if self._at > _BACK else 0)
+        at = text.find(name, self._at - _BACK if self._at > _BACK else 0)
         end = text.find(b"\n", at + 1)
         if at < 0 or end < 0:
             if len(text) == _PAGE:
                 text = _pread(stat, _LARGE, 0)
-            at = text.find(self._name)
+            at = text.find(name)
             end = text.find(b"\n", at + 1)
         if at < 0:
             return 0
         self._at = at
-        return int(text[at + len(self._name) : end])
+        return int(text[at + len(name) : end])
 
 
 def places(cgroups: Cgroups) -> tuple[Hierarchy | None, Hierarchy | None]:
@@ -201,7 +210,7 @@ class ProcessSource:
         if self._statm < 0:
             return None
         try:
-            pages = int(_pread(self._statm, _SMALL, 0).split()[1])
+            pages = int(_pread(self._statm, SMALL, 0).split()[1])
             # One that has ended and is not yet buried has no pages.
             return Reading(_own_time(self._pid), pages * _MEMORY_PAGE) if pages else None
         except (OSError, IndexError):
@@ -263,8 +272,8 @@ class MachineSource:
         if self._cpu < 0:
             return busy(os.pread(self._stat, _PAGE, 0))
         # Finer than /proc/stat, which counts in hundredths of a second.
-        text = os.pread(self._cpu, _SMALL, 0)
-        return _usage_usec(text) * 1000 if self._unified else int(text)
+        text = os.pread(self._cpu, SMALL, 0)
+        return _usage_nanoseconds(text) if self._unified else int(text)
 
     def close(self) -> None:
         opened = [each for each in (self._stat, self._meminfo, self._cpu) if each >= 0]
@@ -301,9 +310,9 @@ def _inside(hierarchy: Hierarchy | None, path: str, name: str) -> str:
     return f"{hierarchy.place if hierarchy else '/nonexistent'}/{path.strip('/')}/{name}"
 
 
-def _usage_usec(text: bytes) -> int:
+def _usage_nanoseconds(text: bytes) -> int:
     at = text.index(b"usage_usec ") + 11
-    return int(text[at : text.index(b"\n", at)])
+    return int(text[at : text.index(b"\n", at)]) * 1000
 
 
 def _number_after(text: bytes, name: bytes) -> int:

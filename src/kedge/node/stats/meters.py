@@ -70,6 +70,8 @@ class Sources:
 class Meter:
     """One thing that is measured: what remembers it, and where it is read."""
 
+    __slots__ = ("run", "source", "track")
+
     def __init__(self, track: Track) -> None:
         self.track = track
         self.source: Source | None = None
@@ -80,13 +82,13 @@ class Meter:
             self.source.close()
         self.source, self.run = source, run
 
-    def sample(self, second: int, now: float, clock: Clock) -> None:
+    def sample(self, second: int, clock: Clock) -> None:
         source = self.source
         reading = None if source is None else source.read()
         if reading is None:
             self.track.skip(second)
         else:
-            self.track.sample(second, clock.monotonic(), now, self.run, reading)
+            self.track.sample(second, clock.monotonic(), self.run, reading)
 
 
 class Book:
@@ -138,6 +140,8 @@ class Book:
 class PodMeter:
     """A pod: its containers, and their total once they are several."""
 
+    __slots__ = ("_book", "_sources", "_total", "containers", "over", "pod", "seen")
+
     def __init__(self, pod: Pod, book: Book, sources: Sources) -> None:
         self.pod = pod
         self._book = book
@@ -178,20 +182,20 @@ class PodMeter:
         self.over = self._is_over()
         self._see_total(next(iter(running.values()), None))
 
-    def sample(self, second: int, now: float, clock: Clock) -> None:
+    def meters(self) -> list[Meter]:
+        """All that is measured of it, the total after its parts; nothing if it is over."""
         if self.over:
-            return
-        for meter in self.containers.values():
-            meter.sample(second, now, clock)
-        if self._total is not None:
-            self._total.sample(second, now, clock)
+            return []
+        return [*self.containers.values(), *([self._total] if self._total is not None else ())]
 
-    def close(self, tick: int) -> None:
+    def close(self, tick: int) -> bool:
+        """A tick has ended; returns whether the pod is over with it."""
         if self.over:
-            return
+            return False
         for track in self.tracks():
             track.close(tick)
         self.over = self._is_over()
+        return self.over
 
     def _is_over(self) -> bool:
         idle = all(meter.source is None for meter in self.containers.values())
@@ -283,7 +287,7 @@ class NodeMeter:
     def systems(self) -> dict[str, Track]:
         return {name: self._meters[name].track for name in SYSTEMS}
 
-    def sample(self, second: int, now: float, clock: Clock, pods: Iterator[Meter]) -> None:
+    def sample(self, second: int, clock: Clock, pods: Iterator[Meter]) -> None:
         """After the pods have been."""
         if self._runtime() != self._runtime_pid:
             self._runtime_pid = self._runtime()
@@ -293,14 +297,14 @@ class NodeMeter:
             running = [meter for meter in pods if meter.source is not None]
             self._meters[PODS].read_from(Sum(running), _run_of(running))
         for name in (MACHINE, KUBELET, RUNTIME, PODS):
-            self._meters[name].sample(second, now, clock)
-        self._rest(second, now, clock)
+            self._meters[name].sample(second, clock)
+        self._rest(second, clock)
 
-    def _rest(self, second: int, now: float, clock: Clock) -> None:
+    def _rest(self, second: int, clock: Clock) -> None:
         whole, *parts = (self._meters[name] for name in (MACHINE, KUBELET, RUNTIME, PODS))
         misc = self._meters[MISC].track
-        measured = [meter for meter in parts if _fresh(meter, now)]
-        if not _fresh(whole, now):
+        measured = [meter for meter in parts if _fresh(meter, second)]
+        if not _fresh(whole, second):
             misc.skip(second)
             return
         readings = [meter.track.latest.reading for meter in measured if meter.track.latest]
@@ -312,7 +316,7 @@ class NodeMeter:
         self._misc = max(self._misc, rest) if run == self._meters[MISC].run else rest
         self._meters[MISC].run = run
         reading = Reading(self._misc, max(0, memory - sum(each.memory for each in readings)))
-        misc.sample(second, clock.monotonic(), now, run, reading)
+        misc.sample(second, clock.monotonic(), run, reading)
 
     def close(self, tick: int) -> None:
         for track in self.tracks():
@@ -327,9 +331,9 @@ class NodeMeter:
             meter.read_from(None, 0)
 
 
-def _fresh(meter: Meter, now: float) -> bool:
+def _fresh(meter: Meter, second: int) -> bool:
     latest = meter.track.latest
-    return latest is not None and latest.time == now
+    return latest is not None and latest.time == second
 
 
 def _run_of(meters: list[Meter]) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from array import array
-from collections.abc import Callable, Iterator, KeysView
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from kedge.api.core_v1.pod import Pod
@@ -13,6 +13,7 @@ from kedge.machinery.window_store import Store
 from kedge.machinery.windows import TICK
 from kedge.node.observed import Observed
 from kedge.node.stats.meters import Book, Meter, NodeMeter, PodMeter, Sources
+from kedge.node.stats.panel import Panels
 from kedge.node.stats.track import Track
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,9 @@ class NodePods(Protocol):
 
     def pods(self) -> list[Pod]: ...
 
-    def uids(self) -> KeysView[str]: ...
+    def version(self) -> tuple[int, int]:
+        """Something else whenever a pod has come or gone, or something of one began or ended."""
+        ...
 
     def observed(self, uid: str) -> Observed: ...
 
@@ -54,10 +57,14 @@ class Sampler:
         self.node = NodeMeter(self._book, sources, runtime)
         self.meters: dict[str, PodMeter] = {}
         """By uid."""
+        self._panels: Panels | None = None
+        """What is read each second; None if that is to be found out anew."""
+        self._version = (-1, 0)
+        """What of the pods has been seen."""
         self._second = 0
         self._tick = 0
-        self._told: set[str] = set()
-        """The pods that have been in a frame."""
+        self._told: dict[str, set[str]] = {}
+        """The containers that have been in a frame, by the uid of their pod."""
         self._waiting: list[asyncio.Future[int]] = []
 
     async def run(self) -> None:
@@ -91,13 +98,16 @@ class Sampler:
             if self._second - second < _PATIENCE:
                 return
             self._set_back(second)
+        if second != self._second + 1:
+            self._panels = None
         self._second = second
         self._close((second - 1) // TICK)
         self._see()
-        now = self._clock.now().timestamp()
-        for pod in self.meters.values():
-            pod.sample(second, now, self._clock)
-        self.node.sample(second, now, self._clock, self._running())
+        if self._panels is None:
+            self._panels = Panels(meter for pod in self.meters.values() for meter in pod.meters())
+        if not self._panels.sample(second, self._clock):
+            self._panels = None
+        self.node.sample(second, self._clock, self._running())
         if second % TICK == 0:
             self._close(second // TICK)
 
@@ -112,7 +122,8 @@ class Sampler:
             return
         self.node.close(tick)
         for pod in self.meters.values():
-            pod.close(tick)
+            if pod.close(tick):
+                self._panels = None
         self._store.write_tick(tick)
         waiting, self._waiting = self._waiting, []
         for future in waiting:
@@ -127,13 +138,12 @@ class Sampler:
 
     def _see(self) -> None:
         """Which pods there are, and what of them runs."""
-        if self._second % TICK and self._pods.uids() == self.meters.keys():
-            observed = self._pods.observed
-            for uid, known in self.meters.items():
-                seen = observed(uid)
-                if seen is not known.seen:
-                    known.see(known.pod, seen)
+        version = self._pods.version()
+        if version == self._version and self._second % TICK:
             return
+        if version != self._version:
+            self._panels = None
+        self._version = version
         gone = set(self.meters)
         for pod in self._pods.pods():
             uid = pod.metadata.uid
@@ -141,11 +151,13 @@ class Sampler:
             meter = self.meters.get(uid)
             if meter is None:
                 meter = self.meters[uid] = PodMeter(pod, self._book, self._sources)
+                self._panels = None
             meter.see(pod, self._pods.observed(uid))
         for uid in gone:
             self.meters.pop(uid).end()
-            self._told.discard(uid)
+            self._told.pop(uid, None)
             self._book.forget(uid)
+            self._panels = None
 
     def forget_strangers(self) -> None:
         """Let go of what is known of pods that are not here any more."""
@@ -166,10 +178,11 @@ class Sampler:
     # What is published.
 
     def has_news(self) -> bool:
-        """Whether there is a pod that has never been in a frame."""
+        """Whether there is a container that has never been in a frame."""
         return any(
-            uid not in self._told and any(_tells(meter.track) for meter in pod.containers.values())
+            name not in self._told.get(uid, ()) and _tells(meter.track)
             for uid, pod in self.meters.items()
+            for name, meter in pod.containers.items()
         )
 
     def frame(self, node: str, uid: str, resolution: int) -> Frame:
@@ -186,7 +199,7 @@ class Sampler:
             for pod in self.meters.values()
             if (containers := _containers(pod))
         ]
-        self._told.update(pod.uid for pod in pods)
+        self._told = {pod.uid: {each.name for each in pod.containers} for pod in pods}
         since = self.node.machine.since
         return Frame(node, uid, self._tick, resolution, since, systems, pods, rows.values)
 

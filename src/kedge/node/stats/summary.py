@@ -115,7 +115,8 @@ def _memory(latest: Latest, details: Details) -> Document:
     if details.limit:
         found["availableBytes"] = max(0, details.limit - latest.reading.memory)
     if details.usage:
-        found["usageBytes"] = details.usage
+        # It is read after the working set, which is a part of it.
+        found["usageBytes"] = max(details.usage, latest.reading.memory)
         found["rssBytes"] = details.rss
         found["pageFaults"] = details.faults
         found["majorPageFaults"] = details.major_faults

@@ -93,6 +93,24 @@ def test_memory_that_changes_little_is_looked_at_closely_only_now_and_then(
     assert source.read() == Reading(1_000_000_000, 20_630_000)
 
 
+def test_memory_that_changes_without_files_need_not_be_looked_at_each_time(
+    machine: Machine,
+) -> None:
+    """A twentieth more, a twentieth less; by then what files take may be off by that much."""
+    source = GroupSource(machine.cgroups, GROUP, Descriptors())
+    for number in range(20):
+        machine.use(GROUP, cpu=1, memory=100_000_000 + number % 2 * 5_000_000, inactive=7_000_000)
+        assert source.read() == Reading(1_000_000_000, 93_000_000 + number % 2 * 5_000_000)
+    machine.use(GROUP, cpu=1, memory=104_000_000, inactive=12_000_000)
+    assert source.read() == Reading(1_000_000_000, 97_000_000)
+    machine.use(GROUP, cpu=1, memory=120_000_000, inactive=27_000_000)
+    assert source.read() == Reading(1_000_000_000, 93_000_000)
+    # They were files after all: it is looked at closely again whenever it changes.
+    machine.use(GROUP, cpu=1, memory=121_000_000, inactive=28_000_000)
+    assert source.read() == Reading(1_000_000_000, 93_000_000)
+    source.close()
+
+
 def test_processes_are_counted_with_their_children_and_their_dead() -> None:
     work = "sum(range(1_500_000))"
     code = (

@@ -255,6 +255,22 @@ async def test_an_initial_container_is_part_of_the_total(bench: Bench) -> None:
     assert bench.shows(rows["setup"], "1h", "max") == 1.0
 
 
+async def test_a_container_that_comes_later_is_news(bench: Bench) -> None:
+    bench.machine.run("web", "setup", began=START)
+    setup = group("uid-web", "setup")
+    for second in range(1, 11):
+        await bench.second({setup: second * 1.0})
+    assert bench.sampler.has_news()
+    assert [each.name for each in bench.pod().containers] == ["setup"]
+    assert not bench.sampler.has_news()
+    bench.machine.run("web", "setup!", "main", began=START + 10)
+    for second in range(1, 11):
+        await bench.second({WEB: second * 0.25})
+    assert bench.sampler.has_news()
+    assert {each.name for each in bench.pod().containers} == {"setup", "main"}
+    assert not bench.sampler.has_news()
+
+
 async def test_a_pod_without_a_group_is_counted_by_its_processes(
     tmp_path: Path, machine: MeasuredMachine
 ) -> None:
@@ -414,7 +430,8 @@ def test_point_29_a_day_of_every_shape_is_what_all_values_say(
             kept[name].append((cores, memory))
             script.used[name] = Reading(round(total[name] * 1e9), memory)
             if not gone:
-                meters[name].sample(START + second, START + second, clock)
+                for each in meters[name].meters():
+                    each.sample(START + second, clock)
             if not gone and second % 10 == 0:
                 meters[name].close((START + second) // 10)
     for name, meter in meters.items():

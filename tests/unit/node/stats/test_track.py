@@ -27,7 +27,7 @@ class Life:
         self, second: int, cpu: float, memory: int = MB, run: int = 1, late: float = 0.0
     ) -> None:
         reading = Reading(round(cpu * 1e9), memory)
-        self.track.sample(second, 5000.0 + second + late, second, run, reading)
+        self.track.sample(second, 5000.0 + second + late, run, reading)
         if second % 10 == 0:
             self.track.close(second // 10)
 

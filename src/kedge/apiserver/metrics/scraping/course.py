@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from kedge.api.metrics_v1alpha1.frame import UNKNOWN
 from kedge.api.metrics_v1alpha1.row import row
 from kedge.apiserver.metrics.scraping.page import Reading
-from kedge.machinery.window_store import STATE, STATE_AT, Slot, State
-from kedge.machinery.windows import CPU, MEMORY, TICK, Series
+from kedge.machinery.window_store import Slot, State
+from kedge.machinery.windows import TICK
 
 LONGEST: Final = 300.0
 """Seconds between two readings beyond which their average says nothing of what was between."""
@@ -53,8 +53,7 @@ class Course:
         self._run = state.run / 1000
         self._counter, self._at = state.counter, state.at
         tick = state.tick or int(_begin(reading)) // TICK
-        self._cpu = Series(slot.cpu, CPU, tick)
-        self._memory = Series(slot.working_set, MEMORY, tick)
+        self._cpu, self._memory = slot.series(tick)
         self._spans: list[Span] = []
         """What follows the last tick that was closed."""
 
@@ -135,9 +134,7 @@ class Course:
         for passed in range(second - _MINUTE, second):
             self._cpu.skip(passed)
             self._memory.skip(passed)
-        tick = second // TICK
-        self._cpu = Series(self._slot.cpu, CPU, tick)
-        self._memory = Series(self._slot.working_set, MEMORY, tick)
+        self._cpu, self._memory = self._slot.series(second // TICK)
         self._spans = []
         self._counter = -1
         self._at = 0.0
@@ -151,7 +148,7 @@ class Course:
             counter=self._counter,
             at=self._at,
         )
-        STATE.pack_into(self._slot.memory, STATE_AT, *state)
+        self._slot.save(state)
 
 
 def _begin(reading: Reading) -> float:
