@@ -48,6 +48,7 @@ from kedge.node.server.server import NodeServer
 from kedge.node.sources import Following, Sources
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.supervisor import cgroups
+from kedge.supervisor.spread import spread
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +115,7 @@ class Agent:
         """Do all that takes no server."""
         for directory in (config.pods, config.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            spread(str(directory))
         store = Store(config.images, SystemClock())
         images = Images(store, Registries(), Mapping.parse(config.image_map))
         bridge = find_bridge(config.state / "network")

@@ -42,18 +42,17 @@ class PodFiles:
         return self.directory(uid) / "etc-hosts"
 
     def termination_log(self, uid: str, container: str, attempt: int) -> Path:
-        return self.directory(uid) / "containers" / container / str(attempt) / "termination-log"
+        return self.directory(uid) / f"termination-log.{container}.{attempt}"
 
     def make_termination_log(self, uid: str, container: str, attempt: int) -> Path:
         """A file that anybody may write to, for the container's last words."""
         path = self.termination_log(uid, container, attempt)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch()
         path.chmod(0o666)
         return path
 
     def drop_termination_log(self, uid: str, container: str, attempt: int) -> None:
-        shutil.rmtree(self.termination_log(uid, container, attempt).parent, ignore_errors=True)
+        self.termination_log(uid, container, attempt).unlink(missing_ok=True)
 
     def resize_state(self, uid: str) -> Path:
         return self.directory(uid) / "resize.json"

@@ -92,13 +92,14 @@ def pod_status(pod: Pod, facts: Facts) -> PodStatus:
         reason=reason,
         message=message,
         hostIP=facts.host_ips[0] if facts.host_ips else "",
-        hostIPs=[HostIP(ip=ip) for ip in facts.host_ips],
+        hostIPs=[HostIP(ip=ip) for ip in facts.host_ips] or (),
         podIP=ips[0] if ips else "",
-        podIPs=[PodIP(ip=ip) for ip in ips],
+        podIPs=[PodIP(ip=ip) for ip in ips] or (),
         startTime=previous.startTime or pod.status.startTime or now,
-        initContainerStatuses=init,
-        containerStatuses=sorted(main, key=lambda status: status.name),
-        ephemeralContainerStatuses=sorted(extra, key=lambda status: status.name),
+        # What is not there is written as the API reads it, or it would seem to be news each time.
+        initContainerStatuses=init or (),
+        containerStatuses=sorted(main, key=lambda status: status.name) or (),
+        ephemeralContainerStatuses=sorted(extra, key=lambda status: status.name) or (),
         qosClass=qos_class(pod),
         resources=pod.spec.resources,
         allocatedResources=pod_requests(pod.spec) if pod.spec.resources is not None else {},
@@ -209,7 +210,7 @@ def _seen(
         containerID=identity(newest.id),
         allocatedResources=container.resources.requests,
         resources=actual or container.resources,
-        volumeMounts=list(_mounts(container)),
+        volumeMounts=list(_mounts(container)) or (),
         user=_user(newest) if newest.state is not State.CREATED else None,
     )
 
@@ -239,7 +240,7 @@ def _unseen(
         name=container.name,
         image=container.image,
         state=ContainerState(waiting=ContainerStateWaiting(reason=reason)),
-        volumeMounts=list(_mounts(container)),
+        volumeMounts=list(_mounts(container)) or (),
     )
     if before is None:
         return status
@@ -370,7 +371,9 @@ def final(pod: Pod, status: PodStatus) -> PodStatus:
         for i, container in enumerate(status.initContainerStatuses)
     ]
     word = status.phase if status.phase in TERMINAL else "Failed"
-    return replace(status, phase=word, containerStatuses=main, initContainerStatuses=init)
+    return replace(
+        status, phase=word, containerStatuses=main or (), initContainerStatuses=init or ()
+    )
 
 
 def _initialized(pod: Pod, status: PodStatus) -> bool:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 16
 """Requests that are under way together."""
-PATIENCE = 0.15
+PATIENCE = 0.5
 """Seconds that a status may wait for one that makes it unnecessary."""
 RETRIES = Backoff(first=0.05, most=10.0)
 MANAGER = "kubelet"
@@ -125,9 +125,11 @@ class StatusWriter:
             except StatusError as error:
                 if not _refused(entry, error):
                     failures = await self._pause(failures, entry.pod, error)
+                    entry.urgent.set()
                     continue
             except OSError as error:
                 failures = await self._pause(failures, entry.pod, error)
+                entry.urgent.set()
                 continue
             if entry.wanted is wanted:
                 entry.wanted = None

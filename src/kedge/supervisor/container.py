@@ -33,10 +33,15 @@ _REMOVALS: Final = (0.01, 0.05, 0.2, 1.0, 5.0)
 class Machine:
     """What all containers of a supervisor have in common."""
 
-    def __init__(self, loop: Loop, home: Home | None, *, outer: int, limited: bool) -> None:
+    def __init__(
+        self, loop: Loop, home: Home | None, *, root: str, outer: int, limited: bool
+    ) -> None:
         self.loop = loop
         self.home = home
         """None where there are no namespaces."""
+        self.root = root
+        """The directory that roots are mounted at."""
+        os.makedirs(root, 0o700, exist_ok=True)
         self.mapped = outer >= 0
         """Whether we are root in a user namespace only."""
         self._outer = outer
@@ -188,6 +193,7 @@ class Container:
         group = self.group
         given = rootfs.Given(
             home=self.directory,
+            place=self._machine.root,
             mapped=self._machine.mapped,
             views=group.views() if group else [],
             shm=pod.shm,

@@ -3,23 +3,27 @@
 import contextlib
 import json
 import os
+from collections.abc import Iterator
 from typing import Any, Final
+
+from kedge.supervisor.spread import spread
 
 Document = dict[str, Any]
 
-_RECORD: Final = "record.json"
-_APART: Final = ("plan", "about", "shared")
+_RECORD: Final = "record.jsonl"
+_ONCE: Final = ("plan", "about", "shared")
 _TRASH: Final = "trash"
 
 
 class Records:
-    """Directories of one kind, each with a record in it."""
+    """Directories of one kind, each with a record in it: a line for each state it was in."""
 
     def __init__(self, home: str, kind: str) -> None:
         self._home = f"{home}/{kind}"
         self._trash = f"{home}/{_TRASH}"
         for directory in (self._home, self._trash):
             os.makedirs(directory, 0o700, exist_ok=True)
+        spread(self._home)
 
     def directory(self, identity: str) -> str:
         return f"{self._home}/{identity}"
@@ -33,18 +37,29 @@ class Records:
         return directory
 
     def save(self, record: Document) -> None:
-        """Write it whole: whoever reads sees the old one or the new one. What does not change
-        later is kept apart, since it is large."""
-        directory = self.directory(record["id"])
-        for name in _APART:
-            if name in record and not os.path.exists(f"{directory}/{name}.json"):
-                self.keep(record, name)
-        changing = {name: value for name, value in record.items() if name not in _APART}
-        _write(f"{directory}/{_RECORD}", changing)
+        """Add its latest state to its file: a line that is not whole is as if it was never begun.
+        What does not change later is said once, since it is large.
+
+        A file that is replaced instead would be another inode each time, and those are dear: a
+        file system that was just made to forget many looks at all of them before it makes one."""
+        with self._opened(record["id"]) as file:
+            begun = os.fstat(file).st_size > 0
+            changing = {name: value for name, value in record.items() if name not in _ONCE}
+            _add(file, changing if begun else record, begun)
 
     def keep(self, record: Document, name: str) -> None:
-        """Write one of the parts that are kept apart."""
-        _write(f"{self.directory(record['id'])}/{name}.json", record[name])
+        """Say once more one of the parts that are said once."""
+        with self._opened(record["id"]) as file:
+            _add(file, {name: record[name]}, True)
+
+    @contextlib.contextmanager
+    def _opened(self, identity: str) -> Iterator[int]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        descriptor = os.open(f"{self.directory(identity)}/{_RECORD}", flags, 0o600)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def load(self) -> list[Document]:
         """All that can be read, the eldest first; what has no record was never finished, and
@@ -59,10 +74,11 @@ class Records:
 
     def _read(self, directory: str) -> Document:
         with open(f"{directory}/{_RECORD}") as file:
-            record: Document = json.load(file)
-        for name in _APART:
-            with contextlib.suppress(FileNotFoundError), open(f"{directory}/{name}.json") as file:
-                record[name] = json.load(file)
+            first, *rest = file.read().split("\n")
+        record: Document = json.loads(first)
+        for line in rest:
+            with contextlib.suppress(ValueError):
+                record.update(json.loads(line))
         return record
 
     def discard(self, identity: str) -> None:
@@ -75,11 +91,7 @@ class Records:
         return self._trash
 
 
-def _write(path: str, document: Document) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    descriptor = os.open(f"{path}.new", flags, 0o600)
-    try:
-        os.write(descriptor, json.dumps(document).encode())
-    finally:
-        os.close(descriptor)
-    os.rename(f"{path}.new", path)
+def _add(file: int, document: Document, begun: bool) -> None:
+    """The end of a line comes with the next one, which so does not suffer from a broken one."""
+    line = json.dumps(document).encode()
+    os.write(file, b"\n" + line if begun else line)

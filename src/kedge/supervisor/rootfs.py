@@ -52,9 +52,13 @@ _PROPAGATION: Final = {
 class Given:
     """What the supervisor gives along with a plan."""
 
-    def __init__(self, *, home: str, mapped: bool, views: list[tuple[str, str]], shm: int) -> None:
+    def __init__(
+        self, *, home: str, place: str, mapped: bool, views: list[tuple[str, str]], shm: int
+    ) -> None:
         self.home = home
         """The container's own directory, outside."""
+        self.place = place
+        """Where to mount its root; nobody else sees that, so it may be the same for all."""
         self.mapped = mapped
         """Whether all of this happens in a user namespace, where less is allowed."""
         self.views = views
@@ -74,9 +78,8 @@ def build(plan: Plan, given: Given, note: Note) -> None:
         if given.mapped or not _below_dev(node)
     ]
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
-    place = f"{given.home}/root"
-    _mount_root(plan, given, place, note)
-    root = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    _mount_root(plan, given, given.place, note)
+    root = os.open(given.place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for path in plan["hidden"]:
         _hide(root, path)
     _proc_and_sys(root, plan, given)

@@ -40,7 +40,8 @@ class Supervisor:
         self._loop = loop
         self._level = level
         home = Home() if level != levels.PLAIN else None
-        self._machine = Machine(loop, home, outer=outer, limited=level == levels.FULL)
+        root, limited = f"{directory}/root", level == levels.FULL
+        self._machine = Machine(loop, home, root=root, outer=outer, limited=limited)
         self._sandbox_records = Records(directory, "sandboxes")
         self._container_records = Records(directory, "containers")
         self._sandboxes: dict[str, Sandbox] = {}
@@ -274,7 +275,7 @@ class Supervisor:
             "cgroup": f"{parent.rstrip('/')}/{identity}" if parent else "",
             "shortfalls": list(message["plan"]["shortfalls"]),
         }
-        self._container_records.make(identity, "upper", "work", "root")
+        self._container_records.make(identity, "upper", "work")
         self._container_records.save(record)
         self._containers[identity] = self._container_of(record)
         call.answer({"id": identity})

@@ -18,6 +18,7 @@ def test_a_pod_has_its_own_directories_and_nobody_else_reads_them(tmp_path: Path
 
 def test_last_words_can_be_written_by_anybody(tmp_path: Path) -> None:
     files = PodFiles(tmp_path / "pods", tmp_path / "logs")
+    files.make(POD)
     path = files.make_termination_log("u-1", "c", 3)
     assert path.stat().st_mode & 0o777 == 0o666
     files.drop_termination_log("u-1", "c", 3)

@@ -3,7 +3,7 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod_status import ContainerStatus, PodStatus
 from kedge.node import marks
 from kedge.node.ending import Ending
@@ -74,6 +74,19 @@ def test_a_pod_that_nothing_was_done_for_waits() -> None:
         "PodScheduled": "True",
     }
     assert {c.observedGeneration for c in status.conditions} == {3}
+
+
+def test_a_status_that_the_api_gives_back_is_no_news() -> None:
+    of = pod()
+    for status in (
+        status_of(of, observed=observed([], [])),
+        status_of(of, record(of, groups=[1, 2])),
+        final(of, status_of(of, record(of, state=State.EXITED, groups=[1, 2]), terminal=True)),
+    ):
+        stored = RESOURCE.to_document(changed(of, status=status))
+        assert RESOURCE.from_document(stored).status == status
+        assert "initContainerStatuses" not in stored["status"]
+        assert "volumeMounts" not in stored["status"]["containerStatuses"][0]
 
 
 def test_a_running_container_is_described() -> None:

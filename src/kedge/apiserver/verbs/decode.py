@@ -28,13 +28,18 @@ def posted(request: Request, options: str) -> dict[str, Any]:
 
 
 def fitted(
-    request: Request, document: dict[str, Any], options: str, duplicates: Sequence[str] = ()
+    request: Request,
+    document: dict[str, Any],
+    options: str,
+    duplicates: Sequence[str] = (),
+    live: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The document reduced to what its schema declares; complains as fieldValidation asks."""
+    """The document reduced to what its schema declares; complains as fieldValidation asks. `live`
+    is what it was made from, if anything."""
     resource = request.resource
     check_kind(resource, document)
     unknown: list[str] = []
-    shaped = shape(resource, document, unknown)
+    shaped = shape(resource, document, unknown, live)
     request.warnings += mappings(unknown)
     findings = [f'unknown field "{path}"' for path in unknown if type(path) is not AsMapping]
     findings += duplicates
@@ -50,7 +55,12 @@ def mappings(unknown: Sequence[str]) -> list[str]:
     return [extensions.warning(path) for path in unknown if type(path) is AsMapping]
 
 
-def shape(resource: Resource[Any], document: dict[str, Any], unknown: list[str]) -> dict[str, Any]:
+def shape(
+    resource: Resource[Any],
+    document: dict[str, Any],
+    unknown: list[str],
+    live: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """What the schema declares of a document; the paths of all else are added to `unknown`."""
     try:
         if resource.custom:
@@ -61,14 +71,30 @@ def shape(resource: Resource[Any], document: dict[str, Any], unknown: list[str])
         spec = document.get("spec")
         if resource.typed and type(spec) is dict and _is_known_to_fit(resource, spec):
             rest = {name: value for name, value in document.items() if name != "spec"}
-            fitted = fit(resource.schema, rest, unknown) | {"spec": spec}
+            fitted = _fit_around_owners(resource.schema, rest, live, unknown) | {"spec": spec}
         else:
-            fitted = fit(resource.schema, document, unknown)
+            fitted = _fit_around_owners(resource.schema, document, live, unknown)
         if resource.extensions is not None:
             resource.extensions.settle(fitted)
         return fitted
     except Misfit as misfit:
         raise unreadable(resource, str(misfit)) from None
+
+
+def _fit_around_owners(
+    schema: Schema, document: dict[str, Any], live: dict[str, Any] | None, unknown: list[str]
+) -> dict[str, Any]:
+    """Fit, without another look at managedFields that are the very ones of the live object."""
+    meta = document.get("metadata")
+    if live is None or type(meta) is not dict:
+        return fit(schema, document, unknown)
+    owners = meta.get("managedFields")
+    if not owners or owners is not live["metadata"].get("managedFields"):
+        return fit(schema, document, unknown)
+    rest = {name: value for name, value in meta.items() if name != "managedFields"}
+    fitted = fit(schema, document | {"metadata": rest}, unknown)
+    fitted["metadata"]["managedFields"] = owners
+    return fitted
 
 
 REMEMBERED_LENGTH = 8192

@@ -62,7 +62,13 @@ def _json(request: Request) -> Patch:
     operations = body.decode_json(request.http.body)
     if not isinstance(operations, list):
         raise bad_request("a JSON patch is a list of operations")
-    return _on_live(request, lambda live: patch.apply_json(live, operations))
+    return _on_live(request, lambda live: _not_too_deep(patch.apply_json(live, operations)))
+
+
+def _not_too_deep(changed: Any) -> Any:
+    """Only operations that copy make something deeper than both the patch and the live object."""
+    body.check_depth(changed)
+    return changed
 
 
 def _merge(request: Request) -> Patch:
@@ -95,8 +101,7 @@ def _on_live(
         changed = _attempt(lambda: change(live))
         if not isinstance(changed, dict):
             raise bad_request("the patch does not leave an object")
-        body.check_depth(changed)
-        return Wanted(decode.fitted(request, changed, "PatchOptions", duplicates))
+        return Wanted(decode.fitted(request, changed, "PatchOptions", duplicates, live))
 
     return Patch(produce)
 

@@ -67,7 +67,7 @@ class _Account:
 
 def _account(stack: Sequence[str], wanted: str) -> _Account:
     number = _number(wanted)
-    for fields in _lines(stack, "/etc/passwd", 7):
+    for fields in _lines(stack, "/etc/passwd", 7, wanted if number is None else str(number)):
         uid, gid = _number(fields[2]), _number(fields[3])
         if uid is None or gid is None:
             continue
@@ -83,7 +83,7 @@ def _group(stack: Sequence[str], wanted: str) -> int:
     number = _number(wanted)
     if number is not None:
         return number
-    for fields in _lines(stack, "/etc/group", 4):
+    for fields in _lines(stack, "/etc/group", 4, wanted):
         gid = _number(fields[2])
         if fields[0] == wanted and gid is not None:
             return gid
@@ -91,20 +91,23 @@ def _group(stack: Sequence[str], wanted: str) -> int:
 
 
 def _memberships(stack: Sequence[str], name: str) -> Iterator[int]:
-    for fields in _lines(stack, "/etc/group", 4) if name else ():
+    for fields in _lines(stack, "/etc/group", 4, name) if name else ():
         gid = _number(fields[2])
         if gid is not None and name in fields[3].split(","):
             yield gid
 
 
-def _lines(stack: Sequence[str], path: str, least: int) -> Iterator[list[str]]:
-    """The entries of a file, as fields; those with fewer than there should be are passed over."""
+def _lines(stack: Sequence[str], path: str, least: int, word: str) -> Iterator[list[str]]:
+    """The entries of a file that have a word in them, as fields; those with fewer than there
+    should be are passed over."""
     found = layers.resolve(stack, path)
     if found is None or not found.is_file:
         return
     with open(found.path, "rb") as file:
         content = file.read(_MOST_BYTES)
     for line in content.decode(errors="surrogateescape").splitlines():
+        if word not in line:
+            continue
         fields = line.strip().split(":")
         if len(fields) >= least and not line.startswith("#"):
             yield fields

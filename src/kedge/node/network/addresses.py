@@ -1,7 +1,7 @@
 """Addresses of pods: each held by a file of its name, so that a restarted agent knows them all."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Final
@@ -67,7 +67,10 @@ class Addresses:
         if known := self._held.pop(holder, None):
             (self._directory / str(known)).unlink(missing_ok=True)
 
-    def _from_the_last(self) -> Iterable[IPv4Address]:
-        hosts = [address for address in self._network.hosts() if address != self.gateway]
-        start = next((i for i, address in enumerate(hosts) if address > self._last), 0)
-        return hosts[start:] + hosts[:start]
+    def _from_the_last(self) -> Iterator[IPv4Address]:
+        first, size = int(self._network.network_address), self._network.num_addresses
+        last = int(self._last) - first
+        for number in (*range(last + 1, size), *range(last + 1)):
+            # Neither the network's own address, nor ours, nor that of everybody.
+            if 1 < number < size - 1:
+                yield IPv4Address(first + number)

@@ -17,6 +17,7 @@ from kedge.node.network import forward, masquerade
 from kedge.node.network.addresses import Addresses, free_network
 from kedge.node.network.netlink import Netlink
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxSpec
+from kedge.supervisor.spread import spread
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class Bridge:
     def find(cls, directory: Path) -> "Bridge":
         """The bridge of this directory, with a network of its own, made if need be."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spread(str(directory))
         kept = directory / "network"
         if not kept.exists():
             with Netlink() as netlink:

@@ -40,6 +40,8 @@ class Netlink:
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
         )
         self._sequence = 0
+        # Kept, since this much is not had from the heap but from the kernel, each time anew.
+        self._room = bytearray(1 << 17)
 
     def close(self) -> None:
         self._socket.close()
@@ -126,7 +128,8 @@ class Netlink:
         self._socket.send(_HEADER.pack(size, kind, flags, self._sequence, 0) + body)
         answers: list[bytes] = []
         while True:
-            for said, content in _messages(self._socket.recv(1 << 17)):
+            received = self._socket.recv_into(self._room)
+            for said, content in _messages(bytes(self._room[:received])):
                 if said == _ERROR:
                     number = -struct.unpack_from("=i", content)[0]
                     if number:

@@ -141,6 +141,14 @@ async def test_a_merge_patch_adds_changes_and_removes(server: LocalServer) -> No
     assert "data" not in everything.document
 
 
+@pytest.mark.parametrize("sort", [MERGE, STRATEGIC])
+async def test_a_patch_that_nests_too_deeply_is_refused(server: LocalServer, sort: str) -> None:
+    made = await server.post(MAPS, config_map(x="1"))
+    answer = await patch(server, f"{MAPS}/a", {"metadata": {"x": nested(120)}}, sort)
+    assert answer.status == 400
+    assert await server.get(f"{MAPS}/a") == made
+
+
 async def test_a_strategic_patch_merges_lists_by_their_keys(server: LocalServer) -> None:
     await server.post(DEPLOYMENTS, deployment())
     change = {

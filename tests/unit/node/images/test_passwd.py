@@ -42,6 +42,7 @@ def image(tmp_path: Path) -> list[Path]:
         ("4242:4343", User(4242, 4343, (4343,), "/")),
         ("500", User(7, 8, (8,), "/")),
         ("nohome", User(9, 9, (9,), "/")),
+        ("01000", User(1000, 1001, (10, 44, 1001), "/home/app")),
     ],
 )
 def test_users_are_looked_up_in_the_image(image: list[Path], text: str, user: User) -> None:
