@@ -10,8 +10,9 @@ from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.queue import Queue
+from kedge.scheduler.rounds import Rounds
 from kedge.scheduler.snapshot import Snapshot
-from kedge.scheduler.usage import NodeReport, PodReport, used_by_node, used_by_pod
+from kedge.scheduler.usage import NodeReport, used_by_node
 
 NEIGHBOURLY: Final = frozenset((INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD))
 """Filters for which a pod matters to nodes other than its own."""
@@ -55,6 +56,7 @@ class Pods:
         self._snapshot.condemned.discard(uid)
         self._renounce(Demand(obj))
         self._leaves(uid)
+        self._snapshot.usage.remove_pod(uid)
 
     def _is_placed(self, pod: Pod, old: Pod | None) -> None:
         snapshot, demand, node = self._snapshot, Demand(pod), pod.spec.nodeName
@@ -148,12 +150,14 @@ class Nodes:
 class NodeReports:
     """Follows what nodes use. It wakes nobody: whether a pod fits does not depend on it."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, rounds: Rounds) -> None:
+        """`rounds` are told who has reported: there is something new to be read of their pods."""
         self._snapshot = snapshot
+        self._rounds = rounds
 
     def replace(self, objects: Iterable[NodeReport]) -> None:
         fresh = {report.metadata.name: report for report in objects}
-        for name in [name for name in self._snapshot.usage.nodes() if name not in fresh]:
+        for name in {*self._snapshot.usage.nodes(), *self._rounds.nodes()} - fresh.keys():
             self._forget(name)
         for report in fresh.values():
             self.put(report)
@@ -161,44 +165,21 @@ class NodeReports:
     def put(self, obj: NodeReport) -> None:
         name, used = obj.metadata.name, used_by_node(obj)
         if used is None:
-            self._forget(name)
-            return
-        self._snapshot.measure_node(name, used)
+            self._unmeasured(name)
+        else:
+            self._snapshot.measure_node(name, used)
+        self._rounds.reported(name)
 
     def remove(self, obj: NodeReport) -> None:
         self._forget(obj.metadata.name)
 
     def _forget(self, name: str) -> None:
+        self._rounds.forget(name)
+        self._unmeasured(name)
+
+    def _unmeasured(self, name: str) -> None:
         self._snapshot.usage.remove_node(name)
         self._snapshot.reconsider(name)
-
-
-class PodReports:
-    """Follows what pods use, and wakes nobody either."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    def replace(self, objects: Iterable[PodReport]) -> None:
-        fresh = {report.metadata.uid: report for report in objects}
-        for uid in [uid for uid in self._snapshot.usage.pods() if uid not in fresh]:
-            self._forget(uid)
-        for report in fresh.values():
-            self.put(report)
-
-    def put(self, obj: PodReport) -> None:
-        uid, measured = obj.metadata.uid, used_by_pod(obj)
-        if measured is None:
-            self._forget(uid)
-            return
-        self._snapshot.measure_pod(uid, measured)
-
-    def remove(self, obj: PodReport) -> None:
-        self._forget(obj.metadata.uid)
-
-    def _forget(self, uid: str) -> None:
-        self._snapshot.usage.remove_pod(uid)
-        self._snapshot.reconsider(self._snapshot.home(uid))
 
 
 def _key(pod: Pod) -> Key:

@@ -11,7 +11,6 @@ from kedge.api import decision as told
 from kedge.api.builtin.resources import RESOURCES
 from kedge.api.core_v1 import namespace, node, persistent_volume_claim, pod
 from kedge.api.metrics_v1alpha1 import node as node_metrics
-from kedge.api.metrics_v1alpha1 import pod as pod_metrics
 from kedge.api.policy_v1 import pod_disruption_budget
 from kedge.api.resource import Resource
 from kedge.client.client import Client
@@ -27,12 +26,13 @@ from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, VOLUME_BINDING
 from kedge.scheduler.loop import Loop
 from kedge.scheduler.queue import Queue
-from kedge.scheduler.receivers import NodeReports, Nodes, PodReports, Pods
+from kedge.scheduler.receivers import NodeReports, Nodes, Pods
+from kedge.scheduler.rounds import Rounds
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.scores.scores import SCORES
 from kedge.scheduler.snapshot import Namespace, Snapshot
 from kedge.scheduler.storage import Claim, PersistentVolume, StorageClass
-from kedge.scheduler.usage import NodeReport, PodReport
+from kedge.scheduler.usage import NodeReport
 
 NAME: Final = "default-scheduler"
 """Pods name the scheduler that they wait for; this is also who reports events."""
@@ -85,8 +85,10 @@ class Scheduler:
                 tasks.create_task(informer.run())
                 await informer.synced.wait()
             # Nobody waits for these: where there are none, all is as without them.
-            for informer in self._measured() if self._usage else ():
-                tasks.create_task(informer.run())
+            if self._usage:
+                rounds = Rounds(self._client, self._snapshot, self._clock)
+                tasks.create_task(self._measured(rounds).run())
+                tasks.create_task(rounds.run())
             await loop.run()
 
     def _informers(self) -> Iterable[Informer[Any]]:
@@ -110,13 +112,10 @@ class Scheduler:
             Informer(client, objects(pod.RESOURCE), self._pods, clock, fields=NOT_ENDED),
         )
 
-    def _measured(self) -> Iterable[Informer[Any]]:
-        client, clock, snapshot = self._client, self._clock, self._snapshot
-        nodes, pods = NodeReports(snapshot), PodReports(snapshot)
-        return (
-            Informer(client, sketches(node_metrics.RESOURCE, NodeReport), nodes, clock),
-            Informer(client, sketches(pod_metrics.RESOURCE, PodReport), pods, clock),
-        )
+    def _measured(self, rounds: Rounds) -> Informer[NodeReport]:
+        receiver = NodeReports(self._snapshot, rounds)
+        view = sketches(node_metrics.RESOURCE, NodeReport)
+        return Informer(self._client, view, receiver, self._clock)
 
     # Fulfils kedge.api.decision.Decisions.
 

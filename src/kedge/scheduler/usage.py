@@ -3,7 +3,7 @@
 Whatever the API lists no longer is forgotten here too, so that nothing stale counts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -174,9 +174,9 @@ class Usage:
         """Those that were measured."""
         return [*self._nodes]
 
-    def pods(self) -> list[str]:
-        """The uids of those that were measured."""
-        return [*self._pods]
+    def strangers(self, uids: Collection[str]) -> int:
+        """How many of these pods were not measured."""
+        return len(uids) - sum(map(self._pods.__contains__, uids))
 
     def expectation(self, demand: Demand) -> Expectation:
         """What a pod will use: as much as its siblings do, else what it asks for, else a guess."""

@@ -3,7 +3,6 @@ import pytest
 
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.load import Amount
-from kedge.scheduler.receivers import NodeReports, PodReports
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.usage import (
     Expectation,
@@ -190,19 +189,3 @@ def test_cpu_is_read_as_the_server_writes_it(text: str, expected: int) -> None:
 def test_what_says_too_little_counts_for_nothing() -> None:
     assert used_by_node(NodeReport()) is None
     assert used_by_pod(PodReport()) is None
-
-
-def test_what_is_no_longer_listed_is_forgotten() -> None:
-    made = snapshot()
-    pod = demand("p")
-    made.place(pod, "a")
-    pods, nodes = PodReports(made), NodeReports(made)
-    pods.replace([pod_report(pod.uid, "900m", "1Mi")])
-    before = made.usage.load(made.nodes["a"])
-    assert before.known == 1
-    pods.replace([])
-    assert made.usage.load(made.nodes["a"]).known == 0
-    assert made.usage.pods() == []
-    made.usage.put_node("a", Amount(1, 1))
-    nodes.replace([])
-    assert not made.usage
