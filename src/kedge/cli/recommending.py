@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kedge.api.core_v1 import pod as core_pod
+from kedge.api.core_v1.pod_resources import qos_class
 from kedge.api.metrics_v1alpha1 import pod
 from kedge.api.metrics_v1alpha1.pod import Pod
 from kedge.api.metrics_v1alpha1.windows import Metrics
@@ -11,6 +13,7 @@ from kedge.cli.connection import Connection
 from kedge.cli.failure import Failure
 from kedge.cli.targets import Target, kind_of
 from kedge.machinery.durations import human_age, parse_time
+from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
 from kedge.machinery.selectors import labels_from_map, labels_from_object
 
@@ -43,17 +46,17 @@ async def show(connection: Connection, word: str, headroom: int) -> int:
     namespace = connection.within(target.resource)
     document = await connection.get(target.resource, target.name, namespace)
     measured = await _measured(connection, target, document, namespace)
-    if not measured:
-        raise Failure(
-            f"nothing has been reported yet of the pods of {word}: a pod is measured from ten"
-            " seconds after its start on"
-        )
-    containers = _containers(target, document)
-    found = {name: evidence(measured, name) for name in containers}
+    declared = _containers(target, document)
+    found = {name: evidence(measured, name) for name in declared}
     if not any(found.values()):
-        raise Failure(f"nothing has been reported yet of the containers of {word}")
-    print("\n".join(_comments(target, containers, found, headroom)))
-    print(outputs.yaml_text(patch(target, namespace, found, headroom)))
+        raise Failure(
+            f"nothing has been reported lately of {word}: a pod is measured from ten seconds after"
+            " its start on"
+        )
+    class_ = _kept_class(target, document)
+    sizes = sized(found, headroom, class_)
+    print("\n".join(_comments(target, class_, declared, found, sizes, headroom)))
+    print(outputs.yaml_text(patch(target, namespace, declared, sizes)))
     return 0
 
 
@@ -61,10 +64,7 @@ async def _measured(
     connection: Connection, target: Target, document: Mapping[str, Any], namespace: str
 ) -> list[Pod]:
     if target.resource.kind == "Pod":
-        found = await connection.client.list(
-            pod.RESOURCE, namespace, fields=f"metadata.name={target.name}"
-        )
-        return found.items
+        return await _of_pod(connection, target.name, namespace)
     selector = (document.get("spec") or {}).get("selector")
     if not selector or "template" not in document["spec"]:
         raise Failure(f"{kind_of(target.resource)} has no pods of its own: name a workload or pod")
@@ -73,11 +73,41 @@ async def _measured(
     return (await connection.client.list(pod.RESOURCE, namespace, labels=labels)).items
 
 
-def _containers(target: Target, document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The containers by name, as they are declared now."""
+async def _of_pod(connection: Connection, name: str, namespace: str) -> list[Pod]:
+    """What a pod used, though it may have ended."""
+    try:
+        return [await connection.client.get(pod.RESOURCE, name, namespace)]
+    except StatusError as error:
+        if error.code == 404:
+            return []
+        raise
+
+
+class Declared(NamedTuple):
+    """A container as it is declared now."""
+
+    among: str
+    """In which list of the pod: containers, or initContainers for one that stays beside them."""
+    resources: Mapping[str, Any]
+
+
+def _containers(target: Target, document: Mapping[str, Any]) -> dict[str, Declared]:
+    """The containers by name; those that only prepare the others are over before they count."""
     spec = document["spec"]
     inner = spec if target.resource.kind == "Pod" else spec["template"]["spec"]
-    return {each["name"]: each.get("resources") or {} for each in inner["containers"]}
+    return {
+        each["name"]: Declared(among, each.get("resources") or {})
+        for among in ("containers", "initContainers")
+        for each in inner.get(among) or ()
+        if among == "containers" or each.get("restartPolicy") == "Always"
+    }
+
+
+def _kept_class(target: Target, document: Mapping[str, Any]) -> str:
+    """The class of service that a pod has, since none can be resized into another."""
+    if target.resource.kind != "Pod":
+        return ""
+    return qos_class(core_pod.RESOURCE.from_document(dict(document)))
 
 
 def evidence(pods: Sequence[Pod], container: str) -> dict[str, Evidence]:
@@ -104,7 +134,37 @@ def _span(window: Metrics) -> int:
     return int((parse_time(window.endtime) - parse_time(window.starttime)).total_seconds())
 
 
-def proposed(resource: str, found: Evidence, headroom: int) -> tuple[Quantity, Quantity]:
+Size = tuple[Quantity, Quantity]
+"""A request and a limit."""
+Sizes = Mapping[str, Mapping[str, Size]]
+"""By container, by resource."""
+
+
+def sized(
+    found: Mapping[str, Mapping[str, Evidence]], headroom: int, class_: str = ""
+) -> dict[str, dict[str, Size]]:
+    """What is proposed; for a pod, such that it stays in its class of service."""
+    sizes = {
+        name: {each: proposed(each, what, headroom) for each, what in known.items()}
+        for name, known in found.items()
+        if known
+    }
+    if class_ == "Guaranteed":
+        return {
+            name: {each: (limit, limit) for each, (_, limit) in known.items()}
+            for name, known in sizes.items()
+        }
+    pairs = [pair for known in sizes.values() for pair in known.values()]
+    if class_ == "Burstable" and all(request == limit for request, limit in pairs):
+        # The least room between the two is what tells the classes apart.
+        for known in sizes.values():
+            if "cpu" in known:
+                request, limit = known["cpu"]
+                known["cpu"] = request, limit + Quantity.from_milli(1)
+    return sizes
+
+
+def proposed(resource: str, found: Evidence, headroom: int) -> Size:
     """The request and the limit."""
     request = _rounded(resource, found.usual.nanos)
     limit = _rounded(resource, found.most.nanos * (100 + headroom) // 100)
@@ -121,19 +181,17 @@ def _rounded(resource: str, nanos: int) -> Quantity:
 
 
 def patch(
-    target: Target, namespace: str, found: Mapping[str, Mapping[str, Evidence]], headroom: int
+    target: Target, namespace: str, declared: Mapping[str, Declared], sizes: Sizes
 ) -> dict[str, Any]:
     """What kubectl is to apply."""
-    containers = []
-    for name, known in found.items():
-        if known:
-            pairs = {each: proposed(each, what, headroom) for each, what in known.items()}
-            resources = {
-                "requests": {each: str(pair[0]) for each, pair in pairs.items()},
-                "limits": {each: str(pair[1]) for each, pair in pairs.items()},
-            }
-            containers.append({"name": name, "resources": resources})
-    inner = {"containers": containers}
+    inner: dict[str, list[Any]] = {}
+    for name, known in sizes.items():
+        resources = {
+            "requests": {each: str(request) for each, (request, _) in known.items()},
+            "limits": {each: str(limit) for each, (_, limit) in known.items()},
+        }
+        among = inner.setdefault(declared[name].among, [])
+        among.append({"name": name, "resources": resources})
     spec = inner if target.resource.kind == "Pod" else {"template": {"spec": inner}}
     return {
         "apiVersion": target.resource.api_version,
@@ -145,25 +203,39 @@ def patch(
 
 def _comments(
     target: Target,
-    declared: Mapping[str, Mapping[str, Any]],
+    class_: str,
+    declared: Mapping[str, Declared],
     found: Mapping[str, Mapping[str, Evidence]],
+    sizes: Sizes,
     headroom: int,
 ) -> Iterator[str]:
-    what = f"{target.resource.singular}/{target.name}"
-    resize = " --subresource resize" if target.resource.kind == "Pod" else ""
-    yield f"# Apply with: kubectl patch {what}{resize} --patch-file FILE"
+    yield f"# {_how(target, class_)}"
     for name, known in found.items():
         if not known:
             yield f"# {name}: nothing has been reported of it"
         for resource, seen in known.items():
-            request, limit = proposed(resource, seen, headroom)
-            now = declared[name]
+            request, limit = sizes[name][resource]
+            now = declared[name].resources
             yield (
                 f"# {name} {resource}: 95th {seen.usual}, max {seen.most} in the {seen.window}"
                 f" window ({human_age(seen.seconds)} seen, {_pods(seen.pods)}); request"
                 f" {_declared(now, 'requests', resource)} -> {request}, limit"
                 f" {_declared(now, 'limits', resource)} -> {limit} (max + {headroom}%)"
             )
+
+
+def _how(target: Target, class_: str) -> str:
+    """What to do with the patch."""
+    if target.resource.kind == "Job":
+        return "The pods of a Job cannot be changed: have this in the manifest of the next one"
+    if class_ == "BestEffort":
+        return (
+            "A pod that has asked for nothing cannot be resized: have this in the manifest of the"
+            " next one, or of what makes it"
+        )
+    resize = " --subresource resize" if class_ else ""
+    what = f"{target.resource.singular}/{target.name}"
+    return f"Apply with: kubectl patch {what}{resize} --patch-file FILE"
 
 
 def _declared(resources: Mapping[str, Any], sort: str, resource: str) -> str:

@@ -1,6 +1,7 @@
 """What `kedge top` does: list, then follow what nodes report, and repaint the table in place."""
 
 import asyncio
+import os
 import shutil
 import sys
 from collections import deque
@@ -16,7 +17,8 @@ from kedge.api.resource import Resource
 from kedge.cli import outputs, usage
 from kedge.cli.connection import Connection
 from kedge.cli.usage import NOTHING, Line, Look
-from kedge.machinery.clock import SystemClock
+from kedge.client.transport import Unreachable
+from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError, not_found
 from kedge.machinery.quantity import Quantity
 
@@ -25,6 +27,8 @@ _PAUSE: Final = 0.25
 _HISTORY: Final = 20
 _RELOOK: Final = 10.0
 """Seconds between two looks at what pods ask for, at least."""
+_AGAIN: Final = 1.0
+"""Seconds before a server that does not answer is asked again."""
 _HOME: Final = "\x1b[H"
 _CLEAR: Final = "\x1b[2J"
 _REST_OF_LINE: Final = "\x1b[K"
@@ -40,7 +44,7 @@ async def show(connection: Connection, look: Look, *, live: bool, as_json: bool)
         print(outputs.json_text(usage.documents(scene.lines(), look)))
         return 0
     lines = scene.lines()
-    if live and sys.stdout.isatty():
+    if live and _can_repaint():
         await _repaint(scene)
     elif lines:
         print("\n".join(usage.table(lines, look, None)))
@@ -57,15 +61,17 @@ class Scene:
         self._look = look
         self._resource: Resource[Any] = node.RESOURCE if look.of_nodes else pod.RESOURCE
         self._core: Resource[Any] = core_node.RESOURCE if look.of_nodes else core_pod.RESOURCE
-        everywhere = look.of_nodes or look.everywhere or look.node
-        self._namespace = "" if everywhere else connection.namespace
+        self._namespace = _namespace(connection, look)
         self._fields = f"spec.nodeName={look.node}" if look.node else ""
         self._measured: dict[str, Any] = {}
         self._known: dict[str, Any] = {}
         self._version = ""
+        """Up to where it is known what was reported; nothing if everything is to be asked for."""
+        self._trouble = ""
+        """Why nothing new can be known."""
         self._looked = 0.0
         self._histories: dict[str, deque[Quantity]] = {}
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
         self.changed = asyncio.Event()
 
     async def fetch(self) -> None:
@@ -106,17 +112,28 @@ class Scene:
         self._known = {_key(each): each for each in found.items}
 
     async def follow(self) -> None:
-        """Take in what is reported, for ever."""
+        """Take in what is reported, for ever; a server that has gone is waited for."""
         while True:
             try:
                 await self._follow_once()
+            except Unreachable as error:
+                await self._wait(str(error))
             except StatusError as error:
-                if error.code != 410:
+                if error.code == 410:
+                    self._version = ""
+                elif error.code == 429 or error.code >= 500:
+                    await self._wait(error.message)
+                else:
                     raise
-                await self.fetch()
-                self.changed.set()
+
+    async def _wait(self, trouble: str) -> None:
+        self._trouble = trouble
+        self.changed.set()
+        await self.clock.sleep(_AGAIN)
 
     async def _follow_once(self) -> None:
+        if not self._version:
+            await self.fetch()
         async with self._connection.client.watch(
             self._resource,
             self._namespace,
@@ -124,6 +141,8 @@ class Scene:
             labels=self._look.labels,
             fields=self._fields,
         ) as events:
+            self._trouble = ""
+            self.changed.set()
             async for event in events:
                 self._version = event.version or self._version
                 if event.type == "BOOKMARK":
@@ -153,6 +172,10 @@ class Scene:
         return make(self._measured.values(), self._known, self._look)
 
     def table(self, *, trends: bool) -> list[str]:
+        """The lines; if it is not up to date, the first says why."""
+        return [*([f"({self._trouble})"] if self._trouble else []), *self._table(trends)]
+
+    def _table(self, trends: bool) -> list[str]:
         lines = self.lines()
         if not lines:
             return [self.nothing()]
@@ -163,7 +186,14 @@ class Scene:
 
     def nothing(self) -> str:
         where = f" in {self._namespace} namespace" if self._namespace else ""
-        return f"Nothing has been reported{where} yet."
+        return f"Nothing has been reported lately{where}."
+
+
+def _namespace(connection: Connection, look: Look) -> str:
+    """Where pods are looked for; a node has pods of all namespaces, unless one is named."""
+    if look.of_nodes or look.everywhere:
+        return ""
+    return connection.given_namespace if look.node else connection.namespace
 
 
 def _key(obj: Any) -> str:
@@ -182,15 +212,23 @@ def _histories(measured: Any) -> list[tuple[str, Windows]]:
     return [(f"{place}/", whole), *found]
 
 
+def _can_repaint() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
 async def _repaint(scene: Scene) -> None:
     trends = "utf" in (sys.stdout.encoding or "").lower()
-    async with _screen(), asyncio.TaskGroup() as tasks:
-        tasks.create_task(scene.follow())
-        while True:
-            _paint(scene.table(trends=trends))
-            await scene.clock.sleep(_PAUSE)
-            await scene.changed.wait()
-            scene.changed.clear()
+    try:
+        async with _screen(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(scene.follow())
+            while True:
+                _paint(scene.table(trends=trends))
+                await scene.clock.sleep(_PAUSE)
+                await scene.changed.wait()
+                scene.changed.clear()
+    except BaseExceptionGroup as group:
+        # What ended it is said like every other failure of a command.
+        raise group.exceptions[0] from None
 
 
 @asynccontextmanager

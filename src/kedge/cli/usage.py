@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kedge.api.core_v1.container import Container, ResourceRequirements
 from kedge.api.core_v1.node_types import Node as CoreNode
 from kedge.api.core_v1.pod import Pod as CorePod
+from kedge.api.core_v1.pod_resources import is_sidecar
 from kedge.api.metrics_v1alpha1.node import Node
 from kedge.api.metrics_v1alpha1.pod import Pod, windows_of
 from kedge.api.metrics_v1alpha1.windows import Metrics, Windows, added, cores, megabytes
@@ -13,6 +15,7 @@ from kedge.machinery.quantity import Quantity
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 NOTHING: Final = Quantity.from_value(0)
+NO_RESOURCES: Final = ResourceRequirements()
 
 
 class Look(NamedTuple):
@@ -53,6 +56,8 @@ class Line(NamedTuple):
     usage: ResourceList
     requests: ResourceList
     limits: ResourceList
+    node: str = ""
+    """Where a pod runs, if that is known."""
 
     @property
     def key(self) -> str:
@@ -91,21 +96,38 @@ def pod_lines(measured: Iterable[Pod], known: Mapping[str, CorePod], look: Look)
     lines = []
     for pod in measured:
         namespace, name = pod.metadata.namespace, pod.metadata.name
-        spec = known.get(f"{namespace}/{name}")
-        declared = {each.name: each.resources for each in spec.spec.containers} if spec else {}
+        declared = known.get(f"{namespace}/{name}")
+        node = declared.spec.nodeName if declared else ""
         if look.containers:
+            own = {each.name: each.resources for each in _lasting(declared)}
             for each in pod.containers:
                 container = each.metadata.name
-                own = declared.get(container)
-                requests, limits = (own.requests, own.limits) if own else ({}, {})
+                asked = own.get(container, NO_RESOURCES)
                 used = statistic(each.metrics, look)
-                lines.append(Line(namespace, name, container, used, requests, limits))
+                lines.append(
+                    Line(namespace, name, container, used, asked.requests, asked.limits, node)
+                )
         else:
-            requests = added([each.requests for each in declared.values()])
-            limits = _bounds([each.limits for each in declared.values()])
             used = statistic(windows_of(pod), look)
-            lines.append(Line(namespace, name, "", used, requests, limits))
+            lines.append(Line(namespace, name, "", used, *_asked(declared), node))
     return _ordered(lines, look)
+
+
+def _lasting(pod: CorePod | None) -> list[Container]:
+    """The containers that stay, and so are what is compared with what a pod uses."""
+    if pod is None:
+        return []
+    return [*pod.spec.containers, *filter(is_sidecar, pod.spec.initContainers)]
+
+
+def _asked(pod: CorePod | None) -> tuple[ResourceList, ResourceList]:
+    """The requests and limits of a pod: its own word, else that of its containers."""
+    parts = [each.resources for each in _lasting(pod)]
+    requests, limits = added([each.requests for each in parts]), _bounds([x.limits for x in parts])
+    own = pod.spec.resources if pod else None
+    if own is None:
+        return requests, limits
+    return {**requests, **own.requests}, {**limits, **own.limits}
 
 
 def _bounds(limits: Sequence[ResourceList]) -> ResourceList:
@@ -139,11 +161,17 @@ def _heading(look: Look, trends: Mapping[str, str] | None) -> list[str]:
         shown += ["CPU%", "MEM%"]
     elif not look.plain:
         shown += ["CPU/REQ", "CPU/LIM", "MEM/REQ", "MEM/LIM"]
+    if _placed(look):
+        shown.append("NODE")
     return shown + (["CPU TREND"] if trends is not None else [])
 
 
 def _spaced(look: Look) -> bool:
     return not look.of_nodes and (look.everywhere or (bool(look.node) and look.wide))
+
+
+def _placed(look: Look) -> bool:
+    return look.wide and not look.of_nodes and not look.node
 
 
 def _cells(line: Line, look: Look, trends: Mapping[str, str] | None) -> list[str]:
@@ -162,6 +190,8 @@ def _cells(line: Line, look: Look, trends: Mapping[str, str] | None) -> list[str
             _share(memory, line.requests.get("memory")),
             _share(memory, line.limits.get("memory")),
         ]
+    if _placed(look):
+        shown.append(line.node or "-")
     return shown + ([trends.get(line.key, "")] if trends is not None else [])
 
 
@@ -192,7 +222,12 @@ def _document(line: Line, look: Look) -> dict[str, Any]:
         "requests": line.requests,
         "allocatable" if look.of_nodes else "limits": line.limits,
     }
-    named = {"namespace": line.namespace, "name": line.name, "container": line.container}
+    named = {
+        "namespace": line.namespace,
+        "name": line.name,
+        "container": line.container,
+        "node": line.node,
+    }
     return {key: value for key, value in named.items() if value} | {
         key: {name: str(amount) for name, amount in value.items()}
         for key, value in amounts.items()

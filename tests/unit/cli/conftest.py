@@ -1,10 +1,14 @@
 """A connection to a server in this process, as commands have one to a cluster."""
 
-from collections.abc import AsyncIterator
+from array import array
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kedge.api.metrics_v1alpha1 import frame as wire
+from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
 from kedge.cli.connection import Connection
 from kedge.client.discovery import Discovery
 from kedge.client.login import Login
@@ -21,3 +25,38 @@ async def server() -> AsyncIterator[LocalServer]:
 def there(server: LocalServer) -> Connection:
     login = Login(context="here", file=Path("config"), server="https://here")
     return Connection(login, server.client, Discovery(server.client))
+
+
+class Usage:
+    """A node n1, which reports whatever a test has its pods use for half an hour."""
+
+    def __init__(self, server: LocalServer) -> None:
+        self._server = server
+        self._pods: dict[str, tuple[str, list[str]]] = {}
+
+    async def pod(self, key: str, spec: Mapping[str, Any]) -> None:
+        """Make a pod, as namespace/name."""
+        namespace, name = key.split("/")
+        body = {"metadata": {"name": name}, "spec": {"nodeName": "n1", **spec}}
+        made = await self._server.post(f"/api/v1/namespaces/{namespace}/pods", body)
+        names = [each["name"] for among in spec.values() for each in among]
+        self._pods[key] = (made["metadata"]["uid"], names)
+
+    def report(self, cores: float, *, ended: bool = False) -> None:
+        """Each container uses that much, and 64 MiB; it may have ended long ago."""
+        tick = int(self._server.clock.now().timestamp()) // wire.TICK
+        since = tick * wire.TICK - 1800
+        end = tick - 60 if ended else 0
+        pods = []
+        for key, (uid, names) in self._pods.items():
+            namespace, name = key.split("/")
+            inside = [Measured(each, since, 0) for each in names]
+            pods.append(MeasuredPod(namespace, name, uid, since, end, 0, inside))
+        values = array("f", [cores, 64 << 20] * (wire.WIDTH // 2))
+        self._server.app.api.metrics.take("n1", Frame("n1", "u", tick, 10, since, [], pods, values))
+
+
+@pytest.fixture
+async def usage(server: LocalServer) -> Usage:
+    await server.post("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    return Usage(server)

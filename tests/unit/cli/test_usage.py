@@ -109,3 +109,49 @@ def test_programs_get_quantities() -> None:
             }
         ],
     }
+
+
+def test_what_a_sidecar_asks_for_counts() -> None:
+    asking = {"requests": {"cpu": "25m"}, "limits": {"cpu": "50m"}}
+    spec = {
+        "initContainers": [
+            {"name": "prepare", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}},
+            {"name": "side", "restartPolicy": "Always", "resources": asking},
+        ],
+        "containers": [{"name": "main", "resources": asking}],
+    }
+    meta = {"name": "a", "namespace": "kube-system"}
+    known = {
+        "kube-system/a": core_pod.RESOURCE.from_document({"metadata": meta, "spec": spec}),
+    }
+    (line,) = usage.pod_lines([measured("a", "50m", "64Mi")], known, Look(what="pods"))
+    assert (str(line.requests["cpu"]), str(line.limits["cpu"])) == ("50m", "100m")
+
+
+def test_what_a_pod_asks_for_itself_is_what_counts() -> None:
+    own = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}
+    meta = {"name": "a", "namespace": "kube-system"}
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}]
+    spec = {"containers": containers, "resources": own}
+    known = {
+        "kube-system/a": core_pod.RESOURCE.from_document({"metadata": meta, "spec": spec}),
+    }
+    (line,) = usage.pod_lines([measured("a", "50m", "64Mi")], known, Look(what="pods"))
+    assert {name: str(each) for name, each in line.requests.items()} == {
+        "cpu": "500m",
+        "memory": "1Mi",
+    }
+    assert {name: str(each) for name, each in line.limits.items()} == {"cpu": "1"}
+
+
+def test_wide_says_where_pods_run() -> None:
+    meta = {"name": "a", "namespace": "kube-system"}
+    spec = {"nodeName": "n1", "containers": [{"name": "main"}]}
+    known = {
+        "kube-system/a": core_pod.RESOURCE.from_document({"metadata": meta, "spec": spec}),
+    }
+    look = Look(what="pods", wide=True)
+    heading, row = usage.table(
+        usage.pod_lines([measured("a", "50m", "64Mi")], known, look), look, None
+    )
+    assert (heading.split()[-1], row.split()[-1]) == ("NODE", "n1")
