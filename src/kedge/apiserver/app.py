@@ -9,6 +9,7 @@ import msgspec
 
 from kedge import KUBERNETES, __version__
 from kedge.api import decision
+from kedge.api.metrics_v1alpha1 import frame
 from kedge.apiserver import audit, render, route
 from kedge.apiserver.api import Api
 from kedge.apiserver.audit import AuditLog
@@ -271,7 +272,7 @@ class App:
     # Paths that name no resource.
 
     def _other(self, http: HttpRequest, user: User) -> Response:
-        if http.path.startswith(ingest.PREFIX):
+        if http.path.startswith(frame.PREFIX):
             return ingest.answer(self.api.metrics, http, user)
         if route.parse(http.path) is None:
             self.api.authorizer.check_path(user, http)

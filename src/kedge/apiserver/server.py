@@ -90,7 +90,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
         app = application(api, {**users, token: ADMIN}, key, lambda: address, trail)
         app.in_flight = in_flight(config)
-        listener = Server(app.handle, clock)
+        listener = Server(app.handle, clock, refused=api.metrics.turned_away)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(api.cache.run()),
@@ -226,7 +226,9 @@ def telemetry(api: Api) -> Telemetry:
         for what, number in sorted(api.metrics.counts.items()):
             yield f'outcome="{what}"', number
 
-    counts.gauge("kedge_metrics_frames", "Reports of nodes, by what became of them.", frames)
+    counts.counter(
+        "kedge_metrics_frames_total", "Reports of nodes, by what became of them.", frames
+    )
     counts.gauge(
         "kedge_store_revision", "The newest revision.", lambda: iter([("", api.store.revision)])
     )

@@ -5,20 +5,24 @@ from collections.abc import Callable, Iterator
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
-Gauge = Callable[[], Iterator[tuple[str, float]]]
+Values = Callable[[], Iterator[tuple[str, float]]]
 """Gives (labels, value) pairs when asked."""
 
 
 class Telemetry:
-    """Counters and latency histograms of requests, and gauges read when somebody looks."""
+    """Counters and latency histograms of requests, and what others know when somebody looks."""
 
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, str, str, int], int] = {}
         self._latencies: dict[tuple[str, str], list[float]] = {}
-        self._gauges: list[tuple[str, str, Gauge]] = []
+        self._others: list[tuple[str, str, str, Values]] = []
 
-    def gauge(self, name: str, text: str, read: Gauge) -> None:
-        self._gauges.append((name, text, read))
+    def gauge(self, name: str, text: str, read: Values) -> None:
+        self._others.append((name, "gauge", text, read))
+
+    def counter(self, name: str, text: str, read: Values) -> None:
+        """Of what only ever grows."""
+        self._others.append((name, "counter", text, read))
 
     def count(
         self, verb: str, group: str, plural: str, subresource: str, code: int, seconds: float
@@ -49,8 +53,8 @@ class Telemetry:
         yield from _header(name, "histogram", "Time from request to answer, watches excepted.")
         for (verb, plural), latency in sorted(self._latencies.items()):
             yield from _histogram(name, f'resource="{plural}",verb="{verb}"', latency)
-        for name, text, read in self._gauges:
-            yield from _header(name, "gauge", text)
+        for name, kind, text, read in self._others:
+            yield from _header(name, kind, text)
             for labels, value in read():
                 yield f"{name}{{{labels}}} {value:g}" if labels else f"{name} {value:g}"
 

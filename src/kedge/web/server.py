@@ -64,13 +64,26 @@ GOODBYES = 5
 _REASONS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
 
+Refused = Callable[[str, StatusError], None]
+"""Told what was asked for, as far as it was read, and what the answer was."""
+
+
 class Server:
     """Listens, and keeps the set of open connections."""
 
-    def __init__(self, handler: Handler, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        clock: Clock,
+        limits: Limits | None = None,
+        *,
+        refused: Refused | None = None,
+    ) -> None:
+        """`refused` is told of requests that never get to the handler."""
         self.handler = handler
         self.clock = clock
         self.limits = limits or Limits()
+        self.refused = refused
         self._unwritten: list[Connection] = []
         self.connections: set[Connection] = set()
         self.sources = Sources()
@@ -197,6 +210,8 @@ class Connection(asyncio.Protocol):
         if self._task is not None and self._duplex is None:
             self._task.cancel()
         self.resume_writing()
+        # They refer to each other: until that is found, a connection that is over takes 50 KB.
+        self._parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         if self._held is not None:
@@ -444,6 +459,8 @@ class Connection(asyncio.Protocol):
         if self._closing:
             return
         self._closing = True
+        if self.server.refused is not None:
+            self.server.refused(_origin_form(self._url.decode("latin-1")), error)
         if self._task is not None or self._waiting:
             return  # what was asked before is still answered, but nothing after it
         self._write_whole(Response(error.code, msgspec.json.encode(error.status())))

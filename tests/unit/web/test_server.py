@@ -200,6 +200,15 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_read(site: Site) 
         assert site.requests == []
 
 
+async def test_somebody_may_be_told_what_was_refused(site: Site) -> None:
+    refused: list[tuple[str, int]] = []
+    async with listening(site, limits=Limits(body_bytes=10)) as (server, wire):
+        server.refused = lambda target, error: refused.append((target, error.code))
+        wire.get("/echo?x=1", "Content-Length: 11", method="POST")
+        assert (await wire.answer())[0] == 413
+    assert refused == [("/echo?x=1", 413)]
+
+
 async def test_a_chunked_body_that_grows_too_long_is_refused(site: Site) -> None:
     async with listening(site, limits=Limits(body_bytes=10)) as (_, wire):
         wire.get("/echo", "Transfer-Encoding: chunked", method="POST")

@@ -38,6 +38,7 @@ from urllib.parse import quote
 
 import msgspec
 
+PREFIX: Final = "/kedge/metrics/v1/nodes/"
 CONTENT_TYPE: Final = "application/vnd.kedge.metrics-frame"
 TICK: Final = 10
 """Seconds."""
@@ -47,7 +48,7 @@ RESOURCES: Final = ("cpu", "memory")
 WIDTH: Final = len(WINDOWS) * len(STATISTICS) * len(RESOURCES)
 UNKNOWN: Final = -1.0
 
-MOST_BYTES: Final = 4 << 20
+MOST_BYTES: Final = 3 << 20
 MOST_PODS: Final = 5_000
 MOST_CONTAINERS: Final = 20_000
 MOST_SYSTEMS: Final = 64
@@ -56,6 +57,8 @@ _LONGEST: Final = 253
 _POSSIBLE: Final = bytes([*range(0x20), 0xFF])
 """The highest byte of all numbers from 0 to 2**61, and of those around -1."""
 _MOST: Final = 1 << 61
+_FEW: Final = 1 << 20
+"""Cores that nobody doubts."""
 
 _MAGIC: Final = b"KMET"
 _VERSION: Final = 1
@@ -141,7 +144,7 @@ class Malformed(ValueError):
 
 def path_of(node: str) -> str:
     """Where a node's frames go."""
-    return f"/kedge/metrics/v1/nodes/{quote(node, safe='')}"
+    return f"{PREFIX}{quote(node, safe='')}"
 
 
 def index(window: str, statistic: str, resource: str) -> int:
@@ -155,8 +158,9 @@ def travelling(frame: Frame) -> Frame:
     if frame.values.typecode == "q":
         return frame
     numbers = array("q", bytes(8 * len(frame.values)))
-    numbers[::2] = array("q", [_nanos(cores) for cores in frame.values[::2]])
-    numbers[1::2] = array("q", [_kibibytes(size) for size in frame.values[1::2]])
+    cores, sizes = frame.values[::2], frame.values[1::2]
+    numbers[::2] = array("q", [int(n * 1e9 + 0.5) if 0 <= n < _FEW else _nanos(n) for n in cores])
+    numbers[1::2] = array("q", [_kibibytes(size) for size in sizes])
     return frame._replace(values=numbers)
 
 

@@ -3,21 +3,26 @@
 import asyncio
 from array import array
 from bisect import bisect_left, insort
-from collections import deque
+from collections import abc, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
 from kedge.apiserver.metrics import encoding
+from kedge.apiserver.metrics.memory import give_back
 from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelSelector
 
+At = TypeVar("At", str, tuple[str, str])
+"""Where in an index."""
+
 TOLD_AT_ONCE: Final = 8
 """Listeners that hear of a change before the event loop turns to others."""
-KEPT_READY: Final = 30.0
-"""Seconds for which all objects are kept written after somebody has asked for all of them."""
+KEPT_READY: Final = 21.0
+"""Seconds for which all objects are kept written after somebody has asked for all of them. Who asks
+every twenty seconds need not wait; for who does so more rarely it would cost too much."""
 REMEMBERED: Final = 300.0
 """Seconds for which it is known what has gone."""
 
@@ -26,12 +31,13 @@ class Entry:
     """One object: what was last reported of it."""
 
     __slots__ = (
-        "_template",
+        "_marks",
         "added",
         "containers",
         "end_tick",
         "frame",
-        "kept_body",
+        "kept_metadata",
+        "kept_rest",
         "kept_usage",
         "key",
         "labelled",
@@ -66,24 +72,27 @@ class Entry:
         self.end_tick = self.since = self.row = 0
         self.containers: Sequence[Measured] | None = None
         """None for a node."""
-        self.kept_body: bytes | None = None
-        """The object in metrics/v1alpha1, once somebody has asked for it."""
+        # What was written once somebody has asked for it; both groups have the same metadata.
+        self.kept_metadata: bytes | None = None
+        self.kept_rest: bytes | None = None
+        """What follows them in metrics/v1alpha1."""
         self.kept_usage: bytes | None = None
-        """The object in metrics.k8s.io."""
-        self._template: bytes | None = None
-        """Its metadata but for the version."""
+        """What follows them in metrics.k8s.io."""
+        self._marks = encoding.marks(labels)
+        """The end of its metadata; many have the same labels, and so share it."""
 
     def report_node(self, frame: Frame) -> None:
         self.frame = frame
         self.end_tick = frame.end_tick
-        self._begun(frame.since)
+        self.since = frame.since
 
     def report_pod(self, frame: Frame, measured: MeasuredPod) -> None:
         """The names are those that it has; each is kept once that way."""
         self.frame = frame
-        self.namespace, self.name, self.uid, since, end_tick, self.row, self.containers = measured
+        self.namespace, self.name, self.uid, self.since, end_tick, self.row, self.containers = (
+            measured
+        )
         self.end_tick = end_tick or frame.end_tick
-        self._begun(since)
 
     def part(self) -> None:
         """Let go of the frame but for its own rows, since no other will come soon."""
@@ -95,50 +104,56 @@ class Entry:
         self.row = 0
         self.containers = tuple(each._replace(row=1 + n) for n, each in enumerate(inside))
 
-    def _begun(self, since: int) -> None:
-        if since != self.since:
-            self.since = since
-            self._template = None
-
     def stamp(self, version: int) -> None:
         self.version = version
-        self.kept_body = self.kept_usage = None
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Keep nothing written."""
+        self.kept_metadata = self.kept_rest = self.kept_usage = None
 
     def relabel(self, labels: Mapping[str, str]) -> None:
         self.old_labels, self.labels = self.labels, labels
-        self._template = None
+        self._marks = encoding.marks(labels)
+        self.let_go()
 
     def body(self) -> bytes:
         """The object in metrics/v1alpha1."""
-        if self.kept_body is None:
-            metadata = self._metadata()
-            if self.containers is None:
-                self.kept_body = encoding.node(metadata, self.frame)
-            else:
-                total = (self.row, self.since)
-                self.kept_body = encoding.pod(
-                    metadata, self.frame, self.end_tick, self.containers, total
-                )
-        return self.kept_body
+        kind = "Node" if self.containers is None else "Pod"
+        return encoding.BEGINNINGS[kind] + self.metadata() + self.rest()
 
     def usage(self, window: str) -> bytes:
         """The object as an element of a list of metrics.k8s.io."""
-        if self.kept_usage is None:
-            metadata = self._metadata()
+        return encoding.USAGE_BEGINNING + self.metadata() + self.usage_rest(window)
+
+    def metadata(self) -> bytes:
+        """In both groups."""
+        if self.kept_metadata is None:
+            self.kept_metadata = encoding.metadata(
+                self.name, self.namespace, self.uid, self.version, self.since, self._marks
+            )
+        return self.kept_metadata
+
+    def rest(self) -> bytes:
+        """What follows the metadata in metrics/v1alpha1."""
+        if self.kept_rest is None:
             if self.containers is None:
-                self.kept_usage = encoding.node_usage(metadata, self.frame, window)
+                self.kept_rest = encoding.node(self.frame)
+            else:
+                total = (self.row, self.since)
+                self.kept_rest = encoding.pod(self.frame, self.end_tick, self.containers, total)
+        return self.kept_rest
+
+    def usage_rest(self, window: str) -> bytes:
+        """What follows the metadata in metrics.k8s.io."""
+        if self.kept_usage is None:
+            if self.containers is None:
+                self.kept_usage = encoding.node_usage(self.frame, window)
             else:
                 self.kept_usage = encoding.pod_usage(
-                    metadata, self.frame, self.end_tick, self.containers, window
+                    self.frame, self.end_tick, self.containers, window
                 )
         return self.kept_usage
-
-    def _metadata(self) -> bytes:
-        if self._template is None:
-            self._template = encoding.metadata(
-                self.name, self.namespace, self.uid, self.since, self.labels
-            )
-        return self._template % self.version
 
 
 class Wanted(NamedTuple):
@@ -204,8 +219,8 @@ class Versions:
         return int(self._clock.now().timestamp() * 1_000_000)
 
 
-Writer = Callable[[Sequence[Entry]], list[bytes]]
-"""Writes objects in one form; each keeps what was written."""
+Writer = Callable[[Sequence[Entry]], tuple[list[bytes], list[bytes]]]
+"""Writes the metadata of objects, and what follows them in one form; each keeps both."""
 
 
 class Collection:
@@ -227,6 +242,8 @@ class Collection:
         know the same."""
         self._ready: dict[str, tuple[float, Writer]] = {}
         """In which forms objects are written as soon as they are reported, and until when."""
+        self._written = False
+        """Whether all of them were written that way, and may still be."""
         self._unaware: dict[Callable[[], None], None] = {}
         """Listeners that are still to be told."""
         self._recent: dict[str, Entry] = {}
@@ -235,8 +252,9 @@ class Collection:
         """What is listed, in the order of names; None if it has to be sorted out anew."""
         self._keys: list[str] = []
         self._gone: deque[tuple[float, Entry]] = deque()
-        self._by_label: dict[tuple[str, str], set[str]] = {}
-        self._by_node: dict[str, set[str]] = {}
+        # Without values these are sets that take a third of the room.
+        self._by_label: dict[tuple[str, str], dict[str, None]] = {}
+        self._by_node: dict[str, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._recent)
@@ -262,7 +280,7 @@ class Collection:
             entry.version = version
             entry.frame = frame
             entry.end_tick = end_tick
-            entry.kept_body = entry.kept_usage = None
+            entry.kept_metadata = entry.kept_rest = entry.kept_usage = None
             key = entry.key
             if entry.listed:
                 del recent[key]
@@ -276,14 +294,17 @@ class Collection:
     def keep_ready(self, form: str, write: Writer) -> None:
         """Have everything written in a form for a while, so that who asks again need not wait."""
         self._ready[form] = (self._clock.monotonic() + KEPT_READY, write)
+        self._written = True
 
     def _write(self, entries: Sequence[Entry]) -> None:
+        self._expire()
+        for _, write in self._ready.values():
+            write(entries)
+
+    def _expire(self) -> None:
         now = self._clock.monotonic()
-        for form, (until, write) in tuple(self._ready.items()):
-            if now > until:
-                del self._ready[form]
-            else:
-                write(entries)
+        for form in [form for form, (until, _) in self._ready.items() if now > until]:
+            del self._ready[form]
 
     def hide(self, entry: Entry) -> None:
         """List it no longer; it can still be asked for by its name."""
@@ -323,6 +344,8 @@ class Collection:
         """Let everybody see what has changed: a few at once, so that others are served between."""
         self.lists.clear()
         self.news.clear()
+        if not self.listeners:
+            return
         waiting = bool(self._unaware)
         self._unaware.update(dict.fromkeys(self.listeners))
         if not waiting:
@@ -336,10 +359,20 @@ class Collection:
             asyncio.get_running_loop().call_soon(self._tell_some)
 
     def forget(self) -> None:
-        """Forget what has gone long ago."""
+        """Forget what has gone long ago, and what nobody has asked for in a while."""
+        self._expire()
+        if self._written and not self._ready:
+            self._let_go()
         limit = self._clock.monotonic() - REMEMBERED
         while self._gone and self._gone[0][0] < limit:
             self.forgotten = self._gone.popleft()[1].version
+
+    def _let_go(self) -> None:
+        """Keep nothing written any longer. It was many megabytes, in thousands of pieces."""
+        self._written = False
+        for entry in self._recent.values():
+            entry.let_go()
+        give_back()
 
     def _list(self, entry: Entry) -> None:
         entry.listed = True
@@ -347,12 +380,12 @@ class Collection:
         self.entries[entry.key] = entry
         insort(self._keys, entry.key)
         self._in_order = None
-        self._by_node.setdefault(entry.node, set()).add(entry.key)
+        self._by_node.setdefault(entry.node, {})[entry.key] = None
         self._index_labels(entry)
 
     def _index_labels(self, entry: Entry) -> None:
         for pair in entry.labels.items():
-            self._by_label.setdefault(pair, set()).add(entry.key)
+            self._by_label.setdefault(pair, {})[entry.key] = None
 
     # Reading.
 
@@ -385,12 +418,14 @@ class Collection:
         if name and wanted.namespace:
             key = f"{wanted.namespace}/{name}"
             return [key] if key in self._recent else []
-        sets = [] if wanted.node is None else [self._by_node.get(wanted.node, set())]
+        sets: list[abc.Collection[str]] = []
+        if wanted.node is not None:
+            sets.append(self._by_node.get(wanted.node, ()))
         for key, operator, values in wanted.labels.requirements:
             if operator in ("=", "=="):
-                sets.append(self._by_label.get((key, values[0]), set()))
+                sets.append(self._by_label.get((key, values[0]), ()))
             elif operator == "in":
-                pairs = [self._by_label.get((key, value), set()) for value in values]
+                pairs = [self._by_label.get((key, value), ()) for value in values]
                 sets.append(set().union(*pairs))
         return min(sets, key=len) if sets else None
 
@@ -435,8 +470,8 @@ def _seen(entry: Entry, version: int, wanted: Wanted) -> str | None:
     return "DELETED" if before else None
 
 
-def _discard(index: dict[str, set[str]] | dict[tuple[str, str], set[str]], at, key) -> None:  # type: ignore[no-untyped-def]
+def _discard(index: dict[At, dict[str, None]], at: At, key: str) -> None:
     keys = index[at]
-    keys.discard(key)
+    keys.pop(key, None)
     if not keys:
         del index[at]

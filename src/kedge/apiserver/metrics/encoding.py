@@ -23,21 +23,22 @@ from kedge.api.metrics_v1alpha1.frame import (
 
 LENGTHS: Final = {"10s": 10, "1m": 60, "1h": 3600, "1d": 86400}
 """Seconds."""
+BEGINNINGS: Final = {
+    kind: b'{"kind":"%b","apiVersion":"metrics/v1alpha1","metadata":' % kind.encode()
+    for kind in ("Pod", "Node")
+}
+"""What precedes the metadata of an object of a kind of metrics/v1alpha1."""
+USAGE_BEGINNING: Final = b'{"metadata":'
+"""What precedes that of an element of a list of metrics.k8s.io."""
 _PER_WINDOW: Final = len(STATISTICS) * len(RESOURCES)
 _UNITS: Final = (b"n", b"Ki")
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def pod(
-    metadata: bytes,
-    frame: Frame,
-    end_tick: int,
-    measured: Sequence[Measured],
-    total: tuple[int, int],
-) -> bytes:
-    """A Pod of metrics/v1alpha1; `metadata` is JSON, `total` its row and since when."""
+def pod(frame: Frame, end_tick: int, measured: Sequence[Measured], total: tuple[int, int]) -> bytes:
+    """What follows the metadata of a Pod of metrics/v1alpha1; `total`: its row and since when."""
     end = end_tick * TICK
-    pieces = [b'{"kind":"Pod","apiVersion":"metrics/v1alpha1","metadata":', metadata]
+    pieces: list[bytes] = []
     _containers(pieces, b',"containers":[', frame, measured, end)
     if len(measured) > 1:
         row, since = total
@@ -47,47 +48,50 @@ def pod(
     return b"".join(pieces)
 
 
-def node(metadata: bytes, frame: Frame) -> bytes:
-    """A Node of metrics/v1alpha1."""
+def node(frame: Frame) -> bytes:
+    """What follows the metadata of a Node of metrics/v1alpha1."""
     end = frame.end_tick * TICK
-    pieces = [b'{"kind":"Node","apiVersion":"metrics/v1alpha1","metadata":', metadata]
-    pieces.append(b',"machine":')
-    pieces += _windows(frame.amounts(0), end, frame.since)
+    pieces = [b',"machine":', *_windows(frame.amounts(0), end, frame.since)]
     _containers(pieces, b',"systemContainers":[', frame, frame.systems, end)
     pieces.append(b"}")
     return b"".join(pieces)
 
 
-def pod_usage(
-    metadata: bytes, frame: Frame, end_tick: int, measured: Sequence[Measured], window: str
-) -> bytes:
-    """A PodMetrics of metrics.k8s.io as an element of a list."""
+def pod_usage(frame: Frame, end_tick: int, measured: Sequence[Measured], window: str) -> bytes:
+    """What follows the metadata of a PodMetrics of metrics.k8s.io. A container that has ended uses
+    nothing, and is left out: autoscalers take one that is there for one that runs."""
     at = _mean(window)
     usages = [
-        b'{"name":%b,"usage":%b}' % (_quoted(each.name), _amounts(*frame.pair(each.row, at)))
+        b'{"name":%b,"usage":%b}' % (_quoted(each.name), usage)
         for each in measured
+        if (usage := _amounts(*frame.pair(each.row, at))) != b"{}"
     ]
-    return b'{"metadata":%b,%b,"containers":[%b]}' % (
-        metadata,
-        _moment(end_tick * TICK, window),
-        b",".join(usages),
-    )
+    return b',%b,"containers":[%b]}' % (_moment(end_tick * TICK, window), b",".join(usages))
 
 
-def node_usage(metadata: bytes, frame: Frame, window: str) -> bytes:
-    """A NodeMetrics of metrics.k8s.io as an element of a list."""
+def node_usage(frame: Frame, window: str) -> bytes:
+    """What follows the metadata of a NodeMetrics of metrics.k8s.io."""
     usage = _amounts(*frame.pair(0, _mean(window)))
-    moment = _moment(frame.end_tick * TICK, window)
-    return b'{"metadata":%b,%b,"usage":%b}' % (metadata, moment, usage)
+    return b',%b,"usage":%b}' % (_moment(frame.end_tick * TICK, window), usage)
 
 
-def metadata(name: str, namespace: str, uid: str, created: int, labels: Mapping[str, str]) -> bytes:
-    """The metadata of an object, with %d for the number of its version."""
+def metadata(name: str, namespace: str, uid: str, version: int, created: int, marks: str) -> bytes:
+    """The metadata of an object; `marks` are its labels, written by the function below."""
     place = f'"namespace":"{namespace}",' if namespace else ""
-    head = f'{{"name":"{name}",{place}"uid":"{uid}","resourceVersion":"'.encode()
-    marks = b',"labels":' + _encode(labels) if labels else b""
-    tail = b'","creationTimestamp":"%b"%b}' % (moment(created), marks)
-    return head.replace(b"%", b"%%") + b"%d" + tail.replace(b"%", b"%%")
+    return (
+        f'{{"name":"{name}",{place}"uid":"{uid}","resourceVersion":"{version}",'
+        f'"creationTimestamp":"{_text(created)}"{marks}}}'
+    ).encode()
+
+
+def marks(labels: Mapping[str, str]) -> str:
+    """Labels as the last part of metadata."""
+    return _marks(tuple(labels.items()))
+
+
+@lru_cache(4096)
+def _marks(labels: tuple[tuple[str, str], ...]) -> str:
+    return f',"labels":{_encode(dict(labels)).decode()}' if labels else ""
 
 
 def _containers(
@@ -191,9 +195,13 @@ def _moment(end: int, window: str) -> bytes:
 _GO_DURATIONS: Final = {"10s": b"10s", "1m": b"1m0s", "1h": b"1h0m0s", "1d": b"24h0m0s"}
 
 
-@lru_cache(4096)
 def moment(seconds: int) -> bytes:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").encode()
+    return _text(seconds).encode()
+
+
+@lru_cache(4096)
+def _text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @lru_cache(4096)

@@ -1,11 +1,10 @@
 """Where nodes leave their frames: POST /kedge/metrics/v1/nodes/{node}, each for itself."""
 
-from typing import Final
 from urllib.parse import unquote
 
 import msgspec
 
-from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, MOST_BYTES, Malformed
+from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, MOST_BYTES, PREFIX, Malformed
 from kedge.apiserver.authorization.node import node_name
 from kedge.apiserver.media import body_type
 from kedge.apiserver.metrics.latest import Latest
@@ -20,8 +19,6 @@ from kedge.machinery.errors import (
 )
 from kedge.web.message import HttpRequest, Response
 
-PREFIX: Final = "/kedge/metrics/v1/nodes/"
-
 
 def answer(latest: Latest, http: HttpRequest, user: User) -> Response:
     """Take a frame in; raises what it is refused with."""
@@ -30,7 +27,7 @@ def answer(latest: Latest, http: HttpRequest, user: User) -> Response:
     if http.method != "POST":
         raise method_not_allowed()
     given = http.headers.get("content-type", "")
-    if body_type(given) != CONTENT_TYPE:
+    if given != CONTENT_TYPE and body_type(given) != CONTENT_TYPE:
         raise latest.refused("malformed", unsupported_media_type(given, [CONTENT_TYPE]))
     if len(http.body) > MOST_BYTES:
         raise latest.refused("oversized", too_large(MOST_BYTES))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from http import HTTPStatus
 from itertools import chain
 from typing import Final
 
@@ -9,6 +10,7 @@ import msgspec
 
 from kedge.api.core_v1 import node, pod
 from kedge.api.metrics_v1alpha1.frame import (
+    PREFIX,
     TICK,
     Answer,
     Frame,
@@ -130,6 +132,11 @@ class Latest:
         self.counts[why] = self.counts.get(why, 0) + 1
         return error
 
+    def turned_away(self, target: str, error: StatusError) -> None:
+        """Something was refused before it got here: too much to be read at all, it may be."""
+        if error.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and target.startswith(PREFIX):
+            self.refused("oversized", error)
+
     def _reporter(self, name: str, item: Item) -> Reporter:
         reporter = self._reporters.get(name)
         if reporter is None:
@@ -202,6 +209,8 @@ class Latest:
     def _watched(self, name: str) -> bool:
         """Whether somebody waits for news of this node or of its pods."""
         nodes, pods = self.nodes.listeners.values(), self.pods.listeners.values()
+        if not nodes and not pods:
+            return False
         named = (each.fields.exact("metadata.name") for each in nodes if not each.patient)
         bound = (each.node for each in pods if not each.patient)
         return any(only is None or only == name for only in chain(named, bound))

@@ -13,6 +13,7 @@ from kedge.apiserver import render
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.metrics import kubernetes
 from kedge.apiserver.metrics.collection import Collection, Entry, Wanted, Writer
+from kedge.apiserver.metrics.encoding import BEGINNINGS, USAGE_BEGINNING
 from kedge.apiserver.metrics.watch import watch
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import check_match, parse_revision
@@ -91,7 +92,9 @@ def _list(api: Api, request: Request, collection: Collection) -> Response:
     if request.http.query_string:
         _check_options(request, version)
     wanted = selected(request)
-    limit = integer(request, "limit") if len(collection) > PAGED_FROM else 0
+    limit = integer(request, "limit")
+    if len(collection) <= PAGED_FROM:
+        limit = 0
     after = _position(query.get("continue"))
     choice = render.wanted(request, render.MANY)
     if choice.form == "json" and wanted.everything and not limit and not after:
@@ -164,7 +167,9 @@ def _pieces(
     resource = request.resource
     head: dict[str, Any] = {"kind": resource.list_kind, "apiVersion": resource.api_version}
     encoded = msgspec.json.encode(head | {"metadata": meta, "items": []})
-    pieces = _joined(encoded[:-2], entries, _writer(request, window))
+    ours = resource.group != kubernetes.GROUP
+    beginning = BEGINNINGS[resource.kind] if ours else USAGE_BEGINNING
+    pieces = _joined(encoded[:-2], beginning, entries, _writer(request, window))
     return next(pieces) if len(entries) <= _TOGETHER else pieces
 
 
@@ -172,22 +177,38 @@ def _writer(request: Request, window: str) -> Writer:
     return partial(_usages, window) if request.resource.group == kubernetes.GROUP else _bodies
 
 
-def _joined(head: bytes, entries: Sequence[Entry], bodies: Writer) -> Iterator[bytes]:
+def _joined(
+    head: bytes, beginning: bytes, entries: Sequence[Entry], write: Writer
+) -> Iterator[bytes]:
     """The list, in pieces: what nobody has asked for yet is written only when its piece is due,
     so that others are served in between."""
     last = max(0, len(entries) - 1) // _TOGETHER * _TOGETHER
     for at in range(0, last, _TOGETHER):
-        yield head + b",".join(bodies(entries[at : at + _TOGETHER]))
+        yield head + _items(beginning, *write(entries[at : at + _TOGETHER]))
         head = b","
-    yield head + b",".join(bodies(entries[last:])) + b"]}\n"
+    yield head + _items(beginning, *write(entries[last:])) + b"]}\n"
 
 
-def _usages(window: str, entries: Sequence[Entry]) -> list[bytes]:
-    return [entry.kept_usage or entry.usage(window) for entry in entries]
+def _items(beginning: bytes, metadata: list[bytes], rests: list[bytes]) -> bytes:
+    """Objects one after the other."""
+    pieces = [b"," + beginning] * (3 * len(rests))
+    pieces[:1] = [beginning] if rests else []
+    pieces[1::3] = metadata
+    pieces[2::3] = rests
+    return b"".join(pieces)
 
 
-def _bodies(entries: Sequence[Entry]) -> list[bytes]:
-    return [entry.kept_body or entry.body() for entry in entries]
+def _usages(window: str, entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes]]:
+    rests = [entry.kept_usage or entry.usage_rest(window) for entry in entries]
+    return _metadata(entries), rests
+
+
+def _bodies(entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes]]:
+    return _metadata(entries), [entry.kept_rest or entry.rest() for entry in entries]
+
+
+def _metadata(entries: Sequence[Entry]) -> list[bytes]:
+    return [entry.kept_metadata or entry.metadata() for entry in entries]
 
 
 def _prettified(request: Request, response: Response) -> Response:

@@ -16,7 +16,7 @@ from kedge.machinery.errors import expired
 from kedge.web.message import Response, Sink
 
 ToItem = Callable[[Request, Entry], Item]
-_PIECE = 64 << 10
+_PIECE = 256 << 10
 _SHARED = 2048
 """Changes that are written once for all who are told of them; more are written as they are read."""
 _KEPT = 16

@@ -472,7 +472,7 @@ async def test_prometheus_gets_all_windows(server: LocalServer, shop: Any) -> No
     assert text.count("kedge_pod_memory_usage_bytes{") == 3 * 12
     own = (await server.call("GET", "/metrics")).text
     assert 'kedge_node_cpu_usage_cores{node="n2",window="1m",statistic="mean"} 4\n' in own
-    assert 'kedge_metrics_frames{outcome="taken"} 2\n' in own
+    assert 'kedge_metrics_frames_total{outcome="taken"} 2\n' in own
 
 
 async def test_a_restarted_server_sends_old_watchers_back_to_listing(

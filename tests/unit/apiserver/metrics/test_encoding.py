@@ -21,7 +21,8 @@ amounts = st.one_of(st.integers(0, 1 << 50), round_ones, st.integers(0, 99).map(
 def shown(row: list[int], since: int = 0) -> Any:
     frame = Frame("n1", "u", END // 10, 10, since, (), (), array("q", row))
     measured = [Measured("main", since, 0)]
-    return json.loads(encoding.pod(b"{}", frame, END // 10, measured, (0, since)))
+    rest = encoding.pod(frame, END // 10, measured, (0, since))
+    return json.loads(encoding.BEGINNINGS["Pod"] + b"{}" + rest)
 
 
 def numbers(document: Any) -> list[str]:
@@ -65,10 +66,21 @@ def test_windows_that_began_late_say_when() -> None:
 def test_usage_is_that_of_the_window_which_is_asked_for() -> None:
     row = list(range(1_000_001, 1_000_001 + WIDTH))
     frame = Frame("n1", "u", END // 10, 10, 0, (), (), array("q", row))
-    text = encoding.pod_usage(b"{}", frame, END // 10, [Measured('a"b', 0, 0)], "1m")
+    rest = encoding.pod_usage(frame, END // 10, [Measured('a"b', 0, 0)], "1m")
+    text = encoding.USAGE_BEGINNING + b"{}" + rest
     assert json.loads(text) == {
         "metadata": {},
         "timestamp": "2030-03-17T17:46:40Z",
         "window": "1m0s",
         "containers": [{"name": 'a"b', "usage": {"cpu": "1000007n", "memory": "1000008Ki"}}],
     }
+
+
+def test_a_container_that_has_ended_has_no_usage_and_is_left_out() -> None:
+    """36: autoscalers pass over a pod of which one container seems to be without a value."""
+    values = array("q", [1_000_000] * WIDTH + [-1] * WIDTH)
+    frame = Frame("n1", "u", END // 10, 10, 0, (), (), values)
+    measured = [Measured("main", 0, 0), Measured("setup", 0, 1)]
+    rest = encoding.pod_usage(frame, END // 10, measured, "1m")
+    text = encoding.USAGE_BEGINNING + b"{}" + rest
+    assert [each["name"] for each in json.loads(text)["containers"]] == ["main"]

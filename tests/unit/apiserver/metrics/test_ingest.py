@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kedge.api.metrics_v1alpha1 import frame
+from kedge.machinery.errors import bad_request, too_large
 from kedge.testing.local_server import LocalServer
 
 PODS = "/apis/metrics/v1alpha1/pods"
@@ -55,6 +56,14 @@ async def test_a_pod_of_the_same_name_but_another_uid_is_not_the_pod(
     two.uids["default/a"] = "an-older-one"
     await two.report("n1", "a")
     assert (await server.get(PODS))["items"] == []
+
+
+def test_a_frame_too_large_to_be_read_is_counted(server: LocalServer) -> None:
+    latest = server.app.api.metrics
+    latest.turned_away(frame.path_of("n1"), too_large(frame.MOST_BYTES))
+    latest.turned_away(frame.path_of("n1"), bad_request("malformed HTTP request"))
+    latest.turned_away("/api/v1/pods", too_large(frame.MOST_BYTES))
+    assert counted(server, "oversized") == 1
 
 
 async def test_what_is_no_frame_is_refused(server: LocalServer, two: Any) -> None:

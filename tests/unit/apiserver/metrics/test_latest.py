@@ -168,7 +168,7 @@ async def test_objects_of_long_lists_are_written_before_they_are_asked_for_again
         await one.send("n1", frames.encode(live._replace(pods=pods)))
         entry = server.app.api.metrics.pods.get("default", "a")
         assert entry is not None
-        return [entry.kept_body is not None, entry.kept_usage is not None]
+        return [entry.kept_rest is not None, entry.kept_usage is not None]
 
     await server.clock.advance(10)
     assert await written() == [False, False]
@@ -180,3 +180,21 @@ async def test_objects_of_long_lists_are_written_before_they_are_asked_for_again
     assert await written() == [True, True]
     await server.clock.advance(40)
     assert await written() == [False, False]
+
+
+async def test_what_was_written_of_long_lists_is_let_go_when_nobody_asks_again(
+    server: LocalServer, one: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "KEPT_UP_TO", 1)
+    await server.clock.advance(10)
+    await one.report("n1", "a", "job")
+    metrics = server.app.api.metrics
+    entry = metrics.pods.get("default", "a")
+    assert entry is not None
+    listed = await server.get(PODS)
+    metrics.sweep()
+    assert entry.kept_rest is not None, "somebody may ask again"
+    await server.clock.advance(30)
+    metrics.sweep()
+    assert entry.kept_rest is None
+    assert (await server.get(PODS))["items"] == listed["items"]

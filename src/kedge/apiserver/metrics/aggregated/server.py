@@ -177,5 +177,5 @@ def _informers(
 
 def _telemetry(scraper: Scraper) -> Telemetry:
     counts = Telemetry()
-    counts.gauge(*outcomes(scraper))
+    counts.counter(*outcomes(scraper))
     return counts

@@ -11,7 +11,7 @@ from kedge.apiserver.metrics.scraping.gathered import Gathered
 from kedge.apiserver.metrics.scraping.known import Known, KnownNode
 from kedge.apiserver.metrics.scraping.kubelets import Kubelets, Unanswered
 from kedge.apiserver.metrics.scraping.page import Page, parse
-from kedge.apiserver.telemetry import Gauge
+from kedge.apiserver.telemetry import Values
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.window_store import Store
@@ -169,11 +169,11 @@ class Scraper:
                 self._store.release(slot.key)
 
 
-def outcomes(scraper: Scraper) -> tuple[str, str, Gauge]:
-    """What is told of it on /metrics: name, text and values of a gauge."""
+def outcomes(scraper: Scraper) -> tuple[str, str, Values]:
+    """What is told of it on /metrics: name, text and values of a counter."""
 
     def read() -> Iterator[tuple[str, float]]:
         for what, number in sorted(scraper.counts.items()):
             yield f'outcome="{what}"', number
 
-    return "kedge_metrics_scrapes", "Readings of kubelets, by what became of them.", read
+    return "kedge_metrics_scrapes_total", "Readings of kubelets, by what became of them.", read

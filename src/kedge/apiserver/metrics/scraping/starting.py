@@ -25,7 +25,7 @@ async def scraper(config: ServerConfig, api: Api, telemetry: Telemetry) -> Scrap
         api.clock,
         interval=config.scrape_seconds,
     )
-    telemetry.gauge(*outcomes(made))
+    telemetry.counter(*outcomes(made))
     return made
 
 
