@@ -71,9 +71,17 @@ def cadvisor(now: Raw) -> str:
     page.add("machine_swap_bytes", about, machine.swap)
     version = {"kernelVersion": machine.kernel, "osVersion": machine.os_image}
     page.add("cadvisor_version_info", {**version, "cadvisorRevision": f"v{KUBERNETES}"}, 1)
+    if (whole := now.whole()) is not None:
+        _add_whole(page, whole, now.details("/"))
     for measured in now.pods():
         _add_pod(page, now, measured)
     return page.text()
+
+
+def _add_whole(page: Page, whole: Latest, details: Details) -> None:
+    """The machine, as the group of all groups."""
+    labels = dict.fromkeys(("container", "id", "image", "name", "namespace", "pod"), "")
+    _add_group(page, labels | {"id": "/"}, whole, details, raw.began())
 
 
 def _add_pod(page: Page, now: Raw, measured: MeasuredPod) -> None:

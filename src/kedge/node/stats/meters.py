@@ -175,10 +175,13 @@ class PodMeter:
         }
         for name in self.containers.keys() - running.keys():
             self.containers[name].read_from(None, 0)
+        known = len(self.containers)
         for name, container in running.items():
             meter = self.containers.get(name) or self._begin(name, container)
             if meter.run != container.started_at:
                 meter.read_from(self._sources.of_container(container), container.started_at)
+        if len(self.containers) > known:
+            self._put_in_order()
         self.over = self._is_over()
         self._see_total(next(iter(running.values()), None))
 
@@ -219,6 +222,12 @@ class PodMeter:
         """The pod is gone, or the agent goes."""
         for meter in (*self.containers.values(), *([self._total] if self._total else ())):
             meter.read_from(None, 0)
+
+    def _put_in_order(self) -> None:
+        """As the pod names its containers; those that prepare it or look into it come last."""
+        order = {each.name: number for number, each in enumerate(self.pod.spec.containers)}
+        by_place = sorted(self.containers, key=lambda name: order.get(name, len(order)))
+        self.containers = {name: self.containers[name] for name in by_place}
 
     def _begin(self, name: str, container: Container) -> Meter:
         track = self._book.begin(Key(self.pod.metadata.uid, name))

@@ -125,7 +125,8 @@ class Track:
 
     def close(self, tick: int) -> None:
         """A tick has ended; an earlier one may have been left open."""
-        self.settle(tick * TICK)
+        if self.second != tick * TICK:
+            self.settle(tick * TICK)
         self._close(tick)
 
     def _close(self, tick: int) -> None:

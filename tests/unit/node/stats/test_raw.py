@@ -107,6 +107,9 @@ async def test_the_large_page_names_groups_of_pods_and_of_containers(raw: Raw) -
     assert f'container_cpu_usage_seconds_total{{{of_pod},cpu="total"}} 3.0' in page
     assert f"container_memory_usage_bytes{{{of_pod}}} {7 * MB}" in page
     assert re.search(r'container_last_seen\{container="main".*\} 1893456002 ', page)
+    whole = 'container="",id="/",image="",name="",namespace="",pod=""'
+    assert f'container_cpu_usage_seconds_total{{{whole},cpu="total"}} 90.0' in page
+    assert f"container_memory_working_set_bytes{{{whole}}} " in page
     assert 'machine_cpu_cores{boot_id="b",machine_id="i",system_uuid=""} 4' in page
     for each in ("container_memory_rss", "container_memory_cache", "container_start_time_seconds"):
         assert f"# TYPE {each} gauge" in page

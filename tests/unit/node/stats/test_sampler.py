@@ -10,7 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from kedge.api.core_v1 import container
+from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.api.metrics_v1alpha1 import frame as frames
 from kedge.api.metrics_v1alpha1.frame import Frame, MeasuredPod, decode, encode, index
 from kedge.machinery.window_store import Store
@@ -253,6 +256,17 @@ async def test_an_initial_container_is_part_of_the_total(bench: Bench) -> None:
     assert bench.shows(rows["main"], "1m", "max") == 0.25
     assert bench.shows(rows["setup"], "10s", "max") == frames.UNKNOWN
     assert bench.shows(rows["setup"], "1h", "max") == 1.0
+
+
+async def test_containers_are_in_the_order_of_the_pod(bench: Bench) -> None:
+    bench.machine.run("web", "setup", "main", "side", began=START)
+    pod, observed = bench.machine.known["uid-web"]
+    spec = PodSpec(containers=[container.Container(name=each) for each in ("side", "main")])
+    bench.machine.known["uid-web"] = replace(pod, spec=spec), observed
+    groups = [group("uid-web", each) for each in ("setup", "main", "side")]
+    for second in range(1, 11):
+        await bench.second(dict.fromkeys(groups, second * 0.5))
+    assert [each.name for each in bench.pod().containers] == ["side", "main", "setup"]
 
 
 async def test_a_container_that_comes_later_is_news(bench: Bench) -> None:
