@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 Answer = Response | Awaitable[Response]
 _ON_MANY = ("deletecollection",)
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+READERS = ("curl/", "Wget/", "Mozilla/5.0")
+"""How programs begin to present themselves whose users read what they get."""
 
 
 class App:
@@ -393,10 +395,16 @@ def _bug(http: HttpRequest) -> Response:
 
 
 def prettified(http: HttpRequest, response: Response) -> Response:
-    """The response, laid out for people if the request asks for that."""
-    asked = "pretty" in http.query_string and http.query.flag("pretty")
-    if asked and not callable(response.body) and response.content_type == JSON:
-        body = response.body
+    """The response, laid out for people if it is they who read it."""
+    body = response.body
+    if response.content_type == JSON and not callable(body) and _is_read_by_people(http):
         whole = body if isinstance(body, bytes) else b"".join(body)
         response.body = msgspec.json.format(whole, indent=2) + b"\n"
     return response
+
+
+def _is_read_by_people(http: HttpRequest) -> bool:
+    """As the request says; if it says nothing, if it comes from a tool whose users read along."""
+    if "pretty" in http.query_string and "pretty" in http.query:
+        return http.query.flag("pretty")
+    return http.path.startswith("/api") and http.headers.get("user-agent", "").startswith(READERS)

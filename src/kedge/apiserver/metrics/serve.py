@@ -21,7 +21,7 @@ from kedge.apiserver.verbs.watch import initial_events_on_list
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import StatusError, bad_request, expired, unknown_resource
 from kedge.machinery.selectors import FieldSelector, parse_fields, parse_labels
-from kedge.web.message import JSON, Response
+from kedge.web.message import Response
 
 PAGED_FROM: Final = 20_000
 """Lists that are longer than this come in pages, if pages are asked for."""
@@ -29,8 +29,6 @@ KEPT_UP_TO: Final = 2_000
 """Objects in a list that is kept as it was sent."""
 _TOGETHER: Final = 128
 """Objects in one piece of a list."""
-_READERS: Final = ("curl/", "Wget/", "Mozilla/5.0")
-"""How programs begin to present themselves whose users read what they get."""
 _FIELDS: Final = frozenset(("metadata.name", "metadata.namespace"))
 
 
@@ -43,8 +41,8 @@ def answer(api: Api, request: Request) -> Response:
             raise unknown_resource()
         return watch(api, request, collection, selected(request), _to_item(api))
     if request.verb == "get":
-        return _prettified(request, _one(api, request, collection))
-    return _prettified(request, _list(api, request, collection))
+        return _one(api, request, collection)
+    return _list(api, request, collection)
 
 
 def selected(request: Request) -> Wanted:
@@ -209,15 +207,3 @@ def _bodies(entries: Sequence[Entry]) -> tuple[list[bytes], list[bytes]]:
 
 def _metadata(entries: Sequence[Entry]) -> list[bytes]:
     return [entry.kept_metadata or entry.metadata() for entry in entries]
-
-
-def _prettified(request: Request, response: Response) -> Response:
-    """Laid out for callers whose users read along, unless they say otherwise."""
-    if response.content_type != JSON or "pretty" in request.query:
-        return response
-    if request.http.headers.get("user-agent", "").startswith(_READERS):
-        body = response.body
-        assert not callable(body)
-        whole = body if isinstance(body, bytes) else b"".join(body)
-        response.body = msgspec.json.format(whole, indent=2) + b"\n"
-    return response

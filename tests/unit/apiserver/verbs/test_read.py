@@ -356,3 +356,12 @@ async def test_pretty_answers_are_indented(server: LocalServer) -> None:
     assert (await server.call("GET", f"{MAPS}/a?pretty=true")).text.startswith('{\n  "kind"')
     assert (await server.call("GET", f"{MAPS}?pretty")).text.startswith('{\n  "kind"')
     assert (await server.call("GET", f"{MAPS}?pretty=false")).text.startswith('{"kind"')
+
+
+@pytest.mark.parametrize("path", [MAPS, f"{MAPS}/none", "/api", "/apis", "/apis/apps/v1"])
+async def test_those_who_read_along_get_everything_indented(server: LocalServer, path: str) -> None:
+    reader, program = {"user-agent": "curl/8.0"}, {"user-agent": "kubectl/v1.36"}
+    assert (await server.call("GET", path, headers=reader)).text.startswith('{\n  "kind"')
+    assert (await server.call("GET", path, headers=program)).text.startswith('{"kind"')
+    plain = f"{path}?pretty=false"
+    assert (await server.call("GET", plain, headers=reader)).text.startswith('{"kind"')
