@@ -151,6 +151,7 @@ class PodMeter:
         known = dict(book.of(pod.metadata.uid))
         total = known.pop("", None)
         self.containers = {name: Meter(track) for name, track in known.items()}
+        self._put_in_order()
         self._total = Meter(total) if total is not None else None
         self.over = self._is_over()
         """Nothing of it will ever run again, and its last tick is closed."""
