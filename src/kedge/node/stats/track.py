@@ -105,12 +105,13 @@ class Track:
     def sample(self, second: int, at: float, run: int, reading: tuple[int, int]) -> None:
         """What was read for this second; `at` by the clock that begins with the machine. What is
         read from control groups is mostly written by a Panel instead."""
-        self._reach(second)
+        self._come_to(second)
         counter, memory = reading
         cores = self._cores(at, run, counter)
         cell = second % MINUTE * SLOTS + self._place
         self._columns.cpu[cell] = cores
         self._columns.memory[cell] = memory
+        self._reach(second)
         self.reads = True
         if not self.since:
             self.since = second
@@ -119,9 +120,10 @@ class Track:
     def skip(self, second: int) -> None:
         """Nothing was read."""
         self._latest, self.reads = self.latest, False
-        self._reach(second)
+        self._come_to(second)
         self._cpu.skip(second)
         self._memory.skip(second)
+        self._reach(second)
 
     def close(self, tick: int) -> None:
         """A tick has ended; an earlier one may have been left open."""
@@ -146,7 +148,7 @@ class Track:
             self._cpu.skip(passed)
             self._memory.skip(passed)
         self._cpu, self._memory = self.slot.series(_tick(second) - 1)
-        self._columns.second[self._place] = second - 1
+        self._reach(second - 1)
         self.since = min(self.since, second)
         self._begin_tick()
 
@@ -167,9 +169,13 @@ class Track:
         self._columns.at[self._place] = at
 
     def _reach(self, second: int) -> None:
-        """Come to a second; nothing is known of those before it that were left out."""
-        last = self.second
+        """All of a second is written: whoever is killed before has not come to it, and what its
+        place still has of a minute ago does not count."""
         self._columns.second[self._place] = second
+
+    def _come_to(self, second: int) -> None:
+        """Begin a second; nothing is known of those before it that were left out."""
+        last = self.second
         if second != last + 1:
             # Those longer ago have been overwritten, or are skipped by the series itself.
             for missed in range(max(last + 1, second - TICK + 1), second):

@@ -129,6 +129,26 @@ def test_an_agent_that_dies_within_a_tick_loses_the_seconds_it_was_dead(tmp_path
     assert again.track.since == 1
 
 
+def test_a_second_in_the_midst_of_which_an_agent_dies_is_not_that_of_a_minute_ago(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    life = Life(tmp_path / "usage")
+    for second in range(1, 66):
+        life.second(second, cpu=second * 0.5, memory=100 * MB if second == 6 else MB)
+    with monkeypatch.context() as patched:
+        patched.setattr(Track, "_cores", killed)
+        with pytest.raises(KeyboardInterrupt):
+            life.second(66, cpu=33.0)
+    again = Life(tmp_path / "usage")
+    assert again.track.second == 65
+    for second in (68, 69, 70):
+        again.second(second, cpu=second * 0.5)
+    assert again.shows("10s", "max", "memory") == MB
+
+
 def test_the_tick_in_which_an_agent_died_is_closed_by_the_next_one(tmp_path: Path) -> None:
     life = Life(tmp_path / "usage")
     for second in range(1, 16):
