@@ -179,8 +179,7 @@ async def _download(session: "_Session", layers: Sequence[Descriptor], wanted: W
 
     async def download(layer: Descriptor) -> None:
         async with turns:
-            path = _file(wanted.scratch, layer.digest)
-            with await asyncio.to_thread(open, path, "wb") as file:
+            with _created(_file(wanted.scratch, layer.digest)) as file:
                 await session.save(layer, file, count)
 
     try:
@@ -189,6 +188,11 @@ async def _download(session: "_Session", layers: Sequence[Descriptor], wanted: W
                 group.create_task(download(layer))
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
+
+
+def _created(path: Path) -> BinaryIO:
+    # Not in a thread: who is cancelled meanwhile would leave it open, and it takes no time.
+    return open(path, "wb")
 
 
 def _opener(scratch: Path, digest: str) -> Callable[[], BinaryIO]:
