@@ -78,6 +78,14 @@ class Terminal:
     def kubectl(self, *arguments: str, input: str | None = None) -> Outcome:
         return self.run("kubectl", *arguments, input=input)
 
+    def account(self) -> str:
+        """What clusters say of themselves, for whoever asks why something failed."""
+        told = [self.kubectl("get", "pods,events", "-A", "-o", "wide").stdout]
+        for log in sorted(self.states.rglob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()[-30:]
+            told.append("\n".join([f"--- {log.name}", *lines]))
+        return "\n".join(told)
+
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:

@@ -70,7 +70,8 @@ def test_transcript(page: Path, terminal: Terminal) -> None:
                 pytest.skip(f"the package {package} is not installed")
         done = terminal.run("bash", "-c", f"{{ {step.command}\n}} 2>&1")
         said = "".join(f"{squeezed(line)}\n" for line in done.stdout.splitlines())
-        assert re.fullmatch(pattern(step.output), said), f"$ {step.command}\n{done.stdout}"
+        if not re.fullmatch(pattern(step.output), said):
+            pytest.fail(f"$ {step.command}\n{done.stdout}{terminal.account()}", pytrace=False)
 
 
 @pytest.mark.parametrize(
