@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 
     from tests.e2e.conftest import Outcome, Terminal
 
+SLEEPER = """
+apiVersion: v1
+kind: Pod
+metadata: {name: sleeper}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - {name: main, image: host, command: [sleep, infinity]}
+"""
+
 
 def ok(outcome: Outcome) -> str:
     assert outcome.returncode == 0, outcome.stderr + outcome.stdout
@@ -134,6 +144,20 @@ def test_two_clusters_live_side_by_side(terminal: Terminal) -> None:
     ok(terminal.kedge("down", "--name=green"))
     assert ok(terminal.kubectl("config", "current-context")) == "kedge-blue\n"
     assert "only-blue" in ok(terminal.kubectl("get", "ns"))
+
+
+def test_clusters_of_one_name_but_two_homes_leave_each_others_pods_alone(
+    terminal: Terminal, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    ok(terminal.kedge("up"))
+    ok(terminal.kubectl("create", "-f", "-", input=SLEEPER))
+    ok(terminal.kubectl("wait", "--for=condition=Ready", "pod/sleeper"))
+    other = type(terminal)(tmp_path_factory.mktemp("home"))
+    ok(other.kedge("up"))
+    ok(other.kedge("down", "--purge"))
+    phases = "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"
+    assert ok(terminal.kubectl("get", "pod", "sleeper", "-o", phases)) == "Running 0"
+    assert ok(terminal.kubectl("exec", "sleeper", "--", "echo", "here")) == "here\n"
 
 
 def test_two_ups_at_the_same_moment_start_one_cluster(terminal: Terminal) -> None:

@@ -1,5 +1,7 @@
 """What a node agent is told when it starts; `kedge.config` fills it in."""
 
+import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -96,5 +98,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cgroup(self) -> str:
-        """Where the pods' control groups are, below the root of each hierarchy."""
-        return f"/kedge/{self.cluster}-{self.name}"
+        """Where the pods' control groups are, below the root of each hierarchy. Two users of one
+        machine may have clusters of the same name, and each clears away what it does not know."""
+        mark = hashlib.sha256(os.fsencode(self.state)).hexdigest()[:10]
+        return f"/kedge/{self.cluster}-{self.name}-{mark}"
