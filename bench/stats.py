@@ -1,9 +1,10 @@
 """What measuring costs a node: processor time and memory, for so many containers, as a table.
 
 Rounds: control groups that are plain files and change each second, by a page or by a twentieth,
-and control groups of the kernel, with a process in each that sleeps or has other memory and uses
-the processor each second (needs root; nothing is left behind). Time is not waited for, but where
-the kernel counts: a minute of a node's life is what sixty calls of the sampler cost.
+and control groups of the kernel, with a process in each that sleeps, works on a few pages each
+second, or has a twentieth of its memory more or less each second (needs root; nothing is left
+behind). Time is not waited for, but where the kernel counts: a minute of a node's life is what
+sixty calls of the sampler cost.
 """
 
 import argparse
@@ -39,6 +40,8 @@ ROOT = "/kedge-bench-stats"
 START = 1_900_000_000
 HOUR = 3600
 DAY = 86_400
+FEW = 16 << 10
+TWENTIETH = 512 << 10
 
 
 class Clock:
@@ -121,8 +124,9 @@ class Files:
 
 
 @contextlib.contextmanager
-def real_groups(groups: list[str]) -> Iterator[tuple[Cgroups, list[int]]]:
-    """Groups of the kernel, and a process in each that waits to be sent SIGUSR1."""
+def real_groups(groups: list[str], stirred: int) -> Iterator[tuple[Cgroups, list[int]]]:
+    """Groups of the kernel, and a process in each that waits to be sent SIGUSR1, and then gives
+    back so much of its memory, or takes it again."""
     here = cgroups.here()
     made = [here.group(path) for path in groups]
     inside: list[int] = []
@@ -131,7 +135,7 @@ def real_groups(groups: list[str]) -> Iterator[tuple[Cgroups, list[int]]]:
     try:
         for group in made:
             group.make()
-            inside.append(os.fork() or _live())
+            inside.append(os.fork() or _live(stirred))
             for door in group.doors():
                 Path(door).write_text(str(inside[-1]))
             os.kill(inside[-1], signal.SIGUSR1)
@@ -143,17 +147,17 @@ def real_groups(groups: list[str]) -> Iterator[tuple[Cgroups, list[int]]]:
         here.group(ROOT).remove()
 
 
-def _live() -> NoReturn:
-    """Each time a signal comes, use the processor, and half a megabyte more or less of ten."""
+def _live(stirred: int) -> NoReturn:
+    """Each time a signal comes, use the processor, and so much more or less of ten megabytes."""
     # By the first signal it is in its group, for which all that it uses then counts.
     signal.sigwait([signal.SIGUSR1])
     held = mmap.mmap(-1, 10 << 20)
     held.write(bytes(10 << 20))
     while True:
         signal.sigwait([signal.SIGUSR1])
-        held.madvise(mmap.MADV_DONTNEED, 0, 512 << 10)
+        held.madvise(mmap.MADV_DONTNEED, 0, stirred)
         signal.sigwait([signal.SIGUSR1])
-        held[: 512 << 10] = bytes(512 << 10)
+        held[:stirred] = bytes(stirred)
 
 
 class Stirred:
@@ -275,13 +279,18 @@ def main() -> None:
     )
     if os.geteuid():
         return
-    with tempfile.TemporaryDirectory() as place, real_groups(pods.groups()) as (groups, pids):
-        round_ = Round(Path(place), groups, pods)
-        show("the kernel's, idle", round_, None, chosen.minutes)
-    with tempfile.TemporaryDirectory() as place, real_groups(pods.groups()) as (groups, pids):
-        round_ = Round(Path(place), groups, pods)
-        show("the kernel's, all change", round_, Stirred(pids), chosen.minutes)
-        print(f"  their three files, and no more {reading(groups, pods):.3f}")
+    kernels("the kernel's, idle", pods, 0, chosen.minutes)
+    kernels("the kernel's, all work", pods, FEW, chosen.minutes)
+    kernels("the kernel's, a twentieth", pods, TWENTIETH, chosen.minutes)
+
+
+def kernels(what: str, pods: Pods, stirred: int, minutes: int) -> None:
+    """A round of the kernel's own groups, in which so much memory is other each second."""
+    groups = real_groups(pods.groups(), stirred)
+    with tempfile.TemporaryDirectory() as place, groups as (here, pids):
+        round_ = Round(Path(place), here, pods)
+        show(what, round_, Stirred(pids) if stirred else None, minutes)
+        print(f"    (their three files, each second, and no more: {reading(here, pods):.3f})")
 
 
 def first_document() -> float:

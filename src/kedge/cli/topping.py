@@ -26,7 +26,9 @@ _PAUSE: Final = 0.25
 """Seconds between two paintings at least."""
 _HISTORY: Final = 20
 _RELOOK: Final = 10.0
-"""Seconds between two looks at what pods ask for, at least."""
+_REVIEW: Final = 60.0
+"""Seconds between two looks at what pods ask for: at least, if one is new; and at most, since they
+may be resized."""
 _AGAIN: Final = 1.0
 """Seconds before a server that does not answer is asked again."""
 _HOME: Final = "\x1b[H"
@@ -157,7 +159,8 @@ class Scene:
                 self.changed.set()
 
     async def _look_again(self, key: str) -> None:
-        if key not in self._known and self.clock.monotonic() - self._looked > _RELOOK:
+        age = self.clock.monotonic() - self._looked
+        if age > (_REVIEW if key in self._known else _RELOOK):
             await self._fetch_known()
 
     def _remember(self, measured: Any) -> None:

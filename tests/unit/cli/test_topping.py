@@ -79,6 +79,25 @@ async def test_33_the_table_of_a_node_follows_what_it_reports(
         assert shown(scene)[1:] == ["dns 0.50 cores 67 MB"]
 
 
+async def test_what_pods_ask_for_is_looked_at_again(
+    there: Connection, server: LocalServer, usage: Any
+) -> None:
+    main = {"name": "main", "image": "host", "resources": {"requests": {"cpu": "1"}}}
+    await usage.pod("default/sized", {"containers": [main]})
+    await server.clock.advance(10)
+    usage.report(0.5)
+    async with followed(there, server, Look(what="pods", headings=False)) as scene:
+        assert "sized 0.50 cores 67 MB 50% - - -" in shown(scene)
+        larger = {**main, "resources": {"requests": {"cpu": "2"}}}
+        path = "/api/v1/namespaces/default/pods/sized/resize"
+        await server.merge(path, {"spec": {"containers": [larger]}})
+        for _ in range(7):
+            await server.clock.advance(10)
+            usage.report(0.5)
+            await server.settle()
+        assert "sized 0.50 cores 67 MB 25% - - -" in shown(scene)
+
+
 async def test_a_node_has_pods_of_all_namespaces_unless_one_is_named(
     there: Connection, capsys: Captured
 ) -> None:

@@ -70,6 +70,12 @@ _FLOATS: Final = struct.Struct(f"={WIDTH}f")
 _PAIR: Final = struct.Struct("=2q")
 _TIME: Final = struct.Struct("<4sHH2I")
 """How the header begins; the rest of it says what is in the frame."""
+_WRONG: Final[dict[type[Exception], str]] = {
+    struct.error: "the frame ends too early",
+    IndexError: "the frame has no name of a number that it uses",
+    UnicodeDecodeError: "a name is not text in UTF-8",
+}
+"""What it means if this happens while a frame is read."""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -225,8 +231,8 @@ class Reader:
             if last is None or not body.startswith(self._known, _TIME.size):
                 last = self._begin(body)
             values = _rows(body, _TIME.size + len(self._known), self._rows)
-        except (struct.error, IndexError, ValueError) as error:
-            raise error if isinstance(error, Malformed) else Malformed(str(error)) from error
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise Malformed(_WRONG[type(error)]) from error
         if self._latest > end_tick:
             raise Malformed("a pod has other times than its node")
         node, uid, _, _, since, systems, pods, _ = last

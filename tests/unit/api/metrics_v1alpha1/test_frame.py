@@ -170,6 +170,20 @@ def test_a_pod_is_not_ahead_of_its_node() -> None:
         decode(encode(one_pod(ROWS, POD._replace(end_tick=11))))
 
 
+def test_it_is_said_what_is_wrong() -> None:
+    body = encode(one_pod(ROWS))
+    with pytest.raises(Malformed, match=r"^the frame ends too early$"):
+        decode(body[:9])
+    with pytest.raises(Malformed, match=r"^the frame ends too early$"):
+        decode(body[:30])
+    with pytest.raises(Malformed, match=r"^a name is not text in UTF-8$"):
+        decode(body.replace(b"shop", b"sh\xff\xff"))
+    nameless = bytearray(body)
+    struct.pack_into("<I", nameless, 16, 77)
+    with pytest.raises(Malformed, match=r"^the frame has no name of a number that it uses$"):
+        decode(bytes(nameless))
+
+
 @pytest.mark.parametrize(("offset", "what"), [(28, "names"), (40, "pods"), (44, "containers")])
 def test_counts_have_limits_that_are_looked_at_first(offset: int, what: str) -> None:
     body = bytearray(encode(one_pod(ROWS)))
