@@ -76,10 +76,14 @@ class Source:
     def root(self) -> Path:
         """Where clusters are kept and listed."""
         if chosen := self.environment.get("XDG_STATE_HOME"):
-            return Path(chosen).absolute() / "kedge"
+            return Path(chosen).resolve() / "kedge"
+        return self.usual_root()
+
+    def usual_root(self) -> Path:
+        """Where they are unless the environment says otherwise."""
         if os.geteuid() == 0:
             return Path("/var/lib/kedge")
-        return self.home() / ".local" / "state" / "kedge"
+        return self.home().resolve() / ".local" / "state" / "kedge"
 
     def home(self) -> Path:
         if home := self.environment.get("HOME"):
@@ -94,7 +98,9 @@ def where(source: Source) -> Where:
     if getattr(source.flags, "name", None) and getattr(source.flags, "state", None) is None:
         # A name on the command line says more than a directory in the environment.
         directory = None
-    return Where(source.root(), name or DEFAULT_NAME, directory)
+    # By its real name: bridges and control groups are found again by it, whatever link leads there.
+    real = directory.resolve() if directory else None
+    return Where(source.root(), name or DEFAULT_NAME, real)
 
 
 def server(source: Source) -> ServerConfig:
@@ -255,6 +261,7 @@ def _node(source: Source, name: str, *, resolution: int = RESOLUTION) -> NodeCon
         state=directory,
         images=state / "images",
         hidden=_hidden(source, state),
+        listed=(source.root(), source.usual_root()),
         address=source.get("node_address", str) or "127.0.0.1",
         port=source.get("node_port", read.port_number) or 0,
         labels=source.get("node_labels", read.labels) or {},
@@ -275,7 +282,12 @@ def _hidden(source: Source, state: Path) -> tuple[Path, ...]:
     chosen: Path | None = getattr(source.flags, "kubeconfig", None)
     files = [*paths_to_read(listed, source.home()), *([chosen] if chosen else ())]
     asked = source.get("hide", lambda text: [Path(text)]) or []
-    every = (state, source.root(), *(each.absolute() for each in (*files, *asked)))
+    every = (
+        state,
+        source.root(),
+        source.usual_root(),
+        *(each.absolute() for each in (*files, *asked)),
+    )
     return tuple(dict.fromkeys(every))
 
 

@@ -1,5 +1,6 @@
 """The composition root: a configuration in, a running cluster out."""
 
+import contextlib
 import socket
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,13 @@ _GRACE: Final = 10.0
 
 def background(config: UpConfig, say: Say) -> Up:
     """Start the cluster in the background, or what of it does not run."""
+    while True:
+        # Who waited for it to be deleted has to begin anew.
+        with contextlib.suppress(state.Gone):
+            return _start(config, say)
+
+
+def _start(config: UpConfig, say: Say) -> Up:
     directory = config.server.state
     cluster = prepare(config, say)
     with state.changing(directory):
@@ -138,7 +146,7 @@ def prepare(config: UpConfig, say: Say) -> state.Cluster:
     """See that nothing will be in the way, then make the cluster's directory."""
     name, directory = config.server.name, config.server.state
     if config.kubeconfig.exists():
-        check(config.kubeconfig)
+        check(config.kubeconfig, context(name), state.authority(directory))
     registry.check_free(config.root, name, directory)
     cluster = state.prepare(directory, name)
     try:
@@ -151,15 +159,30 @@ def prepare(config: UpConfig, say: Say) -> state.Cluster:
     return cluster
 
 
-def check(path: Path) -> None:
-    """See that the kubeconfig is one."""
+def check(path: Path, name: str, ours: bytes) -> None:
+    """See that the kubeconfig is one, and that no other cluster is in use under our name."""
     # Not above: nothing is to wait for a YAML library that there is nothing to read with.
     from kedge.client import kubeconfig
 
     try:
-        kubeconfig.check(path)
+        known = kubeconfig.find(path, name)
     except kubeconfig.Unusable as error:
         raise Failure(str(error)) from error
+    if known and known.ca_pem not in (b"", ours) and answers(known.server):
+        raise Failure(
+            f'the context "{name}" in {path} is that of another cluster, at {known.server}: choose'
+            " another --name, or another file with --kubeconfig"
+        )
+
+
+def answers(url: str) -> bool:
+    """Whether somebody listens there."""
+    where = urlsplit(url)
+    try:
+        socket.create_connection((where.hostname or "", where.port or 443), 1).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def settle_port(config: UpConfig, cluster: state.Cluster, say: Say) -> "ServerConfig":

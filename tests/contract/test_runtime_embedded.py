@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from kedge.node.images.image import HOST_IMAGE, Image
+from kedge.node.images.store import NoSuchImage
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import (
     Container,
@@ -266,6 +267,20 @@ async def test_a_program_that_cannot_run_is_a_start_error(
     ended = await bench.runtime.container(container)
     assert (ended.state, ended.exit_code) == (State.EXITED, 128)
     assert (ended.reason, ended.message) == ("StartError", message)
+
+
+async def test_an_image_that_is_removed_at_that_moment_leaves_no_container(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = await bench.pod()
+
+    def gone(id_: str, container: str) -> None:
+        raise NoSuchImage(id_)
+
+    monkeypatch.setattr(bench.images, "hold", gone)
+    with pytest.raises(RuntimeFailure, match="image host has just been removed"):
+        await bench.create(pod, "true")
+    assert await bench.runtime.containers() == []
 
 
 async def test_who_minds_the_signal_ends_at_once_and_who_does_not_is_killed(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -158,6 +159,48 @@ def test_clusters_of_one_name_but_two_homes_leave_each_others_pods_alone(
     phases = "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"
     assert ok(terminal.kubectl("get", "pod", "sleeper", "-o", phases)) == "Running 0"
     assert ok(terminal.kubectl("exec", "sleeper", "--", "echo", "here")) == "here\n"
+
+
+def test_pods_do_not_see_other_clusters_of_their_user(terminal: Terminal) -> None:
+    elsewhere = terminal.home / "elsewhere"
+    ok(terminal.kedge("up", "--name=other", f"--state={elsewhere}", "--nodes=0"))
+    assert (elsewhere / "token").exists()
+    ok(terminal.kedge("up"))
+    ok(terminal.kubectl("create", "-f", "-", input=SLEEPER))
+    ok(terminal.kubectl("wait", "--for=condition=Ready", "pod/sleeper"))
+    look = ("exec", "sleeper", "--", "ls", str(elsewhere), str(terminal.states))
+    assert ok(terminal.kubectl(*look)).split() == [f"{elsewhere}:", f"{terminal.states}:"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="pods have ports of the machine only with root")
+def test_an_agent_comes_back_although_others_have_a_port_of_its_pods(
+    terminal: Terminal, eventually: Callable[..., Any]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    ports = f"ports: [{{containerPort: 80, hostPort: {port}, hostIP: 127.0.0.1}}]"
+    ok(terminal.kedge("up"))
+    pod = SLEEPER.replace("command:", f"{ports}, command:")
+    ok(terminal.kubectl("create", "-f", "-", input=pod))
+    ok(terminal.kubectl("wait", "--for=condition=Ready", "pod/sleeper"))
+    os.kill(status(terminal)["nodes"][0]["pid"], signal.SIGKILL)
+
+    def taken() -> socket.socket | None:
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", port))
+        return None
+
+    with eventually(taken):
+        assert "it is again" in ok(terminal.kedge("up"))
+        assert ok(terminal.kubectl("exec", "sleeper", "--", "echo", "here")) == "here\n"
+
+    def open_again() -> bool:
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return True
+        return False
+
+    assert eventually(open_again)
 
 
 def test_two_ups_at_the_same_moment_start_one_cluster(terminal: Terminal) -> None:

@@ -169,6 +169,37 @@ def test_without_a_state_home_root_and_users_have_places_of_their_own(
     assert source.root() == Path("/var/lib/kedge")
 
 
+def test_containers_see_no_cluster_of_this_user_wherever_it_is_listed(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    node = config.node(config.Source(flags("node", f"--state={tmp_path / 'there'}"), environment))
+    lists = (tmp_path / "state" / "kedge", tmp_path / ".local" / "state" / "kedge")
+    assert node.listed == lists
+    assert {tmp_path / "there", *lists} <= {*node.hidden}
+    assert node.hidden[0] == tmp_path / "there"
+
+
+@pytest.mark.parametrize("way", ["--state", "XDG_STATE_HOME", "HOME"])
+def test_a_cluster_is_the_same_one_whatever_link_leads_to_it(
+    environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+
+    def cgroup(through: str) -> str:
+        given = {**environment, way: str(tmp_path / through)}
+        if way == "HOME":
+            del given["XDG_STATE_HOME"]
+        words = [f"--state={given[way]}"] if way == "--state" else []
+        node = config.node(config.Source(flags("node", *words), given))
+        assert node.state.is_relative_to(tmp_path / "real")
+        return node.cgroup
+
+    assert cgroup("link") == cgroup("real")
+
+
 def test_a_directory_that_holds_a_cluster_knows_its_name(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

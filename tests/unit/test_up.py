@@ -1,5 +1,6 @@
 """Starting a cluster, with a small program in the place of its server."""
 
+import fcntl
 import os
 import signal
 import socket
@@ -15,6 +16,8 @@ from kedge.apiserver.config import ServerConfig
 from kedge.cli import process, state
 from kedge.cli.failure import Failure
 from kedge.cli.up import Up, UpConfig, report
+from kedge.client import kubeconfig
+from kedge.client.kubeconfig import Access
 from kedge.node.config import NodeConfig
 
 STAND_IN = """
@@ -234,3 +237,38 @@ def test_a_list_that_cannot_be_written_is_a_warning(config: UpConfig, tmp_path: 
     up.prepare(config._replace(root=tmp_path / "file" / "root"), said.append)
     assert "warning: 'kedge list' will not show this cluster" in said[0]
     assert f"kedge down --state {config.server.state}" in said[0]
+
+
+def test_a_cluster_in_use_under_the_same_name_is_not_pushed_out_of_the_kubeconfig(
+    config: UpConfig, manner: list[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        url = f"https://127.0.0.1:{other.getsockname()[1]}"
+        kubeconfig.merge(config.kubeconfig, Access("kedge-blue", url, b"of another", "secret"))
+        before = config.kubeconfig.read_text()
+        with pytest.raises(Failure, match=f"another cluster, at {url}: choose another --name"):
+            start(config)
+        assert config.kubeconfig.read_text() == before
+        assert not config.server.state.exists()
+    start(config)
+    assert yaml.safe_load(config.kubeconfig.read_text())["current-context"] == "kedge-blue"
+
+
+def test_a_cluster_that_is_deleted_while_it_is_waited_for_is_started_anew(
+    config: UpConfig, manner: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = config.server.state
+    state.prepare(directory, "blue")
+    waits = [lambda: state.delete(directory)]
+    flock = fcntl.flock
+
+    def wait(held: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and waits:
+            waits.pop()()
+        flock(held, operation)
+
+    monkeypatch.setattr(fcntl, "flock", wait)
+    done, _ = start(config)
+    assert not waits
+    assert not done.was_running
+    assert process.running(directory)

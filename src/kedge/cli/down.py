@@ -1,7 +1,8 @@
 """`kedge down`: stop a cluster and leave nothing behind."""
 
-import shutil
 from argparse import ArgumentParser
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,18 +42,35 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(where: "Where", *, purge: bool, every: bool) -> int:
-    from kedge.cli import registry
+    from kedge.cli import registry, state
 
-    one = registry.find(where)
-    found = list(registry.every(where.root)) if every else [one] if one else []
+    found = list(registry.every(where.root)) if every else _only(where)
     joined = list(registry.joined(where.root)) if every else _only_nodes(where, found)
     if not found and not joined:
         print(f"There is no cluster{'' if every else f' {where}'} here: nothing to stop.")
-    for one in found:
-        print(take_down(one, where.root, purge=purge))
-    for directory in joined:
-        print(take_nodes_down(directory, purge=purge))
+    failures: list[str] = []
+    steps: list[Callable[[], str]] = [
+        *(partial(take_down, one, where.root, purge=purge) for one in found),
+        *(partial(take_nodes_down, directory, purge=purge) for directory in joined),
+    ]
+    for step in steps:
+        # The trouble of one is no reason to leave the others running.
+        try:
+            print(step())
+        except state.Gone as gone:
+            print(f"{gone}: nothing to stop.")
+        except Failure as failure:
+            failures.append(str(failure))
+    if failures:
+        raise Failure("\n".join(failures))
     return 0
+
+
+def _only(where: "Where") -> "list[Found]":
+    from kedge.cli import registry
+
+    one = registry.find(where)
+    return [one] if one else []
 
 
 def _only_nodes(where: "Where", found: "list[Found]") -> list[Path]:
@@ -125,7 +143,9 @@ def withdraw_context(directory: Path, root: Path) -> None:
         return
     before = kubeconfig.Before(cluster.previous_context, cluster.kubeconfig_existed)
     try:
-        kubeconfig.remove(Path(cluster.kubeconfig), context(cluster.name), before)
+        # Somebody else's cluster may have the same name.
+        ours = state.authority(directory)
+        kubeconfig.remove(Path(cluster.kubeconfig), context(cluster.name), before, ours)
     except kubeconfig.Unusable as error:
         raise Failure(
             f'cluster "{cluster.name}" is down, but its context is still in the kubeconfig: {error}'
@@ -156,11 +176,12 @@ def _bequeath(gone: "state.Cluster", root: Path) -> None:
 
 
 def _delete(directory: Path) -> None:
+    from kedge.cli import state
     from kedge.supervisor import trees
 
     # The kernel leaves directories there that not even their owner may look into.
     trees.remove(f"{directory}/nodes")
     try:
-        shutil.rmtree(directory)
+        state.delete(directory)
     except OSError as error:
         raise Failure(f"cannot delete {error.filename}: {error.strerror}") from error

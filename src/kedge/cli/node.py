@@ -174,6 +174,7 @@ def prepare(config: "NodeConfig") -> None:
             f'{directory} holds the cluster "{cluster.name}": choose another directory with'
             " --state for a node that joins a cluster elsewhere"
         )
+    state.check_outside(directory)
     try:
         for each in (directory, config.state.parent, config.state):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -16,7 +16,12 @@ from kedge.machinery import atomic
 LAYOUT: Final = 1
 """How the directory is arranged; a kedge that arranges it otherwise counts on."""
 
-_NOT_OURS_TO_MIND: Final = ("lost+found",)
+_LOCK: Final = "change.lock"
+_NOT_OURS_TO_MIND: Final = ("lost+found", _LOCK)
+
+
+class Gone(Failure):
+    """The cluster was deleted while it was waited for."""
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -53,6 +58,7 @@ def prepare(state: Path, name: str) -> Cluster:
         cluster = read(state)
         if cluster is None:
             _check_empty(state)
+            check_outside(state)
             cluster = Cluster(name=name)
             write(state, cluster)
     except OSError as error:
@@ -86,6 +92,16 @@ def _check_empty(state: Path) -> None:
             f"{state} is no kedge cluster and is not empty (it holds {sorted(strange)[0]}): choose"
             " a new or an empty directory with --state"
         )
+
+
+def check_outside(state: Path) -> None:
+    """See that the directory is not inside of another cluster's, with which it would be deleted."""
+    for above in state.resolve().parents:
+        if (above / "cluster.json").exists():
+            raise Failure(
+                f"{state} is inside of {above}, which is the directory of another cluster: choose"
+                " another one with --state"
+            )
 
 
 def read(state: Path) -> Cluster | None:
@@ -137,15 +153,61 @@ def _encoded(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
+def authority(state: Path) -> bytes:
+    """The certificate that the cluster's server is known by; empty before its first start."""
+    with contextlib.suppress(OSError):
+        return (state / "pki" / "ca.crt").read_bytes()
+    return b""
+
+
 @contextlib.contextmanager
 def changing(state: Path) -> Iterator[None]:
-    """Have the cluster to oneself: two commands that start or stop it go one after the other."""
+    """Have the cluster to oneself: two commands that start or stop it go one after the other.
+    Raises Gone if the one before has deleted it."""
+    lock = state / _LOCK
     try:
-        held = os.open(state / "change.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    except FileNotFoundError as error:
+        raise _gone(state) from error
     except OSError as error:
         raise unwritable(state, error) from error
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
+        if not _is_still(lock, held):
+            raise _gone(state)
         yield
     finally:
         os.close(held)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _gone(state: Path) -> Gone:
+    return Gone(f"{state} was deleted by another command at the same moment")
+
+
+def delete(state: Path) -> None:
+    """Delete the directory with all it holds; for who is `changing` it."""
+    for entry in list(os.scandir(state)):
+        if entry.name not in ("cluster.json", _LOCK):
+            _delete_entry(entry)
+    # Last, and in this order: until then whoever wants to start it sees a cluster, and waits.
+    (state / "cluster.json").unlink(missing_ok=True)
+    (state / _LOCK).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        state.rmdir()
+
+
+def _delete_entry(entry: os.DirEntry[str]) -> None:
+    # Not above: what starts clusters need not wait for what deletes them.
+    import shutil
+
+    if entry.is_dir(follow_symlinks=False):
+        shutil.rmtree(entry.path)
+    else:
+        os.unlink(entry.path)

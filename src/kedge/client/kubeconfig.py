@@ -37,6 +37,14 @@ class Access(NamedTuple):
     token: str
 
 
+class Entry(NamedTuple):
+    """A cluster as the file has it."""
+
+    server: str
+    ca_pem: bytes
+    """Empty if the file itself does not hold it."""
+
+
 class Before(NamedTuple):
     """What `remove` needs to know about the time before `merge`."""
 
@@ -46,9 +54,20 @@ class Before(NamedTuple):
     """Whether there was a file at all."""
 
 
-def check(path: Path) -> None:
-    """Raise Unusable if the file is there and `merge` could make nothing of it."""
-    _read(path)
+def find(path: Path, name: str) -> Entry | None:
+    """The cluster of that name; Unusable if `merge` could make nothing of the file."""
+    return _entry(_read(path), name)
+
+
+def _entry(config: yaml.MappingNode, name: str) -> Entry | None:
+    item = _find(config, "clusters", name)
+    body = _get(item, "cluster") if item else None
+    if not isinstance(body, yaml.MappingNode):
+        return None
+    data = _scalar(body, "certificate-authority-data")
+    with contextlib.suppress(ValueError):
+        return Entry(_scalar(body, "server"), base64.b64decode(data))
+    return None
 
 
 def merge(path: Path, access: Access) -> Before:
@@ -65,8 +84,9 @@ def merge(path: Path, access: Access) -> Before:
     return Before("" if previous == access.name else previous, existed)
 
 
-def remove(path: Path, name: str, before: Before) -> str:
-    """Take the cluster out again; returns the context that is then the current one.
+def remove(path: Path, name: str, before: Before, ca_pem: bytes = b"") -> str:
+    """Take the cluster out again, unless the one of that name has another authority by now; returns
+    the context that is then the current one.
 
     If it was the current one, the one before is current again, if that still exists. A file that
     `merge` made and that holds nothing else is removed.
@@ -75,6 +95,9 @@ def remove(path: Path, name: str, before: Before) -> str:
         return ""
     with _locked(path):
         config = _read(path)
+        known = _entry(config, name)
+        if ca_pem and known and known.ca_pem not in (b"", ca_pem):
+            return _scalar(config, "current-context")
         for key in _LISTS:
             _drop(config, key, name)
         current = _scalar(config, "current-context")

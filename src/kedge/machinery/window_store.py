@@ -37,6 +37,8 @@ _KEY: Final = struct.Struct("<I64s64s")
 """Checksum of what follows; uid of the pod; name of the container."""
 _STATE: Final = struct.Struct("<qqqqddd")
 """The fields of a State but for its last reading, which is in columns."""
+_END: Final = 1 << 32
+"""A second that no time that is remembered comes near, in a frame's numbers of 32 bits."""
 _HEAD: Final = 256
 SLOT: Final = _HEAD + 2 * windows.SIZE
 """Bytes of one measured thing, beside its columns."""
@@ -152,7 +154,12 @@ class Slot:
         self.save(other.load())
 
     def sound(self) -> bool:
-        return all(Series.sound(*part) for part in self._parts())
+        """Whether somebody may have left it like this."""
+        state = self.load()
+        times = state.since, state.tick, state.aside, state.aside_seconds
+        return all(0 <= each < _END for each in times) and all(
+            Series.sound(*part) for part in self._parts()
+        )
 
     def _parts(self) -> "Iterator[tuple[memoryview, memoryview[float]]]":
         """For each series its own memory, and its minute."""
@@ -236,11 +243,12 @@ class Store:
             size = 0
         try:
             os.posix_fallocate(self._file, 0, _HEADER)
+            # Not every file system has files that can be mapped.
+            self._header = mmap.mmap(self._file, _HEADER)
         except OSError as error:
             log.warning("usage is not kept path=%s error=%r", self._path, str(error))
             self.close()
             return
-        self._header = mmap.mmap(self._file, _HEADER)
         if size:
             *_, boot, self.tick = _IDENTITY.unpack_from(self._header)
             self.same_boot = boot.rstrip(b"\0").decode("ascii", "replace") == self._boot

@@ -46,6 +46,8 @@ are known, and maxima, of blocks."""
 _COVERED: Final = _DAY
 _SHORTS: Final = _COVERED + _HOUR
 """After the codes of ticks: how many milliseconds of the ticks of an hour are known."""
+_NO_MEANS: Final = array("f", [_UNKNOWN] * _HOUR).tobytes()
+"""Those of an hour of which nothing is known."""
 _POSSIBLE: Final = bytes([*range(0x5E), 0x80, 0xBF])
 """The highest byte of numbers from 0 to 2**61, of -0 and of those around -1."""
 SIZE: Final = 4 * _FLOATS + 2 * _SHORTS
@@ -147,10 +149,12 @@ class Series:
         self._at, self._below = _NOTHING, 0
         self._closed, self._running = _Total(), _Total()
         # A pod that starts has no time for what only finds out that nothing is known of it.
-        if self._shorts[:_DAY].tobytes().strip(b"\0"):
+        means = self._floats[_MEANS:_MAXIMA].tobytes()
+        if means != _NO_MEANS or self._shorts.tobytes().strip(b"\0"):
             self._derive_known()
 
     def _derive_known(self) -> None:
+        self._forget_torn()
         means = self._means()
         self._ticks = len(means)
         self._top = array("f", means)
@@ -160,6 +164,21 @@ class Series:
         self._settle()
         self._closed = self._closed_blocks()
         self._running = self._whole_hour()
+
+    def _forget_torn(self) -> None:
+        """Know nothing of ticks of which not all is there: a machine that loses its power has
+        written some pages of the memory and not others."""
+        floats, shorts = self._floats, self._shorts
+        hour = zip(
+            _listed(floats[_MEANS:_MAXIMA]),
+            _listed(floats[_MAXIMA:_SUMS]),
+            shorts[_COVERED:].tolist(),
+            strict=True,
+        )
+        for slot, (mean, peak, covered) in enumerate(hour):
+            if not (mean < 0) == (peak < 0) == (not covered):
+                floats[_MEANS + slot] = floats[_MAXIMA + slot] = _UNKNOWN
+                shorts[_COVERED + slot] = 0
 
     @staticmethod
     def clear(memory: memoryview, minute: "memoryview[float]") -> None:
@@ -399,13 +418,15 @@ class Series:
         weight = closed.weight + floats[_WEIGHTS + newest] + floats[_WEIGHTS + oldest] * part
         if not weight or not self._present:
             return None
-        peak = max(closed.peak, floats[_PEAKS + newest], floats[_PEAKS + oldest] if part else 0.0)
+        peaks = (floats[_PEAKS + newest], floats[_PEAKS + oldest] if part else 0.0)
+        # The hour has its own, which may be all that was written before a loss of power.
+        peak = max(closed.peak, self._running.peak, *peaks)
         if self._present == self._ticks:
             # All that is known is of this hour, of which every value is kept.
             percentile = self._of_means()
         else:
             percentile = min(self._scale.value(self._at), peak)
-        return Statistics(total / weight, peak, percentile)
+        return Statistics(min(total / weight, peak), peak, percentile)
 
     def _closed_blocks(self) -> _Total:
         """All blocks of the day but the newest and the oldest, which change."""

@@ -1,6 +1,7 @@
 """The node agent as a whole: from its configuration and a server to the end."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -123,7 +124,12 @@ class Agent:
         # Whoever reached the sockets could give devices away, or take them.
         hidden = (*config.hidden, *devices.places)
         runtime = await EmbeddedRuntime.open(
-            config.runtime, images, network=bridge, hidden=hidden, begun=begun
+            config.runtime,
+            images,
+            network=bridge,
+            hidden=hidden,
+            listed=config.listed,
+            begun=begun,
         )
         stack.push_async_callback(runtime.close)
         if bridge is not None:
@@ -167,6 +173,8 @@ class Agent:
                     tasks.create_task(work.run())
                 tasks.create_task(server.run(pods))
                 tasks.create_task(eviction.run())
+                if self._bridge is not None:
+                    tasks.create_task(self._bridge.run())
                 await this.registered.wait()
                 renewal = Renewal(access, client, clock, config.name, config.address)
                 tasks.create_task(renewal.run(asks=bool(record.read_server(config.state))))
@@ -301,10 +309,10 @@ def find_bridge(directory: Path) -> Bridge | None:
 def may_make_links() -> bool:
     try:
         with Netlink() as netlink:
-            netlink.add_bridge("kedge-probe")
+            # One that is there is another agent's that tries just now, or was killed as it did.
+            with contextlib.suppress(FileExistsError):
+                netlink.add_bridge("kedge-probe")
             netlink.remove_link("kedge-probe")
-    except FileExistsError:
-        return True
     except OSError:
         return False
     return True

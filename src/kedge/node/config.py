@@ -44,6 +44,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The directory of images, which the nodes of one machine share."""
     hidden: tuple[Path, ...] = ()
     """What no container may see, the cluster's directory first: keys and tokens are in there."""
+    listed: tuple[Path, ...] = ()
+    """Where clusters are listed: what links in there lead to is no container's to see either."""
     address: str = "127.0.0.1"
     """Where the node is to be reached, and listens."""
     port: int = 0

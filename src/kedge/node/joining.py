@@ -1,5 +1,6 @@
 """How a machine becomes a node of a cluster elsewhere: whom it trusts, and who vouches for it."""
 
+import asyncio
 import base64
 import json
 import logging
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from kedge.api.core_v1.node import RESOURCE as NODES
+from kedge.api.core_v1.node_types import Node
 from kedge.client.client import Client
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Unreachable
@@ -24,6 +27,8 @@ log = logging.getLogger(__name__)
 
 _CLUSTER_INFO: Final = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 _AGENT: Final = "kedge-node"
+_PATIENCE: Final = 2.0
+"""Seconds that another agent of the same name gets to answer."""
 
 
 class CannotJoin(Exception):
@@ -63,10 +68,53 @@ async def join(directory: Path, node: str, invitation: Invitation, clock: Clock)
         raise CannotJoin(str(error)) from error
     except StatusError as error:
         raise CannotJoin(_explained(error)) from error
+    await _check_alone(invitation.url, pki, certificate, node)
     (pki / SERVING).unlink(missing_ok=True)
     atomic.write(pki / CERTIFICATE, certificate)
     record.write_server(directory, invitation.url)
     log.info("joined node=%s server=%s", node, invitation.url)
+
+
+async def _check_alone(url: str, pki: Path, certificate: bytes, node: str) -> None:
+    """See that no other agent, of another user of this machine perhaps, is that node just now: two
+    would run all of its pods twice, and neither would know why."""
+    shown = pki / "joining.crt"
+    atomic.write(shown, certificate)
+    try:
+        tls = ssl.create_default_context(cafile=str(pki / AUTHORITY))
+        tls.load_cert_chain(shown, pki / KEY)
+    finally:
+        shown.unlink()
+    client = Client(HttpTransport(url, tls=tls), user_agent=_AGENT)
+    try:
+        known = await client.get(NODES, node)
+    except (StatusError, Unreachable):
+        # Most often there is none of that name. Whatever else it is shows when the node comes up.
+        return
+    finally:
+        await client.close()
+    if (where := _endpoint(known)) and await _answers(*where):
+        raise CannotJoin(
+            f'the cluster has a node "{node}" already, and its agent answers at'
+            f" {where[0]}:{where[1]}: choose another name with --node-name"
+        )
+
+
+def _endpoint(node: Node) -> tuple[str, int] | None:
+    """Where the agent of a node listens, as it said itself."""
+    port = node.status.daemonEndpoints.kubeletEndpoint.Port
+    hosts = [each.address for each in node.status.addresses if each.type == "InternalIP"]
+    return (hosts[0], port) if hosts and port else None
+
+
+async def _answers(host: str, port: int) -> bool:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            _, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def _explained(error: StatusError) -> str:

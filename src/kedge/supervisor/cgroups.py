@@ -15,6 +15,7 @@ _DELEGATED: Final = ("cpu", "memory", "pids", "hugetlb")
 _UNLIMITED: Final = -1
 _MOST_SHARES: Final = 262_144
 _MOST_WEIGHT: Final = 10_000
+_ATTEMPTS: Final = 20
 
 
 class Hierarchy:
@@ -112,13 +113,23 @@ class Group:
     def make(self) -> None:
         """Make it, and what is missing above."""
         for hierarchy in self._cgroups.hierarchies:
-            parent = os.path.dirname(self.path.rstrip("/"))
-            os.makedirs(f"{hierarchy.place}/{parent.strip('/')}", exist_ok=True)
-            if len(self._cgroups.hierarchies) == 1:
-                # Beside hierarchies of the first version this one controls nothing.
-                _delegate(hierarchy, parent)
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(self._in(hierarchy))
+            for left in reversed(range(_ATTEMPTS)):
+                try:
+                    self._make_in(hierarchy)
+                    break
+                except FileNotFoundError:
+                    # Another cluster that goes takes along what is above, if nobody is in it yet.
+                    if not left:
+                        raise
+
+    def _make_in(self, hierarchy: Hierarchy) -> None:
+        parent = os.path.dirname(self.path.rstrip("/"))
+        os.makedirs(f"{hierarchy.place}/{parent.strip('/')}", exist_ok=True)
+        if len(self._cgroups.hierarchies) == 1:
+            # Beside hierarchies of the first version this one controls nothing.
+            _delegate(hierarchy, parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._in(hierarchy))
 
     def doors(self) -> list[str]:
         """The files a process writes 0 to in order to be in the group."""

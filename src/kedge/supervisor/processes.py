@@ -57,3 +57,15 @@ def kill_tree(pid: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGSTOP)
     kill(list(dict.fromkeys(everyone + tree(pid) + session(pid))))
+
+
+def kill_remains(pid: int, birth: int, *, with_session: bool) -> None:
+    """Kill a process that began then, and what it may have left of its session; but no stranger who
+    has got its pid since. As long as anybody is left of a session, nobody else gets its number."""
+    now = began(pid)
+    if now not in (0, birth):
+        return
+    if now:
+        kill([pid])
+    if with_session:
+        kill(session(pid))

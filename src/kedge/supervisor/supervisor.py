@@ -48,7 +48,8 @@ class Supervisor:
         self._containers: dict[str, Container] = {}
         self._commands: dict[int, tuple[Command, Connection]] = {}
         self._last_command = 0
-        self._sweeping = False
+        self._sweeper = 0
+        """The process that empties the trash; 0 if there is none."""
         self._sweep_timer: Timer | None = None
         self._recover()
         self._door = Door(directory, loop, self._handlers())
@@ -99,11 +100,9 @@ class Supervisor:
         record = container.record
         if record["state"] == life.EXITED and not record["pid"]:
             return
-        same_boot = record["boot"] == self._machine.boot
-        if record["pid"] and same_boot and processes.began(record["pid"]) == record["began"]:
-            processes.kill([record["pid"]])
-        if self._level == levels.PLAIN and record["pid"] and same_boot:
-            processes.kill(processes.session(record["pid"]))
+        if record["pid"] and record["boot"] == self._machine.boot:
+            plain = self._level == levels.PLAIN
+            processes.kill_remains(record["pid"], record["began"], with_session=plain)
         container.sweep()
         if record["state"] == life.RUNNING or record.get("begun"):
             container.end(life.UNKNOWN, "ContainerStatusUnknown", _LOST)
@@ -357,7 +356,7 @@ class Supervisor:
 
     def _throw_away(self, records: Records, identity: str) -> None:
         records.discard(identity)
-        if self._sweep_timer is None and not self._sweeping:
+        if self._sweep_timer is None and not self._sweeper:
             self._sweep_timer = self._loop.after(_SWEEP_AFTER, self._sweep)
 
     def _sweep(self) -> None:
@@ -365,8 +364,7 @@ class Supervisor:
         self._sweep_timer = None
         if not os.listdir(self._container_records.trash):
             return
-        self._sweeping = True
-        pid = os.fork()
+        self._sweeper = pid = os.fork()
         if pid == 0:
             # The lock must not outlive the supervisor because of this.
             os.closerange(3, 1 << 20)
@@ -380,7 +378,7 @@ class Supervisor:
             trees.remove(f"{trash}/{name}")
 
     def _swept(self, *_: object) -> None:
-        self._sweeping = False
+        self._sweeper = 0
         self._sweep()
 
     def _update(self, call: Call) -> None:
@@ -485,6 +483,10 @@ class Supervisor:
 
     def _shutdown(self, call: Call) -> None:
         def done() -> None:
+            if self._sweeper:
+                # Nobody is to be at work here any more when the next command goes on.
+                processes.kill([self._sweeper])
+                os.waitid(os.P_PID, self._sweeper, os.WEXITED | os.WNOWAIT)
             self._empty_trash()
             call.answer()
             self._loop.after(0, self._loop.stop)

@@ -23,7 +23,9 @@ def remove(path: str) -> None:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 remove(entry.path)
-            else:
+                continue
+            # Somebody else may be at it too.
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(entry.path)
     with contextlib.suppress(OSError):
         os.rmdir(path)

@@ -16,6 +16,7 @@ import pytest
 from kedge.cli import process
 from kedge.machinery.clock import SystemClock
 from kedge.node.network.bridge import link_name
+from kedge.supervisor import processes
 
 Json = dict[str, Any]
 
@@ -48,7 +49,9 @@ class Victim:
     def pid(self, part: str) -> int | None:
         """The process that is the server, the agent or the supervisor."""
         if part == "supervisor":
-            return next(iter(self.supervisors()), None)
+            # Those that it has just forked look like itself, but are younger.
+            births = {pid: processes.began(pid) for pid in self.supervisors()}
+            return min(filter(births.get, births), key=births.__getitem__, default=None)
         place = self.state if part == "server" else self.state / "nodes" / "node-1"
         found = process.running(place, {"server": "server", "agent": "node"}[part])
         return found.pid if found else None

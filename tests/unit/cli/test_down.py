@@ -112,3 +112,38 @@ def test_a_directory_that_holds_only_a_node_is_taken_down_too(
     down.run(Where(root, "other", None), purge=True, every=True)
     assert 'Node "far"' in capsys.readouterr().out
     assert not directory.exists()
+
+
+def test_the_trouble_of_one_cluster_keeps_no_other_from_being_stopped(
+    root: Path, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raised(root, "blue", config)
+    raised(root, "green", config.with_name("other"))
+    config.write_text("clusters: {")
+    with pytest.raises(Failure, match='"blue" is down, but its context is still in'):
+        down.run(Where(root, "default", None), purge=False, every=True)
+    assert 'Cluster "green" was not running' in capsys.readouterr().out
+    assert not config.with_name("other").exists()
+
+
+def test_the_context_of_a_namesake_elsewhere_is_left_alone(root: Path, config: Path) -> None:
+    found = raised(root, "blue", config)
+    (found.directory / "pki").mkdir()
+    (found.directory / "pki" / "ca.crt").write_bytes(b"pem of ours")
+    before = config.read_text()
+    down.take_down(found, root, purge=True)
+    assert config.read_text() == before
+
+
+def test_a_cluster_that_somebody_else_has_deleted_meanwhile_is_no_error(
+    root: Path, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = raised(root, "blue", config)
+
+    def find(where: Where) -> Found:
+        down.take_down(found, root, purge=True)
+        return found
+
+    monkeypatch.setattr(registry, "find", find)
+    assert down.run(Where(root, "blue", None), purge=True, every=False) == 0
+    assert "was deleted by another command at the same moment" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """The directory of a cluster."""
 
 import errno
+import fcntl
 import json
 import stat
 from pathlib import Path
@@ -36,6 +37,12 @@ def test_the_directory_of_another_cluster_is_not_taken_over(tmp_path: Path) -> N
         state.prepare(tmp_path, "green")
 
 
+def test_a_directory_inside_of_another_clusters_is_refused(tmp_path: Path) -> None:
+    state.prepare(tmp_path / "blue", "blue")
+    with pytest.raises(Failure, match=r"in/green is inside of .*/blue, which is the dir"):
+        state.prepare(tmp_path / "blue" / "in" / "green", "green")
+
+
 def test_a_place_that_cannot_be_a_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Failure, match=r"Not a directory.* choose another with --state"):
@@ -69,3 +76,36 @@ def test_a_directory_that_may_not_be_read_is_said_to_be_so(
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(Failure, match=r"cannot be read: Permission denied.*--state"):
         state.read(tmp_path)
+
+
+def test_who_waited_for_a_cluster_that_was_deleted_does_not_have_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "blue"
+    state.prepare(directory, "blue")
+
+    def flock(held: int, operation: int) -> None:
+        """Whoever was before us deletes it, and it is made anew."""
+        state.delete(directory)
+        state.prepare(directory, "blue")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with (
+        pytest.raises(state.Gone, match="was deleted by another command"),
+        state.changing(directory),
+    ):
+        pass
+    monkeypatch.undo()
+    with state.changing(directory):
+        pass
+
+
+def test_the_lock_of_a_cluster_that_is_being_deleted_hinders_nobody(tmp_path: Path) -> None:
+    directory = tmp_path / "blue"
+    state.prepare(directory, "blue")
+    with state.changing(directory):
+        (directory / "cluster.json").unlink()
+        state.prepare(directory, "blue")
+        (directory / "store.db").touch()
+        state.delete(directory)
+    assert not directory.exists()

@@ -230,3 +230,18 @@ def test_a_context_without_a_namespace_gets_one(path: Path) -> None:
 def test_a_context_that_is_not_there_has_no_namespace(existing: Path) -> None:
     with pytest.raises(Unusable, match='has no context "x"'):
         kubeconfig.set_namespace(existing, "x", "other")
+
+
+def test_a_namesake_with_another_authority_is_left_alone(existing: Path) -> None:
+    before = kubeconfig.merge(existing, OURS)
+    kubeconfig.merge(existing, OURS._replace(ca_pem=b"PEM of another"))
+    assert kubeconfig.remove(existing, OURS.name, before, OURS.ca_pem) == OURS.name
+    assert named(existing, "contexts") == named(existing, "clusters") == ["prod", OURS.name]
+    assert kubeconfig.remove(existing, OURS.name, before, b"PEM of another") == "prod"
+    assert named(existing, "contexts") == ["prod"]
+
+
+def test_a_cluster_is_found_by_its_name(existing: Path) -> None:
+    kubeconfig.merge(existing, OURS)
+    assert kubeconfig.find(existing, OURS.name) == (OURS.server, OURS.ca_pem)
+    assert kubeconfig.find(existing, OTHER.name) is None

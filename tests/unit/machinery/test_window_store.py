@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import mmap
 import os
 import signal
 from pathlib import Path
@@ -106,6 +107,22 @@ def test_numbers_that_are_torn_are_begun_anew_and_the_others_stay(
     assert "pod=torn container=main" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "torn",
+    [State(since=1 << 40), State(since=-1), State(tick=1 << 50), State(aside=float("nan"))],
+)
+def test_a_state_that_nobody_can_have_left_is_begun_anew(tmp_path: Path, torn: State) -> None:
+    store = Store(tmp_path / "usage", "b")
+    for name in ("main", "side"):
+        told(store, Key("uid", name), 1.0)
+    slot = store.get(Key("uid", "main"))
+    assert slot is not None
+    slot.save(torn)
+    again = Store(tmp_path / "usage", "b")
+    assert again.get(Key("uid", "main")) is None
+    assert mean(again, Key("uid", "side")) == 1.0
+
+
 def test_a_name_that_is_torn_makes_the_slot_a_free_one(tmp_path: Path) -> None:
     store = Store(tmp_path / "usage", "b")
     told(store, Key("uid", "main"), 0.5)
@@ -154,6 +171,23 @@ def test_a_place_that_cannot_be_written_is_no_reason_to_fail(
     told(store, Key("new", "main"), 0.25)
     assert mean(store, Key("new", "main")) == 0.25
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_a_file_that_cannot_be_mapped_is_no_reason_to_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mapped = mmap.mmap
+
+    def unmappable(file: int, size: int) -> mmap.mmap:
+        if file >= 0:
+            raise OSError(errno.ENODEV, "No such device")
+        return mapped(file, size)
+
+    monkeypatch.setattr(mmap, "mmap", unmappable)
+    store = Store(tmp_path / "usage", "b")
+    told(store, Key("new", "main"), 0.25)
+    assert mean(store, Key("new", "main")) == 0.25
+    assert "No such device" in caplog.text
 
 
 def test_a_state_is_read_as_it_was_cleared(tmp_path: Path) -> None:

@@ -191,6 +191,36 @@ def test_memory_that_no_series_has_left_is_told_apart(damage: bytes) -> None:
     assert not Series.sound(both.memory, both.minute)
 
 
+PAGE = 4096
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, PAGE - 1), st.lists(st.booleans(), min_size=8, max_size=8), st.booleans())
+def test_pages_of_two_moments_never_say_more_than_there_was(
+    offset: int, newer: list[bool], began: bool
+) -> None:
+    both = Both()
+    for tick in range(1, 31 if began else 1):
+        both.tell(tick, {1: 0.5, 2: 0.25})
+    older = bytes(both.memory)
+    for tick in range(31, 63):
+        both.tell(tick, {1: 1.0, 2: 0.5})
+    for number, is_newer in enumerate(newer):
+        page = slice(max(0, number * PAGE - offset), (number + 1) * PAGE - offset)
+        if not is_newer:
+            both.memory[page] = older[page]
+    series = Series(both.memory, both.minute, CPU, 62)
+    for tick in range(63, 440):
+        for second in range(tick * 10 - 9, tick * 10 + 1):
+            series.add(second, 0.125)
+        series.close(tick, 0.125, 10.0)
+        if tick in (63, 64, 90, 120, 421, 439):
+            shown = [series.window(name) for name in NAMES]
+            assert all(0 <= each.mean <= each.max <= 1.0 for each in shown if each is not None)
+            assert all(0 <= each.percentile <= each.max for each in shown if each is not None)
+    assert series.window("1h") == pytest.approx((0.125, 0.125, 0.125))
+
+
 @given(st.floats(min_value=2.0**16, max_value=2.0**41))
 def test_codes_are_within_one_percent_of_the_value(value: float) -> None:
     assert MEMORY.value(MEMORY.code(value)) == pytest.approx(value, rel=0.009)

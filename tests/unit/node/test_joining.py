@@ -1,13 +1,23 @@
 """A machine that has only a token and a digest, at a real server over TLS."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from kedge.api.core_v1.config_map import RESOURCE as CONFIG_MAPS
+from kedge.api.core_v1.node import RESOURCE as NODES
+from kedge.api.core_v1.node_types import (
+    DaemonEndpoint,
+    Node,
+    NodeAddress,
+    NodeDaemonEndpoints,
+    NodeStatus,
+)
 from kedge.api.core_v1.secret import RESOURCE as SECRETS
+from kedge.api.model import ObjectMeta
 from kedge.apiserver import pki
 from kedge.apiserver.joining import kubeconfig
 from kedge.apiserver.server import Running
@@ -69,6 +79,29 @@ async def test_a_machine_becomes_a_node(running: Running, tmp_path: Path, how: s
     assert still_good(directory / "pki", asked, CLOCK)
     elsewhere = invitation(running, ca_hash=f"sha256:{'0' * 64}")
     assert not still_good(directory / "pki", elsewhere, CLOCK)
+
+
+def node_at(name: str, port: int) -> Node:
+    endpoints = NodeDaemonEndpoints(kubeletEndpoint=DaemonEndpoint(Port=port))
+    addresses = [NodeAddress(type="InternalIP", address="127.0.0.1")]
+    status = NodeStatus(addresses=addresses, daemonEndpoints=endpoints)
+    return Node(metadata=ObjectMeta(name=name), status=status)
+
+
+async def test_a_machine_does_not_become_a_node_that_another_one_is(
+    running: Running, tmp_path: Path
+) -> None:
+    client = local_client(running)
+    with socket.create_server(("127.0.0.1", 0)) as agent:
+        port = agent.getsockname()[1]
+        await client.create(NODES, node_at("far", port))
+        with pytest.raises(CannotJoin, match=f'node "far" already.* at 127.0.0.1:{port}: choose'):
+            await join(tmp_path / "far", "far", invitation(running), CLOCK)
+        assert [each.name for each in (tmp_path / "far" / "pki").glob("*.crt")] == ["ca.crt"]
+        await join(tmp_path / "near", "near", invitation(running), CLOCK)
+    # Its agent has gone, so it may well be this machine that comes back with nothing left.
+    await join(tmp_path / "far", "far", invitation(running), CLOCK)
+    assert record.read_server(tmp_path / "far") == running.url
 
 
 async def test_a_server_of_another_cluster_is_told_nothing(

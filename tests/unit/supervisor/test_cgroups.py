@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,24 @@ def test_victims_of_want_of_memory_are_counted(tmp_path: Path) -> None:
     unified = Cgroups([Hierarchy(str(tmp_path), frozenset({"memory"}), True)])
     assert unified.group("").oom_kills() == 2
     assert unified.group("/gone").oom_kills() == 0
+
+
+def test_what_another_cluster_takes_along_when_it_goes_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "kedge"
+    leaves = [shared.rmdir]
+    mkdir = os.mkdir
+
+    def make(path: str, mode: int = 0o777) -> None:
+        if path.endswith("/kedge/mine") and leaves:
+            leaves.pop()()
+        mkdir(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", make)
+    first = Hierarchy(str(tmp_path), frozenset(["memory"]), False)
+    second = Hierarchy(str(tmp_path / "pids"), frozenset(["pids"]), False)
+    Cgroups([first, second]).group("/kedge/mine/pod").make()
+    assert not leaves
+    assert (shared / "mine" / "pod").is_dir()
+    assert (tmp_path / "pids" / "kedge" / "mine" / "pod").is_dir()

@@ -1,6 +1,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from kedge.supervisor import trees
 
 
@@ -36,3 +38,22 @@ def test_a_tree_is_removed_but_not_what_its_links_lead_to(tmp_path: Path) -> Non
     trees.remove(str(tmp_path / "tree"))
     assert [path.name for path in tmp_path.iterdir()] == ["outside"]
     assert (tmp_path / "outside" / "file").exists()
+
+
+def test_two_who_remove_the_same_do_not_leave_it_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = tmp_path / "top"
+    (top / "deep").mkdir(parents=True)
+    for directory in (top, top / "deep"):
+        for number in range(3):
+            (directory / str(number)).touch()
+    unlink = os.unlink
+
+    def late(path: str) -> None:
+        unlink(path)
+        unlink(path)
+
+    monkeypatch.setattr(os, "unlink", late)
+    trees.remove(str(top))
+    assert not top.exists()

@@ -35,18 +35,17 @@ class Entry:
         "added",
         "containers",
         "end_tick",
+        "former",
         "frame",
         "kept_metadata",
         "kept_rest",
         "kept_usage",
         "key",
-        "labelled",
         "labels",
         "listed",
         "name",
         "namespace",
         "node",
-        "old_labels",
         "row",
         "since",
         "uid",
@@ -62,10 +61,10 @@ class Entry:
         self.key = f"{namespace}/{name}" if namespace else name
         self.uid = uid
         self.labels = labels
-        self.old_labels = labels
-        """Those before the latest change of labels."""
-        self.version = self.added = self.labelled = 0
-        """When it was last reported, when it began to be listed, when its labels changed."""
+        self.former: tuple[tuple[int, Mapping[str, str]], ...] = ()
+        """Labels that it had since it was listed, and when each of them changed."""
+        self.version = self.added = 0
+        """When it was last reported, and when it began to be listed."""
         self.listed = False
         self.frame: Frame
         """The rows; of the pods in it each entry keeps its own part."""
@@ -112,8 +111,12 @@ class Entry:
         """Keep nothing written."""
         self.kept_metadata = self.kept_rest = self.kept_usage = None
 
+    def labels_at(self, version: int) -> Mapping[str, str]:
+        """Those that it had for somebody who has seen everything up to a version."""
+        return next((labels for until, labels in self.former if until > version), self.labels)
+
     def relabel(self, labels: Mapping[str, str]) -> None:
-        self.old_labels, self.labels = self.labels, labels
+        self.labels = labels
         self._marks = encoding.marks(labels)
         self.let_go()
 
@@ -333,12 +336,15 @@ class Collection:
         if not entry.listed:
             entry.relabel(labels)
             return
-        for pair in entry.labels.items():
+        before = entry.labels
+        for pair in before.items():
             _discard(self._by_label, pair, entry.key)
         entry.relabel(labels)
         self._index_labels(entry)
         self.put(entry)
-        entry.labelled = entry.version
+        # Nobody goes on from before what is forgotten.
+        known = tuple(each for each in entry.former if each[0] > self.forgotten)
+        entry.former = (*known, (entry.version, before))
 
     def settle(self) -> None:
         """Let everybody see what has changed: a few at once, so that others are served between."""
@@ -376,7 +382,7 @@ class Collection:
 
     def _list(self, entry: Entry) -> None:
         entry.listed = True
-        entry.added = entry.labelled = entry.version
+        entry.added, entry.former = entry.version, ()
         self.entries[entry.key] = entry
         insort(self._keys, entry.key)
         self._in_order = None
@@ -446,7 +452,7 @@ class Collection:
         found += [
             Change(entry.version, "DELETED", entry)
             for entry in _newer((left for _, left in reversed(self._gone)), version)
-            if wanted.matches(entry, entry.labels)
+            if wanted.matches(entry, entry.labels_at(version))
         ]
         found.sort()
         return found
@@ -464,7 +470,7 @@ def _seen(entry: Entry, version: int, wanted: Wanted) -> str | None:
     now = wanted.matches(entry, entry.labels)
     if entry.added > version:
         return "ADDED" if now else None
-    before = now if entry.labelled <= version else wanted.matches(entry, entry.old_labels)
+    before = wanted.matches(entry, entry.labels_at(version)) if entry.former else now
     if now:
         return "MODIFIED" if before else "ADDED"
     return "DELETED" if before else None

@@ -146,13 +146,14 @@ class Follower:
     def _news(self) -> Iterable[tuple[int, bytes]]:
         """What has changed, in pieces, and up to which version each piece tells it."""
         kept, key = self._collection.news, (self._same, self._position)
-        news: Iterable[tuple[int, bytes]] | None = kept.get(key)
-        if news is None:
-            changes = self._collection.changes_after(self._position, self._wanted)
-            news = self._written(changes, self._collection.versions.last)
-            if self._lines.plain and len(changes) <= _SHARED and len(kept) < _KEPT:
-                news = kept[key] = tuple(news)
-        return news
+        if self._lines.plain and key in kept:
+            return kept[key]
+        changes = self._collection.changes_after(self._position, self._wanted)
+        news = self._written(changes, self._collection.versions.last)
+        if not self._lines.plain or len(changes) > _SHARED or len(kept) >= _KEPT:
+            return news
+        kept[key] = shared = tuple(news)
+        return shared
 
     def _written(self, changes: Iterable[Change], last: int) -> Iterator[tuple[int, bytes]]:
         piece: list[bytes] = []

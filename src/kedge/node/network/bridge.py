@@ -7,14 +7,17 @@ import hashlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from kedge.machinery import atomic
+from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.network import forward, masquerade
 from kedge.node.network.addresses import Addresses, free_network
+from kedge.node.network.forward import Awaited, Closing
 from kedge.node.network.netlink import Netlink
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxSpec
 from kedge.supervisor.spread import spread
@@ -27,29 +30,31 @@ SERVICE_PORT: Final = 443
 _TABLE: Final = 27_000
 """Routing tables of nodes are numbered from here, by the third part of their network."""
 _POD_LINK: Final = "eth0"
-
-
-class Closing(Protocol):
-    """Something that listens until it is closed."""
-
-    def close(self) -> None: ...
+_TRIED_EVERY: Final = 1.0
+"""Seconds between two attempts to listen where somebody else does."""
+_LINKS: Final = "/sys/class/net"
+_BRIDGES: Final = "kbr"
+"""How the bridges of all nodes begin, whoever's they are."""
 
 
 class Bridge:
     """The network of one node. Its name, its network and who has which address are kept in a
-    directory, so that the next agent goes on with it and `remove` finds everything."""
+    directory, so that the next agent goes on with it and `remove` finds everything. Somebody must
+    `run` it."""
 
-    def __init__(self, directory: Path, network: IPv4Network) -> None:
+    def __init__(self, directory: Path, network: IPv4Network, clock: Clock | None = None) -> None:
         self.network = network
         self._directory = directory
         self._addresses = Addresses(directory / "addresses", network)
-        self._link = link_name("kbr", str(directory))
+        self._link = link_name(_BRIDGES, str(directory))
+        self._clock = clock or SystemClock()
         self._host = Netlink()
         self._ports: dict[str, list[Closing]] = {}
-        self._door: asyncio.Server | None = None
+        self._door: Closing | None = None
+        self._refused: asyncio.Queue[Awaited] = asyncio.Queue()
 
     @classmethod
-    def find(cls, directory: Path) -> "Bridge":
+    def find(cls, directory: Path, clock: Clock | None = None) -> "Bridge":
         """The bridge of this directory, with a network of its own, made if need be."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         spread(str(directory))
@@ -58,7 +63,7 @@ class Bridge:
             with Netlink() as netlink:
                 chosen = free_network(netlink.networks())
             atomic.write(kept, str(chosen).encode())
-        return cls(directory, IPv4Network(kept.read_text()))
+        return cls(directory, IPv4Network(kept.read_text()), clock)
 
     @property
     def table(self) -> int:
@@ -77,20 +82,26 @@ class Bridge:
                 host.add_address(index, IPv4Interface(gateway))
             host.raise_link(index)
         host.deliver_here(self._link, SERVICE, self.table)
-        self._door = await forward.listen_on_link(self._link, SERVICE_PORT, server)
-        said = await masquerade.allow(self._link, self.network, self._directory / "forwarding")
+        here = (str(SERVICE), SERVICE_PORT)
+        self._door = await self._awaited(
+            f"the API server at {SERVICE}",
+            lambda: forward.listen_on_link(self._link, here, server),
+        )
+        said = await masquerade.allow(self._link, self.network)
         log.info("network of pods bridge=%s network=%s: %s", self._link, self.network, said)
 
     def _avoid_others(self) -> None:
         """Take another network if somebody has ours by now. No pod is plugged in yet."""
-        taken = list(self._host.networks())
-        if not any(self.network.overlaps(other) for other in taken):
+        if not self._taken():
             return
         for holder in self._addresses.holders():
             self._addresses.give_back(holder)
-        self.network = free_network(taken)
+        self.network = free_network(self._host.networks())
         atomic.write(self._directory / "network", str(self.network).encode())
         self._addresses = Addresses(self._directory / "addresses", self.network)
+
+    def _taken(self) -> bool:
+        return any(self.network.overlaps(other) for other in self._host.networks())
 
     async def attach(
         self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
@@ -108,7 +119,9 @@ class Bridge:
                 inside.add_address(index, IPv4Interface(f"{address}/{self.network.prefixlen}"))
                 inside.raise_link(index)
                 inside.add_default_route(index, self._addresses.gateway)
-                await self.open_ports(sandbox, spec, str(address))
+                opened = self._ports.setdefault(sandbox, [])
+                for port in _asked(spec):
+                    opened.append(await _opened(port, str(address)))
             except OSError as error:
                 await self.detach(sandbox)
                 raise RuntimeFailure(f"network of the pod: {error}") from error
@@ -122,11 +135,27 @@ class Bridge:
         self._addresses.give_back(sandbox)
 
     async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
-        """Let the machine's ports that a pod asks for lead into it; also after a restart."""
+        """Let the machine's ports that a pod has lead into it again, after a restart. If somebody
+        has taken one meanwhile, the pod goes on without it until it is free."""
         opened = self._ports.setdefault(sandbox, [])
-        for port in spec.ports:
-            if port.host_port:
-                opened.append(await _opened(port, address))
+        for port in _asked(spec):
+            what = f"pod {spec.namespace}/{spec.name} at port {port.host_port}"
+            opened.append(await self._awaited(what, partial(_opened, port, address)))
+
+    async def _awaited(self, what: str, listen: Callable[[], Awaitable[Closing]]) -> Awaited:
+        """Opened now or, if it cannot be, by `run`."""
+        made = Awaited(what, listen)
+        if not await made.attempt():
+            self._refused.put_nowait(made)
+        return made
+
+    async def run(self) -> None:
+        """Until cancelled: open what could not be opened, once it can."""
+        while True:
+            each = await self._refused.get()
+            await self._clock.sleep(_TRIED_EVERY)
+            if not await each.attempt():
+                self._refused.put_nowait(each)
 
     def close(self) -> None:
         """Let go; what the kernel holds stays, and pods go on."""
@@ -142,21 +171,30 @@ class Bridge:
         host = self._host
         for sandbox in self._addresses.holders():
             await self.detach(sandbox)
-        await masquerade.forbid(self._link, self.network, self._directory / "forwarding")
-        host.stop_delivering(self._link, SERVICE, self.table)
-        host.remove_link(self._link)
+        with _alone():
+            # Without the bridge the network may be another node's by now, and its routes too.
+            if host.index(self._link) or not self._taken():
+                await masquerade.forbid(self._link, self.network)
+                host.stop_delivering(self._link, SERVICE, self.table)
+                host.remove_link(self._link)
+                if not any(name.startswith(_BRIDGES) for name in os.listdir(_LINKS)):
+                    masquerade.stop_forwarding()
         self.close()
 
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """One agent at a time on this machine: two must not take the same network."""
-    held = os.open("/sys/class/net", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    held = os.open(_LINKS, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
     finally:
         os.close(held)
+
+
+def _asked(spec: SandboxSpec) -> Iterator[PortMapping]:
+    return (port for port in spec.ports if port.host_port)
 
 
 async def _opened(port: PortMapping, address: str) -> Closing:

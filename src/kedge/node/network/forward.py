@@ -6,9 +6,12 @@ program, needs no settings of the machine changed, and ends with the agent.
 
 import asyncio
 import contextlib
+import logging
 import socket
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+log = logging.getLogger(__name__)
 
 _IP_TRANSPARENT: Final = 19
 _DATAGRAM_PATIENCE: Final = 60.0
@@ -17,20 +20,60 @@ _PIECE: Final = 1 << 16
 Target = tuple[str, int]
 
 
+class Closing(Protocol):
+    """Something that listens until it is closed."""
+
+    def close(self) -> None: ...
+
+
+class Awaited:
+    """Something that is to listen where somebody else may do so at the moment: machines have other
+    programs, and other clusters."""
+
+    def __init__(self, what: str, listen: Callable[[], Awaitable[Closing]]) -> None:
+        self._what = what
+        self._listen = listen
+        self._listening: Closing | None = None
+        self._complained = False
+        self._closed = False
+
+    async def attempt(self) -> bool:
+        """Whether there is nothing more to be done: it listens, or is no longer to."""
+        if self._closed:
+            return True
+        try:
+            self._listening = await self._listen()
+        except OSError as error:
+            if not self._complained:
+                log.warning("%s is not to be reached until this ends: %s", self._what, error)
+            self._complained = True
+            return False
+        if self._closed:
+            self._listening.close()
+        elif self._complained:
+            log.info("%s is to be reached now", self._what)
+        return True
+
+    def close(self) -> None:
+        self._closed = True
+        if self._listening is not None:
+            self._listening.close()
+
+
 async def listen_tcp(address: str, port: int, target: Target) -> asyncio.Server:
     """Hand connections on; raises OSError if the port is taken."""
     return await asyncio.start_server(_handed_to(lambda: target), address, port)
 
 
-async def listen_on_link(link: str, port: int, find: Callable[[], Target]) -> asyncio.Server:
-    """Hand on what comes in by one link for the port, whatever address it is for."""
+async def listen_on_link(link: str, here: Target, find: Callable[[], Target]) -> asyncio.Server:
+    """Hand on what comes in by one link for an address that need not be the machine's own."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, link.encode())
-        # Without this, answers from an address that is not the machine's own are not sent.
+        # Without this, an address that is not the machine's own can neither be had nor answer.
         listener.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
-        listener.bind(("0.0.0.0", port))
+        listener.bind(here)
         return await asyncio.start_server(_handed_to(find), sock=listener)
     except BaseException:
         listener.close()

@@ -1,6 +1,7 @@
 """The way out of the machine: pods appear under the machine's own address."""
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from ipaddress import IPv4Network
@@ -12,23 +13,33 @@ from kedge.machinery import atomic
 log = logging.getLogger(__name__)
 
 _FORWARDING: Final = Path("/proc/sys/net/ipv4/ip_forward")
+_BEFORE: Final = Path("/run/kedge/forwarding")
+"""How that was before the first node came: for the last one to go, whoever's both are."""
 
 
-async def allow(name: str, network: IPv4Network, kept: Path) -> str:
+async def allow(name: str, network: IPv4Network) -> str:
     """Let pods out; says how, or why not, in words for the node's log."""
     way = await _hide(name, network)
     if not way:
         return "neither nft nor iptables is here: pods reach this machine and each other only"
-    _forward(kept)
+    _forward()
     return f"pods reach the world by {way}"
 
 
-async def forbid(name: str, network: IPv4Network, kept: Path) -> None:
-    """Undo all of it."""
+async def forbid(name: str, network: IPv4Network) -> None:
+    """Undo that for one network."""
     for command in (_nft_removal(name), _iptables(network, "-D")):
         if shutil.which(command[0]):
             await _run(command)
-    _restore(kept)
+
+
+def stop_forwarding() -> None:
+    """Undo the rest, which all nodes of a machine share; nobody needs it any more."""
+    if _BEFORE.exists():
+        _FORWARDING.write_text(_BEFORE.read_text())
+        _BEFORE.unlink()
+        with contextlib.suppress(OSError):
+            _BEFORE.parent.rmdir()
 
 
 async def _hide(name: str, network: IPv4Network) -> str:
@@ -43,18 +54,13 @@ async def _hide(name: str, network: IPv4Network) -> str:
     return ""
 
 
-def _forward(kept: Path) -> None:
+def _forward() -> None:
     """Let packets through, remembering that they were not before."""
     before = _FORWARDING.read_text()
     if before.strip() != "1":
-        atomic.write(kept, before.encode())
+        _BEFORE.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        atomic.write(_BEFORE, before.encode())
         _FORWARDING.write_text("1")
-
-
-def _restore(kept: Path) -> None:
-    if kept.exists():
-        _FORWARDING.write_text(kept.read_text())
-        kept.unlink()
 
 
 def _nft_table(name: str, network: IPv4Network) -> str:

@@ -74,6 +74,7 @@ class EmbeddedRuntime:
         *,
         network: Network | None = None,
         hidden: Sequence[Path] = (),
+        listed: Sequence[Path] = (),
         clock: Clock | None = None,
     ) -> None:
         self.level = Level.PLAIN
@@ -83,6 +84,7 @@ class EmbeddedRuntime:
         self._images = images
         self._network = network
         self._hidden = hidden
+        self._listed = listed
         self._clock = clock or SystemClock()
         self._begun: Spawn | None = None
         self._channel: Channel | None = None
@@ -97,12 +99,14 @@ class EmbeddedRuntime:
         *,
         network: Network | None = None,
         hidden: Sequence[Path] = (),
+        listed: Sequence[Path] = (),
         clock: Clock | None = None,
         begun: Spawn | None = None,
     ) -> Self:
         """Find the supervisor of a directory, or start one, if none has `begun`. `hidden` are
-        places that containers which see the machine's own files must not see into."""
-        runtime = cls(directory, images, network=network, hidden=hidden, clock=clock)
+        places that containers which see the machine's own files must not see into, as are those
+        that links in a `listed` directory lead to when a container is made."""
+        runtime = cls(directory, images, network=network, hidden=hidden, listed=listed, clock=clock)
         runtime._begun = begun
         await runtime._connected()
         return runtime
@@ -201,7 +205,7 @@ class EmbeddedRuntime:
             log_directory=of_sandbox.log_directory,
             files=self._directory / "sandboxes" / sandbox,
             hostname=of_sandbox.hostname,
-            hidden=[*self._hidden, self._directory],
+            hidden=[*self._hidden, *planning.linked(self._listed), self._directory],
         )
         plan = planning.plan(spec, image, place)
         about = {
@@ -215,7 +219,12 @@ class EmbeddedRuntime:
             "create", sandbox=sandbox, name=f"{spec.name}_{spec.attempt}", about=about, plan=plan
         )
         identity = str(made["id"])
-        self._images.hold(spec.image, identity)
+        try:
+            self._images.hold(spec.image, identity)
+        except LookupError as error:
+            # Nodes share their images, and somebody has removed this one in between.
+            await self.remove_container(identity)
+            raise RuntimeFailure(f"image {spec.image} has just been removed") from error
         return identity
 
     async def start_container(self, container: str) -> None:

@@ -1,6 +1,7 @@
 """From what a container is to be to what the supervisor builds, worked out to the last number."""
 
 import base64
+import contextlib
 import posixpath
 import signal
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,15 @@ def resolv_conf(dns: Dns) -> str:
     lines += [f"nameserver {each}" for each in dns.servers]
     lines += [f"options {' '.join(dns.options)}"] if dns.options else []
     return "".join(f"{line}\n" for line in lines)
+
+
+def linked(directories: Sequence[Path]) -> list[Path]:
+    """What the links in some directories lead to."""
+    found = []
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            found += [each.resolve() for each in directory.iterdir() if each.is_symlink()]
+    return found
 
 
 def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:

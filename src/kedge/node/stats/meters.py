@@ -131,7 +131,7 @@ class Book:
         assert slot is not None
         second = int(self.clock.now().timestamp())
         track = Track(slot, (second - 1) // TICK, same_boot=self._store.same_boot)
-        if track.tick * TICK > second:
+        if max(track.tick * TICK, track.since) > second:
             track.move(second)
         track.settle(second)
         return track
@@ -232,18 +232,25 @@ class PodMeter:
 
     def _begin(self, name: str, container: Container) -> Meter:
         track = self._book.begin(Key(self.pod.metadata.uid, name))
-        clock = self._book.clock
-        age = clock.now().timestamp() - container.started_at / 1e9
-        if 0 <= age < _NEW:
-            track.start_from(container.started_at, clock.monotonic() - age)
+        self._start(track, container.started_at, container.started_at)
         meter = self.containers[name] = Meter(track)
         return meter
 
+    def _start(self, track: Track, run: int, began: int) -> None:
+        """What began just now counts from then on."""
+        clock = self._book.clock
+        age = clock.now().timestamp() - began / 1e9
+        if 0 <= age < _NEW:
+            track.start_from(run, clock.monotonic() - age)
+
     def _see_total(self, running: Container | None) -> None:
-        if self._total is None and len(self.containers) > 1:
-            first = next(iter(self.containers.values())).track
-            self._total = Meter(self._book.fork(Key(self.pod.metadata.uid, ""), first))
-        if self._total is None or running is None:
+        """`running` is any of its containers that runs; None if there is none."""
+        if running is None:
+            return
+        begins = self._total is None and self._has_several()
+        if begins:
+            self._total = Meter(self._begin_total())
+        if self._total is None:
             return
         source = self._sources.of_pod(running)
         if source is None:
@@ -252,6 +259,30 @@ class PodMeter:
             self._total.read_from(Sum(meters), _run_of(meters))
         elif self._total.source is None:
             self._total.read_from(source, 1)
+        if begins and not self._total.track.since:
+            self._start(self._total.track, self._total.run, self._began())
+
+    def _has_several(self) -> bool:
+        """Whether there are several containers, or will be."""
+        spec = self.pod.spec
+        return max(len(self.containers), len(spec.initContainers) + len(spec.containers)) > 1
+
+    def _begin_total(self) -> Track:
+        """What was used before a second container came, the one used that had been there."""
+        key = Key(self.pod.metadata.uid, "")
+        measured = [meter.track for meter in self.containers.values() if meter.track.since]
+        if not measured:
+            return self._book.begin(key)
+        return self._book.fork(key, min(measured, key=lambda track: track.since))
+
+    def _began(self) -> int:
+        """When the first of its containers was started; 0 if there were others before, of which
+        the pod's group has counted what nobody knows the time of."""
+        seen = self.seen
+        attempts = [each.attempt for each in seen.sandboxes]
+        if any(attempts) or any(each.attempt for each in seen.containers):
+            return 0
+        return min((each.started_at for each in seen.containers if each.started_at), default=0)
 
 
 class Sum:

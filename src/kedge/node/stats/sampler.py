@@ -61,7 +61,8 @@ class Sampler:
         """What is read each second; None if that is to be found out anew."""
         self._version = (-1, 0)
         """What of the pods has been seen."""
-        self._second = 0
+        # The agent before this one may have measured this very second, and closed its tick.
+        self._second = self.node.machine.second
         self._tick = 0
         self._told: dict[str, set[str]] = {}
         """The containers that have been in a frame, by the uid of their pod."""
@@ -223,7 +224,8 @@ def _measured(
     assert total is not None
     row = containers[0].row if len(containers) == 1 else rows.add(total)
     ended = total.tick if total.tick != now else 0
-    return MeasuredPod(meta.namespace, meta.name, meta.uid, total.since, ended, row, containers)
+    since = min(each.since for each in containers)
+    return MeasuredPod(meta.namespace, meta.name, meta.uid, since, ended, row, containers)
 
 
 def _containers(pod: PodMeter) -> list[tuple[str, Track]]:

@@ -136,7 +136,8 @@ class Track:
             self.skip(tick * TICK)
         used = self._aside + (self._counter - self._first) / BILLION
         seconds = self._aside_seconds + self._at - self._first_at
-        self._cpu.close(tick, used / (seconds or 1.0), seconds)
+        # Of what a machine that lost its power has written, the last reading may be the older one.
+        self._cpu.close(tick, used / (seconds or 1.0), seconds if used >= 0 else 0.0)
         self._memory.close_even(tick)
         self._begin_tick()
 

@@ -23,3 +23,25 @@ async def test_deletions_are_told_of_for_five_minutes(
     watching = await server.watch(f"{PODS}?watch=true&resourceVersion={version}")
     (event,) = await watching.events()
     assert event["type"] == told
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_who_missed_several_changes_of_labels_is_told_that_an_object_has_left(
+    server: LocalServer, nodes: Any, deleted: bool
+) -> None:
+    await nodes.node("n1")
+    await nodes.pod("web", "n1", app="a")
+    await nodes.report("n1", "web")
+    version = (await server.get(PODS))["metadata"]["resourceVersion"]
+    pod = "/api/v1/namespaces/default/pods/web"
+    for label in ("b", "c"):
+        await server.merge(pod, {"metadata": {"labels": {"app": label}}})
+    if deleted:
+        await server.delete(f"{pod}?gracePeriodSeconds=0")
+    events = {}
+    for label in ("a", "b", "c"):
+        query = f"watch=true&labelSelector=app%3D{label}&resourceVersion={version}"
+        events[label] = await (await server.watch(f"{PODS}?{query}")).seen()
+    assert events["a"] == [("DELETED", "web")]
+    assert events["b"] == []
+    assert events["c"] == ([] if deleted else [("ADDED", "web")])

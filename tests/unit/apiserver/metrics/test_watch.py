@@ -110,6 +110,16 @@ async def test_tables_can_be_watched(server: LocalServer, shop: Any) -> None:
     assert second["object"]["rows"][0]["cells"][0] == "b"
 
 
+async def test_tables_stay_tables_beside_those_who_watch_the_same_as_objects(
+    server: LocalServer, shop: Any
+) -> None:
+    plain = await server.watch(f"{PODS}?watch=true")
+    table = await server.watch(f"{PODS}?watch=true", accept=TABLE)
+    await again(server, shop, "a", "b")
+    assert {event["object"]["kind"] for event in await plain.events()} == {"Pod"}
+    assert {event["object"]["kind"] for event in await table.events()} == {"Table"}
+
+
 async def test_many_watchers_are_told_in_turns_and_in_the_same_words(
     server: LocalServer, shop: Any
 ) -> None:

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.node.network import bridge as bridges
+from kedge.node.network import masquerade
 from kedge.node.network.bridge import SERVICE, Bridge
 from kedge.node.network.netlink import Netlink
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxSpec
+from kedge.testing.clock import FakeClock
 
 _NEW_NET = 0x40000000
 
@@ -161,6 +164,77 @@ async def test_host_port_leads_into_the_pod_until_it_is_gone(
             await said_by(tcp(), ("127.0.0.1", free))
 
 
+@asynccontextmanager
+async def running(network: Bridge) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        work = tasks.create_task(network.run())
+        yield
+        work.cancel()
+
+
+async def test_a_host_port_taken_while_no_agent_ran_leads_into_the_pod_once_it_is_free(
+    tmp_path: Path, namespaces: list[Namespace]
+) -> None:
+    pod, _ = namespaces
+    clock = FakeClock()
+    first = Bridge.find(tmp_path)
+    await first.open(lambda: ("127.0.0.1", 1))
+    address = (await first.attach("one", spec(), pod.path, pod.netlink()))[0]
+    first.close()
+    second = Bridge.find(tmp_path, clock)
+    await second.open(lambda: ("127.0.0.1", 1))
+    try:
+        async with running(second), saying(b"pod", tcp(pod)) as port:
+            with tcp() as stranger:
+                stranger.bind(("127.0.0.1", 0))
+                stranger.listen()
+                taken = stranger.getsockname()[1]
+                mapping = PortMapping(container_port=port, host_port=taken, host_ip="127.0.0.1")
+                await second.open_ports("one", spec(mapping), address)
+            await clock.advance(1)
+            assert await said_by(tcp(), ("127.0.0.1", taken)) == b"pod"
+            await second.detach("one")
+            with pytest.raises(ConnectionRefusedError):
+                await said_by(tcp(), ("127.0.0.1", taken))
+    finally:
+        await second.remove()
+
+
+async def test_a_program_at_the_port_of_the_api_server_keeps_no_node_from_coming_up(
+    tmp_path: Path, namespaces: list[Namespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, _ = namespaces
+    clock = FakeClock()
+    network = Bridge.find(tmp_path, clock)
+    try:
+        async with saying(b"api", tcp()) as api, running(network):
+            with tcp() as stranger:
+                stranger.bind(("0.0.0.0", 0))
+                stranger.listen()
+                taken = stranger.getsockname()[1]
+                monkeypatch.setattr(bridges, "SERVICE_PORT", taken)
+                await network.open(lambda: ("127.0.0.1", api))
+                await network.attach("one", spec(), pod.path, pod.netlink())
+            await clock.advance(1)
+            assert await said_by(tcp(pod), (str(SERVICE), taken)) == b"api"
+    finally:
+        await network.remove()
+
+
+async def test_programs_at_other_addresses_do_not_mind_the_api_server(
+    tmp_path: Path, namespaces: list[Namespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, _ = namespaces
+    with tcp() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        monkeypatch.setattr(bridges, "SERVICE_PORT", port)
+        async with saying(b"api", tcp()) as api, bridge(tmp_path, ("127.0.0.1", api)) as network:
+            await network.attach("one", spec(), pod.path, pod.netlink())
+            assert await said_by(tcp(pod), (str(SERVICE), port)) == b"api"
+
+
 async def test_datagrams_find_their_way_in_and_back(
     tmp_path: Path, namespaces: list[Namespace]
 ) -> None:
@@ -223,12 +297,59 @@ async def test_two_clusters_have_networks_of_their_own(tmp_path: Path) -> None:
         assert not one.network.overlaps(other.network)
 
 
+async def test_a_node_that_goes_again_leaves_alone_whoever_has_its_network_now(
+    tmp_path: Path, namespaces: list[Namespace]
+) -> None:
+    pod, _ = namespaces
+    async with bridge(tmp_path / "gone", ("127.0.0.1", 1)):
+        pass
+    async with (
+        saying(b"api", tcp()) as api,
+        bridge(tmp_path / "here", ("127.0.0.1", api)) as network,
+    ):
+        await network.attach("one", spec(), pod.path, pod.netlink())
+        gone = Bridge.find(tmp_path / "gone")
+        assert gone.network == network.network
+        await gone.remove()
+        assert await said_by(tcp(pod), (str(SERVICE), 443)) == b"api"
+
+
+async def test_packets_are_let_through_until_the_last_node_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = tmp_path / "ip_forward"
+    switch.write_text("0\n")
+
+    async def hidden(name: str, network: object) -> str:
+        return "the test"
+
+    monkeypatch.setattr(masquerade, "_FORWARDING", switch)
+    monkeypatch.setattr(masquerade, "_BEFORE", tmp_path / "run" / "forwarding")
+    monkeypatch.setattr(masquerade, "_hide", hidden)
+    # Other clusters that this machine may have count for nothing here.
+    monkeypatch.setattr(bridges, "_BRIDGES", "kbt")
+    first = Bridge.find(tmp_path / "first")
+    await first.open(lambda: ("127.0.0.1", 1))
+    async with bridge(tmp_path / "second", ("127.0.0.1", 1)):
+        await first.remove()
+        assert switch.read_text() == "1"
+    assert switch.read_text() == "0\n"
+
+
 async def test_nothing_is_left_behind(tmp_path: Path, namespaces: list[Namespace]) -> None:
     before = _seen()
     pod, _ = namespaces
     async with bridge(tmp_path, ("127.0.0.1", 1)) as network:
         await network.attach("one", spec(), pod.path, pod.netlink())
         assert _seen() != before
+    assert _seen() == before
+
+
+async def test_nothing_is_left_behind_of_a_bridge_that_somebody_has_removed(tmp_path: Path) -> None:
+    before = _seen()
+    async with bridge(tmp_path, ("127.0.0.1", 1)):
+        with Netlink() as netlink:
+            netlink.remove_link(bridges.link_name("kbr", str(tmp_path)))
     assert _seen() == before
 
 

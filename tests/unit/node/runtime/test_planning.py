@@ -161,3 +161,11 @@ def test_limits_that_are_not_asked_for_are_not_told() -> None:
 def test_a_shared_pid_namespace_is_pointless_beside_the_machine_s_own() -> None:
     spec = SandboxSpec(namespace="n", name="p", uid="u", host_pid=True, shared_pid=True)
     assert not planning.shared(spec)["shared_pid"]
+
+
+def test_links_lead_to_what_is_kept_elsewhere(tmp_path: Path) -> None:
+    listed, elsewhere = tmp_path / "listed", tmp_path / "elsewhere"
+    for each in (listed / "usual", elsewhere):
+        each.mkdir(parents=True)
+    (listed / "other").symlink_to(elsewhere)
+    assert planning.linked([listed, tmp_path / "missing"]) == [elsewhere]

@@ -17,7 +17,8 @@ from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.api.metrics_v1alpha1 import frame as frames
 from kedge.api.metrics_v1alpha1.frame import Frame, MeasuredPod, decode, encode, index
 from kedge.machinery.window_store import Store
-from kedge.node.runtime.runtime import Container
+from kedge.node.observed import Observed
+from kedge.node.runtime.runtime import Container, State
 from kedge.node.stats.cgroup import Reading, Source
 from kedge.node.stats.meters import SYSTEMS, Book, PodMeter, Sources
 from kedge.node.stats.sampler import Sampler
@@ -186,6 +187,21 @@ async def test_point_30_history_survives_the_death_of_the_agent(bench: Bench) ->
     assert bench.shows(row, "1h", "mean") == round((34 * 1.5 + 6 * 0.5) / 40, 4)
 
 
+async def test_a_second_that_was_measured_by_the_last_agent_is_not_measured_again(
+    bench: Bench,
+) -> None:
+    bench.machine.run("web", "main", began=START)
+    await minute_of(bench, 0.5, seconds=10)
+    bench.restart()
+    await bench.clock.advance(0.5)
+    bench.machine.use(WEB, cpu=6.0, memory=MB)
+    bench.sampler.take(START + 10)
+    await bench.clock.advance(-0.5)
+    await minute_of(bench, 0.5, begin=5.0, seconds=10)
+    assert bench.shows(bench.pod().containers[0].row, "1m", "mean") == 0.5
+    assert bench.shows(bench.pod().containers[0].row, "1m", "max") == 0.5
+
+
 async def test_point_26_a_pod_that_is_gone_is_not_in_the_next_frame(bench: Bench) -> None:
     bench.machine.run("web", "main", began=START)
     used = await minute_of(bench, 0.5)
@@ -198,6 +214,16 @@ async def test_point_26_a_pod_that_is_gone_is_not_in_the_next_frame(bench: Bench
     for second in range(1, 10):
         await bench.second({group("uid-2", "main"): second * 0.125})
     assert bench.shows(bench.pod().containers[0].row, "1d", "max") == 0.125
+
+
+async def test_a_first_measurement_that_is_yet_to_come_does_not_hide_a_pod(bench: Bench) -> None:
+    bench.machine.run("web", "main", began=START)
+    await minute_of(bench, 0.5, seconds=15)
+    slot = bench.sampler.meters["uid-web"].containers["main"].track.slot
+    slot.save(slot.load()._replace(since=START + 10_000))
+    bench.restart()
+    await minute_of(bench, 0.5, seconds=10, begin=7.5)
+    assert START < bench.pod().since <= START + 20
 
 
 async def test_pods_that_went_while_no_agent_ran_are_forgotten(bench: Bench) -> None:
@@ -256,6 +282,85 @@ async def test_an_initial_container_is_part_of_the_total(bench: Bench) -> None:
     assert bench.shows(rows["main"], "1m", "max") == 0.25
     assert bench.shows(rows["setup"], "10s", "max") == frames.UNKNOWN
     assert bench.shows(rows["setup"], "1h", "max") == 1.0
+
+
+def names_its_containers(bench: Bench, initial: list[str], others: list[str]) -> None:
+    """The spec of the pod `web` does, as those of all real pods do."""
+    pod, observed = bench.machine.known["uid-web"]
+    spec = PodSpec(
+        initContainers=[container.Container(name=each) for each in initial],
+        containers=[container.Container(name=each) for each in others],
+    )
+    bench.machine.known["uid-web"] = replace(pod, spec=spec), observed
+
+
+async def test_a_total_knows_what_was_used_before_the_pod_was_prepared(bench: Bench) -> None:
+    bench.machine.run("web", "setup", began=START)
+    names_its_containers(bench, ["setup"], ["main"])
+    setup, whole = group("uid-web", "setup"), group("uid-web")
+    for second in range(1, 11):
+        await bench.second({setup: second * 1.0, whole: second * 1.0})
+    since = bench.pod().since
+    bench.machine.run("web", "setup!", "main", began=START + 10)
+    names_its_containers(bench, ["setup"], ["main"])
+    for second in range(1, 11):
+        await bench.second({WEB: second * 0.25, whole: 10 + second * 0.25})
+    pod = bench.pod()
+    assert pod.since == since
+    assert bench.shows(pod.row, "1m", "max") == 1.0
+    assert bench.shows(pod.row, "1m", "mean") == 0.625
+    assert bench.shows(pod.row, "10s", "mean") == 0.25
+
+
+async def test_a_total_counts_from_the_start_as_its_containers_do(bench: Bench) -> None:
+    bench.machine.run("web", "main", "side", began=START)
+    names_its_containers(bench, [], ["main", "side"])
+    for _ in range(10):
+        used = {WEB: 0.5, group("uid-web", "side"): 0.25, group("uid-web"): 0.75}
+        await bench.second(used)
+    row = bench.pod().row
+    assert bench.shows(row, "10s", "max") == 0.75
+    assert bench.shows(row, "10s", "mean") == 0.075
+
+
+async def test_a_total_does_not_count_what_was_used_before_anybody_looked(bench: Bench) -> None:
+    bench.machine.run("web", "main", "side", began=START)
+    pod, seen = bench.machine.known["uid-web"]
+    again = tuple(replace(each, attempt=7) for each in seen.containers)
+    bench.machine.known["uid-web"] = pod, Observed(seen.sandboxes, again)
+    for second in range(1, 11):
+        used = second * 0.25
+        await bench.second(
+            {WEB: used, group("uid-web", "side"): used, group("uid-web"): 9e4 + used}
+        )
+    row = bench.pod().row
+    assert bench.shows(row, "10s", "max") == 0.25
+    assert bench.shows(row, "10s", "mean") == 0.25
+
+
+async def test_a_container_that_looks_into_a_pod_leaves_its_total_what_it_was(bench: Bench) -> None:
+    bench.machine.run("web", "main", began=START)
+    names_its_containers(bench, [], ["main"])
+    whole = group("uid-web")
+    for second in range(1, 21):
+        await bench.second({WEB: second * 1.0, whole: second * 1.0})
+    pod, observed = bench.machine.known["uid-web"]
+    debugger = Container(
+        id="debugger",
+        sandbox="s-uid-web",
+        name="debugger",
+        state=State.RUNNING,
+        started_at=(START + 20) * 10**9,
+        cgroup=group("uid-web", "debugger"),
+    )
+    looked_into = Observed(observed.sandboxes, (debugger, *observed.containers))
+    bench.machine.known["uid-web"] = pod, looked_into
+    for _ in range(10):
+        await bench.second({WEB: 20.0, group("uid-web", "debugger"): 0.0, whole: 20.0})
+    total = bench.pod()
+    assert total.since == START + 1
+    assert bench.shows(total.row, "1m", "max") == 1.0
+    assert bench.shows(total.row, "10s", "max") == 0.0
 
 
 async def test_containers_are_in_the_order_of_the_pod(bench: Bench) -> None:

@@ -173,6 +173,23 @@ def test_counters_of_another_start_of_the_machine_are_not_compared(tmp_path: Pat
     assert again.track.latest.cores == UNKNOWN
 
 
+def test_a_last_reading_that_was_lost_with_the_power_is_no_negative_use(tmp_path: Path) -> None:
+    life = Life(tmp_path / "usage", boot="first")
+    for second in range(1, 25):
+        life.second(second, cpu=5.0)
+    for second in (25, 26):
+        life.second(second, cpu=second * 1.0, run=2)
+    # The page of the readings was last written before that of the rest.
+    columns = life.track.slot.columns
+    columns.counter[0], columns.at[0] = 5 * 10**9, 5000.0 + 24
+    again = Life(tmp_path / "usage", boot="second")
+    again.track.settle(31)
+    for second in range(31, 41):
+        again.second(second, cpu=second * 0.25, run=2)
+    # Nothing in nine seconds of the first tick and ten of the second, 2.25 in the last one.
+    assert again.shows("1m", "mean") == round(2.25 / 28, 4)
+
+
 def test_a_clock_that_is_set_back_takes_nothing_away(life: Life) -> None:
     for second in range(7201, 7801):
         life.second(second, cpu=second * 0.5)
