@@ -45,6 +45,7 @@ class Loop:
         self._timers: list[Timer] = []
         self._number = 0
         self._children: dict[int, Ended] = {}
+        self._alone: Timer | None = None
         self._signalled: list[Deed] = []
         self._running = False
         self._wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -72,6 +73,21 @@ class Loop:
     def child(self, pid: int, deed: Ended) -> None:
         """Do that with the wait status and the resource usage of the child when it has ended."""
         self._children[pid] = deed
+
+    @property
+    def children(self) -> list[int]:
+        """Those whose end is waited for."""
+        return list(self._children)
+
+    def when_alone(self, deed: Deed, seconds: float) -> None:
+        """Do that once there are no such children any more, or when so much time has passed."""
+        self._alone = self.after(seconds, deed)
+        self._look_around()
+
+    def _look_around(self) -> None:
+        if self._alone is not None and self._alone.deed is not None and not self._children:
+            self.after(0, self._alone.deed)
+            self._alone.cancel()
 
     def signal(self, number: int, deed: Deed) -> None:
         """Do that when the signal comes, between two other deeds."""
@@ -106,6 +122,7 @@ class Loop:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake, 4096)
         self._reap()
+        self._look_around()
         while self._signalled:
             _do(self._signalled.pop())
 

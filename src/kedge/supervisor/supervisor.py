@@ -28,6 +28,8 @@ PROTOCOL: Final = 1
 """Raised when an agent and a supervisor of different releases could misunderstand each other."""
 _LOST: Final = "its supervisor ended, and the container with it"
 _SWEEP_AFTER: Final = 0.2
+_FAREWELL: Final = 1.0
+"""Seconds that those who help have to be gone: the kernel may hold them for some milliseconds."""
 _PATIENCE: Final = 5.0
 """Seconds that a shutdown waits for processes which the kernel does not let go of."""
 
@@ -482,14 +484,17 @@ class Supervisor:
         sandbox.dial(call.message["family"], done)
 
     def _shutdown(self, call: Call) -> None:
-        def done() -> None:
-            if self._sweeper:
-                # Nobody is to be at work here any more when the next command goes on.
-                processes.kill([self._sweeper])
-                os.waitid(os.P_PID, self._sweeper, os.WEXITED | os.WNOWAIT)
-            self._empty_trash()
+        def answer() -> None:
             call.answer()
             self._loop.after(0, self._loop.stop)
+
+        def done() -> None:
+            # Nobody is to be at work here any more when the next command goes on.
+            processes.kill(self._loop.children)
+            if self._sweeper:
+                os.waitid(os.P_PID, self._sweeper, os.WEXITED | os.WNOWAIT)
+            self._empty_trash()
+            self._loop.when_alone(answer, _FAREWELL)
 
         self.end_everything(done)
 

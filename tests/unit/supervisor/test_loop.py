@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kedge.supervisor import processes
+from kedge.supervisor.loop import Loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    yield Loop()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def child(loop: Loop, told: list[str]) -> int:
+    """One that does not end by itself."""
+    pid = os.posix_spawnp("sleep", ["sleep", "1000"], os.environ)
+    loop.child(pid, lambda *_: told.append("ended"))
+    return pid
+
+
+def farewell(loop: Loop, told: list[str]) -> Callable[[], None]:
+    def say() -> None:
+        told.append("alone")
+        loop.stop()
+
+    return say
+
+
+def test_who_waits_to_be_alone_waits_for_children(loop: Loop) -> None:
+    told: list[str] = []
+    pid = child(loop, told)
+    assert loop.children == [pid]
+    processes.kill(loop.children)
+    loop.when_alone(farewell(loop, told), 60)
+    loop.run()
+    assert told == ["ended", "alone"]
+    assert loop.children == []
+
+
+def test_who_has_no_children_is_alone(loop: Loop) -> None:
+    told: list[str] = []
+    loop.when_alone(farewell(loop, told), 60)
+    loop.run()
+    assert told == ["alone"]
+
+
+def test_nobody_waits_for_ever(loop: Loop) -> None:
+    told: list[str] = []
+    pid = child(loop, told)
+    loop.when_alone(farewell(loop, told), 0)
+    loop.run()
+    assert told == ["alone"]
+    processes.kill([pid])
+    os.waitpid(pid, 0)
