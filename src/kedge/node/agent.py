@@ -31,6 +31,7 @@ from kedge.node.environment import Variables
 from kedge.node.eviction import Eviction
 from kedge.node.files import PodFiles
 from kedge.node.hosts import resolv_conf
+from kedge.node.image_collection import ImageCollection
 from kedge.node.images.images import Images
 from kedge.node.images.mapping import Mapping
 from kedge.node.images.registry import Registries
@@ -167,12 +168,16 @@ class Agent:
             layers = config.runtime / "containers"
             eviction = Eviction(pods, volumes, lambda id_: [layers / id_ / "upper"], clock)
             rotation = LogRotation(self._runtime, lambda: _running(pods), clock)
+            collection = ImageCollection(
+                self._images, lambda *what: recorder.record(this.node, "Warning", *what), clock
+            )
             self._write_record(port)
             async with asyncio.TaskGroup() as tasks:
                 for work in (this, recorder, sources, following, volumes, pods, devices, rotation):
                     tasks.create_task(work.run())
                 tasks.create_task(server.run(pods))
                 tasks.create_task(eviction.run())
+                tasks.create_task(collection.run())
                 if self._bridge is not None:
                     tasks.create_task(self._bridge.run())
                 await this.registered.wait()

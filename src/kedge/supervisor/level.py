@@ -15,11 +15,6 @@ ALL: Final = (
 )
 
 
-def detect() -> str:
-    """The level of containers that this process could make."""
-    return probe()[0]
-
-
 def probe() -> tuple[str, bool]:
     """The level, and whether it takes a user namespace to get there."""
     if os.geteuid() == 0 and _works(_namespaces):

@@ -223,9 +223,6 @@ class Streams:
             given.append(read)
         return given
 
-    def has_input(self) -> bool:
-        return self._input >= 0 or self._terminal is not None
-
     def finish(self) -> None:
         """The container has ended: take its last words and close everything."""
         for output in self._outputs.values():

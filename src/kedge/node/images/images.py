@@ -66,12 +66,6 @@ class Images:
     def release(self, container: str) -> None:
         self._store.release(container)
 
-    def forget_others(self, containers: Collection[str]) -> None:
-        """Release all but these containers: for an agent that comes back."""
-        for holder in self._store.holders():
-            if holder not in containers:
-                self._store.release(holder)
-
     async def collect(self, thresholds: Thresholds, keep: Collection[str] = ()) -> Plan:
         """Delete images that nobody uses, as far as the disk needs it."""
         return await asyncio.to_thread(self._store.collect, thresholds, keep)

@@ -309,10 +309,6 @@ class Store:
         """The container has gone. Also right if it never held anything."""
         self._hold_path(holder).unlink(missing_ok=True)
 
-    def holders(self) -> dict[str, str]:
-        """The id of the image that each holder uses."""
-        return {holder: hold.id for holder, hold in self._holds()}
-
     # Removing.
 
     def lookup(self, text: str) -> tuple[str, Reference | None]:

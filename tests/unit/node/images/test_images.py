@@ -178,7 +178,7 @@ async def test_a_damaged_layer_is_an_error_of_the_pull(served: Registry, tmp_pat
     assert (await room.resolve(name)).id == ONE.id
 
 
-async def test_held_images_survive_collection_and_lost_holders_are_forgotten(
+async def test_held_images_survive_collection_until_they_are_let_go(
     served: Registry, tmp_path: Path
 ) -> None:
     room = Room(tmp_path)
@@ -187,5 +187,5 @@ async def test_held_images_survive_collection_and_lost_holders_are_forgotten(
     room.images.hold("host", "c2")
     everything = Thresholds(high_percent=1, low_percent=0, min_age=0)
     assert (await room.images.collect(everything)).images == ()
-    room.images.forget_others(["c2"])
+    room.images.release("c1")
     assert (await room.images.collect(everything)).images == (ONE.id,)
