@@ -1,6 +1,6 @@
 """What every runtime promises; one suite, run on each implementation.
 
-The programs here only wait: what real programs see and suffer is in test_runtime_embedded.py.
+The programs here only wait: what real programs see and suffer is in embedded/.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Time as a dependency: whoever waits or stamps takes a Clock, so that no test sleeps."""
 
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 
 class Clock(Protocol):
@@ -35,3 +36,10 @@ class SystemClock:
         import asyncio
 
         await asyncio.sleep(seconds)
+
+
+async def every(seconds: float, deed: Callable[[], Awaitable[None]], clock: Clock) -> NoReturn:
+    """Do that again and again, with so much time in between and before; until cancelled."""
+    while True:
+        await clock.sleep(seconds)
+        await deed()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kedge.api.core_v1.pod import Pod
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, every
 from kedge.node.observed import Observed
 from kedge.node.runtime.runtime import Container
 
@@ -57,9 +57,7 @@ class Eviction:
         self._clock = clock
 
     async def run(self) -> None:
-        while True:
-            await self._clock.sleep(PERIOD)
-            await self.look()
+        await every(PERIOD, self.look, self._clock)
 
     async def look(self) -> None:
         """Evict every pod that uses too much."""

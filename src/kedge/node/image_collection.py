@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, every
 from kedge.node.images.garbage import Plan, Thresholds
 
 log = logging.getLogger(__name__)
@@ -29,9 +29,7 @@ class ImageCollection:
         self._clock = clock
 
     async def run(self) -> None:
-        while True:
-            await self._clock.sleep(PERIOD)
-            await self.look()
+        await every(PERIOD, self.look, self._clock)
 
     async def look(self) -> None:
         """Delete what the disk needs the room of."""

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kedge.machinery.clock import Clock
+from kedge.machinery.clock import Clock, every
 from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure
 
 log = logging.getLogger(__name__)
@@ -39,9 +39,7 @@ class LogRotation:
         self._clock = clock
 
     async def run(self) -> None:
-        while True:
-            await self._clock.sleep(PERIOD)
-            await self.look()
+        await every(PERIOD, self.look, self._clock)
 
     async def look(self) -> None:
         """Set aside every log that has grown too long."""
