@@ -7,7 +7,7 @@ import argparse
 import asyncio
 import statistics
 import tempfile
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
@@ -30,6 +30,8 @@ class Machine:
     def hold(self, id_: str, container: str) -> None: ...
 
     def release(self, container: str) -> None: ...
+
+    def release_others(self, containers: Collection[str]) -> None: ...
 
 
 class Bench:

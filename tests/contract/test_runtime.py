@@ -6,7 +6,7 @@ The programs here only wait: what real programs see and suffer is in embedded/.
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,8 @@ class Machine:
     def hold(self, id_: str, container: str) -> None: ...
 
     def release(self, container: str) -> None: ...
+
+    def release_others(self, containers: Collection[str]) -> None: ...
 
 
 def fake() -> FakeRuntime:

@@ -36,6 +36,7 @@ class Images:
     def get(self, id_): return HOST_IMAGE
     def hold(self, id_, container): pass
     def release(self, container): pass
+    def release_others(self, containers): pass
 
 async def main():
     runtime = await EmbeddedRuntime.open(home / "runtime", Images(), hidden=[home / "secret"])

@@ -119,7 +119,8 @@ class Agent:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             spread(str(directory))
         store = Store(config.images, SystemClock())
-        images = Images(store, Registries(), Mapping.parse(config.image_map))
+        mapping = Mapping.parse(config.image_map)
+        images = Images(store, Registries(), mapping, node=str(config.state))
         bridge = find_bridge(config.state / "network")
         devices = find_devices(config, stack)
         # Whoever reached the sockets could give devices away, or take them.

@@ -55,6 +55,7 @@ last-modified location max-forwards pragma proxy-authenticate proxy-authorizatio
 retry-after server te trailer transfer-encoding upgrade user-agent vary via warning
 www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie keep-alive origin
 """
+# As the protocol has it, to the letter: both sides must compress with the same words.
 _REST: Final = (
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
     "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request"

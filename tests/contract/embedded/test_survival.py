@@ -49,6 +49,14 @@ async def test_containers_outlive_the_agent_and_the_next_one_learns_how_they_end
     assert [each.ready for each in await bench.runtime.sandboxes()] == [True]
 
 
+async def test_images_are_let_go_for_containers_that_are_no_more(bench: Bench) -> None:
+    kept = await bench.create(await bench.pod(), "true")
+    bench.images.hold("host", "removed-by-an-agent-that-was-killed-then")
+    await bench.runtime.close()
+    await bench.open()
+    assert set(bench.images.held) == {kept}
+
+
 async def test_containers_end_with_their_supervisor_and_nothing_is_left(bench: Bench) -> None:
     sandbox = await bench.pod(shared_pid=True)
     user = await bench.start(sandbox, "sleep", "1000", security=Security(user=1000))

@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,9 @@ class Images:
 
     def release(self, container: str) -> None:
         self.held.pop(container, None)
+
+    def release_others(self, containers: Collection[str]) -> None:
+        self.held = {each: id_ for each, id_ in self.held.items() if each in containers}
 
 
 class Bench:

@@ -21,7 +21,11 @@ class Images:
     """Fulfils kedge.node.parts.Images. Pulls of one image go one after the other, those of
     different images side by side; nothing that takes time is done on the event loop."""
 
-    def __init__(self, store: Store, registries: Registries, mapping: Mapping) -> None:
+    def __init__(
+        self, store: Store, registries: Registries, mapping: Mapping, *, node: str = ""
+    ) -> None:
+        """`node` tells the holds of one node from those of others who have the same images."""
+        self._node = node
         self._store = store
         self._registries = registries
         self._mapping = mapping
@@ -61,10 +65,14 @@ class Images:
     def hold(self, id_: str, container: str) -> None:
         """A container uses the image until it lets go."""
         if id_ != HOST:
-            self._store.hold(id_, container)
+            self._store.hold(id_, container, self._node)
 
     def release(self, container: str) -> None:
         self._store.release(container)
+
+    def release_others(self, containers: Collection[str]) -> None:
+        """Only these containers are left: an agent may have been killed before it let go."""
+        self._store.release_others(self._node, containers)
 
     async def collect(self, thresholds: Thresholds, keep: Collection[str] = ()) -> Plan:
         """Delete images that nobody uses, as far as the disk needs it."""

@@ -84,6 +84,8 @@ class Hold(Kept):
 
     id: str
     layers: tuple[str, ...] = ()
+    node: str = ""
+    """The node whose container it is, since nodes of one machine share their images."""
 
 
 class LayerFacts(Kept):
@@ -291,7 +293,7 @@ class Store:
         with contextlib.suppress(FileNotFoundError):
             self._touch(self._record_path(id_))
 
-    def hold(self, id_: str, holder: str) -> None:
+    def hold(self, id_: str, holder: str, node: str = "") -> None:
         """A container uses the image: it is not to be removed until the holder lets go."""
         with self._exclusive():
             record = self._record(id_)
@@ -301,13 +303,19 @@ class Store:
             # when the power fails none is left to hold anything.
             path = self._hold_path(holder)
             beside = path.with_name(f".{path.name}")
-            beside.write_bytes(msgspec.json.encode(Hold(id=id_, layers=record.layers)))
+            beside.write_bytes(msgspec.json.encode(Hold(id=id_, layers=record.layers, node=node)))
             beside.replace(path)
             self._touch(self._record_path(id_))
 
     def release(self, holder: str) -> None:
         """The container has gone. Also right if it never held anything."""
         self._hold_path(holder).unlink(missing_ok=True)
+
+    def release_others(self, node: str, holders: Collection[str]) -> None:
+        """Of a node only these are left: what it lost sight of lets go."""
+        for holder, hold in self._holds():
+            if hold.node == node and holder not in holders:
+                self.release(holder)
 
     # Removing.
 

@@ -130,6 +130,7 @@ class EmbeddedRuntime:
         self.supervisor = int(hello["pid"])
         listed = await connected.ask("list")
         self._specs = {each["id"]: _spec(each) for each in listed["sandboxes"]}
+        self._images.release_others({each["id"] for each in listed["containers"]})
         for each in listed["sandboxes"]:
             spec = self._specs[each["id"]]
             if self._network and each["ready"] and each["ips"] and spec.ports:

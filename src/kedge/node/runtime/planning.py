@@ -4,7 +4,7 @@ import base64
 import contextlib
 import posixpath
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -40,6 +40,8 @@ class ImageStore(Protocol):
     def hold(self, id_: str, container: str) -> None: ...
 
     def release(self, container: str) -> None: ...
+
+    def release_others(self, containers: Collection[str]) -> None: ...
 
 
 class Place(NamedTuple):

@@ -189,3 +189,20 @@ async def test_held_images_survive_collection_until_they_are_let_go(
     assert (await room.images.collect(everything)).images == ()
     room.images.release("c1")
     assert (await room.images.collect(everything)).images == (ONE.id,)
+
+
+async def test_a_node_that_comes_back_lets_go_for_its_lost_containers_and_no_others(
+    served: Registry, tmp_path: Path
+) -> None:
+    room = Room(tmp_path)
+    image = await room.resolve(served.push("app:1", ONE))
+    mine, other = (
+        Images(room.store, Registries(), Mapping.parse([]), node=each) for each in ("mine", "other")
+    )
+    mine.hold(image.id, "lost")
+    other.hold(image.id, "theirs")
+    everything = Thresholds(high_percent=1, low_percent=0, min_age=0)
+    mine.release_others(["kept"])
+    assert (await mine.collect(everything)).images == ()
+    other.release_others([])
+    assert (await mine.collect(everything)).images == (ONE.id,)
