@@ -3,8 +3,8 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
-# Real processes on a busy machine may be late once; what fails twice is broken.
-PATIENT := $(PYTEST) --reruns 1
+# Real processes on a busy machine may be late once; what fails twice is broken, and who was late is named.
+PATIENT := $(PYTEST) --reruns 1 -rR
 # These measure the machine or kill at random moments: not among all the others.
 ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
