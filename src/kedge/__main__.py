@@ -115,6 +115,8 @@ def image(flags: Namespace) -> int:
     if flags.deed == "load":
         return image.load(where, flags.paths, flags.names)
     if flags.deed == "list":
+        if flags.image:
+            return image.list_hidden(where, flags.output)
         return image.list_images(where, flags.output)
     return image.remove(where, flags.images, force=flags.force)
 

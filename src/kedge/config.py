@@ -7,7 +7,7 @@ import argparse
 import os
 import socket
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
@@ -252,6 +252,7 @@ def _node(source: Source, name: str, *, resolution: int = RESOLUTION) -> NodeCon
     cluster, state = _place(source)
     directory = state / "nodes" / name
     rules = source.get("image_map", lambda text: [read.image_rule(text)])
+    shown = source.get("host_image_show", lambda text: [Path(text)])
     devices = source.get("devices", lambda text: [read.device_count(text)])
     max_pods = source.get("max_pods", read.count)
     max_pids = source.get("pod_max_pids", int)
@@ -266,6 +267,8 @@ def _node(source: Source, name: str, *, resolution: int = RESOLUTION) -> NodeCon
         port=source.get("node_port", read.port_number) or 0,
         labels=source.get("node_labels", read.labels) or {},
         exposed_labels=source.get("expose_node_labels", read.label_patterns) or (),
+        host_image=_host_image(source, rules or ()),
+        host_image_shown=tuple(each.absolute() for each in shown or ()),
         image_map=tuple(rules or ()),
         plugins=_plugin_directory(source, name, directory / "kubelet" / "device-plugins"),
         devices={name: number for each in devices or () for name, number in each.items()},
@@ -274,6 +277,15 @@ def _node(source: Source, name: str, *, resolution: int = RESOLUTION) -> NodeCon
         max_pids=MOST_PIDS if max_pids is None else max_pids,
         metrics_resolution=source.get("metrics_resolution", read.resolution_seconds) or resolution,
     )
+
+
+def _host_image(source: Source, rules: Sequence[str]) -> bool:
+    """Whether pods may use the image `host`; rules that lead to it make no sense without it."""
+    is_on = source.get("host_image", read.truth)
+    leading = next((rule for rule in rules if rule.endswith("=host")), None)
+    if is_on is False and leading:
+        raise Failure(f"--image-map {leading} needs the image host: leave out --no-host-image")
+    return is_on is not False
 
 
 def _hidden(source: Source, state: Path) -> tuple[Path, ...]:

@@ -242,6 +242,20 @@ def add_images(parser: ArgumentParser) -> None:
         help="what containers of the image host must not see of the machine, besides kedge's own"
         " directories and kubeconfigs; may be repeated (default: $KEDGE_HIDE, one path)",
     )
+    parser.add_argument(
+        "--host-image-show",
+        action="append",
+        type=Path,
+        metavar="PATH",
+        help="show containers of the image host this path, although it is among the credentials and"
+        " home directories that 'kedge image list host' lists; may be repeated"
+        " (default: $KEDGE_HOST_IMAGE_SHOW, one path)",
+    )
+    parser.add_argument(
+        "--host-image",
+        action=argparse.BooleanOptionalAction,
+        help="whether pods may use the image host (default: $KEDGE_HOST_IMAGE, else yes)",
+    )
 
 
 def add_devices(parser: ArgumentParser) -> None:

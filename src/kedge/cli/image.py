@@ -11,6 +11,7 @@ from kedge.cli.failure import Failure
 if TYPE_CHECKING:
     from kedge.cli.registry import Where
     from kedge.node.images.archive import Packed
+    from kedge.node.images.host import HostImage
     from kedge.node.images.reference import Reference
     from kedge.node.images.store import Listed, Store
 
@@ -20,8 +21,8 @@ DESCRIPTION: Final = """\
 Load, list and remove the images that containers of a cluster are made of. They are kept in the
 cluster's directory; the cluster need not be running.
 
-There is always an image called "host": the machine's own files, on which a container may write
-without changing them."""
+The image "host" is the machine's own files, on which a container may write without changing them.
+Credentials and home directories are empty in it: 'kedge image list host' lists them."""
 EXAMPLES: Final = """\
   # What 'docker save' or 'skopeo copy ... oci-archive:' wrote
   kedge image load busybox.tar
@@ -31,6 +32,7 @@ EXAMPLES: Final = """\
   kedge image load ./rootfs --as myapp:1
 
   kedge image list
+  kedge image list host     # what the image "host" hides of this machine
   kedge image rm myapp:1"""
 
 _DIGITS: Final = 12
@@ -60,6 +62,13 @@ def add_flags(parser: ArgumentParser) -> None:
     )
     listing = below.add_parser("list", help="list the images", allow_abbrev=False)
     flags.add_which(listing)
+    listing.add_argument(
+        "image",
+        nargs="?",
+        choices=["host"],
+        metavar="host",
+        help='list the files and directories that the image "host" hides instead',
+    )
     flags.add_output(listing)
     remove = below.add_parser("rm", help="remove images", allow_abbrev=False)
     flags.add_which(remove)
@@ -151,6 +160,55 @@ def list_images(where: "Where", output: str | None) -> int:
     return 0
 
 
+def list_hidden(where: "Where", output: str | None) -> int:
+    """Print what the image `host` hides of the machine, on each node of the cluster."""
+    from kedge.cli import printers
+
+    nodes = _host_images(where)
+    if output:
+        import msgspec
+
+        items = [{"node": name, "hostImage": msgspec.to_builtins(image)} for name, image in nodes]
+        print(printers.document({"items": items}, output))
+        return 0
+    if not any(image.is_enabled for _, image in nodes):
+        print('The image "host" is switched off: pods that use it are refused.')
+        return 0
+    rows = {
+        (each.path, each.reason) for _, image in nodes if image.is_enabled for each in image.hidden
+    }
+    shown = {
+        (path, "shown by --host-image-show")
+        for _, image in nodes
+        if image.is_enabled
+        for path in image.shown
+    }
+    print(printers.table([("PATH", "WHY IT IS HIDDEN"), *sorted(rows | shown)]))
+    return 0
+
+
+def _host_images(where: "Where") -> "list[tuple[str, HostImage]]":
+    """What each node of the cluster wrote down when it last started."""
+    from kedge.cli import registry
+    from kedge.node import record
+
+    found = registry.find(where)
+    if found is None:
+        raise _no_cluster(where)
+    places = sorted((found.directory / "nodes").glob("*"))
+    records = [known for place in places if (known := record.read(place))]
+    if not records:
+        raise Failure(f"cluster {where} has no node on this machine: start one with 'kedge up'")
+    return [(each.name, each.host_image) for each in records]
+
+
+def _no_cluster(where: "Where") -> Failure:
+    return Failure(
+        f"there is no cluster {where} on this machine: 'kedge list' shows the clusters here,"
+        " 'kedge up' starts one"
+    )
+
+
 def facts(image: "Listed") -> dict[str, object]:
     """What a list says of an image to programs."""
     from datetime import UTC, datetime
@@ -217,10 +275,7 @@ def _store(where: "Where") -> "Store":
 
     found = registry.find(where)
     if found is None:
-        raise Failure(
-            f"there is no cluster {where} here, whose images these could be: 'kedge list' shows"
-            " those that are, 'kedge up' starts one"
-        )
+        raise _no_cluster(where)
     try:
         return Store(found.directory / "images", SystemClock())
     except OSError as error:

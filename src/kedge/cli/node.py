@@ -115,6 +115,8 @@ def arguments(config: "NodeConfig", state: Path) -> list[str]:
         f"--metrics-resolution={config.metrics_resolution}s",
         *(f"--image-map={rule}" for rule in config.image_map),
         *(f"--hide={path}" for path in config.hidden[1:]),
+        *(f"--host-image-show={path}" for path in config.host_image_shown),
+        "--host-image" if config.host_image else "--no-host-image",
         f"--device-plugin-dir={config.plugins or config.own_plugins}",
         *([f"--devices={_pairs(config.devices)}"] if config.devices else ()),
     ]

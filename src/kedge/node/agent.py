@@ -32,6 +32,8 @@ from kedge.node.eviction import Eviction
 from kedge.node.files import PodFiles
 from kedge.node.hosts import resolv_conf
 from kedge.node.image_collection import ImageCollection
+from kedge.node.images import host
+from kedge.node.images.host import HostImage
 from kedge.node.images.images import Images
 from kedge.node.images.mapping import Mapping
 from kedge.node.images.registry import Registries
@@ -102,8 +104,10 @@ class Agent:
         store: Store,
         bridge: Bridge | None,
         devices: NodeDevices,
+        host_image: HostImage,
     ) -> None:
         self._config = config
+        self._host_image = host_image
         self._clock = SystemClock()
         self._runtime = runtime
         self._images = images
@@ -120,7 +124,12 @@ class Agent:
             spread(str(directory))
         store = Store(config.images, SystemClock())
         mapping = Mapping.parse(config.image_map)
-        images = Images(store, Registries(), mapping, node=str(config.state))
+        shown = host.host_image(
+            own=config.hidden, shown=config.host_image_shown, is_enabled=config.host_image
+        )
+        images = Images(
+            store, Registries(), mapping, node=str(config.state), has_host=shown.is_enabled
+        )
         bridge = find_bridge(config.state / "network")
         devices = find_devices(config, stack)
         # Whoever reached the sockets could give devices away, or take them.
@@ -130,13 +139,14 @@ class Agent:
             images,
             network=bridge,
             hidden=hidden,
+            host_image=shown,
             listed=config.listed,
             begun=begun,
         )
         stack.push_async_callback(runtime.close)
         if bridge is not None:
             stack.callback(bridge.close)
-        return cls(config, runtime, images, store, bridge, devices)
+        return cls(config, runtime, images, store, bridge, devices, shown)
 
     async def run(self, access: Access, ready: Callable[[], None]) -> None:
         """Until cancelled."""
@@ -267,6 +277,7 @@ class Agent:
             cgroup=config.cgroup if level is Level.FULL else "",
             port=port,
             pod_cidr=str(self._bridge.network) if self._bridge is not None else "",
+            host_image=self._host_image,
         )
         record.write(config.state, written)
 

@@ -54,6 +54,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Labels that the node gives itself."""
     exposed_labels: tuple[str, ...] = ()
     """Keys, or patterns of keys, of labels that its pods may know besides its zone and region."""
+    host_image: bool = True
+    """Whether pods may use the image `host`."""
+    host_image_shown: tuple[Path, ...] = ()
+    """What the image `host` shows although it hides such files by default."""
     image_map: tuple[str, ...] = ()
     """PATTERN=IMAGE: which image to take for names that match, the first match counting."""
     reserved: Mapping[str, Quantity] = {}

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from kedge.machinery import atomic
+from kedge.node.images.host import HostImage
 
 _FILE: Final = "node.json"
 _SERVER: Final = "server"
@@ -25,6 +26,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Where its agent listens."""
     pod_cidr: str = ""
     """The addresses of its pods; empty if they have none of their own."""
+    host_image: HostImage = HostImage()
+    """What the image `host` shows of the machine."""
 
 
 def write(directory: Path, record: Record) -> None:

@@ -29,6 +29,10 @@ class Plan(TypedDict):
     """Directories that make the root, the uppermost first; none for a view of the machine."""
     hidden: list[str]
     """What a view of the machine must not show."""
+    concealed: list[str]
+    """Files and directories that are empty in a view of the machine."""
+    shown: list[str]
+    """Directories below concealed ones that are shown all the same."""
     binds: list[Bind]
     devices: list[Node]
     argv: list[str]

@@ -4,10 +4,10 @@ import contextlib
 import glob
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from kedge.supervisor import devices, inside, libc, trees
+from kedge.supervisor import conceal, devices, inside, libc, trees
 from kedge.supervisor.plan import Bind, Node, Plan
 
 Note = Callable[[str], None]
@@ -167,12 +167,13 @@ def _mount_root(plan: Plan, given: Given, place: str, note: Note) -> None:
     if plan["lowers"]:
         _layers(plan["lowers"], given, place, note)
     elif given.mapped:
-        _view_by_parts(given, place)
+        _view_by_parts(plan, given, place)
         note(
             "the machine's own directories are read-only in the container, but for their top level"
         )
     else:
-        _overlay(["/"], given.home, place, note)
+        _overlay(["/"], given.home, place, note, concealed=plan["concealed"])
+        _show(plan["shown"], given, place, "")
 
 
 def _layers(lowers: list[str], given: Given, place: str, note: Note) -> None:
@@ -183,9 +184,17 @@ def _layers(lowers: list[str], given: Given, place: str, note: Note) -> None:
         libc.mount(f"{given.home}/copy", place, flags=libc.MS_BIND)
 
 
-def _overlay(lowers: list[str], home: str, place: str, note: Note, extra: str = "") -> None:
+def _overlay(
+    lowers: list[str],
+    home: str,
+    place: str,
+    note: Note,
+    extra: str = "",
+    *,
+    concealed: Sequence[str] = (),
+) -> None:
     try:
-        _overlay_at(lowers, home, place, extra)
+        _overlay_at(lowers, home, place, extra, concealed)
     except OSError as error:
         if error.errno != 22:
             raise
@@ -193,17 +202,22 @@ def _overlay(lowers: list[str], home: str, place: str, note: Note, extra: str = 
         libc.mount("tmpfs", f"{home}/upper", "tmpfs", data="mode=755")
         for name in ("upper", "work"):
             os.mkdir(f"{home}/upper/{name}")
-        _overlay_at(lowers, f"{home}/upper", place, extra)
+        _overlay_at(lowers, f"{home}/upper", place, extra, concealed)
         note("what the container writes to its root is kept in memory")
 
 
-def _overlay_at(lowers: list[str], home: str, place: str, extra: str) -> None:
+def _overlay_at(
+    lowers: list[str], home: str, place: str, extra: str, concealed: Sequence[str] = ()
+) -> None:
     top = os.stat(lowers[0])
     # The container sees who owns the upper directory as the owner of its root. A user namespace
     # knows one owner only, which lets it write where it otherwise could not.
     with contextlib.suppress(OSError):
         os.chown(f"{home}/upper", top.st_uid, top.st_gid)
     os.chmod(f"{home}/upper", stat.S_IMODE(top.st_mode))
+    if concealed:
+        opaque = conceal.USER if extra else conceal.TRUSTED
+        conceal.conceal(lowers[0], f"{home}/upper", concealed, opaque)
     if len(lowers) > 1:
         # All names have to fit into one page of options.
         directory = os.path.commonpath(lowers)
@@ -221,7 +235,7 @@ def _escaped(path: str) -> str:
     return "".join("\\" + sign if sign in "\\:," else sign for sign in path)
 
 
-def _view_by_parts(given: Given, place: str) -> None:
+def _view_by_parts(plan: Plan, given: Given, place: str) -> None:
     """The machine's own file system for who may not overlay it as a whole: each directory by
     itself, writable at its top, and memory where programs expect to write."""
     parts = sorted(os.scandir("/"), key=lambda each: each.name)
@@ -232,25 +246,49 @@ def _view_by_parts(given: Given, place: str) -> None:
             os.symlink(os.readlink(part.path), path)
         elif part.is_dir():
             os.mkdir(path)
-            if part.name not in (*_VIRTUAL, *_SCRATCH):
-                _view_of_part(part.path, f"{given.home}/parts/{part.name}", path)
+            if part.name not in (*_VIRTUAL, *_SCRATCH) and part.path not in plan["concealed"]:
+                home = f"{given.home}/parts/{part.name}"
+                _view_of_part(part.path, home, path, plan["concealed"], "userxattr")
     for name in _SCRATCH:
         if os.path.isdir(f"{place}/{name}"):
             libc.mount("tmpfs", f"{place}/{name}", "tmpfs", _SAFE, "mode=1777")
+    _show(plan["shown"], given, place, "userxattr")
 
 
-def _view_of_part(path: str, home: str, place: str) -> None:
+def _view_of_part(path: str, home: str, place: str, concealed: Sequence[str], extra: str) -> None:
     for name in ("upper", "work"):
         os.makedirs(f"{home}/{name}", exist_ok=True)
     try:
-        _overlay_at([path], home, place, "userxattr")
+        _overlay_at([path], home, place, extra, concealed)
     except OSError:
-        tree = libc.open_tree(path)
-        libc.set_mount(tree, on=libc.ATTR_RDONLY, recursive=True)
         target = os.open(place, os.O_PATH | os.O_CLOEXEC)
-        libc.move_mount(tree, target)
+        _bind_read_only(path, target)
         os.close(target)
-        os.close(tree)
+        _cover(path, place, concealed)
+
+
+def _cover(path: str, place: str, concealed: Sequence[str]) -> None:
+    """Mount emptiness on what is concealed below a directory that could not be overlaid."""
+    root = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for each in concealed:
+        inside_it = os.path.relpath(os.path.realpath(each), path)
+        if not inside_it.startswith(".."):
+            _hide(root, inside_it)
+    os.close(root)
+
+
+def _show(paths: Sequence[str], given: Given, place: str, extra: str) -> None:
+    """Show files and directories of the machine that lie below concealed directories."""
+    root = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for number, path in enumerate(filter(os.path.exists, paths)):
+        is_directory = os.path.isdir(path)
+        target = (inside.directory if is_directory else inside.file)(root, path)
+        if is_directory:
+            _view_of_part(path, f"{given.home}/shown/{number}", _name(target), (), extra)
+        else:
+            _bind_read_only(path, target)
+        os.close(target)
+    os.close(root)
 
 
 def _hide(root: int, path: str) -> None:
@@ -286,7 +324,9 @@ def _proc_and_sys(root: int, plan: Plan, given: Given) -> None:
         _mount(root, "/sys", "sysfs", _SAFE | lock)
     except PermissionError:
         # Only who owns the network namespace may mount it.
-        _bind_read_only(root, "/sys", "/sys")
+        target = inside.directory(root, "/sys")
+        _bind_read_only("/sys", target)
+        os.close(target)
         return
     if given.views == [("", "")]:
         _mount(root, "/sys/fs/cgroup", "cgroup2", _SAFE | lock)
@@ -294,10 +334,11 @@ def _proc_and_sys(root: int, plan: Plan, given: Given) -> None:
         _first_version(root, given, lock)
 
 
-def _bind_read_only(root: int, source: str, path: str) -> None:
+def _bind_read_only(source: str, target: int) -> None:
     tree = libc.open_tree(source)
     libc.set_mount(tree, on=libc.ATTR_RDONLY, recursive=True)
-    libc.move_mount(tree, inside.directory(root, path))
+    libc.move_mount(tree, target)
+    os.close(tree)
 
 
 def _first_version(root: int, given: Given, lock: int) -> None:

@@ -123,3 +123,19 @@ def running(home: Path) -> list[str]:
         if str(home) in words:
             found.append(words)
     return found
+
+
+def test_homes_are_hidden_in_the_image_host(
+    somebody: Somebody, eventually: Callable[..., Any]
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/home", prefix="kedge-test-") as directory:
+        key = Path(directory) / "key"
+        key.write_text("a private key")
+        os.chmod(directory, 0o755)
+        somebody.kedge("up", "--nodes=1")
+        script = f"cat {key} || ls -A /home; echo done"
+        somebody.kubectl("run", "h", "--image=host", "--restart=Never", "--", "sh", "-c", script)
+        eventually(lambda: "done" in somebody.run("kubectl", "logs", "h").stdout)
+        said = somebody.kubectl("logs", "h")
+        assert "a private key" not in said
+        assert Path(directory).name not in said.splitlines()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 from kedge.api.core_v1.secret import Secret
 from kedge.node.images import credentials
@@ -16,15 +17,28 @@ from kedge.node.images.registry import PullFailed, Registries, Wanted
 from kedge.node.images.store import NoSuchImage, Store
 from kedge.node.parts import ImageFailure
 
+_NO_HOST: Final = (
+    'Container image "host" is switched off on this node: name another image, or start the node'
+    " without --no-host-image"
+)
+
 
 class Images:
     """Fulfils kedge.node.parts.Images. Pulls of one image go one after the other, those of
     different images side by side; nothing that takes time is done on the event loop."""
 
     def __init__(
-        self, store: Store, registries: Registries, mapping: Mapping, *, node: str = ""
+        self,
+        store: Store,
+        registries: Registries,
+        mapping: Mapping,
+        *,
+        node: str = "",
+        has_host: bool = True,
     ) -> None:
-        """`node` tells the holds of one node from those of others who have the same images."""
+        """`node` tells the holds of one node from those of others who have the same images;
+        without `has_host`, containers that use the image `host` are refused."""
+        self._has_host = has_host
         self._node = node
         self._store = store
         self._registries = registries
@@ -41,22 +55,37 @@ class Images:
         """
         reference = self._reference(name)
         if is_host(reference):
+            if not self._has_host:
+                raise ImageFailure("ErrImageNeverPull", _NO_HOST)
             return HOST_IMAGE
-        if image := await self._here(reference, policy):
+        held = _credentials(name, reference, secrets)
+        if image := await self._here(reference, policy, held):
             return image
         if policy == "Never":
-            raise ImageFailure("ErrImageNeverPull", _never(name))
+            is_here = await asyncio.to_thread(self._find, reference) is not None
+            raise ImageFailure("ErrImageNeverPull", (_denied if is_here else _never)(name))
         async with self._turn(reference.key):
-            # Whoever was before us may have fetched it.
-            image = await self._here(reference, policy)
-            return image or await self._fetch(name, reference, secrets, progress)
+            # The container before us may have fetched it.
+            image = await self._here(reference, policy, held)
+            return image or await self._fetch(name, reference, held, progress)
 
-    async def _here(self, reference: Reference, policy: str) -> Image | None:
-        """The image, if it is here and need not be compared with the registry's."""
+    async def _here(
+        self, reference: Reference, policy: str, held: Sequence[Credential]
+    ) -> Image | None:
+        """Return the image if it is here and the registry need not be asked about it.
+
+        The registry is asked even with IfNotPresent if none of the pod's credentials has pulled
+        the image: other tenants' private images are not this pod's to use.
+        """
         found = await asyncio.to_thread(self._find, reference)
-        if found and (policy != "Always" or found.is_loaded):
+        if found is None:
+            return None
+        if found.is_loaded:
             return found.image
-        return None
+        if policy == "Always":
+            return None
+        is_allowed = await asyncio.to_thread(self._store.allows, found.image.id, reference, held)
+        return found.image if is_allowed else None
 
     def get(self, id_: str) -> Image | None:
         """The image with that id, as ContainerSpec.image has it."""
@@ -104,33 +133,37 @@ class Images:
         self,
         name: str,
         reference: Reference,
-        secrets: Sequence[Secret],
+        held: Sequence[Credential],
         progress: Callable[[], None],
     ) -> Image:
         progress()
         try:
-            found = credentials.keyring(secrets).find(reference.repository)
-            image = await self._unchanged(reference, found)
-            return image or await self._pull(reference, found)
+            image = await self._unchanged(reference, held)
+            return image or await self._pull(reference, held)
         except (PullFailed, Refused, NoSuchImage, OSError) as error:
             raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
 
-    async def _unchanged(self, reference: Reference, found: Sequence[Credential]) -> Image | None:
-        """The image that is here already, if it is what the registry has under that name."""
-        digest = reference.digest or await self._registries.digest(reference, found)
+    async def _unchanged(self, reference: Reference, held: Sequence[Credential]) -> Image | None:
+        """Return the image that is here already if the registry has it under that name.
+
+        A name with a digest is asked for too: knowing a digest is not the right to pull it.
+        """
+        digest, used = await self._registries.digest(reference, held)
         here = await asyncio.to_thread(self._find, reference.at(digest))
         if here is None:
             return None
+        await asyncio.to_thread(self._store.allow, here.image.id, reference, used)
         await asyncio.to_thread(self._store.name, here.image.id, [reference], loaded=False)
         return await asyncio.to_thread(self._store.find, reference)
 
-    async def _pull(self, reference: Reference, found: Sequence[Credential]) -> Image:
+    async def _pull(self, reference: Reference, held: Sequence[Credential]) -> Image:
         scratch = self._store.scratch()
         directory = await asyncio.to_thread(scratch.__enter__)
         try:
             wanted = Wanted(reference, directory, self._store.has_layer, self._store.limits)
-            packed = await self._registries.pull(wanted, found)
+            packed, used = await self._registries.pull(wanted, held)
             await asyncio.to_thread(self._store.add, packed, [reference], loaded=False)
+            await asyncio.to_thread(self._store.allow, packed.id, reference, used)
         finally:
             await asyncio.to_thread(scratch.__exit__, None, None, None)
         image = await asyncio.to_thread(self._store.find, reference)
@@ -162,6 +195,23 @@ class _Found:
     def __init__(self, image: Image, is_loaded: bool) -> None:
         self.image = image
         self.is_loaded = is_loaded
+
+
+def _credentials(
+    name: str, reference: Reference, secrets: Sequence[Secret]
+) -> Sequence[Credential]:
+    """Return the credentials of the pod's pull secrets for the image's repository."""
+    try:
+        return credentials.keyring(secrets).find(reference.repository)
+    except Refused as error:
+        raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
+
+
+def _denied(name: str) -> str:
+    return (
+        f'image "{name}" is present with pull policy of "Never" but does not have the proper'
+        " credentials to access the image"
+    )
 
 
 def _never(name: str) -> str:

@@ -79,16 +79,20 @@ class Registries:
     def __init__(self, certificates: Path | None = None) -> None:
         self._certificates = certificates
 
-    async def digest(self, name: Reference, credentials: Sequence[Credential]) -> str:
-        """The digest that the name stands for today."""
+    async def digest(
+        self, name: Reference, credentials: Sequence[Credential]
+    ) -> "tuple[str, Credential | None]":
+        """The digest that the name stands for today, and the credential that may know it."""
 
         async def ask(session: _Session) -> str:
             return (await session.manifest(name.digest or name.tag)).digest
 
         return await self._as_each(name, credentials, ask)
 
-    async def pull(self, wanted: Wanted, credentials: Sequence[Credential]) -> Packed:
-        """Fetch an image; credentials are tried one after the other, without any nobody is."""
+    async def pull(
+        self, wanted: Wanted, credentials: Sequence[Credential]
+    ) -> "tuple[Packed, Credential | None]":
+        """Fetch an image with the first credential that the registry accepts; returns that too."""
 
         async def fetch(session: _Session) -> Packed:
             return await _pull(session, wanted)
@@ -100,12 +104,12 @@ class Registries:
         name: Reference,
         credentials: Sequence[Credential],
         deed: "Callable[[_Session], Awaitable[T]]",
-    ) -> T:
+    ) -> "tuple[T, Credential | None]":
         refusal = Unauthorized("nobody was tried")
         for credential in credentials or (None,):
             try:
                 async with _session(self._address(name), name.path, credential) as session:
-                    return await deed(session)
+                    return await deed(session), session.used
             except Unauthorized as error:
                 refusal = error
             except Unreachable as error:
@@ -250,6 +254,11 @@ class _Session:
         self._authorization = ""
         self._transports: dict[str, HttpTransport] = {}
 
+    @property
+    def used(self) -> Credential | None:
+        """The credential that the registry asked for; None if it gives the image to everybody."""
+        return self._credential if self._authorization else None
+
     async def close(self) -> None:
         for transport in self._transports.values():
             await transport.close()
@@ -298,7 +307,7 @@ class _Session:
             for _ in range(_MOST_REDIRECTS):
                 stream = await self._open(stack, url, headers or {})
                 if stream.status in (301, 302, 303, 307, 308):
-                    url = _checked(urljoin(url, stream.headers.get("location", "")))
+                    url = self._checked(urljoin(url, stream.headers.get("location", "")))
                     continue
                 if stream.status == 401 and not asked_for_permission:
                     asked_for_permission = True
@@ -339,9 +348,21 @@ class _Session:
         else:
             raise PullFailed(f'the registry wants us to authenticate by "{scheme}"')
 
+    def _checked(self, url: str) -> str:
+        """Refuse to be led to plain HTTP elsewhere than at the registry itself.
+
+        Services that listen on loopback without TLS often trust everybody who reaches them. A
+        registry anywhere could otherwise have this node send them requests of its choice. Over
+        HTTPS such a service would need a certificate that this machine trusts.
+        """
+        parts = urlsplit(url)
+        if parts.scheme == "https" or f"{parts.scheme}://{parts.netloc}" == self._address.url:
+            return url
+        raise PullFailed(f'the registry sends us to "{url}", which is not safe: it is not HTTPS')
+
     async def _token(self, challenge: str) -> str:
         said = dict(_PARAMETER.findall(challenge))
-        realm = _checked(said.get("realm", ""))
+        realm = self._checked(said.get("realm", ""))
         scope = said.get("scope") or f"repository:{self._repository}:pull"
         query = urlencode({"service": said.get("service", ""), "scope": scope})
         headers = {"authorization": self._credential.basic} if self._credential else {}
@@ -407,11 +428,3 @@ async def _pieces(stream: Stream) -> AsyncIterator[bytes]:
             except StopAsyncIteration:
                 return
         yield piece
-
-
-def _checked(url: str) -> str:
-    """See that nothing leads to where everybody can listen."""
-    parts = urlsplit(url)
-    if parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL):
-        return url
-    raise PullFailed(f'the registry sends us to "{url}", which is not safe: it is not HTTPS')

@@ -24,9 +24,11 @@ from kedge.machinery import atomic
 from kedge.machinery.clock import Clock
 from kedge.node.images import documents, garbage
 from kedge.node.images.archive import Blob, Packed
+from kedge.node.images.credentials import Credential
 from kedge.node.images.documents import Config, Refused
 from kedge.node.images.garbage import Candidate, Disk, Plan, Thresholds
 from kedge.node.images.image import Image
+from kedge.node.images.pull_records import PullRecords
 from kedge.node.images.reference import InvalidName, Reference
 from kedge.node.images.streams import Forward, algorithm, unpacker, verify
 from kedge.node.images.unpack import Limits, remove_tree, unpack
@@ -117,7 +119,8 @@ class Store:
         self._clock = clock
         self._unpacking: dict[str, threading.Lock] = {}
         self._table = threading.Lock()
-        for name in ("images", "layers", "l", "holds", "incoming"):
+        self._pulls = PullRecords(directory / "pulls")
+        for name in ("images", "layers", "l", "holds", "pulls", "incoming"):
             (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         # Containers of other users get at their layers through mounts, never along this path.
         os.chmod(self.directory, 0o700)
@@ -286,6 +289,17 @@ class Store:
             if named != known:
                 self._write_names(named)
 
+    # Who may use what was pulled.
+
+    def allows(self, id_: str, name: Reference, credentials: Collection[Credential]) -> bool:
+        """Whether one of the credentials, or a pull without any, has brought the image here."""
+        return self._pulls.allows(id_, name.repository, credentials)
+
+    def allow(self, id_: str, name: Reference, credential: Credential | None) -> None:
+        """Remember that the registry gave the image to this credential, or to everybody."""
+        with self._exclusive():
+            self._pulls.add(id_, name.repository, credential)
+
     # Use.
 
     def touch(self, id_: str) -> None:
@@ -370,6 +384,7 @@ class Store:
             left = {key: at for key, at in self._names().names.items() if at.id != id_}
             self._write_names(left)
             self._record_path(id_).unlink(missing_ok=True)
+            self._pulls.remove(id_)
             freed, trash = self._discard(set(record.layers) - self._needed())
         self._empty(trash)
         return freed

@@ -15,6 +15,7 @@ import msgspec
 
 from kedge import __version__
 from kedge.machinery.clock import Clock, SystemClock
+from kedge.node.images.host import HostImage
 from kedge.node.runtime import channel, planning
 from kedge.node.runtime.channel import Channel, Lost
 from kedge.node.runtime.planning import ImageStore, Place
@@ -39,6 +40,7 @@ Document = dict[str, Any]
 PROTOCOL: Final = 1
 _MOST_OUTPUT: Final = 16 << 20
 _CHUNK: Final = 65_536
+_NOTHING_HIDDEN: Final = HostImage()
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
@@ -74,6 +76,7 @@ class EmbeddedRuntime:
         *,
         network: Network | None = None,
         hidden: Sequence[Path] = (),
+        host_image: HostImage = _NOTHING_HIDDEN,
         listed: Sequence[Path] = (),
         clock: Clock | None = None,
     ) -> None:
@@ -84,6 +87,7 @@ class EmbeddedRuntime:
         self._images = images
         self._network = network
         self._hidden = hidden
+        self._host_image = host_image
         self._listed = listed
         self._clock = clock or SystemClock()
         self._begun: Spawn | None = None
@@ -99,6 +103,7 @@ class EmbeddedRuntime:
         *,
         network: Network | None = None,
         hidden: Sequence[Path] = (),
+        host_image: HostImage = _NOTHING_HIDDEN,
         listed: Sequence[Path] = (),
         clock: Clock | None = None,
         begun: Spawn | None = None,
@@ -106,7 +111,15 @@ class EmbeddedRuntime:
         """Find the supervisor of a directory, or start one, if none has `begun`. `hidden` are
         places that containers which see the machine's own files must not see into, as are those
         that links in a `listed` directory lead to when a container is made."""
-        runtime = cls(directory, images, network=network, hidden=hidden, listed=listed, clock=clock)
+        runtime = cls(
+            directory,
+            images,
+            network=network,
+            hidden=hidden,
+            host_image=host_image,
+            listed=listed,
+            clock=clock,
+        )
         runtime._begun = begun
         await runtime._connected()
         return runtime
@@ -207,6 +220,7 @@ class EmbeddedRuntime:
             files=self._directory / "sandboxes" / sandbox,
             hostname=of_sandbox.hostname,
             hidden=[*self._hidden, *planning.linked(self._listed), self._directory],
+            host_image=self._host_image,
         )
         plan = planning.plan(spec, image, place)
         about = {

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from kedge.node.images import passwd
+from kedge.node.images.host import HostImage
 from kedge.node.images.image import Image
 from kedge.node.runtime import capabilities, seccomp
 from kedge.node.runtime.runtime import (
@@ -53,6 +54,7 @@ class Place(NamedTuple):
     """The sandbox's small files."""
     hostname: str
     hidden: Sequence[Path]
+    host_image: HostImage
 
 
 def shared(spec: SandboxSpec) -> Shared:
@@ -98,6 +100,8 @@ def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
     return Plan(
         lowers=[str(layer) for layer in image.layers],
         hidden=[str(path) for path in place.hidden] if image.is_host else [],
+        concealed=[each.path for each in place.host_image.hidden] if image.is_host else [],
+        shown=list(place.host_image.shown) if image.is_host else [],
         binds=binds(spec.mounts, place),
         devices=[
             {

@@ -158,6 +158,61 @@ async def test_a_pods_secrets_open_the_registry(served: Registry, tmp_path: Path
     assert (await room.resolve(name, secrets=[secret])).id == ONE.id
 
 
+def pull_secret(host: str, username: str, password: str) -> Secret:
+    auths = {"auths": {host: {"username": username, "password": password}}}
+    data = {".dockerconfigjson": base64.b64encode(msgspec.json.encode(auths)).decode()}
+    return Secret(type="kubernetes.io/dockerconfigjson", data=data)
+
+
+@pytest.mark.parametrize("by", ["app:1", "app@{digest}"])
+async def test_a_private_image_is_not_there_for_pods_that_cannot_pull_it(
+    served: Registry, tmp_path: Path, by: str
+) -> None:
+    served.account = ("me", "secret")
+    served.push("app:1", ONE)
+    name = f"{served.host}/{by.format(digest=ONE.digest)}"
+    mine, theirs = (pull_secret(served.host, "me", each) for each in ("secret", "guess"))
+    room = Room(tmp_path)
+    await room.resolve(name, secrets=[mine])
+    for others in ([], [theirs]):
+        with pytest.raises(ImageFailure) as failed:
+            await room.resolve(name, secrets=others)
+        assert failed.value.reason == "ErrImagePull"
+    never = await refusal(room, name, "Never")
+    assert (never.reason, never.message) == (
+        "ErrImageNeverPull",
+        f'image "{name}" is present with pull policy of "Never" but does not have the proper'
+        " credentials to access the image",
+    )
+    served.asked.clear()
+    assert (await room.resolve(name, secrets=[mine])).id == ONE.id
+    assert (await room.resolve(name, "Never", secrets=[theirs, mine])).id == ONE.id
+    assert served.asked == []
+
+
+async def test_a_pod_that_the_registry_admits_joins_those_that_may_use_the_image(
+    served: Registry, tmp_path: Path
+) -> None:
+    served.account = ("me", "secret")
+    name = served.push("app:1", ONE)
+    room = Room(tmp_path)
+    await room.resolve(name, secrets=[pull_secret(served.host, "me", "secret")])
+    served.account = ("you", "other")
+    yours = pull_secret(served.host, "you", "other")
+    assert (await room.resolve(name, secrets=[yours])).id == ONE.id
+    served.asked.clear()
+    assert (await room.resolve(name, "Never", secrets=[yours])).id == ONE.id
+    assert served.asked == []
+
+
+async def test_the_image_host_can_be_switched_off(tmp_path: Path) -> None:
+    store = Store(tmp_path / "images", FakeClock())
+    images = Images(store, Registries(), Mapping.parse(["old=host"]), has_host=False)
+    for name in ("host", "old"):
+        with pytest.raises(ImageFailure, match="--no-host-image"):
+            await images.resolve(name, "IfNotPresent", [], lambda: None)
+
+
 async def test_many_who_want_the_same_image_fetch_it_once(served: Registry, tmp_path: Path) -> None:
     room = Room(tmp_path)
     name = served.push("app:1", ONE)

@@ -38,7 +38,8 @@ def wanted(name: str, scratch: Path, progress: list[int] | None = None) -> Wante
 async def test_an_image_comes_whole(served: Registry, tmp_path: Path) -> None:
     name = served.push("me/app:1", IMAGE)
     told: list[int] = []
-    packed = await Registries().pull(wanted(name, tmp_path, told), [])
+    packed, used = await Registries().pull(wanted(name, tmp_path, told), [])
+    assert used is None
     assert packed.id == IMAGE.id
     assert packed.digests == (IMAGE.digest,)
     assert [blob.diff_id for blob in packed.blobs] == [sha256(tar) for tar in IMAGE.tars]
@@ -63,9 +64,9 @@ async def test_of_an_index_this_machines_image_is_taken(served: Registry, tmp_pa
         descriptor(IMAGE.manifest, OCI_MANIFEST, platform=machine),
     )
     name = served.push("app:1", IMAGE, listed)
-    packed = await Registries().pull(wanted(name, tmp_path), [])
+    packed, _ = await Registries().pull(wanted(name, tmp_path), [])
     assert packed.digests == (sha256(listed), IMAGE.digest)
-    assert await Registries().digest(Reference.parse(name), []) == sha256(listed)
+    assert await Registries().digest(Reference.parse(name), []) == (sha256(listed), None)
 
 
 @pytest.mark.parametrize("auth", ["bearer", "basic"])
@@ -74,25 +75,48 @@ async def test_credentials_are_tried_one_after_the_other(
 ) -> None:
     served.account, served.auth = ("me", "secret"), auth
     name = served.push("app:1", IMAGE)
-    packed = await Registries().pull(wanted(name, tmp_path), [Credential("x", "y"), ME])
-    assert packed.id == IMAGE.id
+    packed, used = await Registries().pull(wanted(name, tmp_path), [Credential("x", "y"), ME])
+    assert (packed.id, used) == (IMAGE.id, ME)
     with pytest.raises(Unauthorized, match="pull secret"):
         await Registries().pull(wanted(name, tmp_path), [])
     with pytest.raises(Unauthorized):
         await Registries().pull(wanted(name, tmp_path), [Credential("x", "y")])
 
 
-async def test_another_host_that_gives_out_layers_sees_no_credentials(
+async def test_an_image_that_needs_no_credential_is_pulled_without_one(
     served: Registry, tmp_path: Path
+) -> None:
+    name = served.push("app:1", IMAGE)
+    _, used = await Registries().pull(wanted(name, tmp_path), [ME])
+    assert used is None
+
+
+async def test_another_host_that_gives_out_layers_sees_no_credentials(
+    served: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.account = ("me", "secret")
     name = served.push("app:1", IMAGE)
-    async with registry() as store:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    async with registry(tmp_path / "keys") as store:
+        (tmp_path / "ca.crt").write_bytes(store.ca_pem)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
         store.blobs |= IMAGE.blobs
-        served.elsewhere = f"http://{store.host}"
-        packed = await Registries().pull(wanted(name, tmp_path), [ME])
+        served.elsewhere = f"https://{store.host}"
+        packed, _ = await Registries().pull(wanted(name, scratch), [ME])
         assert packed.id == IMAGE.id
         assert set(store.seen) == {""}
+
+
+async def test_no_registry_leads_to_plain_http_on_loopback(
+    served: Registry, tmp_path: Path
+) -> None:
+    name = served.push("app:1", IMAGE)
+    async with registry() as other:
+        served.elsewhere = f"http://{other.host}"
+        with pytest.raises(PullFailed, match="not HTTPS"):
+            await Registries().pull(wanted(name, tmp_path), [])
+        assert other.asked == []
 
 
 async def test_nothing_leads_to_where_everybody_can_listen(
@@ -147,7 +171,8 @@ async def test_a_registry_may_have_an_authority_of_its_own(tmp_path: Path) -> No
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         known = Registries(tmp_path / "certs")
-        assert (await known.pull(wanted(name, scratch), [])).id == IMAGE.id
+        packed, _ = await known.pull(wanted(name, scratch), [])
+        assert packed.id == IMAGE.id
         (certificates / "ca.crt").unlink()
         with pytest.raises(PullFailed):
             await known.pull(wanted(name, scratch), [])

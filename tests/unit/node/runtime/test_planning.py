@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from kedge.node.images.documents import Config
+from kedge.node.images.host import HiddenPath, HostImage
 from kedge.node.images.image import HOST_IMAGE, Image
 from kedge.node.runtime import planning
 from kedge.node.runtime.planning import Place
@@ -38,7 +39,10 @@ def image(tmp_path: Path) -> Image:
 
 
 def place(tmp_path: Path, level: Level = Level.FULL) -> Place:
-    return Place(level, "/logs/pod", tmp_path / "sandbox", "web", [Path("/state")])
+    return Place(level, "/logs/pod", tmp_path / "sandbox", "web", [Path("/state")], HIDES)
+
+
+HIDES = HostImage(hidden=(HiddenPath("/home", "homes"),), shown=("/home/a",))
 
 
 def plan(image: Image, tmp_path: Path, **more: object) -> Plan:
@@ -127,8 +131,13 @@ def test_files_of_the_pod_have_no_place_in_a_directory_that_takes_none(
 
 
 def test_only_views_of_the_machine_have_to_hide_something(image: Image, tmp_path: Path) -> None:
-    assert plan(HOST_IMAGE, tmp_path)["hidden"] == ["/state"]
-    assert plan(image, tmp_path)["hidden"] == []
+    view, own = plan(HOST_IMAGE, tmp_path), plan(image, tmp_path)
+    assert (view["hidden"], view["concealed"], view["shown"]) == (
+        ["/state"],
+        ["/home"],
+        ["/home/a"],
+    )
+    assert (own["hidden"], own["concealed"], own["shown"]) == ([], [], [])
     assert plan(image, tmp_path)["directory"] == "/srv"
     assert plan(image, tmp_path, working_dir="/a/../b")["directory"] == "/b"
     assert plan(image, tmp_path, log_path="main/0.log")["log"] == "/logs/pod/main/0.log"

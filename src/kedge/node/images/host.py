@@ -1,0 +1,144 @@
+"""The image `host`: the machine's own files, without the credentials and homes among them."""
+
+import contextlib
+import os
+import pwd
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+_FIRST_PERSON: Final = 1000
+"""The first user id that Debian, Fedora and their relatives give to people."""
+_NOBODY: Final = 65534
+_NOT_HOMES: Final = frozenset(map(Path, ("/", "/bin", "/dev", "/etc", "/sbin", "/usr", "/var")))
+"""Directories that some accounts name as their home although programs need them."""
+
+
+class HiddenPath(msgspec.Struct, frozen=True):
+    """A file or directory of the machine that containers of the image `host` see empty."""
+
+    path: str
+    reason: str
+
+
+class HostImage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a node shows of its machine in the image `host`."""
+
+    is_enabled: bool = True
+    hidden: tuple[HiddenPath, ...] = ()
+    shown: tuple[str, ...] = ()
+    """Paths below hidden directories that are shown all the same."""
+
+
+CREDENTIALS: Final = tuple(
+    HiddenPath(path, reason)
+    for reason, paths in {
+        "password hashes": (
+            "/etc/gshadow",
+            "/etc/gshadow-",
+            "/etc/security/opasswd",
+            "/etc/shadow",
+            "/etc/shadow-",
+            "/var/backups",
+            "/var/cache/debconf/passwords.dat",
+        ),
+        "keys of this machine": (
+            "/etc/cryptsetup-keys.d",
+            "/etc/krb5.keytab",
+            "/etc/letsencrypt",
+            "/etc/pki/tls/private",
+            "/etc/ssh",
+            "/etc/ssl/private",
+        ),
+        "network credentials": (
+            "/etc/NetworkManager/system-connections",
+            "/etc/ipsec.secrets",
+            "/etc/openvpn",
+            "/etc/ppp",
+            "/etc/wireguard",
+            "/etc/wpa_supplicant",
+            "/var/lib/bluetooth",
+            "/var/lib/iwd",
+        ),
+        "credentials of services": (
+            "/etc/apt/auth.conf",
+            "/etc/apt/auth.conf.d",
+            "/etc/ceph",
+            "/etc/exim4/passwd.client",
+            "/etc/postfix/sasl_passwd",
+            "/etc/samba",
+            "/var/lib/cloud",
+            "/var/lib/samba/private",
+            "/var/lib/sss",
+        ),
+        "other clusters and container engines": (
+            "/etc/cni",
+            "/etc/containerd",
+            "/etc/docker",
+            "/etc/kubernetes",
+            "/etc/rancher",
+            "/var/lib/containerd",
+            "/var/lib/docker",
+            "/var/lib/etcd",
+            "/var/lib/kubelet",
+            "/var/lib/rancher",
+        ),
+        "other users' mail, jobs and crash dumps": (
+            "/var/crash",
+            "/var/lib/systemd/coredump",
+            "/var/mail",
+            "/var/spool/cron",
+            "/var/spool/mail",
+        ),
+    }.items()
+    for path in paths
+)
+"""Where Linux distributions and well-known services keep credentials."""
+
+
+def host_image(*, own: Sequence[Path], shown: Sequence[Path], is_enabled: bool) -> HostImage:
+    """Return what a node hides: credentials, home directories, and kedge's `own` directories.
+
+    A `shown` path takes itself and everything below it off the list, except kedge's own.
+    """
+    listed = {each.path: each for each in (*CREDENTIALS, *_homes(_people()))}
+    kept = [each for path, each in sorted(listed.items()) if not _below_any(Path(path), shown)]
+    directories = [Path(each.path) for each in kept]
+    kedge = [HiddenPath(str(path), "kedge's own") for path in own]
+    return HostImage(
+        is_enabled=is_enabled,
+        hidden=(*kept, *kedge),
+        shown=tuple(str(path) for path in shown if _below_any(path, directories)),
+    )
+
+
+def _people() -> Iterator[pwd.struct_passwd]:
+    """Yield the accounts of people on this machine, root and the user of this process included."""
+    for account in pwd.getpwall():
+        is_person = account.pw_uid >= _FIRST_PERSON and account.pw_uid != _NOBODY
+        if account.pw_uid == 0 or is_person:
+            yield account
+    # A directory service need not list its users, and still know one by number.
+    with contextlib.suppress(KeyError):
+        yield pwd.getpwuid(os.geteuid())
+
+
+def _homes(accounts: Iterable[pwd.struct_passwd]) -> Iterator[HiddenPath]:
+    reason = "home directories"
+    yield HiddenPath("/root", reason)
+    yield HiddenPath("/home", reason)
+    for account in accounts:
+        home = Path(os.path.normpath(account.pw_dir or "/"))
+        if _is_home(home):
+            yield HiddenPath(str(home), reason)
+
+
+def _is_home(home: Path) -> bool:
+    return home.is_absolute() and home not in _NOT_HOMES and not _below_any(home, [Path("/home")])
+
+
+def _below_any(path: Path, directories: Iterable[Path]) -> bool:
+    """Whether the path is one of the directories or lies below one."""
+    return any(path.is_relative_to(directory) for directory in directories)

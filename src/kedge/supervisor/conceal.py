@@ -1,0 +1,57 @@
+"""Emptying parts of a file system in an overlay's upper directory, before the overlay is mounted.
+
+An empty mount on top would hide them too, but a container with CAP_SYS_ADMIN could unmount it, and
+nothing could be written there. What the upper directory says cannot be undone from inside, and a
+home directory stays a place that programs may write to.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable
+
+TRUSTED = "trusted.overlay.opaque"
+USER = "user.overlay.opaque"
+
+
+def conceal(lower: str, upper: str, paths: Iterable[str], opaque: str) -> None:
+    """Make paths of the machine empty in `upper`, which is about to be laid over `lower`.
+
+    The attribute `opaque` has the kernel ignore the directory below. All of this reads the
+    machine's own files, before anything of a container exists, so that links are safe to follow.
+    """
+    for path in paths:
+        real = os.path.realpath(path)
+        inside = os.path.relpath(real, lower)
+        if inside == "." or inside.startswith("../") or not os.path.lexists(real):
+            continue
+        # A path whose parents cannot be read or copied cannot be read through the overlay either.
+        with contextlib.suppress(PermissionError):
+            _conceal(lower, upper, inside.split("/"), opaque)
+
+
+def _conceal(lower: str, upper: str, parts: list[str], opaque: str) -> None:
+    for depth in range(1, len(parts)):
+        _directory(f"{lower}/{'/'.join(parts[:depth])}", f"{upper}/{'/'.join(parts[:depth])}")
+    source, target = f"{lower}/{'/'.join(parts)}", f"{upper}/{'/'.join(parts)}"
+    if stat.S_ISDIR(os.lstat(source).st_mode):
+        _directory(source, target)
+        os.setxattr(target, opaque, b"y")
+    else:
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        _dress(source, target)
+
+
+def _directory(source: str, target: str) -> None:
+    """Make a directory that looks like the one below it, which the overlay then merges it with."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(target)
+        _dress(source, target)
+
+
+def _dress(source: str, target: str) -> None:
+    found = os.lstat(source)
+    # In a user namespace only one owner is mapped: the others stay ours.
+    with contextlib.suppress(OSError):
+        os.chown(target, found.st_uid, found.st_gid)
+    os.chmod(target, stat.S_IMODE(found.st_mode))
