@@ -1,6 +1,7 @@
 # `make up` and `make test` need nothing but Python 3.11: they set the rest up themselves.
 
 SHELL := /bin/bash
+UPGRADE := --upgrade
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # Real processes on a busy machine may be late once; what fails twice is broken, and who was late is named.
@@ -10,7 +11,7 @@ ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" $(PATIENT)
 
-.PHONY: help up down setup check test e2e soak bench docs lock clean
+.PHONY: help up down setup check test e2e soak bench docs lock audit clean
 
 help: ## say what there is to make
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
@@ -29,6 +30,7 @@ check: .venv/.dev ## format, lint, types, floors, unit and contract tests
 	$(BIN)/ruff check src tests tools bench examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	@tools/audit requirements/run.txt
 	$(PYTEST) -n auto --dist loadfile tests/unit
 	$(PATIENT) tests/contract
 
@@ -57,16 +59,19 @@ bench: .venv/.dev ## how fast it is
 docs: .venv/.dev ## check that the documentation leads somewhere
 	$(BIN)/python tools/check_links.py
 
-lock: .venv/.dev ## pin the versions that are installed now
-	$(BIN)/pip freeze --exclude-editable > constraints.txt
+lock: ## choose the newest versions and lock them with their hashes (UPGRADE= to keep versions)
+	@tools/lock $(UPGRADE)
+
+audit: .venv/.dev ## look for known vulnerabilities in what kedge is installed with
+	@tools/audit requirements/run.txt
 
 clean: ## remove all that was made here, but no cluster
 	rm -rf .venv build site .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
 
-.venv/.run: pyproject.toml constraints.txt tools/setup
+.venv/.run: pyproject.toml requirements/run.txt tools/setup
 	@tools/setup run
 
-.venv/.dev: pyproject.toml constraints.txt tools/setup
+.venv/.dev: pyproject.toml requirements/dev.txt tools/setup
 	@tools/setup dev
