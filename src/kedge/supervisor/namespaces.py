@@ -9,7 +9,7 @@ import socket
 import struct
 from typing import Final, NoReturn
 
-from kedge.supervisor import libc, wire
+from kedge.supervisor import descriptors, libc, wire
 from kedge.supervisor.plan import Shared
 
 _KINDS: Final = {
@@ -85,6 +85,7 @@ class Pod:
 def dial(pod: Pod, family: int, status: socket.socket) -> NoReturn:
     """Send a socket for streams that lives in the pod's network; runs in a child."""
     try:
+        descriptors.keep_only({0, 1, 2, status.fileno(), pod.held["net"]})
         libc.setns(pod.held["net"], libc.NEW_NET)
         wire.post(status, b"{}", [socket.socket(family, socket.SOCK_STREAM).detach()])
     except OSError as error:
@@ -101,6 +102,7 @@ def make(shared: Shared, directory: str, status: socket.socket, door: str) -> No
     ten milliseconds or more, while those that come soon after do not; better it is this child.
     """
     try:
+        descriptors.keep_only({0, 1, 2, status.fileno()})
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         _check_sysctls(shared)
         kinds = kinds_of(shared)
@@ -211,7 +213,7 @@ def _reap_for_ever() -> NoReturn:
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         libc.name_process("pause")
-        os.closerange(0, 1 << 20)
+        descriptors.keep_only(())
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGCHLD])
         while True:
