@@ -18,8 +18,8 @@ from kedge.supervisor import descriptors, libc, privileges, rootfs, trees
 from kedge.supervisor.plan import Plan
 
 PTMX: Final = "/dev/pts/ptmx"
+_SYS_CHROOT: Final = 1 << 18
 _TIOCSPTLCK: Final = 0x4004_5431
-_TIOCGPTN: Final = 0x8004_5430
 _TIOCGPTPEER: Final = 0x5441
 
 
@@ -57,11 +57,9 @@ def container(plan: Plan, start: Start, given: rootfs.Given) -> NoReturn:
     """Become a container's first process."""
 
     def build() -> None:
-        rootfs.build(plan, given, _noting(start))
-        if plan["terminal"]:
-            start.terminal = os.open(PTMX, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        start.terminal = rootfs.build(plan, given, _noting(start))
+        if start.terminal >= 0:
             _say(start.status, {"terminal": True}, [start.terminal])
-            _console(start.terminal)
         privileges.limits()
 
     _run(plan, start, build, kept={given.shm}, mapped=given.mapped)
@@ -98,6 +96,9 @@ def plain(plan: Plan, start: Start, home: str) -> NoReturn:
                 rootfs.make_nodes(f"{home}/copy/dev")
             os.chroot(f"{home}/copy")
             os.chdir("/")
+            # With it a process leaves a root that is no more than that: it changes its root to a
+            # directory below and goes up.
+            plan["capabilities"] &= ~_SYS_CHROOT
         elif plan["lowers"]:
             raise Refused("images other than host need root or namespaces, and there is neither")
         for bind in plan["binds"]:
@@ -216,14 +217,6 @@ def _connect(start: Start, plan: Plan) -> None:
                 os.fchown(descriptor, plan["user"], -1)
         os.dup2(descriptor, number)
     descriptors.keep_only({0, 1, 2, start.status.fileno()})
-
-
-def _console(terminal: int) -> None:
-    """The terminal under its well-known name."""
-    number = struct.unpack("I", fcntl.ioctl(terminal, _TIOCGPTN, b"\0" * 4))[0]
-    with contextlib.suppress(OSError):
-        os.close(os.open("/dev/console", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o620))
-        libc.mount(f"/dev/pts/{number}", "/dev/console", flags=libc.MS_BIND)
 
 
 def _execute(plan: Plan, start: Start, programs: list[str]) -> NoReturn:
