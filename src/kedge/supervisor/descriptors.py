@@ -1,4 +1,4 @@
-"""Open descriptors of a child of the supervisor: closed before anything of a container is reached."""
+"""Open descriptors of the supervisor: its children close them before they reach a container."""
 
 import contextlib
 import os

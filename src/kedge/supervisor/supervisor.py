@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 from kedge.supervisor import container as life
-from kedge.supervisor import level as levels
 from kedge.supervisor import descriptors, processes, trees
+from kedge.supervisor import level as levels
 from kedge.supervisor.command import Command
 from kedge.supervisor.container import Container, Machine
 from kedge.supervisor.loop import Loop, Timer
