@@ -87,6 +87,20 @@ def become_plainly(plan: Plan, note: Note) -> None:
         libc.set_filter(base64.b64decode(plan["seccomp"]))
 
 
+def give_up(user: int) -> None:
+    """Become a user without any rights; in a user namespace, where there is one user only, lose at
+    least all capabilities."""
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)
+    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    _bound(0)
+    with contextlib.suppress(OSError):
+        os.setgroups([])
+    with contextlib.suppress(OSError):
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    libc.set_capabilities(0)
+
+
 def die_with(supervisor: socket.socket) -> None:
     """Be killed when the supervisor dies; whoever changes user must ask for it anew."""
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -9,7 +9,7 @@ import pytest
 from tests.contract.embedded.workbench import Bench, needs_root, small_root
 
 from kedge.node.images.image import Image
-from kedge.node.runtime.runtime import Mount, RuntimeFailure
+from kedge.node.runtime.runtime import Mount, PidMode, RuntimeFailure, Security
 
 pytestmark = needs_root
 
@@ -200,3 +200,25 @@ async def test_a_terminal_is_the_container_s_own(bench: Bench, volume: Path) -> 
     assert "a terminal" in said
     assert stat.S_ISREG(target.stat().st_mode)
     assert target.read_text() == SECRET
+
+
+async def test_the_first_process_of_a_pod_leads_nowhere(bench: Bench) -> None:
+    """With CAP_SYS_PTRACE a container is every process that it sees."""
+    pod = await bench.pod(shared_pid=True)
+    security = Security(pid=PidMode.POD, add_capabilities=("SYS_PTRACE",))
+    script = (
+        "cat /proc/1/comm; ls -A /proc/1/root/; ls /proc/1/fd | wc -l;"
+        "grep -E '^(Uid|CapPrm|CapBnd|NoNewPrivs):' /proc/1/status;"
+        "for kind in net ipc uts; do "
+        "test $(readlink /proc/1/ns/$kind) = $(readlink /proc/self/ns/$kind) || echo other; done"
+    )
+    container = await bench.start(pod, "sh", "-c", script, security=security)
+    said = bench.said(await bench.ended(container)).splitlines()
+    assert said[:2] == ["pause", "0"]
+    facts = {name: value.split() for name, _, value in (line.partition(":") for line in said[2:])}
+    assert facts == {
+        "Uid": ["65535"] * 4,
+        "CapPrm": ["0" * 16],
+        "CapBnd": ["0" * 16],
+        "NoNewPrivs": ["1"],
+    }
