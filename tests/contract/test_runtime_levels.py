@@ -51,7 +51,9 @@ async def main():
         await runtime.start_container(container)
         await (await runtime._connected()).ask("wait", container=container)
         return container
-    seen = await run("seen", sys.argv[4], resources=Resources(memory_limit=1 << 30))
+    volume = Mount(host_path=str(home / "volume"), container_path="/volume")
+    limits = Resources(memory_limit=1 << 30)
+    seen = await run("seen", sys.argv[4], resources=limits, mounts=[volume])
     user = await run("user", "id -u; id -g", security=Security(user=1234, group=5678))
     ended = await runtime.container(seen)
     spec = ContainerSpec(name="stays", image="host", command=["sleep", "1000"])
@@ -89,7 +91,8 @@ def home() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="kedge-levels-"))
     (directory / "secret").mkdir()
     (directory / "secret" / "token").write_text("do not tell")
-    for path in (directory, directory / "secret", directory / "secret" / "token"):
+    (directory / "volume").mkdir()
+    for path in (directory, *directory.iterdir(), directory / "secret" / "token"):
         os.chown(path, NOBODY, NOBODY)
     yield directory
     shutil.rmtree(directory)
@@ -116,8 +119,10 @@ def as_nobody() -> list[str]:
     return ["setpriv", *numbers]
 
 
-def run(home: Path, prefix: list[str], jailed: str, script: str) -> dict[str, Any]:
-    python = interpreter() if prefix else sys.executable
+def run(
+    home: Path, prefix: list[str], jailed: str, script: str, python: str = ""
+) -> dict[str, Any]:
+    python = python or (interpreter() if prefix else sys.executable)
     if not python:
         pytest.skip("no Python that another user may run")
     packages = [
@@ -174,3 +179,29 @@ def test_without_namespaces_there_are_still_users_logs_and_commands(home: Path) 
     assert seen["exec"] == [3, "out\n"]
     assert seen["lost"] == [137, "ContainerStatusUnknown"]
     assert seen["left"] == []
+
+
+WITHOUT_GROUPS = 'umount -R /sys/fs/cgroup && exec "$@"'
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, to hide control groups"
+)
+def test_root_without_control_groups_opens_no_device_of_the_machine(home: Path) -> None:
+    disk = Path("/").stat().st_dev
+    make = f"mknod {{}} b {os.major(disk)} {os.minor(disk)}"
+    # Made outside, as by a privileged pod that shares a volume.
+    subprocess.run(make.format(home / "volume" / "disk"), shell=True, check=True)
+    script = (
+        "grep CapBnd /proc/self/status; exec 3< /dev/null && exec 4> /dev/full && echo usual; "
+        f"{make.format('/dev/disk')} 2>/dev/null && head -c1 /dev/disk | wc -c; "
+        "head -c1 /volume/disk 2>/dev/null | wc -c"
+    )
+    prefix = ["unshare", "--mount", "sh", "-c", WITHOUT_GROUPS, "sh"]
+    seen = run(home, prefix, "", script, python=sys.executable)
+    assert seen["level"] == "userns"
+    bounds, *said = seen["logs"]["seen"]
+    assert not int(bounds.split()[1], 16) >> 27 & 1
+    assert said == ["usual", "0"]
+    reason = "its devices cannot be limited: there are no control groups to be had"
+    assert f"it does not get CAP_MKNOD: {reason}" in seen["shortfalls"]

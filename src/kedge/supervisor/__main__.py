@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Final, NoReturn
 
-from kedge.supervisor import level, libc
+from kedge.supervisor import descriptors, level, libc
 from kedge.supervisor.loop import Loop
 from kedge.supervisor.supervisor import Supervisor, ignore_signals
 
@@ -20,6 +20,7 @@ _SPARED: Final = -999
 
 def main(directory: str) -> None:
     """Become a supervisor in the background; returns to the caller's shell when it listens."""
+    descriptors.keep_only({0, 1, 2})
     os.makedirs(directory, 0o700, exist_ok=True)
     lock = os.open(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -92,6 +92,7 @@ class Container:
         self._clearing = False
         self._oom: tuple[int, int] | None = None
         self._oom_seen = 0
+        self._any_device = not machine.mapped
 
     @property
     def id(self) -> str:
@@ -149,6 +150,7 @@ class Container:
     def _arrange_group(self) -> None:
         group = self.group
         if group is None:
+            self._do_without_nodes("there are no control groups to be had")
             return
         group.make()
         self.note(*group.limit(self.plan["resources"]))
@@ -165,7 +167,19 @@ class Container:
         try:
             devices.attach(group.attach_point(), rules)
         except OSError as error:
-            self.note(f"access to devices is not limited: {error.strerror}")
+            self._do_without_nodes(error.strerror or str(error))
+
+    def _do_without_nodes(self, reason: str) -> None:
+        """Leave only those devices open that are mounted one by one, for want of a control group
+        that knows which ones may be opened: whoever could make a node would have the disk."""
+        if self.plan["privileged"]:
+            return
+        self._any_device = False
+        is_root = os.geteuid() == 0 and not self._machine.mapped
+        if is_root and self.plan["capabilities"] & devices.MKNOD:
+            # Commands that are run in it later go by the same plan.
+            self.plan["capabilities"] &= ~devices.MKNOD
+            self.note(f"it does not get CAP_MKNOD: its devices cannot be limited: {reason}")
 
     def _pipes(self) -> tuple[int, int, int]:
         assert self.streams is not None
@@ -197,6 +211,7 @@ class Container:
             mapped=self._machine.mapped,
             views=group.views() if group else [],
             shm=pod.shm,
+            any_device=self._any_device,
         )
         pid = home.fork(pids)
         if pid == 0:

@@ -1,6 +1,7 @@
 """Which devices a container may open: nodes, rules of the first version of control groups, and
 the same rules as a program for the second."""
 
+import errno
 import os
 import stat
 import struct
@@ -38,12 +39,30 @@ _ATTACH_CGROUP_DEVICE: Final = 6
 _ACCESS: Final = {"m": 1, "r": 2, "w": 4}
 
 
+MKNOD: Final = 1 << 27
+"""The capability to make device nodes."""
+
+
 def rule(device: Node) -> str:
     """A device that is given to a container, as a rule."""
     status = os.stat(device["source"])
     kind = "b" if stat.S_ISBLK(status.st_mode) else "c"
     major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
     return f"{kind} {major}:{minor} {device['permissions'] or 'rwm'}"
+
+
+def null() -> int:
+    """The machine's own null device, as a descriptor that can be mounted.
+
+    It is opened before anything of a pod is mounted and looked at by descriptor: whatever a volume
+    shows as /dev/null would otherwise be mounted in place of what is to be masked (CVE-2025-31133).
+    """
+    found = os.open("/dev/null", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    status = os.fstat(found)
+    if not stat.S_ISCHR(status.st_mode) or status.st_rdev != os.makedev(1, 3):
+        os.close(found)
+        raise OSError(errno.ENODEV, "/dev/null of the machine is not the null device")
+    return found
 
 
 def program(rules: list[str]) -> bytes:

@@ -1,6 +1,7 @@
 """Paths inside a container's root, which its links must not lead out of."""
 
 import contextlib
+import errno
 import os
 import stat
 from typing import Final
@@ -26,6 +27,23 @@ def directory(root: int, path: str) -> int:
 def file(root: int, path: str) -> int:
     """The file at a path, made empty, with all that is missing above it."""
     return _make(root, path, _MOST_LINKS, is_directory=False)
+
+
+def plain_directory(root: int, name: str) -> int:
+    """The directory of that name at the top of the root, made if it is missing.
+
+    What the kernel shows is mounted there. A link in its place would have it mounted elsewhere, so
+    that what is looked up by its well-known name later, masks for example, is something else
+    (CVE-2019-19921, CVE-2023-27561). runc refuses such images too.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o755, dir_fd=root)
+    try:
+        return libc.open_at(root, name, os.O_PATH | os.O_DIRECTORY, libc.BENEATH | libc.NO_LINKS)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise OSError(error.errno, f'"/{name}" of the image is not a directory') from error
 
 
 def like(root: int, path: str, tree: int) -> int:

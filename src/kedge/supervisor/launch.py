@@ -2,6 +2,7 @@
 
 import array
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -13,12 +14,12 @@ import termios
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from kedge.supervisor import libc, privileges, rootfs, trees
+from kedge.supervisor import descriptors, libc, privileges, rootfs, trees
 from kedge.supervisor.plan import Plan
 
 PTMX: Final = "/dev/pts/ptmx"
+_SYS_CHROOT: Final = 1 << 18
 _TIOCSPTLCK: Final = 0x4004_5431
-_TIOCGPTN: Final = 0x8004_5430
 _TIOCGPTPEER: Final = 0x5441
 
 
@@ -45,19 +46,23 @@ class Start:
         self.entered = (-1, 0)
         """A process, and which of its namespaces are to be entered."""
 
+    def descriptors(self) -> set[int]:
+        """What a child needs on its way. Among them are the supervisor's own standard streams, so
+        that no other descriptor gets their numbers before `_connect` replaces them."""
+        numbers = {*self.stdio, self.terminal, *self.namespaces, self.entered[0]}
+        return {0, 1, 2, self.status.fileno(), *numbers}
+
 
 def container(plan: Plan, start: Start, given: rootfs.Given) -> NoReturn:
     """Become a container's first process."""
 
     def build() -> None:
-        rootfs.build(plan, given, _noting(start))
-        if plan["terminal"]:
-            start.terminal = os.open(PTMX, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        start.terminal = rootfs.build(plan, given, _noting(start))
+        if start.terminal >= 0:
             _say(start.status, {"terminal": True}, [start.terminal])
-            _console(start.terminal)
         privileges.limits()
 
-    _run(plan, start, build, mapped=given.mapped)
+    _run(plan, start, build, kept={given.shm}, mapped=given.mapped)
 
 
 def command(plan: Plan, start: Start, *, mapped: bool, user_namespace: int) -> NoReturn:
@@ -69,7 +74,14 @@ def command(plan: Plan, start: Start, *, mapped: bool, user_namespace: int) -> N
             libc.setns(user_namespace, libc.NEW_USER)
         privileges.limits()
 
-    _run(plan, start, enter, mapped=mapped, entered=user_namespace >= 0)
+    _run(
+        plan,
+        start,
+        enter,
+        kept={user_namespace},
+        mapped=mapped,
+        entered=user_namespace >= 0,
+    )
 
 
 def plain(plan: Plan, start: Start, home: str) -> NoReturn:
@@ -84,27 +96,38 @@ def plain(plan: Plan, start: Start, home: str) -> NoReturn:
                 rootfs.make_nodes(f"{home}/copy/dev")
             os.chroot(f"{home}/copy")
             os.chdir("/")
+            # With it a process leaves a root that is no more than that: it changes its root to a
+            # directory below and goes up.
+            plan["capabilities"] &= ~_SYS_CHROOT
         elif plan["lowers"]:
             raise Refused("images other than host need root or namespaces, and there is neither")
         for bind in plan["binds"]:
             note(f'"{bind["target"]}" is not mounted: this machine allows no mounts')
 
     try:
+        descriptors.keep_only(start.descriptors())
         _prepare(plan, start)
         chroot()
         _connect(start, plan)
-        _directory(plan["directory"])
+        _go_to(plan["directory"])
         privileges.become_plainly(plan, note)
         privileges.die_with(start.status)
-        _execute(plan, start)
+        _execute(plan, start, _candidates(plan))
     except BaseException as error:
         _give_up(start, error)
 
 
 def _run(
-    plan: Plan, start: Start, arrange: Callable[[], None], *, mapped: bool, entered: bool = False
+    plan: Plan,
+    start: Start,
+    arrange: Callable[[], None],
+    *,
+    kept: set[int],
+    mapped: bool,
+    entered: bool = False,
 ) -> NoReturn:
     try:
+        descriptors.keep_only(start.descriptors() | kept)
         _prepare(plan, start)
         for namespace in start.namespaces:
             libc.setns(namespace, 0)
@@ -112,12 +135,17 @@ def _run(
             libc.unshare(start.own_namespaces)
         arrange()
         _connect(start, plan)
-        reached = _directory(plan["directory"])
+        # From here on paths are resolved that the container chose. Only its own streams are open
+        # now, so that no path through /proc/self/fd leads to anything of the machine.
+        root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        reached = _directory(root, plan["directory"])
+        programs = _programs(root, plan)
+        os.close(root)
         privileges.drop(plan, mapped=mapped, entered=entered)
         if not reached:
-            os.chdir(plan["directory"])
+            _go_to(plan["directory"])
         privileges.die_with(start.status)
-        _execute(plan, start)
+        _execute(plan, start, programs)
     except BaseException as error:
         _give_up(start, error)
 
@@ -133,19 +161,49 @@ def _prepare(plan: Plan, start: Start) -> None:
     privileges.score(plan["oom_score_adj"], _noting(start))
 
 
-def _directory(path: str) -> bool:
-    """Go there; what only the user may enter is entered by the user, later."""
+def _directory(root: int, path: str) -> bool:
+    """Go to a directory inside the root; one that only the user may enter is entered later.
+
+    The container may have replaced the directory by a link since it was made, so it is opened in
+    the root, without magic links: chdir would follow /proc/self/fd/N (CVE-2024-21626).
+    """
     try:
-        os.chdir(path)
+        found = libc.open_in(root, path, os.O_PATH | os.O_DIRECTORY)
+        os.fchdir(found)
+        os.close(found)
     except PermissionError:
         return False
     except OSError as error:
-        raise Refused(f'working directory "{path}": {_reason(error)}') from error
+        raise _no_directory(path, error) from error
+    _check_inside(path)
     return True
 
 
+def _go_to(path: str) -> None:
+    """Go to a directory with the rights of the user, to whom nothing but the container is open."""
+    try:
+        os.chdir(path)
+    except OSError as error:
+        raise _no_directory(path, error) from error
+    _check_inside(path)
+
+
+def _check_inside(path: str) -> None:
+    """Refuse a working directory that is outside the root, as runc does after CVE-2024-21626: the
+    kernel names no path for it."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise Refused(f'working directory "{path}" is outside of the container') from error
+
+
+def _no_directory(path: str, error: OSError) -> Refused:
+    return Refused(f'working directory "{path}": {_reason(error)}')
+
+
 def _connect(start: Start, plan: Plan) -> None:
-    """Standard input and output, which belong to the user."""
+    """Standard input and output, which belong to the user; everything else is closed but the way
+    to the supervisor."""
     stdio = start.stdio
     if start.terminal >= 0:
         fcntl.ioctl(start.terminal, _TIOCSPTLCK, struct.pack("i", 0))
@@ -158,36 +216,61 @@ def _connect(start: Start, plan: Plan) -> None:
             with contextlib.suppress(OSError):
                 os.fchown(descriptor, plan["user"], -1)
         os.dup2(descriptor, number)
+    descriptors.keep_only({0, 1, 2, start.status.fileno()})
 
 
-def _console(terminal: int) -> None:
-    """The terminal under its well-known name."""
-    number = struct.unpack("I", fcntl.ioctl(terminal, _TIOCGPTN, b"\0" * 4))[0]
-    with contextlib.suppress(OSError):
-        os.close(os.open("/dev/console", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o620))
-        libc.mount(f"/dev/pts/{number}", "/dev/console", flags=libc.MS_BIND)
-
-
-def _execute(plan: Plan, start: Start) -> NoReturn:
-    argv, env = plan["argv"], plan["env"]
-    program = _find(argv[0], env)
+def _execute(plan: Plan, start: Start, programs: list[str]) -> NoReturn:
+    program = _find(plan["argv"][0], programs)
     privileges.quiet_signals()
     _say(start.status, {"ready": True})
-    variables = dict(each.split("=", 1) for each in env)
+    variables = dict(each.split("=", 1) for each in plan["env"])
     try:
-        os.execve(program, argv, variables)
+        os.execve(program, plan["argv"], variables)
     except OSError as error:
         raise Refused(f"exec {program}: {_reason(error)}") from error
 
 
-def _find(name: str, env: list[str]) -> str:
+def _programs(root: int, plan: Plan) -> list[str]:
+    """The paths that the program may have, without those that lead through magic links.
+
+    An image whose program is /proc/self/exe, or a link to it, would run the supervisor's own
+    interpreter in the container and could write to it (CVE-2019-5736). This look comes before the
+    filter of system calls, which may know nothing of openat2. A container that exchanges the
+    program between this look and execve gains nothing: by then no descriptor of the machine is
+    open and the interpreter is a sealed copy.
+    """
+    name = plan["argv"][0]
+    candidates = _candidates(plan)
+    admitted = [each for each in candidates if _resolves(root, plan["directory"], each)]
+    if "/" in name and not admitted:
+        raise Refused(f'exec: "{name}": it is a magic link of /proc, or links lead in circles')
+    return admitted
+
+
+def _candidates(plan: Plan) -> list[str]:
+    """Where the program may be, in the order in which a shell looks."""
+    name = plan["argv"][0]
+    if "/" in name:
+        return [name]
+    path = next((each[5:] for each in plan["env"] if each.startswith("PATH=")), "")
+    return [f"{directory or '.'}/{name}" for directory in path.split(":")]
+
+
+def _resolves(root: int, directory: str, path: str) -> bool:
+    """Whether a path can be followed in the root; if it does not exist, that is found out later."""
+    try:
+        os.close(libc.open_in(root, os.path.join(directory, path), os.O_PATH))
+    except OSError as error:
+        return error.errno not in (errno.ELOOP, errno.EXDEV)
+    return True
+
+
+def _find(name: str, programs: list[str]) -> str:
     """The program as a shell would find it, and the words that Go programs use if there is none."""
     if "/" in name:
         _check(name)
         return name
-    path = next((each[5:] for each in env if each.startswith("PATH=")), "")
-    for directory in path.split(":"):
-        candidate = f"{directory or '.'}/{name}"
+    for candidate in programs:
         if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return candidate
     raise Refused(f'exec: "{name}": executable file not found in $PATH')

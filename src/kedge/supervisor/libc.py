@@ -41,6 +41,12 @@ PR_CAPBSET_DROP: Final = 24
 PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
 
+NO_MAGIC_LINKS: Final = 0x2
+"""openat2: refuse links that the kernel follows by itself, such as /proc/self/fd/N."""
+NO_LINKS: Final = 0x4
+"""openat2: refuse links of any kind."""
+BENEATH: Final = 0x8
+"""openat2: refuse whatever leads out of the directory, be it for a moment."""
 IN_ROOT: Final = 0x10
 """openat2: the directory is the root, for links and for dots as well."""
 
@@ -51,9 +57,11 @@ _OPEN_TREE_CLONE: Final = 1
 _MOVE_FROM_AND_TO_EMPTY: Final = 0x4 | 0x40
 _SECCOMP_MODE_FILTER: Final = 2
 _CAPABILITY_VERSION_3: Final = 0x2008_0522
+_ATTEMPTS: Final = 64
 
 _OPEN_TREE: Final = 428
 _MOVE_MOUNT: Final = 429
+_CLOSE_RANGE: Final = 436
 _OPENAT2: Final = 437
 _MOUNT_SETATTR: Final = 442
 # Calls that came later have one number everywhere; these have one for each kind of machine.
@@ -135,10 +143,28 @@ def set_mount(
     _syscall("mount_setattr", _MOUNT_SETATTR, tree, name, flags, attributes, len(attributes))
 
 
-def open_in(root: int, path: str, flags: int) -> int:
-    """Open a path as a process whose root is that directory would."""
-    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, IN_ROOT)
-    return _syscall(f"open {path}", _OPENAT2, root, os.fsencode(path), how, len(how))
+def open_in(root: int, path: str, flags: int, resolve: int = 0) -> int:
+    """Open a path as a process whose root is that directory would, but follow no magic links."""
+    return open_at(root, path, flags, IN_ROOT | NO_MAGIC_LINKS | resolve)
+
+
+def open_at(directory: int, path: str, flags: int, resolve: int) -> int:
+    """Open a path from a directory under the rules of openat2."""
+    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, resolve)
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            return _syscall(f"open {path}", _OPENAT2, directory, os.fsencode(path), how, len(how))
+        except BlockingIOError:
+            # Something was renamed meanwhile, so the kernel cannot vouch for ".." and asks to be
+            # called again. A container that renames all the time gets an error in the end.
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
+def close_range(first: int, last: int) -> None:
+    """Close all descriptors from the first to the last, both included."""
+    _syscall("close_range", _CLOSE_RANGE, first, last, 0)
 
 
 def prctl(option: int, argument: int = 0) -> int:

@@ -9,7 +9,7 @@ import socket
 import struct
 from typing import Final, NoReturn
 
-from kedge.supervisor import libc, wire
+from kedge.supervisor import descriptors, libc, privileges, wire
 from kedge.supervisor.plan import Shared
 
 _KINDS: Final = {
@@ -23,6 +23,8 @@ _AF_NETLINK: Final = 16
 _NETLINK_ROUTE: Final = 0
 _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 1
+_PAUSE_USER: Final = 65_535
+"""Who the first process of a shared pid namespace is, as with upstream's pause image."""
 _SHM: Final = "mode=1777,size=65536k"
 _OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
@@ -85,6 +87,7 @@ class Pod:
 def dial(pod: Pod, family: int, status: socket.socket) -> NoReturn:
     """Send a socket for streams that lives in the pod's network; runs in a child."""
     try:
+        descriptors.keep_only({0, 1, 2, status.fileno(), pod.held["net"]})
         libc.setns(pod.held["net"], libc.NEW_NET)
         wire.post(status, b"{}", [socket.socket(family, socket.SOCK_STREAM).detach()])
     except OSError as error:
@@ -101,6 +104,7 @@ def make(shared: Shared, directory: str, status: socket.socket, door: str) -> No
     ten milliseconds or more, while those that come soon after do not; better it is this child.
     """
     try:
+        descriptors.keep_only({0, 1, 2, status.fileno()})
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         _check_sysctls(shared)
         kinds = kinds_of(shared)
@@ -142,12 +146,19 @@ def different(pid: int) -> int:
     )
 
 
-def share_pids(pod: Pod, home: Home) -> int:
+def share_pids(pod: Pod, home: Home, directory: str) -> int:
     """Give the pod a pid namespace with a first process that only reaps; returns its pid."""
+    ready, done = os.pipe2(os.O_CLOEXEC)
     pid = home.fork(-1)
     if pid == 0:
-        _reap_for_ever()
+        _reap_for_ever(pod.joined(), directory, done)
+    os.close(done)
+    # Containers see this process, so none may start before it has given up everything.
+    is_ready = os.read(ready, 1)
+    os.close(ready)
     pod.pause = pid
+    if not is_ready:
+        raise OSError(1, "the first process of the pod's shared pid namespace does not start")
     pod.held["pid"] = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     return pid
 
@@ -196,24 +207,41 @@ def _netlink() -> int:
 def _shared_memory(directory: str) -> int:
     """A mount namespace in which there is nothing but the pod's /dev/shm."""
     own = os.open("/proc/self/ns", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    libc.unshare(libc.NEW_MOUNT)
-    libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
-    safe = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
-    libc.mount("shm", directory, "tmpfs", safe, _SHM)
-    os.chdir(directory)
-    libc.pivot_root(".", ".")
-    libc.unmount(".")
+    _leave_for_memory(directory, 0, _SHM)
     return os.open("mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
 
 
-def _reap_for_ever() -> NoReturn:
+def _leave_for_memory(directory: str, flags: int, options: str) -> None:
+    """Go to a mount namespace in which there is nothing but an empty file system in memory."""
+    libc.unshare(libc.NEW_MOUNT)
+    libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+    safe = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
+    libc.mount("shm", directory, "tmpfs", safe | flags, options)
+    os.chdir(directory)
+    libc.pivot_root(".", ".")
+    libc.unmount(".")
+
+
+def _reap_for_ever(joined: list[int], directory: str, done: int) -> NoReturn:
+    """Be the first process of a pod's shared pid namespace.
+
+    Containers of the pod see it, and those with CAP_SYS_PTRACE can do in its name whatever it may
+    do, so it may do nothing: it has an empty root, the namespaces of the pod, no capabilities, and
+    a user of its own.
+    """
     try:
-        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         libc.name_process("pause")
-        os.closerange(0, 1 << 20)
+        for namespace in joined:
+            libc.setns(namespace, 0)
+        _leave_for_memory(directory, libc.MS_RDONLY, "size=0,mode=555")
+        descriptors.keep_only({done})
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGCHLD])
+        privileges.give_up(_PAUSE_USER)
+        libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.write(done, b"1")
+        os.close(done)
         while True:
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:

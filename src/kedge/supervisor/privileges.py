@@ -53,6 +53,10 @@ def drop(plan: Plan, *, mapped: bool, entered: bool) -> None:
     program = base64.b64decode(plan["seccomp"])
     if mapped and not entered:
         _map(plan["user"], plan["group"])
+    # A process of the container with the same rights could otherwise trace this one until execve,
+    # and read the memory of the supervisor that it was forked from (CVE-2016-9962). It comes after
+    # the map of users, whose files in /proc belong to the machine's root from here on.
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)
     _bound(plan["capabilities"])
     if plan["no_new_privileges"]:
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
@@ -81,6 +85,20 @@ def become_plainly(plan: Plan, note: Note) -> None:
         note(f"it runs as user {os.geteuid()}, not {plan['user']}: only root may change that")
     if plan["seccomp"]:
         libc.set_filter(base64.b64decode(plan["seccomp"]))
+
+
+def give_up(user: int) -> None:
+    """Become a user without any rights; in a user namespace, where there is one user only, lose at
+    least all capabilities."""
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)
+    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    _bound(0)
+    with contextlib.suppress(OSError):
+        os.setgroups([])
+    with contextlib.suppress(OSError):
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    libc.set_capabilities(0)
 
 
 def die_with(supervisor: socket.socket) -> None:

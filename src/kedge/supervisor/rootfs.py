@@ -1,9 +1,12 @@
 """The file systems that a container sees; all of it happens in its own mount namespace."""
 
 import contextlib
+import errno
+import fcntl
 import glob
 import os
 import stat
+import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -38,9 +41,23 @@ _LINKS: Final = (
     ("/proc/self/fd/2", "stderr"),
     ("/proc/kcore", "core"),
 )
+_REPLACEABLE: Final = (
+    "cpuinfo",
+    "diskstats",
+    "loadavg",
+    "meminfo",
+    "slabinfo",
+    "stat",
+    "swaps",
+    "uptime",
+    "sys/crypto/fips_enabled",
+    "sys/kernel/ns_last_pid",
+)
+"""Files below /proc that a pod may mount its own over, as with runc: lxcfs does."""
 _SCRATCH: Final = ("tmp", "run", "var/tmp")
 _VIRTUAL: Final = ("proc", "sys", "dev")
 _HERE: Final = -100
+_TIOCGPTN: Final = 0x8004_5430
 _SAFE: Final = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
 _PROPAGATION: Final = {
     "None": libc.MS_PRIVATE,
@@ -49,11 +66,22 @@ _PROPAGATION: Final = {
 }
 
 
+class Unsafe(OSError):
+    """A mount that would take the container's confinement away."""
+
+
 class Given:
     """What the supervisor gives along with a plan."""
 
     def __init__(
-        self, *, home: str, place: str, mapped: bool, views: list[tuple[str, str]], shm: int
+        self,
+        *,
+        home: str,
+        place: str,
+        mapped: bool,
+        views: list[tuple[str, str]],
+        shm: int,
+        any_device: bool,
     ) -> None:
         self.home = home
         """The container's own directory, outside."""
@@ -65,36 +93,51 @@ class Given:
         """What is shown of the control groups."""
         self.shm = shm
         """A mount namespace whose root is the pod's shared memory; -1 for the machine's own."""
+        self.any_device = any_device
+        """Whether device nodes work wherever they are: nothing but the control group of the
+        container, or nothing at all, decides which of them it may open."""
 
 
-def build(plan: Plan, given: Given, note: Note) -> None:
-    """Make the root and everything in it, and move there; there is no way back."""
+def build(plan: Plan, given: Given, note: Note) -> int:
+    """Make the root and everything in it, and move there; there is no way back. Returns the
+    controlling side of the container's terminal, -1 if it has none.
+
+    What the kernel shows is mounted and masked before anything that a pod brings, so that no
+    volume has a say in where masks are and what they are made of.
+    """
     shm = _shared_memory(given)
     libc.unshare(libc.NEW_MOUNT)
-    binds = [(bind, _tree(bind)) for bind in sorted(plan["binds"], key=lambda each: each["target"])]
+    null = devices.null()
+    binds = [
+        (bind, _tree(bind, no_devices=not given.any_device and not plan["privileged"]))
+        for bind in sorted(plan["binds"], key=lambda each: each["target"])
+    ]
     nodes = [
         (node, libc.open_tree(node["source"]))
         for node in plan["devices"]
-        if given.mapped or not _below_dev(node)
+        if not given.any_device or not _below_dev(node)
     ]
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     _mount_root(plan, given, given.place, note)
     root = os.open(given.place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for path in plan["hidden"]:
-        _hide(root, path)
+        _hide(root, path, null)
     _proc_and_sys(root, plan, given)
     _dev(root, plan, given, shm)
+    terminal = _terminal(root) if plan["terminal"] else -1
+    if plan["masked"] and not plan["privileged"]:
+        _mask(root, null)
+    proc = inside.plain_directory(root, "proc")
     for node, tree in nodes:
         libc.move_mount(tree, inside.file(root, node["target"]))
     for bind, tree in binds:
-        _place(root, bind, tree)
+        _place(root, bind, tree, proc)
     inside.directory(root, plan["directory"])
-    if plan["masked"] and not plan["privileged"]:
-        _mask(root)
     os.fchdir(root)
     _enter()
     if plan["read_only"]:
         libc.set_mount(_HERE, "/", on=libc.ATTR_RDONLY)
+    return terminal
 
 
 def _enter() -> None:
@@ -117,7 +160,7 @@ def _shared_memory(given: Given) -> int:
     return tree
 
 
-def _tree(bind: Bind) -> int:
+def _tree(bind: Bind, *, no_devices: bool) -> int:
     source = bind["source"]
     if bind["propagation"] == "Bidirectional":
         _need_shared(source)
@@ -126,6 +169,8 @@ def _tree(bind: Bind) -> int:
         # A private copy of a shared mount could not become its slave any more, so this comes
         # before everything is made private.
         libc.set_mount(tree, propagation=_PROPAGATION[bind["propagation"]], recursive=True)
+        if no_devices:
+            libc.set_mount(tree, on=libc.ATTR_NODEV, recursive=True)
         if bind["read_only"]:
             libc.set_mount(tree, on=libc.ATTR_RDONLY, recursive=bind["recursive"])
     except OSError as error:
@@ -147,9 +192,12 @@ def _need_shared(source: str) -> None:
         raise OSError(22, f'path "{source}" is mounted on "{best}" but it is not a shared mount')
 
 
-def _place(root: int, bind: Bind, tree: int) -> None:
+def _place(root: int, bind: Bind, tree: int, proc: int) -> None:
+    """Mount a volume. Its target is a descriptor, so that nothing can be exchanged between the look
+    at it and the mount (CVE-2021-30465)."""
     try:
         target = inside.like(root, bind["target"], tree)
+        _refuse_proc(target, bind, proc)
         libc.move_mount(tree, target)
         os.close(target)
         os.close(tree)
@@ -157,7 +205,21 @@ def _place(root: int, bind: Bind, tree: int) -> None:
         raise _unmountable(bind, error) from error
 
 
+def _refuse_proc(target: int, bind: Bind, proc: int) -> None:
+    """Refuse to mount over /proc or below it, but for some files that tell of the machine.
+
+    A volume there would take the place of files that security depends on (CVE-2019-16884,
+    CVE-2023-28642). runc has the same rule and the same exceptions.
+    """
+    below, where = f"{os.readlink(_name(proc))}/", f"{os.readlink(_name(target))}/"
+    if where.startswith(below) and where.removeprefix(below).rstrip("/") not in _REPLACEABLE:
+        what = f'"{bind["source"]}" at "{bind["target"]}"'
+        raise Unsafe(errno.EPERM, f"failed to mount {what}: it is inside /proc")
+
+
 def _unmountable(bind: Bind, error: OSError) -> OSError:
+    if isinstance(error, Unsafe):
+        return error
     number = error.errno or 0
     reason = os.strerror(number).lower()
     return OSError(number, f'failed to mount "{bind["source"]}" at "{bind["target"]}": {reason}')
@@ -264,16 +326,17 @@ def _view_of_part(path: str, home: str, place: str, concealed: Sequence[str], ex
         target = os.open(place, os.O_PATH | os.O_CLOEXEC)
         _bind_read_only(path, target)
         os.close(target)
-        _cover(path, place, concealed)
+        _cover_below(path, place, concealed)
 
 
-def _cover(path: str, place: str, concealed: Sequence[str]) -> None:
+def _cover_below(path: str, place: str, concealed: Sequence[str]) -> None:
     """Mount emptiness on what is concealed below a directory that could not be overlaid."""
-    root = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    root, null = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), devices.null()
     for each in concealed:
         inside_it = os.path.relpath(os.path.realpath(each), path)
         if not inside_it.startswith(".."):
-            _hide(root, inside_it)
+            _hide(root, inside_it, null)
+    os.close(null)
     os.close(root)
 
 
@@ -291,7 +354,7 @@ def _show(paths: Sequence[str], given: Given, place: str, extra: str) -> None:
     os.close(root)
 
 
-def _hide(root: int, path: str) -> None:
+def _hide(root: int, path: str, null: int) -> None:
     try:
         found = inside.find(root, path)
     except PermissionError:
@@ -299,10 +362,17 @@ def _hide(root: int, path: str) -> None:
         return
     if found is None:
         return
+    _cover(found, null)
+
+
+def _cover(found: int, null: int) -> None:
+    """Put an empty directory over a directory, the null device over anything else."""
     if stat.S_ISDIR(os.fstat(found).st_mode):
         libc.mount("tmpfs", _name(found), "tmpfs", _SAFE | libc.MS_RDONLY, "size=0,mode=755")
     else:
-        libc.mount("/dev/null", _name(found), flags=libc.MS_BIND)
+        tree = libc.open_tree("", at=null, recursive=False)
+        libc.move_mount(tree, found)
+        os.close(tree)
     os.close(found)
 
 
@@ -312,7 +382,7 @@ def _name(descriptor: int) -> str:
 
 
 def _mount(root: int, path: str, kind: str, flags: int, data: str = "") -> None:
-    target = inside.directory(root, path)
+    target = inside.plain_directory(root, path.removeprefix("/"))
     libc.mount(kind, _name(target), kind, flags, data)
     os.close(target)
 
@@ -324,7 +394,7 @@ def _proc_and_sys(root: int, plan: Plan, given: Given) -> None:
         _mount(root, "/sys", "sysfs", _SAFE | lock)
     except PermissionError:
         # Only who owns the network namespace may mount it.
-        target = inside.directory(root, "/sys")
+        target = inside.plain_directory(root, "sys")
         _bind_read_only("/sys", target)
         os.close(target)
         return
@@ -343,7 +413,7 @@ def _bind_read_only(source: str, target: int) -> None:
 
 def _first_version(root: int, given: Given, lock: int) -> None:
     _mount(root, "/sys/fs/cgroup", "tmpfs", _SAFE, "mode=755,size=64k")
-    top = inside.directory(root, "/sys/fs/cgroup")
+    top = inside.plain_directory(root, "sys/fs/cgroup")
     for name, options in given.views:
         os.mkdir(name, dir_fd=top)
         kind = "cgroup" if options else "cgroup2"
@@ -354,8 +424,9 @@ def _first_version(root: int, given: Given, lock: int) -> None:
 
 
 def _dev(root: int, plan: Plan, given: Given, shm: int) -> None:
-    _mount(root, "/dev", "tmpfs", libc.MS_NOSUID | libc.MS_STRICTATIME, "mode=755,size=64m")
-    top = inside.directory(root, "/dev")
+    flags = libc.MS_NOSUID | libc.MS_STRICTATIME | (0 if given.any_device else libc.MS_NODEV)
+    _mount(root, "/dev", "tmpfs", flags, "mode=755,size=64m")
+    top = inside.plain_directory(root, "dev")
     dev = _name(top)
     for name in ("pts", "mqueue", "shm"):
         os.mkdir(f"{dev}/{name}")
@@ -376,6 +447,22 @@ def _dev(root: int, plan: Plan, given: Given, shm: int) -> None:
     os.close(top)
 
 
+def _terminal(root: int) -> int:
+    """Open a terminal of the container's own, and give it its well-known name.
+
+    Both happen while only what was made here is mounted: links in a volume at /dev would have
+    another file opened, or mounted over (CVE-2025-52565).
+    """
+    top = inside.plain_directory(root, "dev")
+    dev = _name(top)
+    controlling = os.open(f"{dev}/pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    number = struct.unpack("I", fcntl.ioctl(controlling, _TIOCGPTN, b"\0" * 4))[0]
+    os.close(os.open(f"{dev}/console", os.O_CREAT | os.O_CLOEXEC, 0o620))
+    libc.mount(f"{dev}/pts/{number}", f"{dev}/console", flags=libc.MS_BIND)
+    os.close(top)
+    return controlling
+
+
 def make_nodes(dev: str) -> None:
     """The well-known devices, as far as they may be made."""
     os.makedirs(dev, exist_ok=True)
@@ -387,8 +474,8 @@ def make_nodes(dev: str) -> None:
 
 
 def _nodes(dev: str, plan: Plan, given: Given) -> None:
-    """Device nodes; a user namespace may make none, so there they are mounted."""
-    if given.mapped:
+    """Device nodes; where only those that are mounted work, they are."""
+    if not given.any_device:
         for name, _, _ in devices.NODES:
             _bind_node(f"/dev/{name}", f"{dev}/{name}")
         return
@@ -438,22 +525,12 @@ def _copy_node(path: str, status: os.stat_result) -> None:
     os.chown(path, status.st_uid, status.st_gid)
 
 
-def _mask(root: int) -> None:
+def _mask(root: int, null: int) -> None:
     for path in MASKED:
-        found = inside.find(root, path)
-        if found is None:
-            continue
-        if stat.S_ISDIR(os.fstat(found).st_mode):
-            flags = _SAFE | libc.MS_RDONLY
-            libc.mount("tmpfs", _name(found), "tmpfs", flags, "size=0,mode=755")
-        else:
-            tree = libc.open_tree("dev/null", at=root)
-            libc.move_mount(tree, found)
-            os.close(tree)
-        os.close(found)
+        if (found := inside.find(root, path)) is not None:
+            _cover(found, null)
     for path in READ_ONLY:
-        found = inside.find(root, path)
-        if found is not None:
+        if (found := inside.find(root, path)) is not None:
             tree = libc.open_tree("", at=found)
             libc.set_mount(tree, on=libc.ATTR_RDONLY | libc.ATTR_NOSUID, recursive=True)
             libc.move_mount(tree, found)

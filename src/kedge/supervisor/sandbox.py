@@ -92,7 +92,7 @@ class Sandbox:
     def _share_pids(self) -> None:
         home = self._machine.home
         if self.shared["shared_pid"] and home is not None:
-            pid = namespaces.share_pids(self.pod, home)
+            pid = namespaces.share_pids(self.pod, home, self.directory)
             self._machine.loop.child(pid, lambda *_: None)
             self._confine(pid)
 

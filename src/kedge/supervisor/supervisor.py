@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Final
 
 from kedge.supervisor import container as life
+from kedge.supervisor import descriptors, processes, trees
 from kedge.supervisor import level as levels
-from kedge.supervisor import processes, trees
 from kedge.supervisor.command import Command
 from kedge.supervisor.container import Container, Machine
 from kedge.supervisor.loop import Loop, Timer
@@ -369,7 +369,7 @@ class Supervisor:
         self._sweeper = pid = os.fork()
         if pid == 0:
             # The lock must not outlive the supervisor because of this.
-            os.closerange(3, 1 << 20)
+            descriptors.keep_only({0, 1, 2})
             self._empty_trash()
             os._exit(0)
         self._loop.child(pid, self._swept)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from kedge.supervisor import wire
+from kedge.supervisor import interpreter, wire
 
 _START: Final = (
     "import sys; sys.path.insert(0, sys.argv[2]); "
@@ -25,15 +25,21 @@ class Spawn:
     def __init__(self, directory: Path) -> None:
         self._log = directory / "supervisor.log"
         isolated: Sequence[str] = (sys.executable, "-I", "-S", "-X", "utf8", "-c", _START)
-        self._process = subprocess.Popen(
-            [*isolated, str(directory), _PACKAGES],
-            env={},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        copy = interpreter.sealed()
+        try:
+            self._process = subprocess.Popen(
+                [*isolated, str(directory), _PACKAGES],
+                executable=f"/proc/self/fd/{copy}",
+                pass_fds=[copy],
+                env=interpreter.environment(),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        finally:
+            os.close(copy)
 
     def failure(self) -> str:
         """Wait until it listens; returns what went wrong, if anything."""
