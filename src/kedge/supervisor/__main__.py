@@ -9,10 +9,17 @@ import signal
 import sys
 from typing import Final, NoReturn
 
-from kedge.supervisor import descriptors, level, libc
+from kedge.supervisor import descriptors, launch, level, libc, namespaces
+from kedge.supervisor.launcher import begin
 from kedge.supervisor.loop import Loop
 from kedge.supervisor.supervisor import Supervisor, ignore_signals
 
+ERRANDS: Final = {
+    "container": launch.container,
+    "command": launch.command,
+    "plain": launch.plain,
+    "pause": namespaces.pause,
+}
 LOCK: Final = "supervisor.lock"
 LOG: Final = "supervisor.log"
 _SPARED: Final = -999
@@ -59,8 +66,9 @@ def _supervise(directory: str, listening: int) -> NoReturn:
     found, mapped = level.probe()
     outer = level.enter() if mapped else -1
     ignore_signals()
+    launcher = begin(ERRANDS)
     loop = Loop()
-    supervisor = Supervisor(directory, loop, found, outer)
+    supervisor = Supervisor(directory, loop, launcher, found, outer)
     loop.signal(signal.SIGTERM, lambda: supervisor.end_everything(loop.stop))
     os.write(listening, b"1")
     os.close(listening)

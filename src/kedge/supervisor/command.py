@@ -42,7 +42,7 @@ class Command:
         controlling = self._open_terminal() if terminal else -1
         stdio, kept = _pipes(stdin=stdin) if not terminal else (_nowhere(), [controlling])
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        start = launch.Start(theirs, stdio)
+        start = launch.Start(theirs.fileno(), stdio)
         start.terminal = controlling
         if group := self._container.group:
             start.doors = group.doors()
@@ -61,6 +61,9 @@ class Command:
         ours.setblocking(False)
         self._machine.loop.on(ours.fileno(), READABLE, self._hear)
         self._machine.loop.child(self._pid, self._exited)
+        if self._machine.isolated:
+            # Its pid comes by that socket, and must be known before its end is.
+            self._machine.loop.before_reaping(ours.fileno())
         return kept
 
     def kill(self) -> None:
@@ -78,7 +81,7 @@ class Command:
 
     def _open_terminal(self) -> int:
         """A terminal of the container's own: opened through its root, whose links are its own."""
-        if self._machine.home is None:
+        if not self._machine.isolated:
             return os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         path = f"/proc/{self._container.pid}/root"
         root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -97,25 +100,20 @@ class Command:
             os.close(found)
 
     def _fork(self, plan: Plan, start: launch.Start) -> int:
-        home, target = self._machine.home, self._container.pid
-        if home is None:
-            pid = os.fork()
-            if pid == 0:
-                launch.plain(plan, start, self._container.directory)
-            return pid
+        launcher, target = self._machine.launcher, self._container.pid
+        if not self._machine.isolated:
+            arguments = (plan, vars(start), self._container.directory)
+            return launcher.fork("plain", arguments, start.descriptors(), None)
         mapped = self._machine.mapped
-        entered = namespaces.different(target)
-        pids, user = _open(target, "pid"), -1
+        start.entered = self._container.pidfd, namespaces.different(target)
+        start.entered_pids = _open(target, "pid")
         if mapped and (plan["user"] or plan["group"]):
-            user = _open(target, "user")
+            start.entered_users = _open(target, "user")
         try:
-            pid = home.fork(pids)
-            if pid == 0:
-                start.entered = self._container.pidfd, entered
-                launch.command(plan, start, mapped=mapped, user_namespace=user)
-            return pid
+            arguments = (plan, vars(start), mapped)
+            return launcher.fork("command", arguments, start.descriptors(), None)
         finally:
-            for descriptor in {pids, user} - {-1}:
+            for descriptor in {start.entered_pids, start.entered_users} - {-1}:
                 os.close(descriptor)
 
     def _hear(self) -> None:
@@ -134,8 +132,16 @@ class Command:
                     self._settle()
                 return
             message = json.loads(content)
+            if "pid" in message:
+                self._announced(message["pid"])
             self.error = message.get("error", self.error)
             self._ready = self._ready or "ready" in message
+
+    def _announced(self, pid: int) -> None:
+        """The process that entered the container has begun the one that stays there."""
+        self._machine.loop.child(self._pid, lambda *_: None)
+        self._machine.loop.child(pid, self._exited)
+        self._pid = pid
 
     def _exited(self, status: int, usage: struct_rusage) -> None:
         self._hear()

@@ -11,8 +11,9 @@ from resource import struct_rusage
 from typing import Any, Final
 
 from kedge.supervisor import cgroups, devices, launch, libc, processes, rootfs
+from kedge.supervisor.launcher import Launcher
 from kedge.supervisor.loop import READABLE, Loop
-from kedge.supervisor.namespaces import Home, Pod
+from kedge.supervisor.namespaces import Pod
 from kedge.supervisor.plan import Plan
 from kedge.supervisor.records import Records
 from kedge.supervisor.streams import Streams
@@ -34,11 +35,19 @@ class Machine:
     """What all containers of a supervisor have in common."""
 
     def __init__(
-        self, loop: Loop, home: Home | None, *, root: str, outer: int, limited: bool
+        self,
+        loop: Loop,
+        launcher: Launcher,
+        *,
+        root: str,
+        outer: int,
+        isolated: bool,
+        limited: bool,
     ) -> None:
         self.loop = loop
-        self.home = home
-        """None where there are no namespaces."""
+        self.launcher = launcher
+        self.isolated = isolated
+        """Whether there are namespaces."""
         self.root = root
         """The directory that roots are mounted at."""
         os.makedirs(root, 0o700, exist_ok=True)
@@ -127,7 +136,7 @@ class Container:
         self.streams = Streams(self._machine.loop, self.plan["log"])
         stdio = self._pipes()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        start = launch.Start(theirs, stdio)
+        start = launch.Start(theirs.fileno(), stdio)
         start.terminal = self._plain_terminal()
         start.namespaces = pod.joined()
         start.own_namespaces = libc.NEW_CGROUP
@@ -190,7 +199,7 @@ class Container:
 
     def _plain_terminal(self) -> int:
         """One of the machine's own terminals, where the container cannot have its own."""
-        if not self.plan["terminal"] or self._machine.home is not None:
+        if not self.plan["terminal"] or self._machine.isolated:
             return -1
         assert self.streams is not None
         controlling = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -198,12 +207,10 @@ class Container:
         return os.dup(controlling)
 
     def _fork(self, start: launch.Start, pod: Pod, pids: int | None) -> int:
-        home = self._machine.home
-        if home is None:
-            pid = os.fork()
-            if pid == 0:
-                launch.plain(self.plan, start, self.directory)
-            return pid
+        launcher, fields = self._machine.launcher, vars(start)
+        if not self._machine.isolated:
+            arguments = (self.plan, fields, self.directory)
+            return launcher.fork("plain", arguments, start.descriptors(), None)
         group = self.group
         given = rootfs.Given(
             home=self.directory,
@@ -213,10 +220,8 @@ class Container:
             shm=pod.shm,
             any_device=self._any_device,
         )
-        pid = home.fork(pids)
-        if pid == 0:
-            launch.container(self.plan, start, given)
-        return pid
+        sent = start.descriptors() | {given.shm}
+        return launcher.fork("container", (self.plan, fields, vars(given)), sent, pids)
 
     def _follow(self, pid: int, status: socket.socket) -> None:
         self.pidfd = os.pidfd_open(pid)
@@ -337,7 +342,7 @@ class Container:
         if group := self.group:
             if group.pids():
                 group.kill()
-        elif self._machine.home is None:
+        elif not self._machine.isolated:
             processes.kill(processes.session(self.pid))
         if self.streams is not None:
             self.streams.finish()
@@ -370,7 +375,7 @@ class Container:
         if group := self.group:
             with contextlib.suppress(OSError):
                 group.kill()
-        elif self._machine.home is None and self.alive:
+        elif not self._machine.isolated and self.alive:
             processes.kill(processes.session(self.pid))
 
     def when_ended(self, deed: Waiting) -> None:

@@ -1,9 +1,10 @@
 """Open descriptors of the supervisor: its children close them before they reach a container."""
 
 import contextlib
+import fcntl
 import os
 import resource
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kedge.supervisor import libc
@@ -21,6 +22,19 @@ def keep_only(kept: Iterable[int]) -> None:
     """
     for first, last in gaps(kept):
         _close(first, last)
+
+
+def renumber(wanted: Mapping[int, int]) -> None:
+    """Give descriptors other numbers, by number; those that had them are closed."""
+    free = max([*wanted, *wanted.values()], default=0) + 1
+    # None of the old numbers may be taken before all are out of the way.
+    moved = {
+        number: fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, free)
+        for number, descriptor in wanted.items()
+    }
+    for number, descriptor in moved.items():
+        os.dup2(descriptor, number, inheritable=False)
+    keep_only({0, 1, 2, *wanted})
 
 
 def gaps(kept: Iterable[int]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ import struct
 import sys
 import termios
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, Self
 
 from kedge.supervisor import descriptors, libc, privileges, rootfs, trees
 from kedge.supervisor.plan import Plan
@@ -28,11 +28,12 @@ class Refused(Exception):
 
 
 class Start:
-    """What the supervisor gives to a child along with its plan."""
+    """What the supervisor gives to a child along with its plan: numbers and words only, since it
+    goes to another process."""
 
-    def __init__(self, status: socket.socket, stdio: tuple[int, int, int]) -> None:
+    def __init__(self, status: int, stdio: tuple[int, int, int]) -> None:
         self.status = status
-        """Where to say how it goes."""
+        """A socket; where to say how it goes."""
         self.stdio = stdio
         """Not used with a terminal."""
         self.terminal = -1
@@ -45,48 +46,85 @@ class Start:
         """To be made."""
         self.entered = (-1, 0)
         """A process, and which of its namespaces are to be entered."""
+        self.entered_pids = -1
+        """A pid namespace that is to be entered at the very end."""
+        self.entered_users = -1
+        """A user namespace that is to be entered."""
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Self:
+        """The same in another process."""
+        start = cls(fields["status"], fields["stdio"])
+        vars(start).update(fields)
+        return start
 
     def descriptors(self) -> set[int]:
         """What a child needs on its way. Among them are the supervisor's own standard streams, so
         that no other descriptor gets their numbers before `_connect` replaces them."""
-        numbers = {*self.stdio, self.terminal, *self.namespaces, self.entered[0]}
-        return {0, 1, 2, self.status.fileno(), *numbers}
+        entered = {self.entered[0], self.entered_pids, self.entered_users}
+        return {0, 1, 2, self.status, *self.stdio, self.terminal, *self.namespaces, *entered}
 
 
-def container(plan: Plan, start: Start, given: rootfs.Given) -> NoReturn:
+def container(plan: Plan, start_fields: dict[str, Any], given_fields: dict[str, Any]) -> NoReturn:
     """Become a container's first process."""
+    start, given = Start.of(start_fields), rootfs.Given(**given_fields)
 
     def build() -> None:
         start.terminal = rootfs.build(plan, given, _noting(start))
         if start.terminal >= 0:
-            _say(start.status, {"terminal": True}, [start.terminal])
+            _say(start, {"terminal": True}, [start.terminal])
         privileges.limits()
 
-    _run(plan, start, build, kept={given.shm}, mapped=given.mapped)
+    try:
+        _prepare(plan, start)
+        os.setsid()
+        reached, programs = _arrive(plan, start, build)
+        privileges.drop(plan, mapped=given.mapped, entered=False)
+        _run(plan, start, reached, programs)
+    except BaseException as error:
+        _give_up(start, error)
 
 
-def command(plan: Plan, start: Start, *, mapped: bool, user_namespace: int) -> NoReturn:
-    """Become a process in a container that runs."""
+def command(plan: Plan, start_fields: dict[str, Any], mapped: bool) -> NoReturn:
+    """Become a process in a container that runs.
+
+    The container sees a process from the moment when it is in its pid namespace, and with
+    CAP_SYS_PTRACE it can have it do anything. So this process gives up everything outside of that
+    namespace and only then forks the one that the container sees, whose rights are the container's
+    own. It is a child of the supervisor as well, and waits until that knows its pid.
+    """
+    start = Start.of(start_fields)
 
     def enter() -> None:
+        libc.setns(start.entered_pids, libc.NEW_PID)
         libc.setns(*start.entered)
-        if user_namespace >= 0:
-            libc.setns(user_namespace, libc.NEW_USER)
+        if start.entered_users >= 0:
+            libc.setns(start.entered_users, libc.NEW_USER)
         privileges.limits()
 
-    _run(
-        plan,
-        start,
-        enter,
-        kept={user_namespace},
-        mapped=mapped,
-        entered=user_namespace >= 0,
-    )
+    try:
+        _prepare(plan, start)
+        reached, programs = _arrive(plan, start, enter)
+        known, announced = os.pipe2(os.O_CLOEXEC)
+        privileges.drop(plan, mapped=mapped, entered=start.entered_users >= 0)
+        pid = libc.fork_sibling()
+        if pid:
+            _say(start, {"pid": pid})
+            os.write(announced, b"1")
+            os._exit(0)
+        os.close(announced)
+        if not os.read(known, 1):
+            os._exit(1)
+        os.close(known)
+        os.setsid()
+        _run(plan, start, reached, programs)
+    except BaseException as error:
+        _give_up(start, error)
 
 
-def plain(plan: Plan, start: Start, home: str) -> NoReturn:
+def plain(plan: Plan, start_fields: dict[str, Any], home: str) -> NoReturn:
     """Become a process of its own group, in a root of its own if that is possible."""
-
+    start = Start.of(start_fields)
     note = _noting(start)
 
     def chroot() -> None:
@@ -105,54 +143,48 @@ def plain(plan: Plan, start: Start, home: str) -> NoReturn:
             note(f'"{bind["target"]}" is not mounted: this machine allows no mounts')
 
     try:
-        descriptors.keep_only(start.descriptors())
         _prepare(plan, start)
+        os.setsid()
         chroot()
         _connect(start, plan)
         _go_to(plan["directory"])
         privileges.become_plainly(plan, note)
-        privileges.die_with(start.status)
-        _execute(plan, start, _candidates(plan))
+        _run(plan, start, True, _candidates(plan))
     except BaseException as error:
         _give_up(start, error)
 
 
-def _run(
-    plan: Plan,
-    start: Start,
-    arrange: Callable[[], None],
-    *,
-    kept: set[int],
-    mapped: bool,
-    entered: bool = False,
-) -> NoReturn:
+def _arrive(plan: Plan, start: Start, arrange: Callable[[], None]) -> tuple[bool, list[str]]:
+    """Get into the container with nothing but its own streams; returns whether its directory was
+    reached, and the paths that the program may have."""
+    for namespace in start.namespaces:
+        libc.setns(namespace, 0)
+    if start.own_namespaces:
+        libc.unshare(start.own_namespaces)
+    arrange()
+    _connect(start, plan)
+    # From here on paths are resolved that the container chose. Only its own streams are open now,
+    # so that no path through /proc/self/fd leads to anything of the machine.
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        descriptors.keep_only(start.descriptors() | kept)
-        _prepare(plan, start)
-        for namespace in start.namespaces:
-            libc.setns(namespace, 0)
-        if start.own_namespaces:
-            libc.unshare(start.own_namespaces)
-        arrange()
-        _connect(start, plan)
-        # From here on paths are resolved that the container chose. Only its own streams are open
-        # now, so that no path through /proc/self/fd leads to anything of the machine.
-        root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        reached = _directory(root, plan["directory"])
-        programs = _programs(root, plan)
+        return _directory(root, plan["directory"]), _programs(root, plan)
+    finally:
         os.close(root)
-        privileges.drop(plan, mapped=mapped, entered=entered)
-        if not reached:
-            _go_to(plan["directory"])
-        privileges.die_with(start.status)
-        _execute(plan, start, programs)
-    except BaseException as error:
-        _give_up(start, error)
+
+
+def _run(plan: Plan, start: Start, reached: bool, programs: list[str]) -> NoReturn:
+    """Execute the program, with the rights that the container has."""
+    if start.terminal >= 0:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    if not reached:
+        _go_to(plan["directory"])
+    privileges.die_with(start.status)
+    privileges.filter_late(plan)
+    _execute(plan, start, programs)
 
 
 def _prepare(plan: Plan, start: Start) -> None:
     privileges.die_with(start.status)
-    os.setsid()
     os.umask(0o022)
     for door in start.doors:
         descriptor = os.open(door, os.O_WRONLY | os.O_CLOEXEC)
@@ -208,7 +240,6 @@ def _connect(start: Start, plan: Plan) -> None:
     if start.terminal >= 0:
         fcntl.ioctl(start.terminal, _TIOCSPTLCK, struct.pack("i", 0))
         peer = fcntl.ioctl(start.terminal, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-        fcntl.ioctl(peer, termios.TIOCSCTTY, 0)
         stdio = (peer, peer, peer)
     for number, descriptor in enumerate(stdio):
         # A user of its own could not open /dev/stdout again if it belonged to root.
@@ -216,13 +247,13 @@ def _connect(start: Start, plan: Plan) -> None:
             with contextlib.suppress(OSError):
                 os.fchown(descriptor, plan["user"], -1)
         os.dup2(descriptor, number)
-    descriptors.keep_only({0, 1, 2, start.status.fileno()})
+    descriptors.keep_only({0, 1, 2, start.status})
 
 
 def _execute(plan: Plan, start: Start, programs: list[str]) -> NoReturn:
     program = _find(plan["argv"][0], programs)
     privileges.quiet_signals()
-    _say(start.status, {"ready": True})
+    _say(start, {"ready": True})
     variables = dict(each.split("=", 1) for each in plan["env"])
     try:
         os.execve(program, plan["argv"], variables)
@@ -239,12 +270,26 @@ def _programs(root: int, plan: Plan) -> list[str]:
     program between this look and execve gains nothing: by then no descriptor of the machine is
     open and the interpreter is a sealed copy.
     """
-    name = plan["argv"][0]
-    candidates = _candidates(plan)
-    admitted = [each for each in candidates if _resolves(root, plan["directory"], each)]
-    if "/" in name and not admitted:
-        raise Refused(f'exec: "{name}": it is a magic link of /proc, or links lead in circles')
+    name, admitted = plan["argv"][0], []
+    for candidate in _candidates(plan):
+        try:
+            path = os.path.join(plan["directory"], candidate)
+            os.close(libc.open_in(root, path, os.O_PATH))
+        except PermissionError:
+            # What only the user may reach is looked for by the user.
+            pass
+        except OSError as error:
+            if "/" in name:
+                raise _no_program(name, error) from error
+            continue
+        admitted.append(candidate)
     return admitted
+
+
+def _no_program(path: str, error: OSError) -> Refused:
+    if error.errno in (errno.ELOOP, errno.EXDEV):
+        return Refused(f'exec: "{path}": it is a magic link of /proc, or links lead in circles')
+    return Refused(f'exec: "{path}": stat {path}: {_reason(error)}')
 
 
 def _candidates(plan: Plan) -> list[str]:
@@ -254,15 +299,6 @@ def _candidates(plan: Plan) -> list[str]:
         return [name]
     path = next((each[5:] for each in plan["env"] if each.startswith("PATH=")), "")
     return [f"{directory or '.'}/{name}" for directory in path.split(":")]
-
-
-def _resolves(root: int, directory: str, path: str) -> bool:
-    """Whether a path can be followed in the root; if it does not exist, that is found out later."""
-    try:
-        os.close(libc.open_in(root, os.path.join(directory, path), os.O_PATH))
-    except OSError as error:
-        return error.errno not in (errno.ELOOP, errno.EXDEV)
-    return True
 
 
 def _find(name: str, programs: list[str]) -> str:
@@ -281,7 +317,7 @@ def _check(path: str) -> None:
         directory = os.path.isdir(path)
         os.stat(path)
     except OSError as error:
-        raise Refused(f'exec: "{path}": stat {path}: {_reason(error)}') from error
+        raise _no_program(path, error) from error
     if directory:
         raise Refused(f'exec: "{path}": is a directory')
     if not os.access(path, os.X_OK):
@@ -293,14 +329,16 @@ def _reason(error: OSError) -> str:
 
 
 def _noting(start: Start) -> rootfs.Note:
-    return lambda text: _say(start.status, {"note": text})
+    return lambda text: _say(start, {"note": text})
 
 
-def _say(
-    status: socket.socket, message: dict[str, object], descriptors: list[int] | None = None
-) -> None:
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors or []))]
-    status.sendmsg([json.dumps(message).encode()], rights if descriptors else [])
+def _say(start: Start, message: dict[str, object], sent: list[int] | None = None) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", sent or []))]
+    status = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, start.status)
+    try:
+        status.sendmsg([json.dumps(message).encode()], rights if sent else [])
+    finally:
+        status.detach()
 
 
 def _give_up(start: Start, error: BaseException) -> NoReturn:
@@ -312,5 +350,5 @@ def _give_up(start: Start, error: BaseException) -> NoReturn:
         text = f"{type(error).__name__}: {error}"
         sys.excepthook(type(error), error, error.__traceback__)
     with contextlib.suppress(OSError):
-        _say(start.status, {"error": text})
+        _say(start, {"error": text})
     os._exit(1)

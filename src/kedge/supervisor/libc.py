@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import signal
 import struct
 from typing import Final
 
@@ -50,6 +51,7 @@ BENEATH: Final = 0x8
 IN_ROOT: Final = 0x10
 """openat2: the directory is the root, for links and for dots as well."""
 
+_CLONE_PARENT: Final = 0x8000
 _AT_FDCWD: Final = -100
 _AT_EMPTY_PATH: Final = 0x1000
 _AT_RECURSIVE: Final = 0x8000
@@ -66,12 +68,15 @@ _OPENAT2: Final = 437
 _MOUNT_SETATTR: Final = 442
 # Calls that came later have one number everywhere; these have one for each kind of machine.
 _OLD: Final = {
-    "x86_64": {"pivot_root": 155, "capset": 126, "capget": 125, "bpf": 321},
-    "aarch64": {"pivot_root": 41, "capset": 91, "capget": 90, "bpf": 280},
+    "x86_64": {"pivot_root": 155, "capset": 126, "capget": 125, "bpf": 321, "clone": 56},
+    "aarch64": {"pivot_root": 41, "capset": 91, "capget": 90, "bpf": 280, "clone": 220},
 }.get(os.uname().machine, {})
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
+# The same library, but without letting go of Python's lock during a call.
+_locked: Final = ctypes.PyDLL(None, use_errno=True)
+_locked.syscall.restype = ctypes.c_long
 
 
 def _checked(result: int, what: str) -> int:
@@ -95,6 +100,15 @@ def _old(what: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char]) -> in
 
 def unshare(flags: int) -> None:
     _checked(_libc.unshare(flags), "unshare")
+
+
+def fork_sibling() -> int:
+    """Fork a child of this process's parent. Only for processes with one thread: what Python and
+    the C library do for others after a fork is not done."""
+    if "clone" not in _OLD:
+        raise OSError(38, f"clone: not known for {os.uname().machine}")
+    flags, rest = ctypes.c_long(_CLONE_PARENT | signal.SIGCHLD), [ctypes.c_long(0)] * 4
+    return _checked(_locked.syscall(ctypes.c_long(_OLD["clone"]), flags, *rest), "clone")
 
 
 def setns(descriptor: int, flags: int) -> None:

@@ -45,6 +45,7 @@ class Loop:
         self._timers: list[Timer] = []
         self._number = 0
         self._children: dict[int, Ended] = {}
+        self._before_reaping: set[int] = set()
         self._alone: Timer | None = None
         self._signalled: list[Deed] = []
         self._running = False
@@ -61,8 +62,14 @@ class Loop:
 
     def off(self, descriptor: int) -> None:
         """Forget a descriptor; must come before it is closed."""
+        self._before_reaping.discard(descriptor)
         if self._deeds.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
+
+    def before_reaping(self, descriptor: int) -> None:
+        """Do what there is to do with that descriptor also before ended children are looked for: it
+        may say which are ours."""
+        self._before_reaping.add(descriptor)
 
     def after(self, seconds: float, deed: Deed) -> Timer:
         self._number += 1
@@ -128,6 +135,8 @@ class Loop:
 
     def _reap(self) -> None:
         while True:
+            for descriptor in list(self._before_reaping):
+                _do(self._deeds[descriptor])
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:

@@ -10,6 +10,7 @@ import struct
 from typing import Final, NoReturn
 
 from kedge.supervisor import descriptors, libc, privileges, wire
+from kedge.supervisor.launcher import Launcher
 from kedge.supervisor.plan import Shared
 
 _KINDS: Final = {
@@ -27,30 +28,6 @@ _PAUSE_USER: Final = 65_535
 """Who the first process of a shared pid namespace is, as with upstream's pause image."""
 _SHM: Final = "mode=1777,size=65536k"
 _OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
-
-
-class Home:
-    """The pid namespace that the supervisor's own children are in."""
-
-    def __init__(self) -> None:
-        self._pid = _open("pid")
-
-    def fork(self, pid_namespace: int | None) -> int:
-        """Fork a child into another pid namespace: a given one, a new one (-1), or our own."""
-        if pid_namespace is None:
-            return os.fork()
-        if pid_namespace < 0:
-            libc.unshare(libc.NEW_PID)
-        else:
-            libc.setns(pid_namespace, libc.NEW_PID)
-        pid = -1
-        try:
-            pid = os.fork()
-        finally:
-            if pid:
-                # The child itself cannot go back, and need not.
-                libc.setns(self._pid, libc.NEW_PID)
-        return pid
 
 
 class Pod:
@@ -146,13 +123,14 @@ def different(pid: int) -> int:
     )
 
 
-def share_pids(pod: Pod, home: Home, directory: str) -> int:
+def share_pids(pod: Pod, launcher: Launcher, directory: str) -> int:
     """Give the pod a pid namespace with a first process that only reaps; returns its pid."""
     ready, done = os.pipe2(os.O_CLOEXEC)
-    pid = home.fork(-1)
-    if pid == 0:
-        _reap_for_ever(pod.joined(), directory, done)
-    os.close(done)
+    try:
+        sent = [*pod.joined(), done]
+        pid = launcher.fork("pause", (pod.joined(), directory, done), sent, -1)
+    finally:
+        os.close(done)
     # Containers see this process, so none may start before it has given up everything.
     is_ready = os.read(ready, 1)
     os.close(ready)
@@ -222,7 +200,7 @@ def _leave_for_memory(directory: str, flags: int, options: str) -> None:
     libc.unmount(".")
 
 
-def _reap_for_ever(joined: list[int], directory: str, done: int) -> NoReturn:
+def pause(joined: list[int], directory: str, done: int) -> NoReturn:
     """Be the first process of a pod's shared pid namespace.
 
     Containers of the pod see it, and those with CAP_SYS_PTRACE can do in its name whatever it may

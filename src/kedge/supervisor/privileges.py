@@ -6,7 +6,6 @@ import os
 import resource
 import select
 import signal
-import socket
 from typing import Final
 
 from kedge.supervisor import libc
@@ -14,6 +13,16 @@ from kedge.supervisor.plan import Plan
 from kedge.supervisor.rootfs import Note
 
 _MOST_FILES: Final = 1_048_576
+_SET: Final = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGCHLD,
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+)
+"""Signals that Python or the supervisor handle or ignore."""
 _LAST: Final = 63
 """No kernel has a capability beyond this one."""
 
@@ -39,7 +48,7 @@ def limits() -> None:
 
 def quiet_signals() -> None:
     """What Python has set for itself is not for the container."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+    for number in _SET:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
@@ -67,14 +76,19 @@ def drop(plan: Plan, *, mapped: bool, entered: bool) -> None:
         libc.set_capabilities(plan["capabilities"] if plan["user"] == 0 else 0)
     else:
         _become(plan)
-    if plan["no_new_privileges"] and program:
-        libc.set_filter(program)
+
+
+def filter_late(plan: Plan) -> None:
+    """Set the filter that did not have to be set before the right to do so was given up."""
+    if plan["no_new_privileges"] and plan["seccomp"]:
+        libc.set_filter(base64.b64decode(plan["seccomp"]))
 
 
 def become_plainly(plan: Plan, note: Note) -> None:
     """The same where there are no namespaces, as far as it goes. Whoever has not promised to get
     no more privileges may not set a filter there, so all do."""
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)
     if os.geteuid() == 0:
         try:
             _bound(plan["capabilities"])
@@ -83,7 +97,7 @@ def become_plainly(plan: Plan, note: Note) -> None:
         _become(plan)
     elif plan["user"] != os.geteuid():
         note(f"it runs as user {os.geteuid()}, not {plan['user']}: only root may change that")
-    if plan["seccomp"]:
+    if plan["seccomp"] and not plan["no_new_privileges"]:
         libc.set_filter(base64.b64decode(plan["seccomp"]))
 
 
@@ -101,7 +115,7 @@ def give_up(user: int) -> None:
     libc.set_capabilities(0)
 
 
-def die_with(supervisor: socket.socket) -> None:
+def die_with(supervisor: int) -> None:
     """Be killed when the supervisor dies; whoever changes user must ask for it anew."""
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
     poll = select.poll()

@@ -47,7 +47,7 @@ class Sandbox:
             with open(f"{self.directory}/{name}", "w") as file:
                 file.write(content)
         kinds = namespaces.kinds_of(self.shared)
-        if self._machine.home is None or not kinds:
+        if not self._machine.isolated or not kinds:
             self._share_pids()
             done("", [])
             return
@@ -90,9 +90,8 @@ class Sandbox:
         loop.on(ours.fileno(), READABLE, heard)
 
     def _share_pids(self) -> None:
-        home = self._machine.home
-        if self.shared["shared_pid"] and home is not None:
-            pid = namespaces.share_pids(self.pod, home, self.directory)
+        if self.shared["shared_pid"] and self._machine.isolated:
+            pid = namespaces.share_pids(self.pod, self._machine.launcher, self.directory)
             self._machine.loop.child(pid, lambda *_: None)
             self._confine(pid)
 

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import struct
+import sys
 import termios
 import time
 from collections.abc import Callable
@@ -16,8 +17,8 @@ from kedge.supervisor import descriptors, processes, trees
 from kedge.supervisor import level as levels
 from kedge.supervisor.command import Command
 from kedge.supervisor.container import Container, Machine
+from kedge.supervisor.launcher import Launcher
 from kedge.supervisor.loop import Loop, Timer
-from kedge.supervisor.namespaces import Home
 from kedge.supervisor.records import Records
 from kedge.supervisor.sandbox import Sandbox
 from kedge.supervisor.server import Call, Connection, Door, Failure, Handler, Missing
@@ -37,13 +38,21 @@ _PATIENCE: Final = 5.0
 class Supervisor:
     """Everything, with one method for each request."""
 
-    def __init__(self, directory: str, loop: Loop, level: str, outer: int) -> None:
+    def __init__(
+        self, directory: str, loop: Loop, launcher: Launcher, level: str, outer: int
+    ) -> None:
         """`outer` is the machine's /proc for who is in a user namespace, else -1."""
         self._loop = loop
         self._level = level
-        home = Home() if level != levels.PLAIN else None
-        root, limited = f"{directory}/root", level == levels.FULL
-        self._machine = Machine(loop, home, root=root, outer=outer, limited=limited)
+        self._machine = Machine(
+            loop,
+            launcher,
+            root=f"{directory}/root",
+            outer=outer,
+            isolated=level != levels.PLAIN,
+            limited=level == levels.FULL,
+        )
+        loop.child(launcher.pid, self._end_with_launcher)
         self._sandbox_records = Records(directory, "sandboxes")
         self._container_records = Records(directory, "containers")
         self._sandboxes: dict[str, Sandbox] = {}
@@ -83,6 +92,12 @@ class Supervisor:
             "dial": self._dial,
             "shutdown": self._shutdown,
         }
+
+    def _end_with_launcher(self, *_: object) -> None:
+        """Without it no container can be started: the next supervisor has another one."""
+        if not self._machine.launcher.closed:
+            print("the launcher of containers has ended", file=sys.stderr, flush=True)
+            os._exit(1)
 
     def _recover(self) -> None:
         """Take over what a supervisor before this one has left: records of things that are gone,
@@ -308,7 +323,7 @@ class Supervisor:
     def _pids(self, container: Container, sandbox: Sandbox) -> tuple[int | None, int]:
         """The pid namespace a container starts in, and a descriptor to close afterwards."""
         plan = container.plan
-        if self._machine.home is None or plan["pid"] == "host":
+        if not self._machine.isolated or plan["pid"] == "host":
             return None, 0
         if plan["pid"] == "pod":
             return sandbox.pod.held["pid"], 0
@@ -490,6 +505,7 @@ class Supervisor:
 
         def done() -> None:
             # Nobody is to be at work here any more when the next command goes on.
+            self._machine.launcher.close()
             processes.kill(self._loop.children)
             if self._sweeper:
                 os.waitid(os.P_PID, self._sweeper, os.WEXITED | os.WNOWAIT)

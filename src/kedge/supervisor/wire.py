@@ -15,7 +15,7 @@ Document = dict[str, Any]
 SOCKET: Final = "supervisor.sock"
 LARGE: Final = 48 << 10
 """Bytes from which on a message goes by a file; any kernel's socket buffers hold this much."""
-_MOST_DESCRIPTORS: Final = 8
+_MOST_DESCRIPTORS: Final = 32
 _BY_FILE: Final = b"file"
 
 
@@ -30,7 +30,11 @@ def address(directory: int) -> str:
 
 def packet(message: Document, descriptors: Sequence[int] = ()) -> tuple[bytes, list[int]]:
     """What is sent for a message, and with which descriptors; the first may have to be closed."""
-    content = json.dumps(message, separators=(",", ":")).encode()
+    return wrapped(json.dumps(message, separators=(",", ":")).encode(), descriptors)
+
+
+def wrapped(content: bytes, descriptors: Sequence[int]) -> tuple[bytes, list[int]]:
+    """The same for content of any kind."""
     if len(content) < LARGE:
         return content, list(descriptors)
     file = os.memfd_create("kedge-message")
@@ -53,6 +57,13 @@ def let_go(content: bytes, descriptors: Sequence[int]) -> None:
 
 def take(connection: socket.socket) -> tuple[Document, list[int]]:
     """The next message and its descriptors; BlockingIOError if there is none yet."""
+    content, received = unwrapped(connection)
+    message: Document = json.loads(content)
+    return message, received
+
+
+def unwrapped(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """The same for content of any kind."""
     room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4)
     content, rights, _, _ = connection.recvmsg(LARGE, room, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
@@ -66,5 +77,4 @@ def take(connection: socket.socket) -> tuple[Document, list[int]]:
         with open(received.pop(0), "rb") as whole:
             whole.seek(0)
             content = whole.read()
-    message: Document = json.loads(content)
-    return message, received
+    return content, received
