@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from resource import struct_rusage
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kedge.supervisor import cgroups, devices, launch, libc, processes, rootfs
 from kedge.supervisor.launcher import Launcher
@@ -73,6 +73,17 @@ class Machine:
             return next(int(line.split()[1]) for line in file if line.startswith("Pid:"))
 
 
+class Pids(NamedTuple):
+    """The pid namespace that a container is in."""
+
+    is_new: bool
+    """Whether it is made for the container."""
+    shared: int = -1
+    """One that is there already; -1 with a new one, or the machine's own."""
+    proc: tuple[int, str] = (-1, "")
+    """A mount namespace, and where in it the /proc of the shared one is."""
+
+
 class Container:
     """A container, its record and, while it runs, its process."""
 
@@ -130,7 +141,7 @@ class Container:
         path, all_groups = self.record["cgroup"], self._machine.cgroups
         return all_groups.group(path) if path and all_groups else None
 
-    def start(self, pod: Pod, pids: int | None, done: Waiting) -> None:
+    def start(self, pod: Pod, pids: Pids, done: Waiting) -> None:
         """Fork it; `done` is called when the program runs or is known not to."""
         self._arrange_group()
         self.streams = Streams(self._machine.loop, self.plan["log"])
@@ -140,6 +151,7 @@ class Container:
         start.terminal = self._plain_terminal()
         start.namespaces = pod.joined()
         start.own_namespaces = libc.NEW_CGROUP
+        start.entered_pids = pids.shared
         if group := self.group:
             start.doors = group.doors()
         # Should we be killed before it is known to run: nobody may take it for one that never did.
@@ -206,7 +218,7 @@ class Container:
         self.streams.terminal(controlling)
         return os.dup(controlling)
 
-    def _fork(self, start: launch.Start, pod: Pod, pids: int | None) -> int:
+    def _fork(self, start: launch.Start, pod: Pod, pids: Pids) -> int:
         launcher, fields = self._machine.launcher, vars(start)
         if not self._machine.isolated:
             arguments = (self.plan, fields, self.directory)
@@ -219,17 +231,29 @@ class Container:
             views=group.views() if group else [],
             shm=pod.shm,
             any_device=self._any_device,
+            proc=pids.proc,
         )
-        sent = start.descriptors() | {given.shm}
-        return launcher.fork("container", (self.plan, fields, vars(given)), sent, pids)
+        sent = start.descriptors() | {given.shm, given.proc[0]}
+        new = -1 if pids.is_new else None
+        return launcher.fork("container", (self.plan, fields, vars(given)), sent, new)
 
     def _follow(self, pid: int, status: socket.socket) -> None:
-        self.pidfd = os.pidfd_open(pid)
-        self.record["pid"] = pid
-        self.record["outer_pid"] = self._machine.outer_pid(pid, self.pidfd)
+        self._hold(pid)
         self._status = status
         status.setblocking(False)
         self._machine.loop.on(status.fileno(), READABLE, self._hear)
+        # In a pid namespace that is shared another process becomes the container, and its pid, that
+        # comes by the socket, must be known before its end is.
+        self._machine.loop.before_reaping(status.fileno())
+
+    def _hold(self, pid: int) -> None:
+        """Take that process for the container's first one."""
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self._machine.loop.child(self.pid, lambda *_: None)
+        self.pidfd = os.pidfd_open(pid)
+        self.record["pid"] = pid
+        self.record["outer_pid"] = self._machine.outer_pid(pid, self.pidfd)
         self._machine.loop.child(pid, self._exited)
 
     def _hear(self) -> None:
@@ -251,6 +275,8 @@ class Container:
                 self._error = message["error"]
             elif "ready" in message:
                 self._ready = True
+            elif "pid" in message:
+                self._hold(message["pid"])
             elif rights and self.streams is not None:
                 descriptor = int.from_bytes(rights[0][2][:4], "little")
                 os.set_inheritable(descriptor, False)

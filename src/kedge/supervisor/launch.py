@@ -70,33 +70,30 @@ def container(plan: Plan, start_fields: dict[str, Any], given_fields: dict[str, 
     start, given = Start.of(start_fields), rootfs.Given(**given_fields)
 
     def build() -> None:
+        # In the container's own /proc this process may not be seen, or something else may be.
+        own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         start.terminal = rootfs.build(plan, given, _noting(start))
         if start.terminal >= 0:
             _say(start, {"terminal": True}, [start.terminal])
+        if given.mapped:
+            privileges.map_user(plan["user"], plan["group"], own)
         privileges.limits()
 
     try:
         _prepare(plan, start)
-        os.setsid()
         reached, programs = _arrive(plan, start, build)
-        privileges.drop(plan, mapped=given.mapped, entered=False)
+        privileges.drop(plan, mapped=given.mapped)
+        _show(start)
         _run(plan, start, reached, programs)
     except BaseException as error:
         _give_up(start, error)
 
 
 def command(plan: Plan, start_fields: dict[str, Any], mapped: bool) -> NoReturn:
-    """Become a process in a container that runs.
-
-    The container sees a process from the moment when it is in its pid namespace, and with
-    CAP_SYS_PTRACE it can have it do anything. So this process gives up everything outside of that
-    namespace and only then forks the one that the container sees, whose rights are the container's
-    own. It is a child of the supervisor as well, and waits until that knows its pid.
-    """
+    """Become a process in a container that runs."""
     start = Start.of(start_fields)
 
     def enter() -> None:
-        libc.setns(start.entered_pids, libc.NEW_PID)
         libc.setns(*start.entered)
         if start.entered_users >= 0:
             libc.setns(start.entered_users, libc.NEW_USER)
@@ -105,18 +102,8 @@ def command(plan: Plan, start_fields: dict[str, Any], mapped: bool) -> NoReturn:
     try:
         _prepare(plan, start)
         reached, programs = _arrive(plan, start, enter)
-        known, announced = os.pipe2(os.O_CLOEXEC)
-        privileges.drop(plan, mapped=mapped, entered=start.entered_users >= 0)
-        pid = libc.fork_sibling()
-        if pid:
-            _say(start, {"pid": pid})
-            os.write(announced, b"1")
-            os._exit(0)
-        os.close(announced)
-        if not os.read(known, 1):
-            os._exit(1)
-        os.close(known)
-        os.setsid()
+        privileges.drop(plan, mapped=mapped)
+        _show(start)
         _run(plan, start, reached, programs)
     except BaseException as error:
         _give_up(start, error)
@@ -144,7 +131,6 @@ def plain(plan: Plan, start_fields: dict[str, Any], home: str) -> NoReturn:
 
     try:
         _prepare(plan, start)
-        os.setsid()
         chroot()
         _connect(start, plan)
         _go_to(plan["directory"])
@@ -157,6 +143,8 @@ def plain(plan: Plan, start_fields: dict[str, Any], home: str) -> NoReturn:
 def _arrive(plan: Plan, start: Start, arrange: Callable[[], None]) -> tuple[bool, list[str]]:
     """Get into the container with nothing but its own streams; returns whether its directory was
     reached, and the paths that the program may have."""
+    if start.entered_pids >= 0:
+        libc.setns(start.entered_pids, libc.NEW_PID)
     for namespace in start.namespaces:
         libc.setns(namespace, 0)
     if start.own_namespaces:
@@ -172,6 +160,29 @@ def _arrive(plan: Plan, start: Start, arrange: Callable[[], None]) -> tuple[bool
         os.close(root)
 
 
+def _show(start: Start) -> None:
+    """Go on as a process of the pid namespace that is to be entered, if there is one.
+
+    Containers that are in it see this process from then on, and with CAP_SYS_PTRACE they can have
+    it do whatever it may do. So it is forked last, when its rights are those of the container, and
+    its memory holds nothing else. runc enters the namespace first and is open to that. The new
+    process is a child of the supervisor too; it waits until that has been sent its pid.
+    """
+    if start.entered_pids < 0:
+        return
+    known, announced = os.pipe2(os.O_CLOEXEC)
+    if pid := libc.fork_sibling():
+        _say(start, {"pid": pid})
+        os.write(announced, b"1")
+        os._exit(0)
+    os.close(announced)
+    if not os.read(known, 1):
+        os._exit(1)
+    os.close(known)
+    # A terminal belongs to a session, which ends with the process that began it.
+    os.setsid()
+
+
 def _run(plan: Plan, start: Start, reached: bool, programs: list[str]) -> NoReturn:
     """Execute the program, with the rights that the container has."""
     if start.terminal >= 0:
@@ -185,6 +196,8 @@ def _run(plan: Plan, start: Start, reached: bool, programs: list[str]) -> NoRetu
 
 def _prepare(plan: Plan, start: Start) -> None:
     privileges.die_with(start.status)
+    if start.entered_pids < 0:
+        os.setsid()
     os.umask(0o022)
     for door in start.doors:
         descriptor = os.open(door, os.O_WRONLY | os.O_CLOEXEC)

@@ -51,6 +51,7 @@ BENEATH: Final = 0x8
 IN_ROOT: Final = 0x10
 """openat2: the directory is the root, for links and for dots as well."""
 
+_PROC_MAGIC: Final = 0x9FA0
 _CLONE_PARENT: Final = 0x8000
 _AT_FDCWD: Final = -100
 _AT_EMPTY_PATH: Final = 0x1000
@@ -174,6 +175,13 @@ def open_at(directory: int, path: str, flags: int, resolve: int) -> int:
             if not left:
                 raise
     raise AssertionError("unreachable")
+
+
+def is_proc(descriptor: int) -> bool:
+    """Whether a file is of a procfs."""
+    status = ctypes.create_string_buffer(256)
+    _checked(_libc.fstatfs(descriptor, status), "fstatfs")
+    return int(struct.unpack_from("@l", status)[0]) == _PROC_MAGIC
 
 
 def close_range(first: int, last: int) -> None:

@@ -125,20 +125,20 @@ def different(pid: int) -> int:
 
 def share_pids(pod: Pod, launcher: Launcher, directory: str) -> int:
     """Give the pod a pid namespace with a first process that only reaps; returns its pid."""
-    ready, done = os.pipe2(os.O_CLOEXEC)
-    try:
-        sent = [*pod.joined(), done]
-        pid = launcher.fork("pause", (pod.joined(), directory, done), sent, -1)
-    finally:
-        os.close(done)
-    # Containers see this process, so none may start before it has given up everything.
-    is_ready = os.read(ready, 1)
-    os.close(ready)
-    pod.pause = pid
-    if not is_ready:
-        raise OSError(1, "the first process of the pod's shared pid namespace does not start")
-    pod.held["pid"] = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-    return pid
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            done = theirs.fileno()
+            sent = [*pod.joined(), done]
+            pod.pause = launcher.fork("pause", (pod.joined(), directory, done), sent, -1)
+        # Containers see this process, so none may start before it has given up everything.
+        try:
+            _, received = wire.take(ours)
+        except wire.Closed:
+            text = "the first process of the pod's shared pid namespace does not start"
+            raise OSError(1, text) from None
+    pod.held["pid"], pod.held["proc"] = received
+    return pod.pause
 
 
 def _open(kind: str) -> int:
@@ -185,23 +185,31 @@ def _netlink() -> int:
 def _shared_memory(directory: str) -> int:
     """A mount namespace in which there is nothing but the pod's /dev/shm."""
     own = os.open("/proc/self/ns", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    _leave_for_memory(directory, 0, _SHM)
+    _leave_for("tmpfs", directory, _SHM)
     return os.open("mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
 
 
-def _leave_for_memory(directory: str, flags: int, options: str) -> None:
-    """Go to a mount namespace in which there is nothing but an empty file system in memory."""
+def _leave_for(kind: str, directory: str, options: str, flags: int = 0) -> None:
+    """Go to a mount namespace in which there is nothing but a new file system of that kind."""
     libc.unshare(libc.NEW_MOUNT)
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     safe = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
-    libc.mount("shm", directory, "tmpfs", safe | flags, options)
+    libc.mount(kind, directory, kind, safe | flags, options)
     os.chdir(directory)
     libc.pivot_root(".", ".")
     libc.unmount(".")
 
 
+def _own_proc(directory: str, own: int) -> int:
+    """A mount namespace in which there is nothing but the /proc of the pid namespace that this
+    process is in."""
+    _leave_for("proc", directory, "")
+    return os.open("mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
+
+
 def pause(joined: list[int], directory: str, done: int) -> NoReturn:
-    """Be the first process of a pod's shared pid namespace.
+    """Be the first process of a pod's shared pid namespace; sends that, and a mount namespace with
+    nothing but its /proc, to the supervisor.
 
     Containers of the pod see it, and those with CAP_SYS_PTRACE can do in its name whatever it may
     do, so it may do nothing: it has an empty root, the namespaces of the pod, no capabilities, and
@@ -212,14 +220,18 @@ def pause(joined: list[int], directory: str, done: int) -> NoReturn:
         libc.name_process("pause")
         for namespace in joined:
             libc.setns(namespace, 0)
-        _leave_for_memory(directory, libc.MS_RDONLY, "size=0,mode=555")
-        descriptors.keep_only({done})
+        own = os.open("/proc/self/ns", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        home, pids, proc = _open("mnt"), _open("pid"), _own_proc(directory, own)
+        libc.setns(home, libc.NEW_MOUNT)
+        _leave_for("tmpfs", directory, "size=0,mode=555", libc.MS_RDONLY)
+        descriptors.keep_only({done, pids, proc})
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGCHLD])
         privileges.give_up(_PAUSE_USER)
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.write(done, b"1")
-        os.close(done)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, done) as status:
+            wire.post(status, b"{}", [pids, proc])
+        descriptors.keep_only(())
         while True:
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:

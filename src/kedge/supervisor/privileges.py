@@ -53,18 +53,15 @@ def quiet_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def drop(plan: Plan, *, mapped: bool, entered: bool) -> None:
-    """Become the user, with the plan's capabilities and behind its filter.
+def drop(plan: Plan, *, mapped: bool) -> None:
+    """Become the user, with the plan's capabilities and, if it must be, behind its filter.
 
-    In a user namespace there is one user, who is only called by another number; `entered` says
-    that it is called so already.
+    In a user namespace there is one user, who is called by the right number already.
     """
     program = base64.b64decode(plan["seccomp"])
-    if mapped and not entered:
-        _map(plan["user"], plan["group"])
     # A process of the container with the same rights could otherwise trace this one until execve,
-    # and read the memory of the supervisor that it was forked from (CVE-2016-9962). It comes after
-    # the map of users, whose files in /proc belong to the machine's root from here on.
+    # and use what it has not yet given up (CVE-2016-9962). It comes after the map of users, whose
+    # files in /proc belong to the machine's root from here on.
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     _bound(plan["capabilities"])
     if plan["no_new_privileges"]:
@@ -76,6 +73,21 @@ def drop(plan: Plan, *, mapped: bool, entered: bool) -> None:
         libc.set_capabilities(plan["capabilities"] if plan["user"] == 0 else 0)
     else:
         _become(plan)
+
+
+def map_user(user: int, group: int, own: int) -> None:
+    """Call the one user that there is by the number that is wanted.
+
+    `own` is this process in the machine's /proc: by its name it would be looked up in what the
+    container mounted there (CVE-2019-19921, CVE-2025-52881).
+    """
+    if not user and not group:
+        return
+    libc.unshare(libc.NEW_USER)
+    _write("uid_map", f"{user} 0 1", own)
+    with contextlib.suppress(OSError):
+        _write("setgroups", "deny", own)
+    _write("gid_map", f"{group} 0 1", own)
 
 
 def filter_late(plan: Plan) -> None:
@@ -130,17 +142,6 @@ def _become(plan: Plan) -> None:
     os.setresuid(plan["user"], plan["user"], plan["user"])
 
 
-def _map(user: int, group: int) -> None:
-    """Call the one user that there is by the number that is wanted."""
-    if not user and not group:
-        return
-    libc.unshare(libc.NEW_USER)
-    _write("/proc/self/uid_map", f"{user} 0 1")
-    with contextlib.suppress(OSError):
-        _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/gid_map", f"{group} 0 1")
-
-
 def _bound(capabilities: int) -> None:
     for number in range(_LAST + 1):
         if capabilities >> number & 1:
@@ -153,8 +154,8 @@ def _bound(capabilities: int) -> None:
             raise
 
 
-def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+def _write(path: str, text: str, directory: int | None = None) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
     try:
         os.write(descriptor, text.encode())
     finally:

@@ -57,6 +57,8 @@ _REPLACEABLE: Final = (
 _SCRATCH: Final = ("tmp", "run", "var/tmp")
 _VIRTUAL: Final = ("proc", "sys", "dev")
 _HERE: Final = -100
+_PROC_ROOT: Final = 1
+"""The number of the root directory's inode in every /proc."""
 _TIOCGPTN: Final = 0x8004_5430
 _SAFE: Final = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
 _PROPAGATION: Final = {
@@ -82,6 +84,7 @@ class Given:
         views: list[tuple[str, str]],
         shm: int,
         any_device: bool,
+        proc: tuple[int, str],
     ) -> None:
         self.home = home
         """The container's own directory, outside."""
@@ -96,6 +99,9 @@ class Given:
         self.any_device = any_device
         """Whether device nodes work wherever they are: nothing but the control group of the
         container, or nothing at all, decides which of them it may open."""
+        self.proc = proc
+        """A mount namespace, and where in it the /proc of the pid namespace is that the container
+        shares; -1 if it has one of its own."""
 
 
 def build(plan: Plan, given: Given, note: Note) -> int:
@@ -106,6 +112,7 @@ def build(plan: Plan, given: Given, note: Note) -> int:
     volume has a say in where masks are and what they are made of.
     """
     shm = _shared_memory(given)
+    proc_tree = _shared_proc(given)
     libc.unshare(libc.NEW_MOUNT)
     null = devices.null()
     binds = [
@@ -122,7 +129,7 @@ def build(plan: Plan, given: Given, note: Note) -> int:
     root = os.open(given.place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for path in plan["hidden"]:
         _hide(root, path, null)
-    _proc_and_sys(root, plan, given)
+    _proc_and_sys(root, plan, given, proc_tree)
     _dev(root, plan, given, shm)
     terminal = _terminal(root) if plan["terminal"] else -1
     if plan["masked"] and not plan["privileged"]:
@@ -152,12 +159,32 @@ def _shared_memory(given: Given) -> int:
     that nothing of it is mounted on the machine."""
     if given.shm < 0:
         return libc.open_tree("/dev/shm")
-    home = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    libc.setns(given.shm, libc.NEW_MOUNT)
-    tree = libc.open_tree("/", recursive=False)
-    libc.setns(home, libc.NEW_MOUNT)
-    os.close(home)
+    return _tree_of(given.shm, "/")
+
+
+def _shared_proc(given: Given) -> int:
+    """The /proc of a pid namespace that this process does not enter before everything is built;
+    -1 if it is in it already."""
+    namespace, path = given.proc
+    if namespace < 0:
+        return -1
+    tree = _tree_of(namespace, path)
+    if not libc.is_proc(tree) or os.fstat(tree).st_ino != _PROC_ROOT:
+        raise Unsafe(errno.EPERM, f"{path} of the container whose processes it shares is not /proc")
+    safe = libc.ATTR_NOSUID | libc.ATTR_NODEV | libc.ATTR_NOEXEC
+    libc.set_mount(tree, on=safe)
     return tree
+
+
+def _tree_of(namespace: int, path: str) -> int:
+    """A mount of another mount namespace as a tree that can be mounted."""
+    home = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    libc.setns(namespace, libc.NEW_MOUNT)
+    try:
+        return libc.open_tree(path, recursive=False)
+    finally:
+        libc.setns(home, libc.NEW_MOUNT)
+        os.close(home)
 
 
 def _tree(bind: Bind, *, no_devices: bool) -> int:
@@ -387,8 +414,11 @@ def _mount(root: int, path: str, kind: str, flags: int, data: str = "") -> None:
     os.close(target)
 
 
-def _proc_and_sys(root: int, plan: Plan, given: Given) -> None:
-    _mount(root, "/proc", "proc", _SAFE)
+def _proc_and_sys(root: int, plan: Plan, given: Given, proc_tree: int) -> None:
+    if proc_tree >= 0:
+        libc.move_mount(proc_tree, inside.plain_directory(root, "proc"))
+    else:
+        _mount(root, "/proc", "proc", _SAFE)
     lock = 0 if plan["privileged"] else libc.MS_RDONLY
     try:
         _mount(root, "/sys", "sysfs", _SAFE | lock)

@@ -1,5 +1,6 @@
 """The supervisor: knows all sandboxes, containers and commands, and does what agents ask for."""
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -310,30 +311,33 @@ class Supervisor:
             else:
                 call.answer()
 
-        pids, held = self._pids(container, sandbox)
-        try:
-            container.start(sandbox.pod, pids, done)
-        except OSError as error:
-            container.fail(error.strerror or str(error))
-            raise
-        finally:
-            if held:
-                os.close(held)
+        with contextlib.ExitStack() as held:
+            try:
+                container.start(sandbox.pod, self._pids(container, sandbox, held), done)
+            except OSError as error:
+                container.fail(error.strerror or str(error))
+                raise
 
-    def _pids(self, container: Container, sandbox: Sandbox) -> tuple[int | None, int]:
-        """The pid namespace a container starts in, and a descriptor to close afterwards."""
+    def _pids(
+        self, container: Container, sandbox: Sandbox, held: contextlib.ExitStack
+    ) -> life.Pids:
+        """The pid namespace a container starts in; what is opened for it is left to be closed."""
         plan = container.plan
         if not self._machine.isolated or plan["pid"] == "host":
-            return None, 0
+            return life.Pids(False)
         if plan["pid"] == "pod":
-            return sandbox.pod.held["pid"], 0
+            return life.Pids(False, sandbox.pod.held["pid"], (sandbox.pod.held["proc"], "/"))
         if plan["pid"] == "target":
             target = self._containers.get(plan["pid_target"])
             if target is None or target.state != life.RUNNING:
                 raise Failure(f"the target container {plan['pid_target']} is not running")
-            held = os.open(f"/proc/{target.pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-            return held, held
-        return -1, 0
+            opened = []
+            for kind in ("pid", "mnt"):
+                path = f"/proc/{target.pid}/ns/{kind}"
+                opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                held.callback(os.close, opened[-1])
+            return life.Pids(False, opened[0], (opened[1], "/proc"))
+        return life.Pids(True)
 
     def _stop(self, call: Call) -> None:
         container = self._containers.get(call.message["container"])
