@@ -5,6 +5,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable
+from functools import partial
 from resource import struct_rusage
 from typing import Any, Final
 
@@ -60,10 +61,8 @@ class Command:
         self._status = ours
         ours.setblocking(False)
         self._machine.loop.on(ours.fileno(), READABLE, self._hear)
-        self._machine.loop.child(self._pid, self._exited)
-        if self._machine.isolated:
-            # Its pid comes by that socket, and must be known before its end is.
-            self._machine.loop.before_reaping(ours.fileno())
+        self._machine.loop.child(self._pid, partial(self._exited, self._pid))
+        self._machine.loop.announcing(ours.fileno())
         return kept
 
     def kill(self) -> None:
@@ -103,7 +102,7 @@ class Command:
         launcher, target = self._machine.launcher, self._container.pid
         if not self._machine.isolated:
             arguments = (plan, vars(start), self._container.directory)
-            return launcher.fork("plain", arguments, start.descriptors(), None)
+            return launcher.fork("plain", arguments, start.descriptors())
         mapped = self._machine.mapped
         start.entered = self._container.pidfd, namespaces.different(target)
         start.entered_pids = _open(target, "pid")
@@ -111,7 +110,7 @@ class Command:
             start.entered_users = _open(target, "user")
         try:
             arguments = (plan, vars(start), mapped)
-            return launcher.fork("command", arguments, start.descriptors(), None)
+            return launcher.fork("command", arguments, start.descriptors())
         finally:
             for descriptor in {start.entered_pids, start.entered_users} - {-1}:
                 os.close(descriptor)
@@ -139,12 +138,13 @@ class Command:
 
     def _announced(self, pid: int) -> None:
         """The process that entered the container has begun the one that stays there."""
-        self._machine.loop.child(self._pid, lambda *_: None)
-        self._machine.loop.child(pid, self._exited)
         self._pid = pid
+        self._machine.loop.child(pid, partial(self._exited, pid))
 
-    def _exited(self, status: int, usage: struct_rusage) -> None:
+    def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:
         self._hear()
+        if pid != self._pid:
+            return
         code = os.waitstatus_to_exitcode(status)
         self.exit_code = 128 - code if code < 0 else code
         if not self._ready and not self.error:

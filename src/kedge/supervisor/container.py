@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from resource import struct_rusage
 from typing import Any, Final, NamedTuple
 
@@ -221,8 +222,7 @@ class Container:
     def _fork(self, start: launch.Start, pod: Pod, pids: Pids) -> int:
         launcher, fields = self._machine.launcher, vars(start)
         if not self._machine.isolated:
-            arguments = (self.plan, fields, self.directory)
-            return launcher.fork("plain", arguments, start.descriptors(), None)
+            return launcher.fork("plain", (self.plan, fields, self.directory), start.descriptors())
         group = self.group
         given = rootfs.Given(
             home=self.directory,
@@ -234,27 +234,25 @@ class Container:
             proc=pids.proc,
         )
         sent = start.descriptors() | {given.shm, given.proc[0]}
-        new = -1 if pids.is_new else None
-        return launcher.fork("container", (self.plan, fields, vars(given)), sent, new)
+        arguments = (self.plan, fields, vars(given))
+        return launcher.fork("container", arguments, sent, is_new_pid_namespace=pids.is_new)
 
     def _follow(self, pid: int, status: socket.socket) -> None:
         self._hold(pid)
         self._status = status
         status.setblocking(False)
         self._machine.loop.on(status.fileno(), READABLE, self._hear)
-        # In a pid namespace that is shared another process becomes the container, and its pid, that
-        # comes by the socket, must be known before its end is.
-        self._machine.loop.before_reaping(status.fileno())
+        # In a pid namespace that is shared, the process that becomes the container is another one.
+        self._machine.loop.announcing(status.fileno())
 
     def _hold(self, pid: int) -> None:
         """Take that process for the container's first one."""
         if self.pidfd >= 0:
             os.close(self.pidfd)
-            self._machine.loop.child(self.pid, lambda *_: None)
         self.pidfd = os.pidfd_open(pid)
         self.record["pid"] = pid
         self.record["outer_pid"] = self._machine.outer_pid(pid, self.pidfd)
-        self._machine.loop.child(pid, self._exited)
+        self._machine.loop.child(pid, partial(self._exited, pid))
 
     def _hear(self) -> None:
         """What the child says on its way to the program; its silence is success."""
@@ -300,8 +298,11 @@ class Container:
         self._tell(self.record, "started")
         self._call(self._started)
 
-    def _exited(self, status: int, usage: struct_rusage) -> None:
+    def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:
         self._hear()
+        if pid != self.pid:
+            # It has begun the one that counts, and was no more than its way there.
+            return
         code = os.waitstatus_to_exitcode(status)
         code = 128 - code if code < 0 else code
         kills = self.group.oom_kills() if self.group else 0

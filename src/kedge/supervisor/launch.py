@@ -173,6 +173,8 @@ def _show(start: Start) -> None:
     known, announced = os.pipe2(os.O_CLOEXEC)
     if pid := libc.fork_sibling():
         _say(start, {"pid": pid})
+        # That the other end of this is closed by execve is how the supervisor knows of success.
+        os.close(start.status)
         os.write(announced, b"1")
         os._exit(0)
     os.close(announced)

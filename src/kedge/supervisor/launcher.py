@@ -33,19 +33,18 @@ class Launcher:
         errand: str,
         arguments: tuple[Any, ...],
         given: Iterable[int],
-        pid_namespace: int | None,
+        *,
+        is_new_pid_namespace: bool = False,
     ) -> int:
-        """Fork a child into another pid namespace (a given one, a new one for -1, or our own) and
-        have it run an errand. It gets the given descriptors under the numbers that they have
-        here, and no others. Returns its pid."""
+        """Fork a child and have it run an errand, in a new pid namespace or in our own. It gets the
+        given descriptors under the numbers that they have here, and no others. Returns its
+        pid."""
         numbers = sorted(set(given) - {-1, 0, 1, 2})
-        sent = numbers if pid_namespace in (None, -1) else [*numbers, pid_namespace]
-        content = marshal.dumps((errand, arguments, numbers, pid_namespace))
-        packet, sent = wire.wrapped(content, sent)
-        try:
-            wire.post(self._connection, packet, sent)
-        finally:
-            wire.let_go(packet, sent)
+        content = marshal.dumps((errand, numbers, is_new_pid_namespace))
+        # The launcher must not read the arguments: it would hold them from then on.
+        with open(os.memfd_create("kedge-errand"), "wb", buffering=0) as file:
+            file.write(marshal.dumps(arguments))
+            wire.post(self._connection, content, [file.fileno(), *numbers])
         reply = self._connection.recv(_REPLY)
         if not reply:
             raise OSError(10, "the launcher of containers is gone")
@@ -80,31 +79,34 @@ def _serve(connection: socket.socket, errands: Mapping[str, Errand]) -> None:
     home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     while True:
         try:
-            content, received = wire.unwrapped(connection)
+            content, (file, *received) = wire.unwrapped(connection)
         except wire.Closed:
             return
-        errand, arguments, numbers, pid_namespace = marshal.loads(content)
-        if pid_namespace is not None and pid_namespace >= 0:
-            pid_namespace = received[-1]
+        errand, numbers, is_new_pid_namespace = marshal.loads(content)
         try:
-            pid, failure = _fork(pid_namespace, home), (0, "")
+            pid = _fork_into_new(home) if is_new_pid_namespace else libc.fork_sibling()
+            failure = (0, "")
         except OSError as error:
             pid, failure = -1, (error.errno or 0, error.strerror or str(error))
         if pid == 0:
-            descriptors.renumber(dict(zip(numbers, received, strict=False)))
+            arguments = _arguments(file)
+            descriptors.renumber(dict(zip(numbers, received, strict=True)))
             errands[errand](*arguments)
-        for descriptor in received:
+        for descriptor in (file, *received):
             os.close(descriptor)
         connection.send(marshal.dumps((pid, *failure)))
 
 
-def _fork(pid_namespace: int | None, home: int) -> int:
-    if pid_namespace is None:
-        return libc.fork_sibling()
-    if pid_namespace < 0:
-        libc.unshare(libc.NEW_PID)
-    else:
-        libc.setns(pid_namespace, libc.NEW_PID)
+def _arguments(file: int) -> tuple[Any, ...]:
+    with open(file, "rb", closefd=False) as whole:
+        whole.seek(0)
+        arguments: tuple[Any, ...] = marshal.load(whole)
+    return arguments
+
+
+def _fork_into_new(home: int) -> int:
+    """Fork a child that is the first process of a new pid namespace."""
+    libc.unshare(libc.NEW_PID)
     pid = -1
     try:
         pid = libc.fork_sibling()

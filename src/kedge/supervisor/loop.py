@@ -45,7 +45,7 @@ class Loop:
         self._timers: list[Timer] = []
         self._number = 0
         self._children: dict[int, Ended] = {}
-        self._before_reaping: set[int] = set()
+        self._announcing: set[int] = set()
         self._alone: Timer | None = None
         self._signalled: list[Deed] = []
         self._running = False
@@ -62,14 +62,14 @@ class Loop:
 
     def off(self, descriptor: int) -> None:
         """Forget a descriptor; must come before it is closed."""
-        self._before_reaping.discard(descriptor)
+        self._announcing.discard(descriptor)
         if self._deeds.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
-    def before_reaping(self, descriptor: int) -> None:
-        """Do what there is to do with that descriptor also before ended children are looked for: it
-        may say which are ours."""
-        self._before_reaping.add(descriptor)
+    def announcing(self, descriptor: int) -> None:
+        """Do what there is to do with that descriptor also when an unknown child has ended: what
+        comes by it may be the pid of a child that is waited for."""
+        self._announcing.add(descriptor)
 
     def after(self, seconds: float, deed: Deed) -> Timer:
         self._number += 1
@@ -135,14 +135,17 @@ class Loop:
 
     def _reap(self) -> None:
         while True:
-            for descriptor in list(self._before_reaping):
-                _do(self._deeds[descriptor])
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                # Only a look: as long as it is there, an announcement can still be acted on.
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if not pid:
+            if ended is None:
                 return
+            if ended.si_pid not in self._children:
+                for descriptor in list(self._announcing):
+                    _do(self._deeds[descriptor])
+            pid, status, usage = os.wait4(ended.si_pid, 0)
             # Those that nobody waits for are orphans that came to us as their subreaper.
             if deed := self._children.pop(pid, None):
                 _do(partial(deed, status, usage))

@@ -130,7 +130,8 @@ def share_pids(pod: Pod, launcher: Launcher, directory: str) -> int:
         with theirs:
             done = theirs.fileno()
             sent = [*pod.joined(), done]
-            pod.pause = launcher.fork("pause", (pod.joined(), directory, done), sent, -1)
+            arguments = (pod.joined(), directory, done)
+            pod.pause = launcher.fork("pause", arguments, sent, is_new_pid_namespace=True)
         # Containers see this process, so none may start before it has given up everything.
         try:
             _, received = wire.take(ours)
@@ -157,6 +158,9 @@ def _settle(shared: Shared, kinds: list[str]) -> None:
 
 def _check_sysctls(shared: Shared) -> None:
     for name in shared["sysctls"]:
+        if {"", ".", ".."} & set(_path(name).split("/")):
+            # What is written to must be what the name begins with: not kernel.core_pattern.
+            raise OSError(1, f'sysctl "{name}" is not a name')
         if name.startswith("net."):
             if shared["host_network"]:
                 raise OSError(1, f'sysctl "{name}" is not allowed with host network enabled')
@@ -167,15 +171,19 @@ def _check_sysctls(shared: Shared) -> None:
 
 
 def _set(name: str, value: str) -> None:
-    path = "/proc/sys/" + name.replace("/", "\0").replace(".", "/").replace("\0", ".")
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(f"/proc/sys/{_path(name)}", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, value.encode())
         finally:
             os.close(descriptor)
     except OSError as error:
         raise OSError(error.errno, f'sysctl "{name}": {error.strerror}') from error
+
+
+def _path(name: str) -> str:
+    """A setting's path below /proc/sys: dots part its names, and slashes are dots in them."""
+    return name.replace("/", "\0").replace(".", "/").replace("\0", ".")
 
 
 def _netlink() -> int:

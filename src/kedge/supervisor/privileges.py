@@ -69,10 +69,11 @@ def drop(plan: Plan, *, mapped: bool) -> None:
     elif program:
         # Without that promise only the powerful may set a filter, so it comes first.
         libc.set_filter(program)
-    if mapped:
-        libc.set_capabilities(plan["capabilities"] if plan["user"] == 0 else 0)
-    else:
+    if not mapped:
         _become(plan)
+    # Root would keep all it has until execve, with every process of the container looking on.
+    kept = plan["capabilities"] if plan["user"] == 0 else 0
+    libc.set_capabilities(kept & libc.capabilities())
 
 
 def map_user(user: int, group: int, own: int) -> None:

@@ -222,3 +222,11 @@ async def test_the_first_process_of_a_pod_leads_nowhere(bench: Bench) -> None:
         "CapBnd": ["0" * 16],
         "NoNewPrivs": ["1"],
     }
+
+
+@pytest.mark.parametrize("name", ["net.//.kernel.core_pattern", "fs.mqueue.//.//.kernel.panic"])
+async def test_a_setting_of_the_machine_cannot_be_named(bench: Bench, name: str) -> None:
+    """CVE-2022-0811: a setting of the pod that turns into one of the machine."""
+    before = Path("/proc/sys/kernel/core_pattern").read_text()
+    with pytest.raises(RuntimeFailure, match="is not a name"):
+        await bench.pod(sysctls={name: before.strip()})
