@@ -10,11 +10,11 @@ import sys
 from typing import Final, NoReturn
 
 from kedge.supervisor import descriptors, launch, level, libc, namespaces
-from kedge.supervisor.launcher import begin
+from kedge.supervisor.launcher import Errand, begin
 from kedge.supervisor.loop import Loop
 from kedge.supervisor.supervisor import Supervisor, ignore_signals
 
-ERRANDS: Final = {
+ERRANDS: Final[dict[str, Errand]] = {
     "container": launch.container,
     "command": launch.command,
     "plain": launch.plain,

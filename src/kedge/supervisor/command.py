@@ -109,8 +109,7 @@ class Command:
         if mapped and (plan["user"] or plan["group"]):
             start.entered_users = _open(target, "user")
         try:
-            arguments = (plan, vars(start), mapped)
-            return launcher.fork("command", arguments, start.descriptors())
+            return launcher.fork("command", (plan, vars(start), mapped), start.descriptors())
         finally:
             for descriptor in {start.entered_pids, start.entered_users} - {-1}:
                 os.close(descriptor)

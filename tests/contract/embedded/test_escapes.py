@@ -105,8 +105,8 @@ async def test_the_interpreter_of_the_supervisor_cannot_be_run(bench: Bench) -> 
         said = await tried(bench, container, path, "-c", "print('escaped')")
         assert b"escaped" not in said
         assert said.startswith(b"exec: ")
-    said = await started(bench, "/proc/self/exe", "-c", "print('escaped')")
-    assert "magic link" in said
+    first = await started(bench, "/proc/self/exe", "-c", "print('escaped')")
+    assert "magic link" in first
 
 
 async def test_the_interpreter_of_the_supervisor_cannot_be_written_to(
@@ -227,6 +227,5 @@ async def test_the_first_process_of_a_pod_leads_nowhere(bench: Bench) -> None:
 @pytest.mark.parametrize("name", ["net.//.kernel.core_pattern", "fs.mqueue.//.//.kernel.panic"])
 async def test_a_setting_of_the_machine_cannot_be_named(bench: Bench, name: str) -> None:
     """CVE-2022-0811: a setting of the pod that turns into one of the machine."""
-    before = Path("/proc/sys/kernel/core_pattern").read_text()
     with pytest.raises(RuntimeFailure, match="is not a name"):
-        await bench.pod(sysctls={name: before.strip()})
+        await bench.pod(sysctls={name: "0"})
