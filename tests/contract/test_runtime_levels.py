@@ -60,6 +60,7 @@ async def main():
     stays = await runtime.create_container(sandbox.id, spec)
     await runtime.start_container(stays)
     done = await runtime.execute(stays, ["sh", "-c", "echo out; exit 3"], 10)
+    attacked, escapes = await attack(runtime)
     pid = os.pidfd_open((await runtime.container(stays)).pid)
     os.kill(runtime.supervisor, signal.SIGKILL)
     gone = asyncio.Event()
@@ -78,8 +79,37 @@ async def main():
         "level": level, "exit": ended.exit_code, "shortfalls": list(ended.shortfalls),
         "exec": [done.exit_code, done.stdout.decode()], "lost": [lost.exit_code, lost.reason],
         "left": sorted(os.listdir(home / "runtime" / "containers")),
-        "logs": logs,
+        "logs": logs, "attacked": attacked, "escapes": escapes,
     }))
+
+async def attack(runtime):
+    # A pod that shares processes, a user of its own, and a working directory that becomes a link.
+    (home / "volume" / "work").mkdir()
+    sandbox = await runtime.run_sandbox(
+        SandboxSpec(namespace="n", name="q", uid="v", log_directory=str(home), shared_pid=True)
+    )
+    spec = ContainerSpec(
+        name="attacked", image="host", command=["sleep", "1000"],
+        working_dir="/volume/work" if runtime.level != "plain" else str(home / "volume" / "work"),
+        mounts=[Mount(host_path=str(home / "volume"), container_path="/volume")],
+        security=Security(user=1234, group=5678, pid=PidMode.POD),
+    )
+    container = await runtime.create_container(sandbox.id, spec)
+    await runtime.start_container(container)
+    said = (await runtime.execute(container, ["sh", "-c", "id -u; cat /proc/1/comm"], 10)).stdout
+    (home / "volume" / "work").rmdir()
+    escapes = []
+    for number in range(3, 24):
+        (home / "volume" / "work").symlink_to(f"/proc/self/fd/{number}")
+        try:
+            done = await runtime.execute(container, ["sh", "-c", "ls -a"], 10)
+            if done.exit_code == 0:
+                escapes.append(done.stdout.decode())
+        except RuntimeFailure:
+            pass
+        (home / "volume" / "work").unlink()
+    await runtime.remove_sandbox(sandbox.id)
+    return said.decode().split(), escapes
 
 asyncio.run(main())
 """
@@ -162,6 +192,8 @@ def test_an_ordinary_user_has_isolated_containers_without_limits(home: Path) -> 
     limit = "the memory limit is not enforced: there are no control groups to be had"
     assert limit in seen["shortfalls"]
     assert seen["exec"] == [3, "out\n"]
+    assert seen["attacked"] == ["1234", "pause"]
+    assert seen["escapes"] == []
     assert seen["lost"] == [137, "ContainerStatusUnknown"]
     assert seen["left"] == []
     assert not Path("/etc/mine").exists()
@@ -205,3 +237,4 @@ def test_root_without_control_groups_opens_no_device_of_the_machine(home: Path) 
     assert said == ["usual", "0"]
     reason = "its devices cannot be limited: there are no control groups to be had"
     assert f"it does not get CAP_MKNOD: {reason}" in seen["shortfalls"]
+    assert seen["escapes"] == []
