@@ -6,6 +6,7 @@ variables of every other pod. So the supervisor begins a launcher before it read
 and has it fork. The children are the supervisor's own all the same.
 """
 
+import gc
 import marshal
 import os
 import signal
@@ -68,6 +69,9 @@ def begin(errands: Mapping[str, Errand]) -> Launcher:
             libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
             libc.name_process("kedge-launch")
             descriptors.keep_only({0, 1, 2, theirs.fileno()})
+            # Children live too shortly to collect anything, and would copy every page they look at.
+            gc.freeze()
+            gc.disable()
             _serve(theirs, errands)
         finally:
             os._exit(1)
