@@ -41,6 +41,12 @@ PR_CAPBSET_DROP: Final = 24
 PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
 
+NO_CROSSING: Final = 0x01
+"""openat2: stay on the file system of the directory."""
+NO_MAGIC_LINKS: Final = 0x02
+"""openat2: follow no link of /proc, which leads to where no path does."""
+BENEATH: Final = 0x08
+"""openat2: a path that leaves the directory, even for a moment, is an error."""
 IN_ROOT: Final = 0x10
 """openat2: the directory is the root, for links and for dots as well."""
 
@@ -137,8 +143,13 @@ def set_mount(
 
 def open_in(root: int, path: str, flags: int) -> int:
     """Open a path as a process whose root is that directory would."""
-    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, IN_ROOT)
-    return _syscall(f"open {path}", _OPENAT2, root, os.fsencode(path), how, len(how))
+    return open_how(root, path, flags, IN_ROOT)
+
+
+def open_how(at: int, path: str, flags: int, resolve: int) -> int:
+    """openat2: open a path below a directory under the given rules for how it is resolved."""
+    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, resolve)
+    return _syscall(f"open {path}", _OPENAT2, at, os.fsencode(path), how, len(how))
 
 
 def prctl(option: int, argument: int = 0) -> int:
