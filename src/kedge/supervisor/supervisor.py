@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any, Final
 
 from kedge.supervisor import container as life
-from kedge.supervisor import descriptors, processes, trees
+from kedge.supervisor import descriptors, processes, removal
 from kedge.supervisor import level as levels
 from kedge.supervisor.command import Command
 from kedge.supervisor.container import Container, Machine
 from kedge.supervisor.launcher import Launcher
 from kedge.supervisor.loop import Loop, Timer
+from kedge.supervisor.plan import Plan
 from kedge.supervisor.records import Records
 from kedge.supervisor.sandbox import Sandbox
 from kedge.supervisor.server import Call, Connection, Door, Failure, Handler, Missing
@@ -30,6 +31,11 @@ PROTOCOL: Final = 1
 """Raised when an agent and a supervisor of different releases could misunderstand each other."""
 _LOST: Final = "its supervisor ended, and the container with it"
 _SWEEP_AFTER: Final = 0.2
+_SWEEP_PAUSE: Final = 300.0
+"""Most seconds between two attempts at what cannot be removed."""
+_SWEEP_NICE: Final = 10
+_TIDYING: Final = 2_000_000_000
+"""Nanoseconds that a shutdown spends on what containers left."""
 _FAREWELL: Final = 1.0
 """Seconds that those who help have to be gone: the kernel may hold them for some milliseconds."""
 _PATIENCE: Final = 5.0
@@ -63,6 +69,7 @@ class Supervisor:
         self._sweeper = 0
         """The process that empties the trash; 0 if there is none."""
         self._sweep_timer: Timer | None = None
+        self._sweep_pause = 0.0
         self._recover()
         self._door = Door(directory, loop, self._handlers())
         self._door.on_left = self._forget
@@ -83,7 +90,6 @@ class Supervisor:
             "stop": self._stop,
             "remove": self._remove,
             "update": self._update,
-            "reopen": self._reopen,
             "wait": self._wait,
             "exec": self._exec,
             "wait_command": self._wait_command,
@@ -107,6 +113,8 @@ class Supervisor:
             sandbox = self._sandbox_of(record)
             self._sandboxes[sandbox.id] = sandbox
         for record in self._container_records.load():
+            if _forget_plan(record):
+                self._container_records.rewrite(record)
             container = self._container_of(record)
             self._containers[container.id] = container
             self._bury(container)
@@ -128,9 +136,9 @@ class Supervisor:
     def _sandbox_of(self, record: Document) -> Sandbox:
         return Sandbox(record, self._machine, self._sandbox_records)
 
-    def _container_of(self, record: Document) -> Container:
+    def _container_of(self, record: Document, plan: Plan | None = None) -> Container:
         records = self._container_records
-        return Container(record, self._machine, records=records, tell=self._tell)
+        return Container(record, plan, self._machine, records=records, tell=self._tell)
 
     def _tell(self, record: Document, type_: str) -> None:
         sandbox = self._sandboxes.get(record["sandbox"])
@@ -277,7 +285,7 @@ class Supervisor:
             "sandbox": sandbox.id,
             "name": message["name"],
             "about": message["about"],
-            "plan": message["plan"],
+            "log": message["plan"]["log"],
             "state": life.CREATED,
             "created_at": time.time_ns(),
             "started_at": 0,
@@ -294,13 +302,15 @@ class Supervisor:
         }
         self._container_records.make(identity, "upper", "work")
         self._container_records.save(record)
-        self._containers[identity] = self._container_of(record)
+        self._containers[identity] = self._container_of(record, message["plan"])
         call.answer({"id": identity})
 
     def _start(self, call: Call) -> None:
         container = self._container(call)
         if container.state != life.CREATED or container.alive:
             raise Failure(f"container {container.id} was started already: it is {container.state}")
+        if not container.is_planned:
+            raise Failure(f"container {container.id} cannot be started: {_LOST}")
         sandbox = self._sandboxes[container.record["sandbox"]]
         if not sandbox.record["ready"]:
             raise Failure(f"sandbox {sandbox.id} is not ready")
@@ -377,41 +387,48 @@ class Supervisor:
 
     def _throw_away(self, records: Records, identity: str) -> None:
         records.discard(identity)
-        if self._sweep_timer is None and not self._sweeper:
-            self._sweep_timer = self._loop.after(_SWEEP_AFTER, self._sweep)
+        if not self._sweeper:
+            self._sweep_after(_SWEEP_AFTER)
+
+    def _sweep_after(self, seconds: float) -> None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._sweep_timer = self._loop.after(seconds, self._sweep)
 
     def _sweep(self) -> None:
         """Empty the trash in a process of its own: a container may have written a lot."""
         self._sweep_timer = None
         if not os.listdir(self._container_records.trash):
+            self._sweep_pause = 0.0
             return
         self._sweeper = pid = os.fork()
         if pid == 0:
-            # The lock must not outlive the supervisor because of this.
-            descriptors.keep_only({0, 1, 2})
-            self._empty_trash()
-            os._exit(0)
+            try:
+                # The lock must not outlive the supervisor because of this.
+                descriptors.keep_only({0, 1, 2})
+                os.nice(_SWEEP_NICE)
+                self._empty_trash(removal.never)
+            finally:
+                # Whatever went wrong: a second supervisor would go on from here.
+                os._exit(0)
         self._loop.child(pid, self._swept)
 
-    def _empty_trash(self) -> None:
+    def _empty_trash(self, enough: Callable[[], bool]) -> None:
         trash = self._container_records.trash
         for name in os.listdir(trash):
-            trees.remove(f"{trash}/{name}")
+            removal.remove(f"{trash}/{name}", enough)
 
     def _swept(self, *_: object) -> None:
+        """What could not be removed is tried again, but ever less often."""
         self._sweeper = 0
-        self._sweep()
+        self._sweep_pause = min(max(self._sweep_pause * 2, _SWEEP_AFTER), _SWEEP_PAUSE)
+        self._sweep_after(self._sweep_pause)
 
     def _update(self, call: Call) -> None:
         container = self._container(call)
-        container.update(call.message["resources"])
+        if container.is_planned:
+            container.update(call.message["resources"])
         call.answer(_told(container.record))
-
-    def _reopen(self, call: Call) -> None:
-        container = self._running(call)
-        if container.streams is not None:
-            container.streams.log.reopen()
-        call.answer()
 
     def _wait(self, call: Call) -> None:
         container = self._container(call)
@@ -513,7 +530,9 @@ class Supervisor:
             processes.kill(self._loop.children)
             if self._sweeper:
                 os.waitid(os.P_PID, self._sweeper, os.WEXITED | os.WNOWAIT)
-            self._empty_trash()
+            # The next supervisor removes what there is no time for.
+            end = time.monotonic_ns() + _TIDYING
+            self._empty_trash(lambda: time.monotonic_ns() > end)
             self._loop.when_alone(answer, _FAREWELL)
 
         self.end_everything(done)
@@ -536,9 +555,21 @@ class Supervisor:
             ended("")
 
 
+def _forget_plan(record: Document) -> bool:
+    """Convert a record that has variables and arguments in it, as earlier releases kept it; whether
+    it was such a record."""
+    plan = record.pop("plan", None)
+    if plan is None:
+        return False
+    record["log"] = plan["log"]
+    for name in ("env", "command", "args"):
+        record["about"].pop(name, None)
+    return True
+
+
 def _told(record: Document) -> Document:
     """What agents are told of a record."""
-    told = {name: value for name, value in record.items() if name not in ("plan", "shared")}
+    told = {name: value for name, value in record.items() if name not in ("log", "shared")}
     if "outer_pid" in told:
         told["pid"] = told.pop("outer_pid")
     return told

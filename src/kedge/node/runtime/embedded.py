@@ -38,7 +38,8 @@ from kedge.node.runtime.spawn import Spawn
 Document = dict[str, Any]
 
 PROTOCOL: Final = 1
-_MOST_OUTPUT: Final = 16 << 20
+_MOST_OUTPUT: Final = 256 << 10
+"""Bytes of each stream that are kept of a probe, a hook or a command whose output is awaited."""
 _CHUNK: Final = 65_536
 _NOTHING_HIDDEN: Final = HostImage()
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
@@ -224,7 +225,7 @@ class EmbeddedRuntime:
         )
         plan = planning.plan(spec, image, place)
         about = {
-            **planning.about(spec),
+            **planning.about_container(spec),
             "user": plan["user"],
             "group": plan["group"],
             "groups": plan["groups"],
@@ -254,9 +255,6 @@ class EmbeddedRuntime:
 
     async def update_container(self, container: str, resources: Resources) -> None:
         await self._ask("update", container=container, resources=planning.resources(resources))
-
-    async def reopen_log(self, container: str) -> None:
-        await self._ask("reopen", container=container)
 
     async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
         stream = await self.exec_stream(container, argv, tty=False, stdin=False)
@@ -414,11 +412,13 @@ async def _read_all(descriptor: int) -> bytes:
     size = 0
     try:
         while True:
+            # Before every read, also while there is more: a command that never stops talking would
+            # else keep the loop from everything, the end of its own time included.
+            readable.clear()
+            await readable.wait()
             try:
                 data = os.read(descriptor, _CHUNK)
             except BlockingIOError:
-                readable.clear()
-                await readable.wait()
                 continue
             if not data:
                 return b"".join(kept)

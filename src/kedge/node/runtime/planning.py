@@ -174,6 +174,7 @@ def binds(mounts: Sequence[Mount], place: Place) -> list[Bind]:
     found = [
         Bind(
             source=mount.host_path,
+            part=mount.part,
             target=_absolute(mount.container_path),
             read_only=mount.read_only,
             recursive=mount.recursive_read_only,
@@ -188,6 +189,7 @@ def binds(mounts: Sequence[Mount], place: Place) -> list[Bind]:
             found.append(
                 Bind(
                     source=str(path),
+                    part="",
                     target=target,
                     read_only=False,
                     recursive=False,
@@ -297,7 +299,20 @@ def _filter(security: Security, held: frozenset[str]) -> str:
     return base64.b64encode(program).decode()
 
 
-def about(spec: msgspec.Struct) -> dict[str, Any]:
+def about(spec: SandboxSpec) -> dict[str, Any]:
     """A spec as a document that the supervisor keeps for us."""
     document: dict[str, Any] = msgspec.to_builtins(spec)
     return document
+
+
+def about_container(spec: ContainerSpec) -> dict[str, Any]:
+    """What of a container's spec the supervisor keeps for us, on disk. Neither variables nor
+    arguments are among it: secrets become both."""
+    return {
+        "name": spec.name,
+        "attempt": spec.attempt,
+        "image": spec.image,
+        "image_name": spec.image_name,
+        "labels": dict(spec.labels),
+        "annotations": dict(spec.annotations),
+    }

@@ -121,6 +121,8 @@ class Mount(Value):
 
     container_path: str
     host_path: str
+    part: str = ""
+    """What of it is shown, by a path that must stay beneath it when it is mounted."""
     read_only: bool = False
     recursive_read_only: bool = False
     propagation: str = "None"
@@ -312,12 +314,9 @@ class Runtime(Protocol):
 
     async def update_container(self, container: str, resources: Resources) -> None: ...
 
-    async def reopen_log(self, container: str) -> None:
-        """Go on writing to a new file, the old one having been renamed."""
-        ...
-
     async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
-        """Run a command to its end; TimeoutError if it takes longer. At most 16 MiB of output."""
+        """Run a command to its end; TimeoutError if it takes longer. At most 256 KiB of each
+        stream are kept."""
         ...
 
     async def exec_stream(
