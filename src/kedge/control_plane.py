@@ -72,7 +72,8 @@ async def tell_restart(server: Running, reason: str, clock: Clock) -> None:
     client = Client(LocalTransport(into(server)), user_agent="kube-apiserver")
     recorder = Recorder(client, clock, "kube-apiserver", gethostname())
     try:
-        about = reference_to(await client.get(RESOURCE, "kubernetes", "default"))
+        service = await client.get(RESOURCE, "kubernetes", "default")
+        about = reference_to(service)
     except StatusError:
         # An administrator may have deleted it.
         about = ObjectReference(

@@ -147,9 +147,7 @@ def _place(directory: Path, name: str) -> tuple[Path, str]:
     return (directory, SERVER) if name == SERVER else (directory / "nodes" / name, node.NAME)
 
 
-def _recorded_programs(
-    config: UpConfig, recorded: restarts.Restarts | None
-) -> dict[str, Program]:
+def _recorded_programs(config: UpConfig, recorded: restarts.Restarts | None) -> dict[str, Program]:
     """The programs of a cluster that runs, as they were started: what this command was told about
     them is for the next start. Those of which nothing is recorded are taken from this command."""
     directory = config.server.state

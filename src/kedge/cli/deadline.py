@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def within(seconds: float, late: Callable[[], Exception]) -> Iterator[None]:
-    """Raise what `late` makes if the body takes longer than that; commands only, for it takes the
-    SIGALRM of the process. Outside of the main thread, where no signal arrives, nothing is bound."""
+    """Raise what `late` makes if the body takes longer than that. For commands only: it takes the
+    SIGALRM of the process. Outside of the main thread, where no signal arrives, nothing is bound.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import StoreKind
-    from kedge.machinery.quantity import Quantity
     from kedge.cli.up import RestartPolicy
+    from kedge.machinery.quantity import Quantity
 
 USAGE_WINDOWS: Final = ("10s", "1m", "1h", "1d")
 STORES: Final[tuple["StoreKind", ...]] = ("sqlite", "memory")

@@ -179,7 +179,7 @@ class Restarter:
         given = {each["name"]: each for each in go["parts"]}
         for part in self._parts:
             part.settle(given[part.name])
-            part.since = time.monotonic()
+            part.since = monotonic()
             if part.state == STARTING:
                 part.state = RUNNING
             else:
@@ -225,7 +225,7 @@ class Restarter:
                     return
                 changed = True
             for part in self._parts:
-                if part.state == WAITING and part.due <= time.monotonic():
+                if part.state == WAITING and part.due <= monotonic():
                     self._start_again(part)
                     changed = True
             if changed:
@@ -237,7 +237,7 @@ class Restarter:
         due = [part.due for part in self._parts if part.state == WAITING]
         if not due:
             return None
-        return max(0, int((min(due) - time.monotonic()) * 1000) + 1)
+        return max(0, int((min(due) - monotonic()) * 1000) + 1)
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -250,7 +250,7 @@ class Restarter:
             return
         self._forget_pipe(part)
         if said:
-            part.state, part.since = RUNNING, time.monotonic()
+            part.state, part.since = RUNNING, monotonic()
             note(f"{part.name} is ready again, process {part.pid}")
             self._write("always")
 
@@ -267,14 +267,14 @@ class Restarter:
     def _consider(self, part: Part, status: int | None) -> bool:
         """Decide what is to be done about an end; whether there is a cluster to do it for."""
         self._forget_pipe(part)
-        ready = None if part.since is None else time.monotonic() - part.since
+        ready = None if part.since is None else monotonic() - part.since
         log = part.program.log if part.program else ""
         part.last_lines = tail(log, part.log_begin) if log else []
         killed, self._killed_for_memory = self._killed_for_memory, out_of_memory_kills()
         part.reason = decision.explain(
             status, out_of_memory=self._killed_for_memory > killed, lines=part.last_lines
         )
-        part.ended, part.since, part.pid = time.time(), None, 0
+        part.ended, part.since, part.pid = epoch(), None, 0
         if not exists(_CLUSTER, self._directory):
             note(f"{part.name} {part.reason}; the cluster was deleted")
             return False
@@ -288,7 +288,7 @@ class Restarter:
             part.state, part.why = STOPPED, verdict.why
             note(f"{part.name} {part.reason}; given up: {verdict.why}")
         else:
-            part.state, part.due = WAITING, time.monotonic() + verdict.delay
+            part.state, part.due = WAITING, monotonic() + verdict.delay
             part.next = part.ended + verdict.delay
             note(f"{part.name} {part.reason}; started again in {verdict.delay:g} s")
         return True
@@ -314,7 +314,7 @@ class Restarter:
             part.reason = f"cannot be started: {error.strerror}"
             verdict = decision.decide(part.failures, Ending(decision.TRY_LATER, None))
             part.failures, delay = verdict.failures, verdict.delay or 0.0
-            part.due, part.next = time.monotonic() + delay, time.time() + delay
+            part.due, part.next = monotonic() + delay, epoch() + delay
             note(f"{part.name} {part.reason}")
             return
         part.state = STARTING
@@ -336,13 +336,13 @@ class Restarter:
 
     def _wait_for_children(self, patience: float) -> None:
         """Until those that are starting have ended, but no longer than that."""
-        deadline = time.monotonic() + patience
+        deadline = monotonic() + patience
         while starting := [p for p in self._parts if p.is_child and p.state == STARTING]:
             for part in starting:
                 with contextlib.suppress(BlockingIOError):
                     part.status()
                     part.state, part.pid = STOPPED, 0
-            if time.monotonic() > deadline:
+            if monotonic() > deadline:
                 return
             time.sleep(_PAUSE)
 
@@ -355,6 +355,16 @@ class Restarter:
         }
         with contextlib.suppress(OSError):
             write(RECORD, json.dumps(known, indent=1).encode() + b"\n", self._directory)
+
+
+def monotonic() -> float:
+    """Seconds that only grow. Not by kedge's Clock, which this process has no room for."""
+    return time.monotonic_ns() / 1e9
+
+
+def epoch() -> float:
+    """Seconds since the epoch."""
+    return time.time_ns() / 1e9
 
 
 def write(name: str, content: bytes, directory: int) -> None:
