@@ -40,9 +40,9 @@ def ok(outcome: Outcome) -> str:
     return outcome.stdout
 
 
-def refused(outcome: Outcome) -> str:
+def refused(outcome: Outcome, code: int = 1) -> str:
     """The one paragraph that says what is wrong."""
-    assert outcome.returncode == 1, outcome.stderr + outcome.stdout
+    assert outcome.returncode == code, outcome.stderr + outcome.stdout
     assert outcome.stderr.startswith("error: ")
     assert "Traceback" not in outcome.stderr
     return outcome.stderr
@@ -343,7 +343,7 @@ def test_a_bare_server_brings_a_kubeconfig_of_its_own(terminal: Terminal) -> Non
         assert "is ready at https://127.0.0.1:" in server.stderr.readline()
         kubeconfig = terminal.states / "default" / "kubeconfig"
         assert "default" in ok(terminal.kubectl(f"--kubeconfig={kubeconfig}", "get", "ns"))
-        assert "already running" in refused(terminal.kedge("server", "--port=0"))
+        assert "already running" in refused(terminal.kedge("server", "--port=0"), 73)
         server.terminate()
         assert server.wait(20) == 0
     assert not terminal.kubeconfig.exists()
