@@ -95,8 +95,10 @@ def _start_all(config: UpConfig, cluster: state.Cluster, say: Say) -> Up:
             wait_for(nodes, config.wait)
             launch.keep(_parts(programs, announced.url, None), config.restart)
     except BaseException:
-        # What the agents had started by then does not end with them.
-        end_nodes(directory)
+        # What the agents had started by then does not end with them. If that cannot be ended, the
+        # next command tries again: why the start failed is what the user has to know now.
+        with contextlib.suppress(Failure):
+            end_nodes(directory)
         raise
     if nodes:
         took = SystemClock().monotonic() - started
