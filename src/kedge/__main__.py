@@ -64,15 +64,17 @@ def list_clusters(flags: Namespace) -> int:
 def server(flags: Namespace) -> int:
     from kedge import config
     from kedge.cli import server
+    from kedge.cli.announcement import check_reader
 
     wanted = config.server(config.Source(flags))
     told = server.say(wanted) if flags.ready_fd is None else server.tell(flags.ready_fd)
-    return server.run(wanted, told)
+    return server.run(wanted, told, check_reader(flags.ready_fd))
 
 
 def node(flags: Namespace) -> int:
     from kedge import config
     from kedge.cli import node
+    from kedge.cli.announcement import check_reader
 
     source = config.Source(flags)
     wanted = config.node(source)
@@ -83,7 +85,7 @@ def node(flags: Namespace) -> int:
     invited = config.invitation(source) if flags.join_fd is None else None
     if flags.join_fd is None and invited is None:
         node.check_made(wanted)
-    return node.run(wanted, invited, find, ready)
+    return node.run(wanted, invited, find, ready, check_reader(flags.ready_fd))
 
 
 def metrics_server(flags: Namespace) -> int:

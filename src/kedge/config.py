@@ -36,6 +36,7 @@ from kedge.client.kubeconfig_paths import path_to_change, paths_to_read
 from kedge.machinery.interfaces import address_towards
 from kedge.node.config import MOST_PIDS, MOST_PODS, PLUGINS, RESOLUTION, Invitation, NodeConfig
 from kedge.node.record import read_server as server_of
+from kedge.restarter.program import REASON_VARIABLE
 
 if TYPE_CHECKING:
     from kedge.client.login import Login
@@ -153,6 +154,7 @@ def up(source: Source) -> UpConfig:
         root=source.root(),
         kubeconfig=kubeconfig(source),
         wait=source.flags.wait,
+        restart=source.get("restart", read.restart_policy) or "always",
     )
 
 
@@ -275,6 +277,7 @@ def _node(source: Source, name: str, *, resolution: int = RESOLUTION) -> NodeCon
         reserved=source.get("reserved", read.amounts) or {},
         max_pods=MOST_PODS if max_pods is None else max_pods,
         max_pids=MOST_PIDS if max_pids is None else max_pids,
+        restart_reason=source.environment.get(REASON_VARIABLE, ""),
         metrics_resolution=source.get("metrics_resolution", read.resolution_seconds) or resolution,
     )
 
@@ -355,6 +358,7 @@ def _server(source: Source, *, port: int, admission: tuple[str, ...]) -> ServerC
         max_requests_inflight=READS_IN_FLIGHT if reads is None else reads,
         max_mutating_requests_inflight=WRITES_IN_FLIGHT if writes is None else writes,
         node_grace=source.get("node_monitor_grace_period", read.seconds) or NODE_GRACE,
+        restart_reason=source.environment.get(REASON_VARIABLE, ""),
     )
 
 

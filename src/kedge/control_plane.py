@@ -18,6 +18,7 @@ from kedge.client.client import Client
 from kedge.client.election import Election
 from kedge.client.transport import Call, Handler, LocalTransport
 from kedge.machinery.clock import Clock, SystemClock
+from kedge.machinery.errors import StatusError
 from kedge.web.message import HttpRequest, Response
 from kedge.web.server import note_failure
 
@@ -51,12 +52,36 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
             await clock.sleep(HEAD_START)
         offices = elections(server, config, clock)
         work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
+        if config.restart_reason:
+            work.append(tasks.create_task(tell_restart(server, config.restart_reason, clock)))
         await stop.wait()
         for task in work:
             task.cancel()
         await asyncio.wait(work)
         for office, _ in offices:
             await office.resign()
+
+
+async def tell_restart(server: Running, reason: str, clock: Clock) -> None:
+    """Say on the service `kubernetes`, which stands for the API server in the cluster, that the
+    server was started again, and why."""
+    from kedge.api.core_v1.references import ObjectReference
+    from kedge.api.core_v1.service import RESOURCE
+    from kedge.client.events import WARNING, Recorder, reference_to
+
+    client = Client(LocalTransport(into(server)), user_agent="kube-apiserver")
+    recorder = Recorder(client, clock, "kube-apiserver", gethostname())
+    try:
+        service = await client.get(RESOURCE, "kubernetes", "default")
+        about = reference_to(service)
+    except StatusError:
+        # An administrator may have deleted it.
+        about = ObjectReference(
+            apiVersion="v1", kind="Service", namespace="default", name="kubernetes"
+        )
+    message = f"The API server {reason}; it was started again"
+    recorder.record(about, WARNING, "ServerRestarted", message)
+    await recorder.run()
 
 
 Duty = Callable[[], Coroutine[Any, Any, None]]

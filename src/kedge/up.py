@@ -1,22 +1,27 @@
 """The composition root: a configuration in, a running cluster out."""
 
 import contextlib
+import os
 import socket
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.cli import node, process, registry, server, state
+from kedge.cli import node, process, registry, restarts, server, state
 from kedge.cli.announcement import Announcement, decode
-from kedge.cli.children import Child, Launch, Program, launching
-from kedge.cli.down import end_nodes, withdraw_context
-from kedge.cli.failure import Failure
+from kedge.cli.children import Child, Part, launching
+from kedge.cli.down import changing, end_nodes, withdraw_context
+from kedge.cli.failure import AlreadyRunning, Failure
+from kedge.cli.process import Process
 from kedge.cli.up import Say, Up, UpConfig, context
 from kedge.machinery.clock import SystemClock
+from kedge.restarter.program import Program
+from kedge.restarter.restarter import SERVER
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig
@@ -25,45 +30,169 @@ if TYPE_CHECKING:
 
 _GRACE: Final = 10.0
 """Seconds that an agent gets to end by itself."""
+_ATTEMPTS: Final = 3
+_PAUSE: Final = 0.02
+_JOIN_FLAG: Final = "--join-fd"
 
 
 def background(config: UpConfig, say: Say) -> Up:
     """Start the cluster in the background, or what of it does not run."""
+    attempts = _ATTEMPTS
     while True:
-        # Who waited for it to be deleted has to begin anew.
+        # Who waited for it to be deleted has to begin anew, and so does who was overtaken by a
+        # server that its dying parent had started.
         with contextlib.suppress(state.Gone):
-            return _start(config, say)
+            try:
+                return _start(config, say)
+            except AlreadyRunning:
+                attempts -= 1
+                if not attempts:
+                    raise
 
 
 def _start(config: UpConfig, say: Say) -> Up:
     directory = config.server.state
     cluster = prepare(config, say)
-    with state.changing(directory):
-        started = SystemClock().monotonic()
-        if process.running(directory):
-            revive(config, say)
+    with changing(directory):
+        if is_whole(config):
             return _as_it_runs(directory)
-        settings = settle_port(config, cluster, say)
-        say(f'Starting cluster "{cluster.name}" in {directory} ...')
-        try:
-            with launching() as launch:
-                # All start at once: an agent has much to do before it needs a server.
-                program = launch(server_program(settings))
-                nodes = agents(config, launch)
-                announced = decode(program.line(config.wait))
-                took = SystemClock().monotonic() - started
-                tell(nodes, announced.url)
-                done = adopt(config, announced)
-                say(f"API server ready at {done.url} ({took:.2f} s).")
-                wait_for(nodes, config.wait)
-        except BaseException:
-            # What the agents had started by then does not end with them.
-            end_nodes(directory)
-            raise
-        if nodes:
+        # From here on nothing comes back by itself, and what was half started has ended.
+        restarts.stop(directory)
+        if process.running(directory):
+            return _complete(config, say)
+        return _start_all(config, cluster, say)
+
+
+def is_whole(config: UpConfig) -> bool:
+    """Whether the cluster runs, and what dies would be started again if that is wanted."""
+    directory = config.server.state
+    if process.running(directory) is None:
+        return False
+    known = restarts.read(directory)
+    if known is None or not all(each.state == "running" for each in known.parts):
+        return False
+    if not all(runs(one) for one in config.nodes if one.pki.exists()):
+        return False
+    return known.policy == "never" or restarts.running(directory) is not None
+
+
+def _start_all(config: UpConfig, cluster: state.Cluster, say: Say) -> Up:
+    started = SystemClock().monotonic()
+    directory = config.server.state
+    settings = settle_port(config, cluster, say)
+    say(f'Starting cluster "{cluster.name}" in {directory} ...')
+    prepare_nodes(config.nodes)
+    # All start at once: an agent has much to do before it needs a server.
+    programs = {SERVER: server_program(settings)} | node_programs(config.nodes, directory)
+    try:
+        with launching(directory, programs) as launch:
+            nodes = [each for name, each in launch.children.items() if name != SERVER]
+            announced = decode(launch.children[SERVER].line(config.wait))
             took = SystemClock().monotonic() - started
-            say(f"{_nodes(len(nodes))} ready ({took:.2f} s).")
+            tell(nodes, announced.url)
+            done = adopt(config, announced)
+            say(f"API server ready at {done.url} ({took:.2f} s).")
+            wait_for(nodes, config.wait)
+            launch.keep(_parts(programs, announced.url, None), config.restart)
+    except BaseException:
+        # What the agents had started by then does not end with them. If that cannot be ended, the
+        # next command tries again: why the start failed is what the user has to know now.
+        with contextlib.suppress(Failure):
+            end_nodes(directory)
+        raise
+    if nodes:
+        took = SystemClock().monotonic() - started
+        say(f"{_nodes(len(nodes))} ready ({took:.2f} s).")
     return done
+
+
+def _complete(config: UpConfig, say: Say) -> Up:
+    """The server runs: start the agents that are missing, and see that all of it is watched."""
+    directory = config.server.state
+    known = _ready_server(config)
+    recorded = restarts.read(directory)
+    programs = _recorded_programs(config, recorded)
+    pids = {name: process.running(*_place(directory, name)) for name in programs}
+    lost = {name: each for name, each in programs.items() if pids[name] is None}
+    found = {name: each for name, each in pids.items() if each is not None}
+    policy = recorded.policy if recorded else config.restart
+    with launching(directory, lost, found) as launch:
+        tell([*launch.children.values()], known.url)
+        wait_for([*launch.children.values()], config.wait)
+        launch.keep(_parts(programs, known.url, recorded), policy)
+    for name in lost:
+        say(f'The agent of node "{name}" was not running: it is again.')
+    if policy == "always" and not lost:
+        say("The process that restarts the others was not running: it is again.")
+    return _as_it_runs(directory)
+
+
+def _ready_server(config: UpConfig) -> state.Server:
+    """What the running server says of itself, once it does."""
+    directory, clock = config.server.state, SystemClock()
+    deadline = clock.monotonic() + config.wait
+    while clock.monotonic() < deadline:
+        running, known = process.running(directory), state.read_server(directory)
+        if running is None:
+            raise AlreadyRunning(f"the server in {directory} has just ended")
+        if known is not None and known.pid == running.pid:
+            return known
+        time.sleep(_PAUSE)
+    raise Failure(
+        f"the server in {directory} was not ready within {config.wait:g} s: allow more time with"
+        " --wait, or stop it with 'kedge down'"
+    )
+
+
+def _place(directory: Path, name: str) -> tuple[Path, str]:
+    """Where the process of this name has its pid file, and what that is called after."""
+    return (directory, SERVER) if name == SERVER else (directory / "nodes" / name, node.NAME)
+
+
+def _recorded_programs(config: UpConfig, recorded: restarts.Restarts | None) -> dict[str, Program]:
+    """The programs of a cluster that runs, as they were started: what this command was told about
+    them is for the next start. Those of which nothing is recorded are taken from this command."""
+    directory = config.server.state
+    settings = settle_port(config, _remembered(directory), _nothing)
+    here = [one for one in config.nodes if one.pki.exists()]
+    programs = {SERVER: server_program(settings)} | node_programs(here, directory)
+    for each in recorded.parts if recorded else ():
+        place, _ = _place(directory, each.name)
+        if each.flags and place.exists():
+            what = programs[each.name].what if each.name in programs else f'node "{each.name}"'
+            told = "" if each.name == SERVER else _JOIN_FLAG
+            log = str(place / ("server.log" if each.name == SERVER else "node.log"))
+            programs[each.name] = Program(what, [*_kedge(), *each.flags], log, told)
+    return programs
+
+
+def _parts(
+    programs: Mapping[str, Program], url: str, recorded: restarts.Restarts | None
+) -> list[Part]:
+    """What the parent of the programs is told of them."""
+    before = {each.name: each for each in recorded.parts} if recorded else {}
+    return [_part(name, each, url, before.get(name)) for name, each in programs.items()]
+
+
+def _part(name: str, program: Program, url: str, before: restarts.PartSeen | None) -> Part:
+    skipped = len(_kedge())
+    flags = list(program.arguments[skipped:])
+    if name == SERVER:
+        # Started again, it is where clients know it to be.
+        port = urlsplit(url).port or 0
+        flags = [f"--port={port}" if flag.startswith("--port=") else flag for flag in flags]
+    return Part(
+        name=name,
+        what=program.what,
+        arguments=[*program.arguments[:skipped], *flags],
+        flags=flags,
+        log=program.log,
+        told=program.told,
+        line=url if program.told else "",
+        restarts=before.restarts if before else 0,
+        reason=before.reason if before else "",
+        ended=before.ended if before else 0.0,
+    )
 
 
 def foreground(config: UpConfig, say: Say) -> Up | None:
@@ -72,39 +201,50 @@ def foreground(config: UpConfig, say: Say) -> Up | None:
     cluster = prepare(config, say)
     if process.running(directory):
         return _as_it_runs(directory)
+    restarts.stop(directory)
     settings = settle_port(config, cluster, say)
+    prepare_nodes(config.nodes)
+    programs = node_programs(config.nodes, directory)
+    # The server is this very process: its end is the end of the cluster.
+    here = {SERVER: Process(os.getpid(), process.birth(os.getpid()))}
     adopted = False
-    with launching() as launch:
-        nodes = agents(config, launch)
+    with launching(directory, programs, here) as launch:
 
         def announce(ready: Announcement) -> None:
             nonlocal adopted
+            nodes = [*launch.children.values()]
             tell(nodes, ready.url)
             done = adopt(config, ready)
             adopted = True
+            this = Part(name=SERVER, what="the server", arguments=[], flags=[], log="")
+            launch.keep([this, *_parts(programs, ready.url, None)], config.restart)
             say(f'API server of cluster "{cluster.name}" ready at {done.url}; Ctrl-C stops it.')
             say(f'Context "{context(cluster.name)}" is the current one in {done.kubeconfig}.')
 
         try:
             server.run(settings, announce)
         finally:
+            restarts.stop(directory)
             end_nodes(directory)
             if adopted:
                 withdraw_context(directory, config.root)
     return None
 
 
-def agents(config: UpConfig, launch: Launch) -> list[Child]:
-    """The agents of the nodes, started and waiting to be told where the server is. By then it has
-    made their certificates."""
-    for one in config.nodes:
+def prepare_nodes(nodes: Sequence["NodeConfig"]) -> None:
+    """Make the directories of nodes; end agents that outlived their server."""
+    for one in nodes:
         # Whatever is made below, with whatever rights, is then nobody else's to reach.
         one.state.parent.mkdir(mode=0o700, exist_ok=True)
         one.state.mkdir(mode=0o700, exist_ok=True)
-        if agent := process.running(one.state, "node"):
-            # It outlived its server and may look for it elsewhere; containers do not mind.
-            process.stop(agent, _GRACE)
-    return [launch(node_program(one, config.server.state)) for one in config.nodes]
+        # It may look for the server elsewhere; containers do not mind.
+        restarts.stop_process(one.state, node.NAME, _GRACE)
+
+
+def node_programs(nodes: Sequence["NodeConfig"], directory: Path) -> dict[str, Program]:
+    """The agents of nodes, which wait to be told where the server is. By then it has made their
+    certificates."""
+    return {one.name: node_program(one, directory) for one in nodes}
 
 
 def tell(nodes: Sequence[Child], url: str) -> None:
@@ -117,21 +257,6 @@ def wait_for(nodes: Sequence[Child], patience: float) -> None:
     """Return when all nodes are ready."""
     for one in nodes:
         one.line(patience)
-
-
-def revive(config: UpConfig, say: Say) -> None:
-    """Start the agents that this cluster's nodes had and have lost."""
-    directory = config.server.state
-    known = state.read_server(directory)
-    lost = [one for one in config.nodes if one.pki.exists() and not runs(one)]
-    if known is None or not lost:
-        return
-    with launching() as launch:
-        children = [launch(node_program(one, directory)) for one in lost]
-        tell(children, known.url)
-        wait_for(children, config.wait)
-    for one in lost:
-        say(f'The agent of node "{one.name}" was not running: it is again.')
 
 
 def runs(node: "NodeConfig") -> bool:
@@ -211,7 +336,7 @@ def server_program(settings: "ServerConfig") -> Program:
     return Program(
         what="the server",
         arguments=[*_kedge(), server.NAME, *server.arguments(settings)],
-        log=settings.state / "server.log",
+        log=str(settings.state / "server.log"),
     )
 
 
@@ -219,8 +344,8 @@ def node_program(config: "NodeConfig", directory: Path) -> Program:
     return Program(
         what=f'node "{config.name}"',
         arguments=[*_kedge(), node.NAME, *node.arguments(config, directory)],
-        log=config.state / "node.log",
-        told="--join-fd",
+        log=str(config.state / "node.log"),
+        told=_JOIN_FLAG,
     )
 
 
@@ -255,6 +380,10 @@ def adopt(config: UpConfig, announced: Announcement) -> Up:
     )
     state.write(directory, cluster)
     return Up(announced.url, cluster.kubeconfig, before.context, was_running=False)
+
+
+def _nothing(_: str) -> None:
+    """For what need not be said."""
 
 
 def _remembered(directory: Path) -> state.Cluster:

@@ -237,8 +237,10 @@ class OwnCluster:
         return pid
 
     def kill(self) -> None:
-        """As if the power had failed."""
+        """As if the power had failed: the server goes, and with it what would start it again."""
         pid = self.pid()
+        if parent := process.running(self.state, "restarter"):
+            os.kill(parent.pid, signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: process.birth(pid) == "")
 

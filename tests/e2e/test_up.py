@@ -40,9 +40,9 @@ def ok(outcome: Outcome) -> str:
     return outcome.stdout
 
 
-def refused(outcome: Outcome) -> str:
+def refused(outcome: Outcome, code: int = 1) -> str:
     """The one paragraph that says what is wrong."""
-    assert outcome.returncode == 1, outcome.stderr + outcome.stdout
+    assert outcome.returncode == code, outcome.stderr + outcome.stdout
     assert outcome.stderr.startswith("error: ")
     assert "Traceback" not in outcome.stderr
     return outcome.stderr
@@ -80,7 +80,7 @@ def test_a_cluster_comes_up_serves_kubectl_and_leaves_nothing_behind(terminal: T
 
 
 def test_a_node_whose_agent_was_killed_is_brought_back_by_up(terminal: Terminal) -> None:
-    ok(terminal.kedge("up"))
+    ok(terminal.kedge("up", "--restart=never"))
     before = status(terminal)["nodes"][0]["pid"]
     os.kill(before, signal.SIGKILL)
     assert 'The agent of node "node-1" was not running: it is again' in ok(terminal.kedge("up"))
@@ -108,7 +108,7 @@ def test_what_was_written_is_there_after_a_restart_at_the_same_address(terminal:
 
 
 def test_a_server_that_was_killed_is_started_again_with_all_it_had(terminal: Terminal) -> None:
-    ok(terminal.kedge("up"))
+    ok(terminal.kedge("up", "--restart=never"))
     ok(terminal.kubectl("create", "configmap", "kept", "--from-literal=a=b"))
     os.kill(status(terminal)["pid"], signal.SIGKILL)
 
@@ -179,7 +179,7 @@ def test_an_agent_comes_back_although_others_have_a_port_of_its_pods(
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     ports = f"ports: [{{containerPort: 80, hostPort: {port}, hostIP: 127.0.0.1}}]"
-    ok(terminal.kedge("up"))
+    ok(terminal.kedge("up", "--restart=never"))
     pod = SLEEPER.replace("command:", f"{ports}, command:")
     ok(terminal.kubectl("create", "-f", "-", input=pod))
     ok(terminal.kubectl("wait", "--for=condition=Ready", "pod/sleeper"))
@@ -343,7 +343,7 @@ def test_a_bare_server_brings_a_kubeconfig_of_its_own(terminal: Terminal) -> Non
         assert "is ready at https://127.0.0.1:" in server.stderr.readline()
         kubeconfig = terminal.states / "default" / "kubeconfig"
         assert "default" in ok(terminal.kubectl(f"--kubeconfig={kubeconfig}", "get", "ns"))
-        assert "already running" in refused(terminal.kedge("server", "--port=0"))
+        assert "already running" in refused(terminal.kedge("server", "--port=0"), 73)
         server.terminate()
         assert server.wait(20) == 0
     assert not terminal.kubeconfig.exists()

@@ -82,9 +82,16 @@ def manner(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture(autouse=True)
 def nothing_left_running(config: UpConfig) -> Iterator[None]:
     yield
-    if left := process.running(config.server.state):
-        os.kill(left.pid, signal.SIGKILL)
-        os.waitpid(left.pid, 0)
+    for part in ("restarter", "server"):
+        kill(config, part)
+
+
+def kill(config: UpConfig, part: str) -> None:
+    """Kill one process of the cluster, and see it gone."""
+    if found := process.running(config.server.state, part):
+        os.kill(found.pid, signal.SIGKILL)
+        while process.running(config.server.state, part) == found:
+            pass
 
 
 def start(config: UpConfig) -> tuple[Up, list[str]]:
@@ -209,10 +216,8 @@ def test_after_a_crash_the_context_from_before_it_is_still_remembered(
     config.kubeconfig.write_text("contexts:\n- {context: {}, name: prod}\ncurrent-context: prod\n")
     for _ in range(2):
         start(config)
-        crashed = process.running(config.server.state)
-        assert crashed is not None
-        os.kill(crashed.pid, signal.SIGKILL)
-        os.waitpid(crashed.pid, 0)
+        for part in ("restarter", "server"):
+            kill(config, part)
     remembered = state.read(config.server.state)
     assert remembered is not None
     assert remembered.previous_context == "prod"
@@ -222,10 +227,8 @@ def test_a_context_left_in_another_file_by_a_crash_is_withdrawn(
     config: UpConfig, manner: list[str], tmp_path: Path
 ) -> None:
     start(config)
-    crashed = process.running(config.server.state)
-    assert crashed is not None
-    os.kill(crashed.pid, signal.SIGKILL)
-    os.waitpid(crashed.pid, 0)
+    for part in ("restarter", "server"):
+        kill(config, part)
     start(config._replace(kubeconfig=tmp_path / "other"))
     assert not config.kubeconfig.exists()
     assert (tmp_path / "other").exists()

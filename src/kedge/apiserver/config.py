@@ -85,6 +85,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Which of them are believed."""
     scrape_seconds: int = 15
     """Seconds between two readings of a node."""
+    restart_reason: str = ""
+    """How the server before this one ended, if this one was started in its place."""
 
     @property
     def pki(self) -> Path:

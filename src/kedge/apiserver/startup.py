@@ -1,10 +1,12 @@
 """Why a server did not start, for the person who started it."""
 
 import errno
+from sqlite3 import OperationalError
 
 from kedge.apiserver import pki
 from kedge.apiserver.authentication import keys, token_file
 from kedge.apiserver.config import ServerConfig
+from kedge.storage.lockfile import InUse
 from kedge.storage.store import StoreError
 
 
@@ -16,6 +18,15 @@ def explain(error: BaseException, config: ServerConfig) -> str:
     if isinstance(error, OSError):
         return _explain_system(error, config)
     return ""
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Whether another attempt would fail in the same way until somebody has mended something. What
+    the machine lacks for the moment, as space or a port that others use, is not of that kind."""
+    if isinstance(error, StoreError):
+        # How SQLite says that the disk is full, that files cannot be opened, or that it was busy.
+        return not isinstance(error, InUse) and not isinstance(error.__cause__, OperationalError)
+    return isinstance(error, pki.Unusable | keys.Unusable | token_file.Unusable)
 
 
 def innermost(error: BaseException) -> BaseException:

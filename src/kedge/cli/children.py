@@ -1,56 +1,72 @@
-"""Programs that start in the background, outlive their starter and say when they are ready."""
+"""Programs that start in the background, outlive their starter and say when they are ready.
+
+They are children of a process that outlives the starter as well and starts them again when they
+die: `kedge.restarter`. That process begins as a fork of this one, which starts the programs, and
+then becomes a small interpreter by execve(2), keeping them as its children. So nothing waits for
+the small interpreter, and it learns how each of them ends.
+"""
 
 import contextlib
+import json
 import os
 import select
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
-from kedge.cli.failure import Failure
+from kedge.cli import process
+from kedge.cli.failure import AlreadyRunning, Failure
+from kedge.cli.process import Process
 from kedge.machinery.clock import SystemClock
+from kedge.restarter.decision import RUNS_ALREADY
+from kedge.restarter.program import REASON_VARIABLE, Pipes, Program, make_room, spawn, tail
+from kedge.restarter.restarter import PART
 
-_LOG_LINES: Final = 10
-_LOG_LIMIT: Final = 10 * 2**20
+_START: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from kedge.restarter.restarter import main; main(*sys.argv[2:])"
+)
+_PACKAGES: Final = str(Path(__file__).parents[2])
+_ANSWER_SECONDS: Final = 10.0
+"""How long the parent of the programs may take to say what it knows, or to end."""
+_PAUSE: Final = 0.01
 
 
-class Program(NamedTuple):
-    """What is to run."""
+class Part(NamedTuple):
+    """One program of the cluster, as its parent is told of it."""
 
+    name: str
     what: str
-    """As it is called in complaints."""
     arguments: Sequence[str]
-    log: Path
+    """How it is started again; empty if it is not to be."""
+    flags: Sequence[str]
+    """The command and its flags among the arguments."""
+    log: str
     told: str = ""
-    """The flag that names a file descriptor on which it waits for a line; empty if it does not."""
+    line: str = ""
+    """What it waits to hear at its start."""
+    restarts: int = 0
+    reason: str = ""
+    ended: float = 0.0
 
 
 class Child:
-    """One that was started."""
+    """A program that was started."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, name: str, program: Program, launch: "Launch") -> None:
+        self._name = name
         self._program = program
-        self._began = _make_room(program.log)
+        self._launch = launch
+        self._began = make_room(program.log)
         self._said, ready = os.pipe()
-        passed = [ready]
-        arguments = [*program.arguments, f"--ready-fd={ready}"]
-        self._tell = -1
+        heard = self._tell = -1
         if program.told:
-            hear, self._tell = os.pipe()
-            passed.append(hear)
-            arguments.append(f"{program.told}={hear}")
-        with open(program.log, "ab", opener=_private) as output:
-            self._process = subprocess.Popen(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=passed,
-                start_new_session=True,
-            )
-        for descriptor in passed:
-            os.close(descriptor)
+            heard, self._tell = os.pipe()
+        self.pipes = Pipes(ready, heard)
 
     def tell(self, line: str) -> None:
         """Say the one thing that it waits for."""
@@ -70,35 +86,25 @@ class Child:
                 " time with --wait"
             ) from None
         if not line:
-            raise self._died(self._process.wait())
+            raise self._died(self._launch.status(self._name))
         return line
 
-    def _died(self, code: int) -> Failure:
+    def _died(self, code: int | None) -> Failure:
         """Why it is no more: its own explanation, else its last words."""
         log = self._program.log
-        lines = log.read_bytes()[self._began :].decode(errors="replace").splitlines()
-        explained = [line for line in lines[-_LOG_LINES:] if line.startswith("error: ")]
+        lines = tail(log, self._began)
+        explained = [line for line in lines if line.startswith("error: ")]
+        kind = AlreadyRunning if code == RUNS_ALREADY else Failure
         if explained:
-            return Failure(explained[-1].removeprefix("error: "))
-        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        words = "\n".join(f"  {line}" for line in lines[-_LOG_LINES:]) or "  (it said nothing)"
+            return kind(explained[-1].removeprefix("error: "))
+        how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
+        words = "\n".join(f"  {line}" for line in lines) or "  (it said nothing)"
         return Failure(
             f"{self._program.what} ended {how} before it was ready. The end of {log}:\n{words}"
         )
 
-    def end(self) -> None:
-        self._hang_up()
-        self._process.terminate()
-        try:
-            self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
     def let_go(self) -> None:
-        """It outlives us: nothing is to wait for it, or to complain that nothing did."""
-        if self._process.returncode is None:
-            self._process.returncode = 0
+        """It outlives us."""
         self._hang_up()
         os.close(self._said)
 
@@ -109,41 +115,163 @@ class Child:
             self._tell = -1
 
 
-Launch = Callable[[Program], Child]
+class Launch:
+    """Programs that were started together, and the process that is their parent."""
+
+    def __init__(
+        self, directory: Path, programs: Mapping[str, Program], adopted: Mapping[str, Process]
+    ) -> None:
+        """`adopted` are processes that run already and are to be watched as well."""
+        self._control, theirs = socket.socketpair()
+        self._received = b""
+        self._ended: dict[str, int | None] = {}
+        self.children = {name: Child(name, each, self) for name, each in programs.items()}
+        self._pid = os.fork()
+        if not self._pid:
+            pipes = {name: child.pipes for name, child in self.children.items()}
+            _become_parent(directory, theirs, programs, pipes, adopted)
+        theirs.close()
+        for child in self.children.values():
+            child.pipes.close()
+
+    def status(self, name: str) -> int | None:
+        """The exit code of a program that has ended; None if it cannot be known."""
+        deadline = SystemClock().monotonic() + _ANSWER_SECONDS
+        while name not in self._ended:
+            answer = self._answer(deadline)
+            if answer is None:
+                return None
+            _raise_failure(answer)
+            self._ended[answer["name"]] = answer["status"]
+        return self._ended[name]
+
+    def _answer(self, deadline: float) -> "dict[str, Any] | None":
+        """The next thing that the parent says; None if nothing more comes."""
+        while b"\n" not in self._received:
+            self._control.settimeout(max(0.01, deadline - SystemClock().monotonic()))
+            try:
+                data = self._control.recv(1 << 16)
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def keep(self, parts: Sequence[Part], policy: str) -> None:
+        """Let the programs live on: from now on their parent starts them again, if the policy is
+        "always"."""
+        go = {"policy": policy, "parts": [each._asdict() for each in parts]}
+        with contextlib.suppress(OSError):
+            self._control.sendall(json.dumps(go).encode() + b"\n")
+        deadline = SystemClock().monotonic() + _ANSWER_SECONDS
+        # It hangs up when it has put down what it watches.
+        while (answer := self._answer(deadline)) is not None:
+            _raise_failure(answer)
+
+    def end(self) -> None:
+        """End the programs, and their parent: it does that when nobody is left to ask for more."""
+        self._control.close()
+        for _ in range(round(2 * _ANSWER_SECONDS / _PAUSE)):
+            if os.waitpid(self._pid, os.WNOHANG)[0]:
+                return
+            time.sleep(_PAUSE)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+
+    def let_go(self) -> None:
+        for child in self.children.values():
+            child.let_go()
+        self._control.close()
+
+
+def _raise_failure(answer: Mapping[str, Any]) -> None:
+    """Raise what has kept the parent from starting anything, if that is what it says."""
+    if "failed" in answer:
+        kind = AlreadyRunning if answer["code"] == RUNS_ALREADY else Failure
+        raise kind(answer["failed"])
 
 
 @contextlib.contextmanager
-def launching() -> Iterator[Launch]:
+def launching(
+    directory: Path,
+    programs: Mapping[str, Program],
+    adopted: Mapping[str, Process] | None = None,
+) -> Iterator[Launch]:
     """Start programs that belong together: if anything fails in between, all of them end."""
-    children: list[Child] = []
-
-    def launch(program: Program) -> Child:
-        child = Child(program)
-        children.append(child)
-        return child
-
+    launch = Launch(directory, programs, adopted or {})
     try:
         yield launch
     except BaseException:
-        for child in children:
-            child.end()
-        raise
-    finally:
-        for child in children:
+        for child in launch.children.values():
             child.let_go()
+        launch.end()
+        raise
+    launch.let_go()
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _become_parent(
+    directory: Path,
+    control: socket.socket,
+    programs: Mapping[str, Program],
+    pipes: Mapping[str, Pipes],
+    adopted: Mapping[str, Process],
+) -> NoReturn:
+    """In a fork of this process: start the programs, and become their small parent."""
+    try:
+        os.setsid()
+        claim = process.claim(directory, PART)
+        kept = {control.fileno(), claim, *(fd for each in pipes.values() for fd in each if fd >= 0)}
+        _close_all_but(kept)
+        _redirect(directory / f"{PART}.log")
+        environment = _environment()
+        parts = [
+            f"{name}:{spawn(program, pipes[name], environment)}"
+            for name, program in programs.items()
+        ]
+        parts += [f"{name}:{each.pid}:{each.birth}" for name, each in adopted.items()]
+        for descriptor in (control.fileno(), claim):
+            os.set_inheritable(descriptor, True)
+        given = [str(directory), str(control.fileno()), str(claim), *parts]
+        isolated = [sys.executable, "-I", "-S", "-X", "utf8", "-c", _START, _PACKAGES]
+        os.execve(sys.executable, [*isolated, *given], environment)
+    except BaseException as error:
+        code = error.code if isinstance(error, Failure) else 1
+        said = {"failed": str(error), "code": code}
+        with contextlib.suppress(OSError):
+            control.sendall(json.dumps(said).encode() + b"\n")
+    finally:
+        os._exit(1)
 
 
-def _make_room(log: Path) -> int:
-    """Set a log that has grown large aside; returns how much there is of it."""
-    size = log.stat().st_size if log.exists() else 0
-    if size < _LOG_LIMIT:
-        return size
-    log.replace(log.with_name(f"{log.name}.1"))
-    return 0
+def _close_all_but(kept: set[int]) -> None:
+    """Close what whoever called `kedge up` has open: a lock, say, that would never be let go."""
+    begin = 3
+    for descriptor in sorted(kept):
+        os.closerange(begin, descriptor)
+        begin = descriptor + 1
+    os.closerange(begin, max(begin, 1 << 20))
+
+
+def _redirect(log: Path) -> None:
+    make_room(str(log))
+    null = os.open("/dev/null", os.O_RDWR)
+    said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    for number, descriptor in enumerate((null, said, said)):
+        os.dup2(descriptor, number)
+    os.close(null)
+    os.close(said)
+
+
+def _environment() -> dict[str, str]:
+    """That of the programs, also when they are started again from another directory."""
+    environment = {name: value for name, value in os.environ.items() if name != REASON_VARIABLE}
+    if paths := environment.get("PYTHONPATH"):
+        absolute = [os.path.abspath(each) for each in paths.split(os.pathsep)]
+        environment["PYTHONPATH"] = os.pathsep.join(absolute)
+    return environment
 
 
 def _read_line(descriptor: int, patience: float) -> bytes:

@@ -1,10 +1,11 @@
 """`kedge down`: stop a cluster and leave nothing behind."""
 
+import contextlib
 from argparse import ArgumentParser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kedge.cli import flags
 from kedge.cli.failure import Failure
@@ -18,7 +19,8 @@ HELP: Final = "Stop a cluster and take it out of the kubeconfig"
 DESCRIPTION: Final = """\
 Stop a cluster and take its context out of the kubeconfig; the context that was current before is
 current again. What is in the cluster is kept for the next 'kedge up', unless --purge is given.
-If the cluster is not running, that is no error.
+If the cluster is not running, that is no error. It works also after any of the cluster's processes
+was killed or stopped, and it always ends: what it could not stop or remove it names.
 
 On a machine that has joined the cluster of another one, its node and all that it runs is ended;
 'kedge node' starts it again, unless --purge is given."""
@@ -33,6 +35,13 @@ EXAMPLES: Final = """\
   kedge down --all"""
 
 _GRACE: Final = 10.0
+"""Seconds that a process gets to end by itself."""
+_TURN_SECONDS: Final = 90.0
+"""How long another command may take that starts or stops the same cluster."""
+_NODE_SECONDS: Final = 45.0
+"""How long the end of all that one node runs may take; usually it is a fraction of a second."""
+
+T = TypeVar("T")
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -83,15 +92,15 @@ def _only_nodes(where: "Where", found: "list[Found]") -> list[Path]:
 
 def take_nodes_down(directory: Path, *, purge: bool) -> str:
     """End the nodes of a cluster that runs elsewhere; says what was done."""
-    from kedge.cli import process, state
+    from kedge.cli import process
 
     nodes = sorted((directory / "nodes").iterdir())
-    with state.changing(directory):
+    names = ", ".join(f'"{node.name}"' for node in nodes)
+    with changing(directory):
         running = any(process.running(node, "node") for node in nodes)
-        end_nodes(directory)
+        check_down(f"node {names}", directory, _end_nodes(directory))
         if purge:
             _delete(directory)
-    names = ", ".join(f'"{node.name}"' for node in nodes)
     said = f"Node {names} was {'stopped' if running else 'not running; its pods are stopped'}"
     rest = f"{directory} is deleted" if purge else f"its state is kept in {directory}"
     return f"{said}; {rest}."
@@ -99,35 +108,100 @@ def take_nodes_down(directory: Path, *, purge: bool) -> str:
 
 def take_down(found: "Found", root: Path, *, purge: bool) -> str:
     """Stop the cluster and undo what `kedge up` did outside its directory; says what was done."""
-    from kedge.cli import process, registry, state
+    from kedge.cli import registry, restarts
 
-    name = found.cluster.name
-    with state.changing(found.directory):
-        end_nodes(found.directory)
-        running = process.running(found.directory)
-        killed = process.stop(running, _GRACE) if running else False
-        (found.directory / "server.json").unlink(missing_ok=True)
-        withdraw_context(found.directory, root)
+    name, directory = found.cluster.name, found.directory
+    problems: list[str] = []
+    with changing(directory):
+        # The parent first: it would start again what is stopped here.
+        _attempt(problems, lambda: restarts.stop(directory))
+        problems += _end_nodes(directory)
+        killed = _attempt(problems, lambda: restarts.stop_process(directory, "server", _GRACE))
+        check_down(f'cluster "{name}"', directory, problems)
+        (directory / "server.json").unlink(missing_ok=True)
+        restarts.forget(directory)
+        withdraw_context(directory, root)
         if purge:
-            _delete(found.directory)
-            registry.forget(root, name, found.directory)
+            _delete(directory)
+            registry.forget(root, name, directory)
     how = "killed, since it did not end by itself" if killed else "stopped"
-    said = f'Cluster "{name}" was {how}' if running else f'Cluster "{name}" was not running'
-    rest = f"{found.directory} is deleted" if purge else f"its state is kept in {found.directory}"
+    said = f'Cluster "{name}" was {how}' if killed is not None else _not_running(name)
+    rest = f"{directory} is deleted" if purge else f"its state is kept in {directory}"
     return f"{said}; {rest}."
+
+
+def _not_running(name: str) -> str:
+    return f'Cluster "{name}" was not running'
+
+
+def _attempt(problems: list[str], step: "Callable[[], T]") -> "T | None":
+    """Do one step; what goes wrong with it is no reason to leave out the next ones."""
+    try:
+        return step()
+    except Failure as failure:
+        problems.append(str(failure))
+        return None
+
+
+def check_down(what: str, directory: Path, problems: list[str]) -> None:
+    """Raise a Failure that names what could not be stopped or removed, if anything could not."""
+    if problems:
+        raise Failure(
+            f"{what} is not wholly down: {'; '.join(problems)}. What it held is kept in"
+            f" {directory}; run 'kedge down' again when the cause is gone"
+        )
+
+
+@contextlib.contextmanager
+def changing(directory: Path) -> Iterator[None]:
+    """Have the cluster to oneself, but do not wait for ever for a command that does not end."""
+    from kedge.cli import deadline, state
+
+    with contextlib.ExitStack() as stack:
+        with deadline.within(_TURN_SECONDS, lambda: _busy(directory)):
+            stack.enter_context(state.changing(directory))
+        yield
+
+
+def _busy(directory: Path) -> Failure:
+    return Failure(
+        f"another kedge command has been starting or stopping the cluster in {directory} for"
+        f" {_TURN_SECONDS:g} s: end that one first (see 'ps -C kedge')"
+    )
 
 
 def end_nodes(directory: Path) -> None:
     """Stop the agents of the cluster's nodes and all that they run; nothing of it is left."""
-    from kedge.cli import process
+    check_down("the cluster", directory, _end_nodes(directory))
 
+
+def _end_nodes(directory: Path) -> list[str]:
+    """The same; returns what could not be stopped or removed."""
+    problems: list[str] = []
     nodes = directory / "nodes"
     for node in sorted(nodes.iterdir()) if nodes.exists() else ():
-        if agent := process.running(node, "node"):
-            process.stop(agent, _GRACE)
-        from kedge.node import teardown
+        _attempt(problems, lambda node=node: _end_node(node))  # type: ignore[misc]
+    return problems
 
-        teardown.teardown(node)
+
+def _end_node(node: Path) -> None:
+    from kedge.cli import deadline, restarts
+
+    restarts.stop_process(node, "node", _GRACE)
+    # Not above: most of what a node is made of comes with it.
+    from kedge.node import teardown
+
+    late = Failure(
+        f'what node "{node.name}" runs could not be ended within {_NODE_SECONDS:g} s: see'
+        f" {node}/runtime/supervisor.log"
+    )
+    try:
+        with deadline.within(_NODE_SECONDS, lambda: late):
+            left = teardown.teardown(node)
+    except OSError as error:
+        raise Failure(f'node "{node.name}": {error}') from error
+    if left:
+        raise Failure(f'node "{node.name}": {left}')
 
 
 def withdraw_context(directory: Path, root: Path) -> None:

@@ -1,12 +1,35 @@
 """How a command fails: in one paragraph that says what happened and what to do about it."""
 
+from kedge.restarter.decision import DO_NOT_TRY_AGAIN, RUNS_ALREADY, TRY_LATER
+
 
 class Failure(Exception):
     """The command cannot do what it was asked; the message is all that the user gets to see."""
 
+    code = 1
+    """The exit code of the command."""
+
     @property
     def said(self) -> str:
         return f"error: {self}"
+
+
+class AlreadyRunning(Failure):
+    """Another process is what this one was to become."""
+
+    code = RUNS_ALREADY
+
+
+class LastingFailure(Failure):
+    """Trying again would fail in the same way, until somebody has mended the cause."""
+
+    code = DO_NOT_TRY_AGAIN
+
+
+class PassingFailure(Failure):
+    """Trying again may succeed: the cause goes away by itself, or by what others do."""
+
+    code = TRY_LATER
 
 
 class Refusal(Failure):

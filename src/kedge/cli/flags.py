@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import StoreKind
+    from kedge.cli.up import RestartPolicy
     from kedge.machinery.quantity import Quantity
 
 USAGE_WINDOWS: Final = ("10s", "1m", "1h", "1d")
 STORES: Final[tuple["StoreKind", ...]] = ("sqlite", "memory")
+RESTART_POLICIES: Final[tuple["RestartPolicy", ...]] = ("always", "never")
 OUTPUTS: Final = ("json", "yaml")
 
 
@@ -505,6 +507,14 @@ def store(value: str) -> "StoreKind":
         if value == known:
             return known
     raise argparse.ArgumentTypeError(f'"{value}" is not a store: choose {" or ".join(STORES)}')
+
+
+def restart_policy(value: str) -> "RestartPolicy":
+    for known in RESTART_POLICIES:
+        if value == known:
+            return known
+    choice = " or ".join(RESTART_POLICIES)
+    raise argparse.ArgumentTypeError(f'"{value}" is not a policy: choose {choice}')
 
 
 def truth(value: str) -> bool:

@@ -119,7 +119,7 @@ def run(arguments: Sequence[str], deeds: Mapping[str, Deed]) -> int:
         return deeds[flags.command](flags)
     except Failure as failure:
         print(failure.said, file=sys.stderr)
-        return 1
+        return failure.code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

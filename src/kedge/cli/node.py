@@ -132,14 +132,18 @@ def run(
     invitation: "Invitation | None",
     find_server: Callable[[], str],
     ready: Callable[[], None],
+    check: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run the agent till it is told to end; `ready` is called once the node is."""
+    """Run the agent till it is told to end; `ready` is called once the node is, `check` raises if
+    nobody wants it any more."""
     from kedge.cli import process
     from kedge.node.runtime import spawn
 
     if invitation is not None:
         prepare(config)
+    check()
     process.claim(config.state, NAME)
+    check()
     if invitation is not None:
         accept(config, invitation)
     os.chdir(config.state)
@@ -220,8 +224,9 @@ def tell(descriptor: int) -> Callable[[], None]:
     """Say that the node is ready to whoever reads at the other end of a pipe."""
 
     def ready() -> None:
-        os.write(descriptor, b"ready\n")
-        os.close(descriptor)
+        from kedge.cli import announcement
+
+        announcement.say(descriptor, b"ready\n")
 
     return ready
 

@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.cli import process, state
+from kedge.cli import process, restarts, state
 from kedge.cli.registry import Found
 from kedge.cli.up import context
 from kedge.machinery.durations import human_age
+from kedge.restarter.restarter import SERVER
 
 _PATIENCE: Final = 2.0
 
@@ -29,12 +30,35 @@ class NodeSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pid: int = 0
 
 
+class RestartSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What can be said of a process that died, or is not there."""
+
+    name: str
+    """server, or the name of a node."""
+    state: str
+    """running, starting, waiting (for its next start) or stopped (given up)."""
+    restarts: int
+    """How often it was started again."""
+    reason: str
+    """How it last ended."""
+    ended: str
+    """How long ago."""
+    next_start: str = ""
+    """In how long it is started again."""
+    given_up: str = ""
+    """Why it is not started again."""
+    log: str = ""
+    last_lines: tuple[str, ...] = ()
+    """The end of the log when it ended."""
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What can be said of one cluster."""
 
     name: str
     status: str
-    """Ready, NotReady, Running (when nobody asked whether it is ready) or Stopped."""
+    """Ready, NotReady, Running (when nobody asked whether it is ready), Starting, Restarting (it
+    died and is about to be started again) or Stopped."""
     state: str
     context: str
     pid: int = 0
@@ -46,6 +70,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     admission: tuple[str, ...] = ()
     upstream_only: bool = False
     nodes: tuple[NodeSeen, ...] = ()
+    restart: str = ""
+    """Whether processes that die are started again: always or never; empty if nothing runs."""
+    parent: int = 0
+    """The process that does it; 0 if it is gone, which 'kedge up' mends."""
+    restarts: tuple[RestartSeen, ...] = ()
+    """The processes that have died."""
 
 
 def look(found: Found, now: datetime) -> Status:
@@ -58,9 +88,13 @@ def look(found: Found, now: datetime) -> Status:
         store_bytes=store_bytes(found.directory),
         nodes=tuple(_nodes(found.directory / "nodes")),
     )
+    known = _with_restarts(known, found.directory, now)
     running = process.running(found.directory)
     if running is None:
-        return known
+        back = known.parent and any(
+            each.name == SERVER and each.state in ("waiting", "starting") for each in known.restarts
+        )
+        return msgspec.structs.replace(known, status="Restarting") if back else known
     server = state.read_server(found.directory)
     if server is None or server.pid != running.pid:
         return msgspec.structs.replace(known, status="Starting", pid=running.pid)
@@ -74,6 +108,34 @@ def look(found: Found, now: datetime) -> Status:
         store=server.store,
         admission=server.admission,
         upstream_only=server.upstream_only,
+    )
+
+
+def _with_restarts(status: Status, directory: Path, now: datetime) -> Status:
+    recorded = restarts.read(directory)
+    if recorded is None:
+        return status
+    parent = restarts.running(directory)
+    return msgspec.structs.replace(
+        status,
+        restart=recorded.policy,
+        parent=parent.pid if parent else 0,
+        restarts=tuple(_seen(each, now) for each in recorded.parts if each.reason),
+    )
+
+
+def _seen(part: restarts.PartSeen, now: datetime) -> RestartSeen:
+    waits = max(0, round(part.next - now.timestamp())) if part.state == "waiting" else None
+    return RestartSeen(
+        name=part.name,
+        state=part.state,
+        restarts=part.restarts,
+        reason=part.reason,
+        ended=human_age(max(0, int(now.timestamp() - part.ended))),
+        next_start="" if waits is None else human_age(waits),
+        given_up=part.why,
+        log=part.log,
+        last_lines=part.last_lines,
     )
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kedge.cli.failure import Failure
+from kedge.cli.failure import AlreadyRunning, Failure
 
 _PAUSE: Final = 0.005
 _CLAIM_ATTEMPTS: Final = 200
@@ -30,8 +30,9 @@ class Process(NamedTuple):
         return bool(self.birth) and birth(self.pid) == self.birth
 
 
-def claim(state: Path, part: str = "server") -> None:
-    """Make this process, for as long as it lives, the one that runs this part of the cluster."""
+def claim(state: Path, part: str = "server") -> int:
+    """Make this process, for as long as it lives, the one that runs this part of the cluster;
+    returns the descriptor that holds the claim."""
     held = os.open(_pid_file(state, part), os.O_RDWR | os.O_CREAT, 0o600)
     # Whoever merely looks holds the lock for an instant, hence more than one attempt.
     for _ in range(_CLAIM_ATTEMPTS):
@@ -45,10 +46,10 @@ def claim(state: Path, part: str = "server") -> None:
         os.truncate(held, 0)
         os.pwrite(held, f"{os.getpid()} {birth(os.getpid())}\n".encode(), 0)
         # Left open on purpose: closing it would let go.
-        return
+        return held
     os.close(held)
     what = "cluster" if part == "server" else part
-    raise Failure(f"the {what} in {state} is already running (see 'kedge status')")
+    raise AlreadyRunning(f"the {what} in {state} is already running (see 'kedge status')")
 
 
 def running(state: Path, part: str = "server") -> Process | None:
@@ -76,6 +77,8 @@ def stop(process: Process, grace: float) -> bool:
     for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
+            # One that is stopped (SIGSTOP) hears nothing before it is continued.
+            os.kill(process.pid, signal.SIGCONT)
         if _ends_within(process, seconds):
             return number is signal.SIGKILL
     raise Failure(f"process {process.pid} does not end, not even when killed")

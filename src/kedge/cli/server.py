@@ -85,19 +85,26 @@ def arguments(config: "ServerConfig") -> list[str]:
     ]
 
 
-def run(config: "ServerConfig", announce: Callable[["Announcement"], None]) -> int:
-    """Run the server till it is told to end; `announce` is called once it answers."""
+def run(
+    config: "ServerConfig",
+    announce: Callable[["Announcement"], None],
+    check: Callable[[], None] = lambda: None,
+) -> int:
+    """Run the server till it is told to end; `announce` is called once it answers, `check` raises
+    if nobody wants it any more."""
     # Nothing that is imported or loaded now is garbage; the control plane turns this on again.
     gc.disable()
     from kedge import control_plane
     from kedge.apiserver.server import Running
-    from kedge.apiserver.startup import explain, innermost
+    from kedge.apiserver.startup import explain, innermost, is_lasting
     from kedge.cli import process, state
     from kedge.cli.announcement import Announcement
-    from kedge.cli.failure import Failure
+    from kedge.cli.failure import LastingFailure, PassingFailure
 
+    check()
     state.prepare(config.state, config.name)
     process.claim(config.state)
+    check()
     # A server lives long: it must not keep the file system busy that it was started from.
     os.chdir(config.state)
 
@@ -110,7 +117,8 @@ def run(config: "ServerConfig", announce: Callable[["Announcement"], None]) -> i
     except Exception as error:
         cause = innermost(error)
         if explanation := explain(cause, config):
-            raise Failure(explanation) from error
+            kind = LastingFailure if is_lasting(cause) else PassingFailure
+            raise kind(explanation) from error
         raise cause from None
     return 0
 
@@ -135,10 +143,9 @@ def tell(descriptor: int) -> Callable[["Announcement"], None]:
     """Announce to a program that waits at the other end of a pipe."""
 
     def announce(ready: "Announcement") -> None:
-        from kedge.cli.announcement import encode
+        from kedge.cli import announcement
 
-        os.write(descriptor, encode(ready))
-        os.close(descriptor)
+        announcement.say(descriptor, announcement.encode(ready))
 
     return announce
 

@@ -7,13 +7,14 @@ from kedge.cli import flags
 from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from kedge.cli.observed import Status
+    from kedge.cli.observed import RestartSeen, Status
     from kedge.cli.registry import Where
 
 NAME: Final = "status"
 HELP: Final = "Show whether a cluster runs, and where"
 DESCRIPTION: Final = """\
-Show whether a cluster runs, where it listens, since when, and how much it holds.
+Show whether a cluster runs, where it listens, since when, and how much it holds; which of its
+processes have died, why, and whether they are started again.
 The exit code is 0 if the cluster is ready, else 1."""
 EXAMPLES: Final = """\
   kedge status
@@ -62,6 +63,26 @@ def describe(status: "Status") -> str:
     for node in status.nodes:
         told = f"{node.status}, level {node.level}" if node.level else node.status
         pairs.append((f"Node {node.name}", f"{told}, process {node.pid}" if node.pid else told))
+    if status.restart:
+        pairs.append(("Restart", _restart(status)))
+    pairs += [(f"Died {each.name}", _death(each)) for each in status.restarts]
     kind = f"{status.store}, " if status.store else ""
     pairs.append(("Store", f"{kind}{size(status.store_bytes)}"))
     return facts(pairs)
+
+
+def _restart(status: "Status") -> str:
+    if status.restart == "never" or status.parent:
+        return f"{status.restart}, process {status.parent}" if status.parent else status.restart
+    return "nothing is started again, its process is gone: 'kedge up' mends that"
+
+
+def _death(seen: "RestartSeen") -> str:
+    """How a process ended, and what was done about it."""
+    said = f"{seen.ended} ago, {seen.reason}"
+    if seen.given_up:
+        return f"{said}; given up: {seen.given_up} (see {seen.log}, then 'kedge up')"
+    times = "once" if seen.restarts == 1 else f"{seen.restarts} times"
+    if seen.state == "waiting":
+        return f"{said}; starts again in {seen.next_start}, was restarted {times}"
+    return f"{said}; restarted {times}"

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kedge.cli import flags
 
@@ -18,7 +18,11 @@ Start a cluster in the background and return when it is ready.
 
 The context kedge-NAME is put into your kubeconfig and made the current one; 'kedge down' takes it
 out again. What is in the cluster outlives 'kedge down' and a restart of the machine: the next
-'kedge up' finds it as it was, on the same port. If the cluster is running, nothing happens."""
+'kedge up' finds it as it was, on the same port. If the cluster is running, nothing happens.
+
+A small process stays behind. It starts the server and the node agents again when they die, on the
+same port and at first at once, then after 1, 2, 4 ... 60 seconds; 'kedge status' says why. It gives
+up what never becomes ready, 8 times in a row. If it is gone, 'kedge up' starts another one."""
 EXAMPLES: Final = """\
   # Start a cluster, use it, stop it
   kedge up
@@ -41,6 +45,9 @@ EXAMPLES: Final = """\
   kedge up --foreground"""
 
 
+RestartPolicy = Literal["always", "never"]
+
+
 class UpConfig(NamedTuple):
     """What `kedge up` is to do."""
 
@@ -54,6 +61,8 @@ class UpConfig(NamedTuple):
     kubeconfig: Path
     wait: float
     """Seconds until a server that is not ready is given up."""
+    restart: "RestartPolicy" = "always"
+    """Whether what dies is started again."""
 
 
 class Up(NamedTuple):
@@ -87,6 +96,12 @@ def add_flags(parser: ArgumentParser) -> None:
         default=30.0,
         metavar="DURATION",
         help="how long to wait until the cluster is ready, such as 10s or 1m (default: 30s)",
+    )
+    parser.add_argument(
+        "--restart",
+        choices=flags.RESTART_POLICIES,
+        help="whether the server and the node agents are started again when they die"
+        " (default: $KEDGE_RESTART, else always)",
     )
     parser.add_argument(
         "--foreground",

@@ -18,7 +18,7 @@ from kedge.api.core_v1.node_types import ContainerImage, Node
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.secret import Secret
 from kedge.client.client import Client
-from kedge.client.events import Recorder
+from kedge.client.events import WARNING, Recorder
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.node import machine, record, registration
@@ -190,6 +190,7 @@ class Agent:
                 if self._bridge is not None:
                     tasks.create_task(self._bridge.run())
                 await this.registered.wait()
+                tasks.create_task(self._tell_restarts(recorder, this))
                 renewal = Renewal(access, client, clock, config.name, config.address)
                 tasks.create_task(renewal.run(asks=bool(record.read_server(config.state))))
                 await pods.synced.wait()
@@ -201,6 +202,16 @@ class Agent:
         finally:
             await server.close()
             await client.close()
+
+    async def _tell_restarts(self, recorder: Recorder, this: Registration) -> None:
+        """Say on the node that its agent was started again, or its supervisor."""
+        if reason := self._config.restart_reason:
+            message = f"The node agent {reason}; it was started again, and containers ran on"
+            recorder.record(this.node, WARNING, "AgentRestarted", message)
+        while True:
+            message = await self._runtime.restarted()
+            log.warning("supervisor restarted pid=%d", self._runtime.supervisor)
+            recorder.record(this.node, WARNING, "SupervisorRestarted", message)
 
     async def _measure(
         self, pods: Pods, this: Registration, client: Client, server: NodeServer

@@ -71,6 +71,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Processes and threads that one pod may have; -1 for as many as it likes."""
     metrics_resolution: int = RESOLUTION
     """Seconds between two reports of what the node and its pods use."""
+    restart_reason: str = ""
+    """How the agent before this one ended, if this one was started in its place."""
 
     @property
     def pods(self) -> Path:

@@ -2,39 +2,90 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 from pathlib import Path
+from typing import Final
 
 from kedge.machinery.clock import SystemClock
 from kedge.node import record
 from kedge.node.cgroups.tree import PodTree
 from kedge.node.network.bridge import Bridge
-from kedge.node.runtime import channel
+from kedge.node.parts import VolumeFailure
+from kedge.node.runtime import channel, spawn
 from kedge.node.runtime.runtime import RuntimeFailure
 from kedge.node.volumes.mounts import take_down
 from kedge.supervisor import cgroups
 
+_SHUTDOWN_SECONDS: Final = 10.0
+"""How long a supervisor may take to end its containers: it waits 5 s for the slowest."""
+_ATTEMPTS: Final = 3
+_PAUSE: Final = 0.02
 
-def teardown(directory: Path) -> None:
+
+def teardown(directory: Path) -> str:
     """Leave nothing of the node in this directory behind but its files; its agent has ended.
+    Returns what is left all the same.
 
-    Works also after everything of it was killed.
+    Works also after everything of it was killed or stopped.
     """
     # Not by the record alone: an agent that never got as far as writing one has begun all the same.
+    left: list[str] = []
     runtime, network = directory / "runtime", directory / "network"
     if runtime.exists():
-        asyncio.run(_end_containers(runtime))
+        left.append(asyncio.run(_end_containers(runtime)))
     if (network / "network").exists():
         asyncio.run(Bridge.find(network).remove())
     known = record.read(directory)
     if known is not None and known.cgroup:
-        PodTree(cgroups.here(), known.cgroup, 0, 0).remove_all()
-    take_down(directory / "pods")
-    take_down(directory / "memory")
+        tree = PodTree(cgroups.here(), known.cgroup, 0, 0)
+        if not tree.remove_all():
+            left.append(f"processes in the control group {known.cgroup} do not end")
+    for place in (directory / "pods", directory / "memory"):
+        try:
+            take_down(place)
+        except VolumeFailure as failure:
+            left.append(str(failure))
+    return "; ".join(filter(None, left))
 
 
-async def _end_containers(runtime: Path) -> None:
-    with contextlib.suppress(RuntimeFailure, OSError):
-        # One that was killed is started again, since only a supervisor knows what to clean up.
-        connected = await channel.connect(runtime, SystemClock())
-        await connected.ask("shutdown")
-        connected.close()
+async def _end_containers(runtime: Path) -> str:
+    """Have the supervisor end everything, and itself; returns why that was not possible."""
+    problem = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            # One that was killed is started again: only a supervisor knows what to clean up.
+            async with asyncio.timeout(_SHUTDOWN_SECONDS):
+                connected = await channel.connect(runtime, SystemClock())
+                try:
+                    await connected.ask("shutdown")
+                finally:
+                    connected.close()
+            return ""
+        except channel.Lost:
+            # Killed while it was at it: the next one goes on from the records.
+            problem = "the supervisor was killed again and again"
+        except TimeoutError:
+            problem = f"the supervisor did not answer within {_SHUTDOWN_SECONDS:g} s"
+            await _kill_supervisor(runtime)
+        except (RuntimeFailure, OSError) as error:
+            problem = str(error)
+            await _kill_supervisor(runtime)
+    return f"containers may still run: {problem}"
+
+
+async def _kill_supervisor(runtime: Path) -> None:
+    """Kill a supervisor that does not answer: one that is stopped (SIGSTOP), or hangs. Its
+    containers end with it, or are found by the next one."""
+    with contextlib.suppress(OSError):
+        pid = spawn.supervisor(runtime)
+        if not pid:
+            return
+        handle = os.pidfd_open(pid)
+        try:
+            # Seen again with the handle open: this is the process that listens there.
+            if spawn.supervisor(runtime) == pid:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                await SystemClock().sleep(_PAUSE)
+        finally:
+            os.close(handle)

@@ -41,6 +41,8 @@ class Home:
             "--nodes=1",
             f"--device-plugin-dir={self.plugins}",
             "--devices=example.com/toy=4",
+            # An agent that is killed stays away until it is brought back.
+            "--restart=never",
         )
         self.api: Api = own.up(*self.flags).api
         self._running: dict[str, subprocess.Popen[bytes]] = {}

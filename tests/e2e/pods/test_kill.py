@@ -47,13 +47,14 @@ class Victim:
     # Killing.
 
     def pid(self, part: str) -> int | None:
-        """The process that is the server, the agent or the supervisor."""
+        """The process that is the server, the agent, the supervisor or the parent of both."""
         if part == "supervisor":
             # Those that it has just forked look like itself, but are younger.
             births = {pid: processes.began(pid) for pid in self.supervisors()}
             return min(filter(births.get, births), key=births.__getitem__, default=None)
-        place = self.state if part == "server" else self.state / "nodes" / "node-1"
-        found = process.running(place, {"server": "server", "agent": "node"}[part])
+        place = self.state / "nodes" / "node-1" if part == "agent" else self.state
+        names = {"server": "server", "agent": "node", "parent": "restarter"}
+        found = process.running(place, names[part])
         return found.pid if found else None
 
     def supervisors(self) -> list[int]:
@@ -241,10 +242,13 @@ def consistent(victim: Victim, pods: dict[str, Json], eventually: Callable[..., 
         raise AssertionError(f"{len(alive)} pods run: {victim.traces()}") from None
 
 
-def test_agents_and_servers_die(victim: Victim, eventually: Callable[..., Any]) -> None:
-    """Containers do not notice."""
-    lasting, brief = rounds(victim, ("agent", "server"))
-    assert victim.kills.keys() == {"agent", "server"}
+@pytest.mark.parametrize("parts", [("agent", "server"), ("parent", "agent", "server")])
+def test_agents_and_servers_die(
+    victim: Victim, parts: tuple[str, ...], eventually: Callable[..., Any]
+) -> None:
+    """Containers do not notice, whether the parent lives to start them again or not."""
+    lasting, brief = rounds(victim, parts)
+    assert victim.kills.keys() == {*parts}
     pods = settled(victim, lasting, brief)
     assert {name: restarts(pods[name]) for name in lasting} == dict.fromkeys(lasting, 0)
     ended = {name: pods[name]["status"]["phase"] for name in brief}
@@ -301,6 +305,7 @@ def counted(victim: Victim) -> dict[str, int]:
 def test_a_killed_agent_leaves_its_pods_running(victim: Victim) -> None:
     victim.create("lasting", lasts=True)
     before = victim.pods.ready("lasting")["status"]["containerStatuses"][0]
+    victim.kill("parent")
     victim.kill("agent")
     assert len(victim.traces()["processes"]) == 1
     victim.revive()
@@ -311,6 +316,8 @@ def test_a_killed_agent_leaves_its_pods_running(victim: Victim) -> None:
 def test_an_end_that_nobody_saw_is_told_exactly(victim: Victim) -> None:
     victim.pods.create("ending", "sleep 1; exit 7", restartPolicy="Never")
     victim.pods.ready("ending")
+    # No agent is to come back before the container has ended.
+    victim.kill("parent")
     victim.kill("agent")
     time.sleep(1.5)
     victim.revive()
@@ -325,7 +332,7 @@ def test_everything_is_killed_and_then_taken_down(victim: Victim) -> None:
         victim.create(f"lasting-{number}", lasts=True)
     for number in range(3):
         victim.pods.ready(f"lasting-{number}")
-    for part in ("agent", "server", "supervisor"):
+    for part in ("parent", "agent", "server", "supervisor"):
         victim.kill(part)
 
 

@@ -30,7 +30,9 @@ class Site:
     def __init__(self, own: Any, eventually: Callable[..., Any]) -> None:
         self.own = own
         self.eventually = eventually
-        self.flags = ("--nodes=2", f"--node-monitor-grace-period={GRACE}s")
+        # What is taken away stays away.
+        grace = f"--node-monitor-grace-period={GRACE}s"
+        self.flags = ("--nodes=2", grace, "--restart=never")
         self.api = own.up(*self.flags).api
 
     def signal(self, node: str, number: signal.Signals) -> None:

@@ -1,5 +1,6 @@
 """What `kedge down` undoes."""
 
+import signal
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from kedge.cli.failure import Failure
 from kedge.cli.registry import Found, Where
 from kedge.client import kubeconfig
 from kedge.client.kubeconfig import Access
+from kedge.node import teardown
 
 
 @pytest.fixture
@@ -147,3 +149,47 @@ def test_a_cluster_that_somebody_else_has_deleted_meanwhile_is_no_error(
     monkeypatch.setattr(registry, "find", find)
     assert down.run(Where(root, "blue", None), purge=True, every=False) == 0
     assert "was deleted by another command at the same moment" in capsys.readouterr().out
+
+
+def test_what_could_not_be_stopped_is_named_and_nothing_is_deleted(
+    root: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blue = raised(root, "blue", config)
+    for name in ("node-1", "node-2"):
+        (blue.directory / "nodes" / name).mkdir(parents=True)
+    ended: list[str] = []
+
+    def teardown_of(node: Path) -> str:
+        ended.append(node.name)
+        return "processes do not end" if node.name == "node-1" else ""
+
+    monkeypatch.setattr(teardown, "teardown", teardown_of)
+    with pytest.raises(Failure, match='"blue" is not wholly down: node "node-1": processes do not'):
+        down.take_down(blue, root, purge=True)
+    assert ended == ["node-1", "node-2"]
+    assert (blue.directory / "cluster.json").exists()
+
+
+def test_an_end_that_takes_too_long_is_given_up(
+    root: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blue = raised(root, "blue", config)
+    (blue.directory / "nodes" / "node-1").mkdir(parents=True)
+    monkeypatch.setattr(down, "_NODE_SECONDS", 0.01)
+    monkeypatch.setattr(teardown, "teardown", lambda _: signal.pause())
+    with pytest.raises(Failure, match=r'"node-1" runs could not be ended within 0\.01 s'):
+        down.take_down(blue, root, purge=True)
+
+
+def test_a_command_that_never_ends_is_not_waited_for_for_ever(
+    root: Path, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blue = raised(root, "blue", config)
+    monkeypatch.setattr(down, "_TURN_SECONDS", 0.01)
+    with (
+        state.changing(blue.directory),
+        pytest.raises(Failure, match="another kedge command has been starting or stopping"),
+    ):
+        down.take_down(blue, root, purge=True)
+    down.take_down(blue, root, purge=True)
+    assert list(root.iterdir()) == []

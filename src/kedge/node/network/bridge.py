@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Set
 from functools import partial
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
@@ -133,6 +133,12 @@ class Bridge:
             listening.close()
         self._host.remove_link(link_name("kv", sandbox))
         self._addresses.give_back(sandbox)
+
+    async def detach_others(self, sandboxes: Set[str]) -> None:
+        """Unplug every pod but these, which are all that there are."""
+        for holder in self._addresses.holders():
+            if holder not in sandboxes:
+                await self.detach(holder)
 
     async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
         """Let the machine's ports that a pod has lead into it again, after a restart. If somebody

@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 import termios
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
@@ -34,6 +34,7 @@ from kedge.node.runtime.runtime import (
     Stream,
 )
 from kedge.node.runtime.spawn import Spawn
+from kedge.restarter.decision import Ending, Failures, decide
 
 Document = dict[str, Any]
 
@@ -42,6 +43,8 @@ _MOST_OUTPUT: Final = 256 << 10
 """Bytes of each stream that are kept of a probe, a hook or a command whose output is awaited."""
 _CHUNK: Final = 65_536
 _NOTHING_HIDDEN: Final = HostImage()
+_LONGEST_DELAY: Final = 10.0
+"""Seconds that a supervisor which keeps dying stays away at most: all pods of the node wait."""
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
@@ -60,6 +63,10 @@ class Network(Protocol):
 
     async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
         """Open a pod's ports on the machine, after a restart of the agent."""
+        ...
+
+    async def detach_others(self, sandboxes: Set[str]) -> None:
+        """Unplug every pod but these."""
         ...
 
 
@@ -94,6 +101,10 @@ class EmbeddedRuntime:
         self._begun: Spawn | None = None
         self._channel: Channel | None = None
         self._connecting = asyncio.Lock()
+        self._connected_at = 0.0
+        self._failures = Failures()
+        """How often the supervisor has died of late."""
+        self._restarts: asyncio.Queue[str] = asyncio.Queue()
         self._specs: dict[str, SandboxSpec] = {}
 
     @classmethod
@@ -127,9 +138,19 @@ class EmbeddedRuntime:
 
     async def _connected(self) -> Channel:
         async with self._connecting:
-            if self._channel is None or not self._channel.is_open:
+            if self._channel is None:
+                self._channel = await self._connect()
+            elif not self._channel.is_open:
+                await self._back_off()
                 self._channel = await self._connect()
             return self._channel
+
+    async def _back_off(self) -> None:
+        """Wait before a supervisor is started again, if that has not helped of late."""
+        now = self._clock.monotonic()
+        verdict = decide(self._failures, Ending(None, now - self._connected_at))
+        self._failures, self._connected_at = verdict.failures, now
+        await self._clock.sleep(min(verdict.delay or 0.0, _LONGEST_DELAY))
 
     async def _connect(self) -> Channel:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -141,10 +162,18 @@ class EmbeddedRuntime:
             raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
         await connected.ask("watch")
         self.level = Level(hello["level"])
-        self.supervisor = int(hello["pid"])
+        before, self.supervisor = self.supervisor, int(hello["pid"])
+        self._connected_at = self._clock.monotonic()
         listed = await connected.ask("list")
+        if before not in (0, self.supervisor):
+            self._restarts.put_nowait(_restart(before, self.supervisor, listed))
         self._specs = {each["id"]: _spec(each) for each in listed["sandboxes"]}
         self._images.release_others({each["id"] for each in listed["containers"]})
+        if self._network:
+            # A sandbox ends with its supervisor, and its record stays as long as its containers'
+            # states are wanted. Its address and its ports of the machine go to others at once.
+            ready = {each["id"] for each in listed["sandboxes"] if each["ready"]}
+            await self._network.detach_others(ready)
         for each in listed["sandboxes"]:
             spec = self._specs[each["id"]]
             if self._network and each["ready"] and each["ips"] and spec.ports:
@@ -160,6 +189,10 @@ class EmbeddedRuntime:
             return await self._ask(do, **fields)
         except Lost:
             return await self._ask(do, **fields)
+
+    async def restarted(self) -> str:
+        """Wait until a supervisor had to be started in place of a dead one; says so."""
+        return await self._restarts.get()
 
     async def sandboxes(self) -> list[Sandbox]:
         return [_sandbox(each) for each in (await self._ask_surely("list"))["sandboxes"]]
@@ -426,6 +459,14 @@ async def _read_all(descriptor: int) -> bytes:
             size += len(data)
     finally:
         loop.remove_reader(descriptor)
+
+
+def _restart(before: int, now: int, listed: Document) -> str:
+    """What is said of a supervisor that died. Process 1 is its parent and has its exit code."""
+    pods = len({each["about"]["uid"] for each in listed["sandboxes"]})
+    number = "1 pod" if pods == 1 else f"{pods} pods"
+    told = f"the containers of {number} ended with it" if pods else "no container ran"
+    return f"The supervisor, process {before}, ended and was started again, process {now}; {told}"
 
 
 def _spec(record: Document) -> SandboxSpec:

@@ -4,6 +4,7 @@ be done before anything else of an agent is there."""
 import contextlib
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ _START: Final = (
     "import sys; sys.path.insert(0, sys.argv[2]); "
     "from kedge.supervisor.__main__ import main; main(sys.argv[1])"
 )
+_START_SECONDS: Final = 20.0
+"""How long a supervisor may take to come up, after it has cleared up what the last one left."""
 _PACKAGES: Final = str(Path(__file__).parents[3])
 
 
@@ -43,7 +46,13 @@ class Spawn:
 
     def failure(self) -> str:
         """Wait until it listens; returns what went wrong, if anything."""
-        _, said = self._process.communicate()
+        try:
+            _, said = self._process.communicate(timeout=_START_SECONDS)
+        except subprocess.TimeoutExpired:
+            # Its lock goes with it, also if it was stopped (SIGSTOP) and hears nothing else.
+            self._process.kill()
+            self._process.communicate()
+            return f"it did not listen within {_START_SECONDS:g} s; {_last_words(self._log)}"
         if self._process.returncode == 0:
             return ""
         return said.strip() or _last_words(self._log)
@@ -72,6 +81,21 @@ def connected(directory: Path) -> socket.socket | None:
         made.close()
         raise
     return made
+
+
+def supervisor(directory: Path) -> int:
+    """The pid of the process that listens for agents of a directory; 0 if there is none.
+
+    The kernel says it, also of a process that is stopped: who listens is remembered with the
+    socket (SO_PEERCRED in unix(7)).
+    """
+    found = connected(directory)
+    if found is None:
+        return 0
+    with found:
+        size = struct.calcsize("3i")
+        credentials = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(struct.unpack("3i", credentials)[0])
 
 
 @contextlib.contextmanager

@@ -1,0 +1,459 @@
+"""The process that is left behind by `kedge up`: the parent of the server and of the agents.
+
+It sleeps in poll(2) until one of them ends; nothing is polled for. What it knows is in the file
+RECORD of the cluster's directory, for `kedge status` and for the next `kedge up`. Signals are all
+that it listens to: SIGTERM ends it. Programs that are ready then run on, and those that are not end
+with it, so that its end leaves nothing that is half started.
+
+If it is killed, the kernel hands its children to process 1 and nothing else happens. The next
+`kedge up` starts another one, which watches the programs by pidfd though it is not their parent.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn
+
+from kedge.restarter import decision
+from kedge.restarter.decision import Ending, Failures
+from kedge.restarter.program import REASON_VARIABLE, Pipes, Program, make_room, spawn, tail
+
+PART: Final = "restarter"
+"""Its pid file and its log are called after it."""
+RECORD: Final = "restarts.json"
+_CLUSTER: Final = "cluster.json"
+"""Without this file, the directory no longer holds a cluster."""
+SERVER: Final = "server"
+
+STARTING: Final = "starting"
+RUNNING: Final = "running"
+WAITING: Final = "waiting"
+"""Ended, to be started again when the delay is over."""
+STOPPED: Final = "stopped"
+"""Given up."""
+
+_PATIENCE: Final = 5.0
+"""Seconds that programs have to end when the start of their cluster has failed."""
+_PAUSE: Final = 0.01
+
+Document = dict[str, Any]
+
+
+class Part:
+    """One program of the cluster, and the process that is it now."""
+
+    def __init__(self, name: str, pid: int, birth: str) -> None:
+        self.name = name
+        self.pid = pid
+        self.is_child = not birth
+        self.pidfd = -1
+        """Of a process that is not a child of this one."""
+        self.ready = -1
+        """The pipe on which it says that it is ready; -1 if nothing is to come from it."""
+        self.state = STARTING
+        self.program: Program | None = None
+        """How it is started again; None if it is not."""
+        self.flags: list[str] = []
+        """The command and its flags among the program's arguments."""
+        self.line = ""
+        """What it waits to hear, if it does."""
+        self.since: float | None = None
+        """When it became ready, by the monotonic clock."""
+        self.due = 0.0
+        """When it is started again, by the monotonic clock."""
+        self.early: int | None = None
+        """Its exit code, if it has ended while the cluster was being started."""
+        self.log_begin = 0
+        self.failures = Failures()
+        self.restarts = 0
+        self.reason = ""
+        self.why = ""
+        self.last_lines: list[str] = []
+        self.ended = 0.0
+        self.next = 0.0
+        if birth:
+            self._adopt(birth)
+
+    def _adopt(self, birth: str) -> None:
+        """Watch a process that another one has started. The time of its birth tells it from a
+        stranger that got the pid while nobody held a pidfd."""
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            return
+        if born(self.pid) != birth:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def settle(self, given: Document) -> None:
+        """Learn how it is started again, and what has happened to it before."""
+        if given["arguments"]:
+            words = given["arguments"]
+            self.program = Program(given["what"], words, given["log"], given["told"])
+        self.line, self.flags = given["line"], given["flags"]
+        self.restarts = given["restarts"]
+        self.reason = given["reason"]
+        self.ended = given["ended"]
+
+    def status(self) -> int | None:
+        """Take note of an end: the exit code. Raises BlockingIOError if it still runs."""
+        if not self.is_child:
+            if self.pidfd >= 0:
+                os.close(self.pidfd)
+                self.pidfd = -1
+            return None
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if not pid:
+            raise BlockingIOError
+        return os.waitstatus_to_exitcode(status)
+
+    def document(self) -> Document:
+        return {
+            "name": self.name,
+            "state": self.state,
+            "pid": self.pid,
+            "restarts": self.restarts,
+            "reason": self.reason,
+            "why": self.why,
+            "lastLines": self.last_lines,
+            "ended": self.ended,
+            "next": self.next if self.state == WAITING else 0.0,
+            "log": self.program.log if self.program else "",
+            "flags": self.flags,
+        }
+
+
+class Restarter:
+    """All parts of one cluster."""
+
+    def __init__(self, directory: int, control: int, parts: list[Part]) -> None:
+        self._directory = directory
+        self._control = control
+        self._parts = parts
+        self._killed_for_memory = out_of_memory_kills()
+        self._ending = False
+        self._poll = select.poll()
+        self._wake, woken = os.pipe()
+        for descriptor in (self._wake, woken):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._told_to_end)
+        # What is meant for programs in a terminal is not meant for this one.
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_IGN)
+        self._poll.register(self._wake, select.POLLIN)
+        self._poll.register(control, select.POLLIN)
+        for part in parts:
+            if part.pidfd >= 0:
+                self._poll.register(part.pidfd, select.POLLIN)
+
+    def _told_to_end(self, *_: object) -> None:
+        self._ending = True
+
+    # The start: `kedge up` decides whether it has succeeded.
+
+    def start(self) -> bool:
+        """Wait until `kedge up` says that everything is ready; whether to stay afterwards."""
+        received = b""
+        while not received.endswith(b"\n"):
+            ready = dict(self._poll.poll(None))
+            if self._ending:
+                return self._abandon()
+            self._drain()
+            self._report()
+            if self._control in ready:
+                data = os.read(self._control, 1 << 16)
+                if not data:
+                    return self._abandon()
+                received += data
+        go: Document = json.loads(received)
+        given = {each["name"]: each for each in go["parts"]}
+        for part in self._parts:
+            part.settle(given[part.name])
+            part.since = monotonic()
+            if part.state == STARTING:
+                part.state = RUNNING
+            else:
+                # It was ready, and has died while `kedge up` did the rest.
+                self._consider(part, part.early)
+        self._write(go["policy"])
+        self._poll.unregister(self._control)
+        os.close(self._control)
+        return bool(go["policy"] == "always")
+
+    def _report(self) -> None:
+        """Tell `kedge up` how programs have ended that it waits for."""
+        for part, status in self._ended():
+            part.state, part.early = STOPPED, status
+            line = json.dumps({"name": part.name, "status": status}) + "\n"
+            with contextlib.suppress(OSError):
+                os.write(self._control, line.encode())
+
+    def _abandon(self) -> bool:
+        """End what was started: `kedge up` has failed, or was killed."""
+        for part in self._parts:
+            if part.is_child and part.state == STARTING:
+                kill(part.pid, signal.SIGTERM)
+        self._wait_for_children(_PATIENCE)
+        self._end_unready()
+        return False
+
+    # Afterwards.
+
+    def run(self) -> None:
+        """Start again what ends, until told to end or until nothing is left to watch."""
+        while not self._ending and any(part.state != STOPPED for part in self._parts):
+            seen = dict(self._poll.poll(self._patience()))
+            self._drain()
+            for part in self._parts:
+                if part.ready in seen:
+                    self._hear(part)
+            if self._ending:
+                break
+            changed = False
+            for part, status in self._ended():
+                if not self._consider(part, status):
+                    return
+                changed = True
+            for part in self._parts:
+                if part.state == WAITING and part.due <= monotonic():
+                    self._start_again(part)
+                    changed = True
+            if changed:
+                self._write("always")
+        self._end_unready()
+        self._write("always")
+
+    def _patience(self) -> int | None:
+        due = [part.due for part in self._parts if part.state == WAITING]
+        if not due:
+            return None
+        return max(0, int((min(due) - monotonic()) * 1000) + 1)
+
+    def _drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 4096)
+
+    def _hear(self, part: Part) -> None:
+        """A program that was started again says that it is ready, or has hung up."""
+        said = os.read(part.ready, 1 << 16)
+        if said and not said.endswith(b"\n"):
+            return
+        self._forget_pipe(part)
+        if said:
+            part.state, part.since = RUNNING, monotonic()
+            note(f"{part.name} is ready again, process {part.pid}")
+            self._write("always")
+
+    def _ended(self) -> Iterator[tuple[Part, int | None]]:
+        for part in self._parts:
+            if part.state in (STARTING, RUNNING):
+                if part.pidfd >= 0:
+                    if not is_readable(part.pidfd):
+                        continue
+                    self._poll.unregister(part.pidfd)
+                with contextlib.suppress(BlockingIOError):
+                    yield part, part.status()
+
+    def _consider(self, part: Part, status: int | None) -> bool:
+        """Decide what is to be done about an end; whether there is a cluster to do it for."""
+        self._forget_pipe(part)
+        ready = None if part.since is None else monotonic() - part.since
+        log = part.program.log if part.program else ""
+        part.last_lines = tail(log, part.log_begin) if log else []
+        killed, self._killed_for_memory = self._killed_for_memory, out_of_memory_kills()
+        part.reason = decision.explain(
+            status, out_of_memory=self._killed_for_memory > killed, lines=part.last_lines
+        )
+        part.ended, part.since, part.pid = epoch(), None, 0
+        if not exists(_CLUSTER, self._directory):
+            note(f"{part.name} {part.reason}; the cluster was deleted")
+            return False
+        if part.program is None:
+            # It runs in a terminal: its end is the end.
+            note(f"{part.name} {part.reason}")
+            return False
+        verdict = decision.decide(part.failures, Ending(status, ready))
+        part.failures = verdict.failures
+        if verdict.delay is None:
+            part.state, part.why = STOPPED, verdict.why
+            note(f"{part.name} {part.reason}; given up: {verdict.why}")
+        else:
+            part.state, part.due = WAITING, monotonic() + verdict.delay
+            part.next = part.ended + verdict.delay
+            note(f"{part.name} {part.reason}; started again in {verdict.delay:g} s")
+        return True
+
+    def _start_again(self, part: Part) -> None:
+        assert part.program is not None
+        part.ready, ready = os.pipe()
+        heard = -1
+        if part.program.told:
+            heard, tell = os.pipe()
+            os.write(tell, f"{part.line}\n".encode())
+            os.close(tell)
+        part.log_begin = make_room(part.program.log)
+        environment = {**os.environ, REASON_VARIABLE: part.reason}
+        part.restarts += 1
+        try:
+            part.pid = spawn(part.program, Pipes(ready, heard), environment)
+            part.is_child = True
+        except OSError as error:
+            # No memory, or no process is to be had: as temporary as the machine's trouble.
+            os.close(part.ready)
+            part.ready = -1
+            part.reason = f"cannot be started: {error.strerror}"
+            verdict = decision.decide(part.failures, Ending(decision.TRY_LATER, None))
+            part.failures, delay = verdict.failures, verdict.delay or 0.0
+            part.due, part.next = monotonic() + delay, epoch() + delay
+            note(f"{part.name} {part.reason}")
+            return
+        part.state = STARTING
+        self._poll.register(part.ready, select.POLLIN)
+
+    def _forget_pipe(self, part: Part) -> None:
+        if part.ready >= 0:
+            self._poll.unregister(part.ready)
+            os.close(part.ready)
+            part.ready = -1
+
+    def _end_unready(self) -> None:
+        """Kill what has not become ready. Nothing is lost by that: what a server acknowledges is on
+        disk, and an agent keeps nothing that the next one does not find."""
+        for part in self._parts:
+            if part.is_child and part.state == STARTING:
+                kill(part.pid, signal.SIGKILL)
+        self._wait_for_children(_PATIENCE)
+
+    def _wait_for_children(self, patience: float) -> None:
+        """Until those that are starting have ended, but no longer than that."""
+        deadline = monotonic() + patience
+        while starting := [p for p in self._parts if p.is_child and p.state == STARTING]:
+            for part in starting:
+                with contextlib.suppress(BlockingIOError):
+                    part.status()
+                    part.state, part.pid = STOPPED, 0
+            if monotonic() > deadline:
+                return
+            time.sleep(_PAUSE)
+
+    def _write(self, policy: str) -> None:
+        """Put down what is known. A full disk is no reason to stop looking after the cluster."""
+        known = {
+            "policy": policy,
+            "pid": os.getpid(),
+            "parts": [part.document() for part in self._parts],
+        }
+        with contextlib.suppress(OSError):
+            write(RECORD, json.dumps(known, indent=1).encode() + b"\n", self._directory)
+
+
+def monotonic() -> float:
+    """Seconds that only grow. Not by kedge's Clock, which this process has no room for."""
+    return time.monotonic_ns() / 1e9
+
+
+def epoch() -> float:
+    """Seconds since the epoch."""
+    return time.time_ns() / 1e9
+
+
+def write(name: str, content: bytes, directory: int) -> None:
+    """Replace a file in one step. Relative to an open directory: one that was deleted, and perhaps
+    made anew under the same name, is not written to."""
+    new = f".{name}.new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    made = os.open(new, flags, 0o600, dir_fd=directory)
+    try:
+        os.write(made, content)
+    finally:
+        os.close(made)
+    os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+
+def exists(name: str, directory: int) -> bool:
+    try:
+        os.stat(name, dir_fd=directory)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def is_readable(descriptor: int) -> bool:
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def kill(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def born(pid: int) -> str:
+    """When a process began, in ticks since the machine did; empty if it does not run."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def out_of_memory_kills() -> int:
+    """How many processes of this one's control group the kernel has killed for lack of memory; of
+    the whole machine, where groups do not count it. Programs are in the same group as their parent,
+    containers are not."""
+    places = ["/proc/vmstat"]
+    for line in _read("/proc/self/cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            places.insert(0, f"/sys/fs/cgroup{path}/memory.events.local")
+        elif "memory" in controllers.split(","):
+            places.insert(0, f"/sys/fs/cgroup/memory{path}/memory.oom_control")
+    for place in places:
+        for line in _read(place).splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def note(text: str) -> None:
+    """A line for the log."""
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=sys.stderr, flush=True)
+
+
+def main(directory: str, control: str, claim: str, *parts: str) -> NoReturn:
+    """Look after programs that were started in this process, before it became this one: each is
+    NAME:PID, or NAME:PID:BIRTH if another process has started it. `claim` is the lock on the pid
+    file, which must not reach the programs."""
+    os.set_inheritable(int(control), False)
+    os.set_inheritable(int(claim), False)
+    place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    os.chdir("/")
+    found = []
+    for each in parts:
+        name, pid, birth = (*each.split(":"), "")[:3]
+        found.append(Part(name, int(pid), birth))
+    restarter = Restarter(place, int(control), found)
+    if restarter.start():
+        restarter.run()
+    # There is nothing to tidy up, and a small process ends fast.
+    os._exit(0)

@@ -1,0 +1,492 @@
+"""Whatever of a cluster is killed or stopped: it comes back, it says why, and `kedge down` ends."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kedge
+from kedge.cli import process
+from kedge.machinery.clock import SystemClock
+
+Json = dict[str, Any]
+
+SERVER, AGENT, SUPERVISOR, PARENT = "server", "agent", "supervisor", "parent"
+PARTS = (SERVER, AGENT, SUPERVISOR, PARENT)
+NAMES = {SERVER: "server", AGENT: "node", PARENT: "restarter"}
+CGROUPS = Path("/sys/fs/cgroup")
+EVENTS = "/api/v1/namespaces/default/events"
+DOWN_SECONDS = 60.0
+"""How long `kedge down` may take, whatever was done to the cluster."""
+
+pytestmark = pytest.mark.skipif(
+    "KEDGE_E2E_KUBECONFIG" in os.environ, reason="the cluster must be our own to kill it"
+)
+
+
+class Victim:
+    """A cluster with one node, and its processes."""
+
+    def __init__(self, own: Any, eventually: Callable[..., Any]) -> None:
+        self.own = own
+        self.state: Path = own.state
+        self.node = self.state / "nodes" / "node-1"
+        self.eventually = eventually
+
+    def up(self, *flags: str) -> Any:
+        self.api = self.own.up("--nodes=1", *flags).api
+        return self.api
+
+    def up_again(self) -> str:
+        told: str = self.own.kedge(
+            "up", *self.own.which, f"--kubeconfig={self.own.kubeconfig}", "--nodes=1"
+        )
+        return told
+
+    def pid(self, part: str) -> int:
+        """The process that is this part of the cluster; 0 if none is."""
+        if part == SUPERVISOR:
+            return supervisor(self.node / "runtime")
+        found = process.running(self.node if part == AGENT else self.state, NAMES[part])
+        return found.pid if found else 0
+
+    def signal(self, part: str, number: int = signal.SIGKILL) -> int:
+        pid = self.pid(part)
+        assert pid, f"there is no {part}"
+        os.kill(pid, number)
+        return pid
+
+    def status(self) -> Json:
+        done = subprocess.run(
+            [sys.executable, "-m", "kedge", "status", *self.own.which, "-o=json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        found: Json = json.loads(done.stdout)
+        return found
+
+    def death(self, part: str) -> Json:
+        """What `kedge status` says of the last death of a part."""
+        name = "node-1" if part == AGENT else part
+        return next((one for one in self.status()["restarts"] if one["name"] == name), {})
+
+    def is_whole(self, before: dict[str, int]) -> bool:
+        """Whether every part that was killed is another process now, and the cluster works."""
+        now = {part: self.pid(part) for part in before}
+        if not all(now.values()) or any(now[part] == before[part] for part in before):
+            return False
+        try:
+            conditions = self.api.get("/api/v1/nodes/node-1")["status"]["conditions"]
+        except (OSError, ValueError):
+            return False
+        return ("Ready", "True") in {(each["type"], each["status"]) for each in conditions}
+
+    def events(self, reason: str) -> list[str]:
+        return [
+            each["message"] for each in self.api.get(EVENTS)["items"] if each["reason"] == reason
+        ]
+
+    def down(self) -> None:
+        """Take it down; nothing of it is left on the machine."""
+        bridge = (self.node / "network" / "network").exists()
+        began = SystemClock().monotonic()
+        self.own.kedge("down", *self.own.which, "--purge")
+        assert SystemClock().monotonic() - began < DOWN_SECONDS
+        assert bridge or os.geteuid()
+        assert left(self.own.name, self.state) == {}
+
+
+def supervisor(runtime: Path) -> int:
+    """The eldest process that was started with this directory: those that it has just forked look
+    like itself."""
+    found = [
+        pid for pid, words in commands() if str(runtime) in words and "kedge" in "".join(words)
+    ]
+    return min(found, key=lambda pid: int(process.birth(pid) or 1 << 62), default=0)
+
+
+def commands() -> Iterator[tuple[int, list[str]]]:
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (each / "cmdline").read_text(errors="replace").split("\0")
+            if words != [""]:
+                yield int(each.name), words
+
+
+def left(name: str, state: Path) -> Json:
+    """All that there is on the machine because of a cluster."""
+    mounted = Path("/proc/self/mountinfo").read_text().splitlines()
+    groups = [*CGROUPS.glob(f"kedge/{name}-*"), *CGROUPS.glob(f"*/kedge/{name}-*")]
+    found = {
+        "processes": [words for _, words in commands() if any(str(state) in w for w in words)],
+        "mounts": [line for line in mounted if str(state) in line],
+        "cgroups": [str(each) for each in groups],
+        "links": links(state),
+        "files": [str(state)] if state.exists() else [],
+    }
+    return {kind: each for kind, each in found.items() if each}
+
+
+def links(state: Path) -> list[str]:
+    from kedge.node.network.bridge import link_name
+
+    bridge = link_name("kbr", str(state / "nodes" / "node-1" / "network"))
+    return [each for each in os.listdir("/sys/class/net") if each == bridge]
+
+
+@pytest.fixture
+def victim(own_cluster: Any, eventually: Callable[..., Any]) -> Iterator[Victim]:
+    yield Victim(own_cluster, eventually)
+    assert left(own_cluster.name, own_cluster.state) == {} or own_cluster.state.exists()
+
+
+PAIRS = [*((part,) for part in PARTS), *itertools.combinations(PARTS, 2)]
+
+
+@pytest.mark.parametrize("killed", PAIRS, ids="+".join)
+def test_what_is_killed_comes_back(
+    victim: Victim, killed: tuple[str, ...], own_pods: Callable[[Any, str], Any]
+) -> None:
+    """By itself, unless the parent is killed too: then with the next `kedge up`. Containers notice
+    only the death of their supervisor."""
+    api = victim.up()
+    pods = own_pods(api, "default")
+    pods.create("lasting")
+    container = pods.ready("lasting")["status"]["containerStatuses"][0]
+    address = api.url
+
+    before = {part: victim.signal(part) for part in killed}
+    if PARENT in killed:
+        assert "already running" in (said := victim.up_again()) or "ready" in said
+    victim.eventually(lambda: victim.is_whole(before))
+    assert victim.status()["address"] == address
+    now = pods.ready("lasting")["status"]["containerStatuses"][0]
+    if SUPERVISOR in killed:
+        victim.eventually(
+            lambda: pods.get("lasting")["status"]["containerStatuses"][0]["restartCount"] == 1
+        )
+    else:
+        assert now == container
+    victim.down()
+
+
+def test_a_death_is_explained_in_the_status_and_by_events(victim: Victim) -> None:
+    api = victim.up()
+    for part in (SERVER, AGENT):
+        before = {part: victim.signal(part)}
+        victim.eventually(lambda before=before: victim.is_whole(before))
+        assert victim.death(part)["reason"] == "was killed by signal 9 (SIGKILL)"
+        assert victim.death(part)["restarts"] == 1
+    before = {SUPERVISOR: victim.signal(SUPERVISOR)}
+    victim.eventually(lambda: victim.is_whole(before), 2)
+    killed = "was killed by signal 9 (SIGKILL)"
+    victim.eventually(lambda: any(killed in said for said in victim.events("ServerRestarted")), 15)
+    victim.eventually(lambda: any(killed in said for said in victim.events("AgentRestarted")), 15)
+    victim.eventually(
+        lambda: any(
+            str(before[SUPERVISOR]) in said for said in victim.events("SupervisorRestarted")
+        )
+    )
+    told = victim.own.kedge("status", *victim.own.which)
+    assert "Died server:" in told
+    assert killed in told
+    server = api.get("/api/v1/namespaces/default/services/kubernetes")["metadata"]["uid"]
+    [event] = [each for each in api.get(EVENTS)["items"] if each["reason"] == "ServerRestarted"]
+    assert event["involvedObject"]["uid"] == server
+
+
+def test_a_watch_goes_on_after_the_server_has_come_back(victim: Victim) -> None:
+    api = victim.up()
+    path = "/api/v1/namespaces/default/configmaps"
+    made = api.create(path, {"metadata": {"name": "before"}})
+    version = made["metadata"]["resourceVersion"]
+    before = {SERVER: victim.signal(SERVER)}
+    victim.eventually(lambda: victim.is_whole(before))
+    api.create(path, {"metadata": {"name": "after"}})
+    request = api.request("GET", f"{path}?watch=1&resourceVersion={version}&timeoutSeconds=5")
+    with api.open(request) as stream:
+        event = json.loads(next(iter(stream)))
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "after")
+
+
+def test_repeated_deaths_are_waited_for_ever_longer_and_up_does_not_wait(victim: Victim) -> None:
+    victim.up()
+    for _ in range(3):
+        before = {SERVER: victim.signal(SERVER)}
+        victim.eventually(lambda before=before: victim.is_whole(before))
+    victim.signal(SERVER)
+    victim.eventually(lambda: victim.status()["status"] == "Restarting", 3)
+    assert victim.death(SERVER)["state"] == "waiting"
+    assert "ready at" in victim.up_again()
+    assert victim.status()["status"] == "Ready"
+    assert victim.pid(PARENT)
+
+
+def test_a_cluster_whose_server_is_waited_for_is_taken_down(victim: Victim) -> None:
+    victim.up()
+    for _ in range(3):
+        before = {SERVER: victim.signal(SERVER)}
+        victim.eventually(lambda before=before: victim.is_whole(before))
+    victim.signal(SERVER)
+    victim.eventually(lambda: victim.death(SERVER)["state"] == "waiting", 3)
+    victim.down()
+
+
+def test_a_server_that_says_that_it_cannot_start_is_given_up(victim: Victim) -> None:
+    victim.up()
+    (victim.state / "pki" / "sa.key").write_text("damaged")
+    victim.signal(SERVER)
+    victim.eventually(lambda: victim.death(SERVER).get("state") == "stopped")
+    death = victim.death(SERVER)
+    assert "it holds no private key" in death["reason"]
+    assert death["givenUp"] == "it says that another attempt would end in the same way"
+    assert victim.pid(AGENT), "the agent has to do with its containers, not with the server"
+    victim.down()
+
+
+def test_a_server_whose_port_is_taken_waits_for_it(victim: Victim) -> None:
+    victim.up()
+    port = int(victim.api.url.rpartition(":")[2])
+    victim.signal(PARENT, signal.SIGSTOP)
+    victim.signal(SERVER)
+    victim.eventually(lambda: not victim.pid(SERVER))
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        victim.signal(PARENT, signal.SIGCONT)
+        victim.eventually(lambda: "in use by another program" in victim.death(SERVER)["reason"])
+    victim.eventually(lambda: victim.is_whole({SERVER: 0}))
+    assert victim.status()["address"] == victim.api.url
+
+
+def test_a_server_that_is_killed_at_every_start_is_waited_for(victim: Victim) -> None:
+    """The parent does not spin, and `kedge down` ends it."""
+    victim.up()
+    ends = SystemClock().monotonic() + 8
+    kills = 0
+    while SystemClock().monotonic() < ends:
+        if victim.pid(SERVER):
+            with contextlib.suppress(AssertionError, ProcessLookupError):
+                victim.signal(SERVER)
+                kills += 1
+        time.sleep(0.05)
+    # 0, 1, 2, 4 seconds; and the first one, which was ready.
+    assert 3 <= kills <= 5
+    victim.down()
+
+
+@pytest.mark.parametrize("stopped", PARTS)
+def test_a_process_that_is_stopped_keeps_nobody_from_taking_the_cluster_down(
+    victim: Victim, stopped: str, own_pods: Callable[[Any, str], Any]
+) -> None:
+    pods = own_pods(victim.up(), "default")
+    pods.create("lasting")
+    pods.ready("lasting")
+    victim.signal(stopped, signal.SIGSTOP)
+    victim.down()
+
+
+def test_everything_is_stopped_and_taken_down(
+    victim: Victim, own_pods: Callable[[Any, str], Any]
+) -> None:
+    pods = own_pods(victim.up(), "default")
+    pods.create("lasting")
+    pods.ready("lasting")
+    for part in PARTS:
+        victim.signal(part, signal.SIGSTOP)
+    victim.down()
+
+
+def test_a_parent_that_dies_leaves_nothing_half_started(victim: Victim) -> None:
+    """Killed while it starts a server again, and the cluster is taken down at once."""
+    victim.up()
+    victim.signal(SERVER)
+    victim.eventually(lambda: victim.death(SERVER).get("state") in ("starting", "running"), 3)
+    victim.signal(PARENT)
+    victim.down()
+    time.sleep(1.5)
+    assert left(victim.own.name, victim.state) == {}
+
+
+@pytest.mark.parametrize("killed", [(SERVER,), (PARENT,), PARTS], ids="+".join)
+def test_two_ups_at_once_start_one_cluster(victim: Victim, killed: tuple[str, ...]) -> None:
+    victim.up()
+    before = {part: victim.signal(part) for part in killed}
+    failures: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            victim.up_again()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not failures
+    victim.eventually(lambda: victim.is_whole(before))
+    own = {f"--state={victim.state}", str(victim.state)}
+    ours = [words for _, words in commands() if own & {*words}]
+    assert sum("server" in words for words in ours) == 1
+    assert sum("node" in words for words in ours) == 1
+    assert sum("kedge.restarter" in " ".join(words) for words in ours) == 1
+    victim.down()
+
+
+def test_without_restarts_the_dead_stay_dead(victim: Victim) -> None:
+    victim.up("--restart=never")
+    assert not victim.pid(PARENT)
+    victim.signal(SERVER)
+    time.sleep(1.5)
+    assert victim.status()["status"] == "Stopped"
+    assert "ready at" in victim.up_again()
+
+
+def test_the_parent_is_small_and_idle(victim: Victim) -> None:
+    victim.up()
+    pid = victim.pid(PARENT)
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    [share] = [line for line in rollup.splitlines() if line.startswith("Pss:")]
+    assert int(share.split()[1]) < 8 * 1024
+    spent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    switches = Path(f"/proc/{pid}/status").read_text()
+    time.sleep(2)
+    assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] == spent
+    assert woken(Path(f"/proc/{pid}/status").read_text()) == woken(switches)
+
+
+def woken(status: str) -> str:
+    return next(line for line in status.splitlines() if line.startswith("voluntary"))
+
+
+def test_the_address_of_a_dead_sandbox_is_free_at_once(
+    victim: Victim, own_pods: Callable[[Any, str], Any]
+) -> None:
+    """Three pods in a network of five addresses outlive any number of supervisors."""
+    if os.geteuid():
+        pytest.skip("pods have addresses of their own only with root")
+    victim.up()
+    network = victim.node / "network" / "network"
+    victim.own.kedge("down", *victim.own.which)
+    small = network.read_text().replace("/24", "/29")
+    network.write_text(small)
+    pods = own_pods(victim.up(), "default")
+    names = [f"lasting-{number}" for number in range(3)]
+    for name in names:
+        pods.create(name, container={"ports": [{"containerPort": 80}]})
+    for name in names:
+        pods.ready(name)
+    for count in range(1, 4):
+        victim.signal(SUPERVISOR)
+        for name in names:
+            pods.when(
+                name,
+                lambda pod, count=count: (
+                    pod["status"]["containerStatuses"][0]["restartCount"] == count
+                    and pod["status"]["containerStatuses"][0].get("ready")
+                ),
+                within=50,
+            )
+        taken = list((victim.node / "network" / "addresses").iterdir())
+        assert len(taken) == len(names)
+    victim.down()
+
+
+# As an ordinary user.
+
+NOBODY = 65534
+
+
+class Somebody:
+    """A user without rights, and a Python that they may run."""
+
+    def __init__(self, home: Path) -> None:
+        packages = [str(Path(kedge.__file__).parents[1])]
+        packages += [path for path in sys.path if "site-packages" in path]
+        self.home = home
+        self.states = home / "states" / "kedge"
+        self.environment = {
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "states"),
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(packages),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self.python = self._interpreter()
+
+    def _interpreter(self) -> str:
+        question = "import os, sys, msgspec; print(os.access(sys.executable, os.X_OK), sys.version)"
+        minor = ".".join(map(str, sys.version_info[:2]))
+        for python in (sys.executable, "/usr/bin/python3"):
+            if self.run(python, "-c", question).stdout.startswith(f"True {minor}."):
+                return python
+        pytest.skip("no Python that another user may run")
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        return subprocess.run(
+            [*become, *words],
+            env=self.environment,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=DOWN_SECONDS,
+            check=False,
+        )
+
+    def kedge(self, *arguments: str) -> str:
+        done = self.run(self.python, "-m", "kedge", *arguments)
+        assert done.returncode == 0, f"{arguments}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    def pid(self, part: str) -> int:
+        state = self.states / "default"
+        if part == SUPERVISOR:
+            return supervisor(state / "nodes" / "node-1" / "runtime")
+        found = process.running(state / "nodes" / "node-1" if part == AGENT else state, NAMES[part])
+        return found.pid if found else 0
+
+
+@pytest.fixture
+def somebody() -> Iterator[Somebody]:
+    if os.geteuid() or not shutil.which("setpriv"):
+        pytest.skip("to become somebody else takes root and setpriv")
+    home = Path(tempfile.mkdtemp(prefix="kedge-somebody-"))
+    os.chown(home, NOBODY, NOBODY)
+    found = Somebody(home)
+    yield found
+    found.run(found.python, "-m", "kedge", "down", "--purge")
+    shutil.rmtree(home)
+
+
+def test_the_cluster_of_an_ordinary_user_comes_back_too(
+    somebody: Somebody, eventually: Callable[..., Any]
+) -> None:
+    somebody.kedge("up", "--nodes=1")
+    for part in (SERVER, AGENT, SUPERVISOR):
+        before = somebody.pid(part)
+        os.kill(before, signal.SIGKILL)
+        eventually(lambda part=part, before=before: somebody.pid(part) not in (0, before))
+    eventually(lambda: somebody.run(somebody.python, "-m", "kedge", "status").returncode == 0)
+    for part in (PARENT, SUPERVISOR):
+        os.kill(somebody.pid(part), signal.SIGSTOP)
+    somebody.kedge("down", "--purge")
+    assert left("default", somebody.states / "default") == {}
