@@ -7,10 +7,10 @@ from pathlib import Path
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace the file's content; it has `mode` from the first moment it exists."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    descriptor = _create(beside, mode)
     try:
         with open(descriptor, "wb") as file:
-            # The umask may have taken bits away, and a file left by a dead process may have more.
+            # The umask may have taken bits away.
             os.fchmod(descriptor, mode)
             file.write(content)
             file.flush()
@@ -19,3 +19,16 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def _create(path: Path, mode: int) -> int:
+    """Make a file that was not there: whatever is, was left by a dead process, or is a trap.
+
+    Opened by name only, it could be a link of somebody else's to a file of ours.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        return os.open(path, flags, mode)
+    except FileExistsError:
+        path.unlink()
+        return os.open(path, flags, mode)

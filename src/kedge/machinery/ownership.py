@@ -1,0 +1,117 @@
+"""Whether a path is safe from other users of the machine, as sshd's StrictModes asks it.
+
+A directory that somebody else may write to can be exchanged, with all that is below it, between two
+system calls. If every directory on the way belongs to us or to root and takes no entries of others,
+a path means the same thing at every look, and need not be walked by descriptors.
+"""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_OTHERS_WRITE: Final = 0o022
+
+
+class Untrusted(Exception):
+    """Somebody else could have made, or could change, what is there; says who and where."""
+
+
+def check_directory(path: Path) -> None:
+    """Raise Untrusted unless the directory is ours alone, and so is the way to it.
+
+    A path that does not exist yet is judged by the directories that do.
+    """
+    real = Path(os.path.realpath(path))
+    check_way(real)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        found = os.stat(real)
+        if found.st_uid != os.geteuid():
+            raise Untrusted(f"{real} belongs to {user_name(found.st_uid)}")
+        if _others_write(found):
+            raise Untrusted(f"{real} may be written to by other users")
+
+
+def check_way(path: Path) -> None:
+    """Raise Untrusted if anybody but us and root could exchange a directory above the path.
+
+    A directory with the sticky bit, such as /tmp, lets others add entries, but not exchange those
+    of somebody else; so each directory below it has to have the right owner, which is seen to.
+    """
+    for above in reversed(Path(os.path.realpath(path)).parents):
+        try:
+            found = os.stat(above)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if found.st_uid not in _trusted_owners():
+            raise Untrusted(f"{above} belongs to {user_name(found.st_uid)}")
+        if _others_write(found) and not found.st_mode & stat.S_ISVTX:
+            raise Untrusted(f"{above} may be written to by other users")
+
+
+def open_file(path: Path) -> int:
+    """Open a regular file of ours for reading; Untrusted if it is a link, a device or a stranger's.
+
+    The name itself is opened, since a link could lead anywhere, and without waiting, since the
+    opening of a FIFO waits for ever.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    if path.is_symlink():
+        raise Untrusted(f"{path} is a link")
+    descriptor = os.open(path, flags)
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_uid in (0, os.geteuid()):
+        return descriptor
+    os.close(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise Untrusted(f"{path} is not a regular file")
+    raise Untrusted(f"{path} belongs to {user_name(found.st_uid)}")
+
+
+def read(path: Path, limit: int = 1 << 20) -> bytes:
+    """The content of a regular file of ours."""
+    with open(open_file(path), "rb") as file:
+        return file.read(limit)
+
+
+def user_name(uid: int) -> str:
+    """What the user is called, for messages."""
+    import pwd
+
+    try:
+        return f'"{pwd.getpwuid(uid).pw_name}"'
+    except KeyError:
+        return f"the user with the id {uid}"
+
+
+def _others_write(found: os.stat_result) -> bool:
+    writable = found.st_mode & _OTHERS_WRITE
+    if writable == stat.S_IWGRP and found.st_uid == os.geteuid():
+        # Where each user has a group of their own, a umask of 002 is usual, as Debian's sshd knows.
+        return not _is_own_group(found.st_gid)
+    return bool(writable)
+
+
+def _is_own_group(gid: int) -> bool:
+    """Whether the group is the user's own, and nobody else is in it."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return (
+        user.pw_gid == gid and user.pw_name == group.gr_name and {*group.gr_mem} <= {user.pw_name}
+    )
+
+
+def _trusted_owners() -> Iterator[int]:
+    yield 0
+    yield os.geteuid()
+    # In a user namespace without it, the machine's root shows as the overflow id.
+    with contextlib.suppress(OSError, ValueError):
+        if Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]:
+            yield int(Path("/proc/sys/kernel/overflowuid").read_text())
