@@ -1,10 +1,19 @@
-"""Lock files: a store belongs to one process at a time, and to nobody once that process is dead."""
+"""Lock files: a store belongs to one process at a time, and to nobody once that process is dead.
+
+The file also says how far the store has got, so that one whose newest writes are lost, with its
+write-ahead log or by way of an older copy, is not taken for whole.
+"""
 
 import fcntl
+import mmap
 import os
 from pathlib import Path
+from typing import Final
 
 from kedge.storage.store import StoreError
+
+_PID_BYTES: Final = 16
+_BYTES: Final = _PID_BYTES + 8
 
 
 class InUse(StoreError):
@@ -16,15 +25,38 @@ class InUse(StoreError):
         self.holder = holder
 
 
-def hold(path: Path) -> int:
-    """Lock the file by way of one beside it; closing the returned descriptor lets go."""
-    held = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+class Held:
+    """The lock of one store; lets go when it is closed."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        there = os.pread(descriptor, _BYTES, 0)
+        self.reached = int.from_bytes(there[_PID_BYTES:], "little") if len(there) == _BYTES else 0
+        """The newest revision that the last holder acknowledged; 0 if that is not known."""
+        # Over what is there: this takes no space, which a full disk does not have.
+        os.pwrite(descriptor, str(os.getpid()).encode().ljust(_PID_BYTES), 0)
+        os.ftruncate(descriptor, _BYTES)
+        # By memory and not by a call: a call lets go of the interpreter lock, after every commit.
+        # What is written here is there for others once this process is killed.
+        self._memory = mmap.mmap(descriptor, _BYTES)
+
+    def reach(self, revision: int) -> None:
+        """Note that writes up to this revision are acknowledged."""
+        self._memory[_PID_BYTES:] = revision.to_bytes(8, "little")
+
+    def close(self) -> None:
+        self._memory.close()
+        os.close(self._descriptor)
+
+
+def hold(path: Path) -> Held:
+    """Lock the file by way of one beside it."""
+    held = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.read(held, 32).decode()
+        holder = os.read(held, _PID_BYTES).decode().strip()
         os.close(held)
         raise InUse(path, holder) from None
-    os.truncate(held, 0)
-    os.write(held, str(os.getpid()).encode())
-    return held
+    return Held(path, held)

@@ -40,6 +40,10 @@ class MemoryStore:
     def revision(self) -> int:
         return self._feeds.revision
 
+    @property
+    def trouble(self) -> str:
+        return ""
+
     async def get(self, key: str) -> Entry | None:
         self._check_open()
         return self._entries.get(key)

@@ -2,28 +2,42 @@
 
 import asyncio
 import builtins
+import copy
+import errno
 import logging
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Self, TypeVar
 
+from kedge.machinery import ballast
 from kedge.machinery.clock import Clock
 from kedge.storage import statements as sql
 from kedge.storage.expiry import Expiry, milliseconds
 from kedge.storage.feed import Feeds
-from kedge.storage.lockfile import hold
+from kedge.storage.lockfile import Held, hold
+from kedge.storage.reserve import (
+    LAST_BYTES,
+    LOW_BYTES,
+    STEP_BYTES,
+    Reserve,
+    allocate_log,
+    row_bytes,
+)
 from kedge.storage.store import (
+    DISK_FULL,
     FIRST_REVISION,
     Closed,
     Compacted,
     Conflict,
+    Damaged,
+    DiskFull,
     Entry,
     Event,
     FutureRevision,
@@ -49,6 +63,21 @@ QUIET = 1.0
 """Seconds without a write after which the writer copies the rest of the log."""
 FATAL = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_FSYNC}
 """Errors after which the file cannot be trusted to take further writes."""
+FULL = {
+    sqlite3.SQLITE_FULL,
+    # A quota or a limit on the size of files is not called full, but is.
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
+"""Errors that mean that there is no space."""
+SLACK = 4096
+"""Bytes by which an object may grow on a full disk: a status, a deletion timestamp."""
+RELIEF_STEPS = 32
+"""Compactions in one go on a full disk."""
+WAL_MAGIC = 0x377F0682
+"""How a write-ahead log begins, but for its last bit."""
+CHECKED_BYTES = 32 << 20
+"""A file up to this size is looked through when it is opened; of larger ones, what is read."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -63,8 +92,9 @@ class UnknownLayout(StoreError):
     def __init__(self, path: Path, found: int | None) -> None:
         what = "is not a kedge store" if found is None else f"has storage layout {found}"
         super().__init__(
-            f"{path} {what}, and this kedge reads only layout {sql.LAYOUT}: start the version of"
-            " kedge that wrote the file, or move the file away to begin with an empty store"
+            f"{path} {what}, and this kedge reads only layout {sql.LAYOUT}: nothing was changed."
+            " Start the version of kedge that wrote the file, put the right file back, or begin"
+            " anew with 'kedge down --purge'"
         )
         self.path = path
         self.found = found
@@ -106,15 +136,24 @@ class Chore:
 class Writer:
     """The thread that owns the writing connection: groups what waits into one durable commit."""
 
-    def __init__(self, path: Path, deliver: Deliver) -> None:
+    def __init__(self, held: Held, deliver: Deliver) -> None:
         """`deliver` is called on the thread after each commit, with its events and outcomes."""
+        path = held.path
         self._path = path
+        self._held = held
         self._connection = connect(path)
         self._deliver = deliver
         self._queue: SimpleQueue[Write | Chore | None] = SimpleQueue()
         self._log = Log(path)
-        self._broken = ""
+        self.broken = ""
+        """Why no more writes are taken at all; empty while they are."""
+        self.full = False
+        """Whether only deletions and small changes are taken, until there is space again."""
         self.head = head(self._connection)
+        held.reach(self.head)
+        self._reserve = Reserve(path, self._connection)
+        allocate_log(path)
+        self._relieve()
         self._thread = Thread(target=self._run, name="kedge-store-writer", daemon=True)
         self._thread.start()
 
@@ -126,6 +165,7 @@ class Writer:
         self._thread.join()
         self._log.close()
         self._connection.close()
+        self._reserve.close()
 
     def sweep(self, now: int) -> tuple[list[Event], int | None]:
         """A chore: delete some keys that are due; the result is the next deadline."""
@@ -162,12 +202,15 @@ class Writer:
                 if isinstance(request, Chore):
                     self._do(request)
             self._log.tend(self._connection, quiet=not requests)
+            if self.full:
+                self._relieve()
 
     def _take(self) -> list[Write | Chore | None]:
         """What waits, up to a group; nothing if the store fell quiet with log left to copy."""
         taken: list[Write | Chore | None] = []
         try:
-            taken.append(self._queue.get(timeout=QUIET if self._log.untidy else None))
+            waits = self._log.untidy or self.full
+            taken.append(self._queue.get(timeout=QUIET if waits else None))
             while len(taken) < GROUP:
                 taken.append(self._queue.get_nowait())
         except Empty:
@@ -178,7 +221,7 @@ class Writer:
         try:
             events, outcomes = self._attempt(lambda: self._write(writes))
         except StoreError as error:
-            events, outcomes = [], [(write.future, StoreError(*error.args)) for write in writes]
+            events, outcomes = [], [(write.future, _copy_of(error)) for write in writes]
         self._deliver(events, outcomes)
 
     def _do(self, chore: Chore) -> None:
@@ -190,8 +233,58 @@ class Writer:
         self._deliver(events, [(chore.future, result)])
 
     def _attempt(self, work: Callable[[], T]) -> T:
-        if self._broken:
-            raise StoreError(self._broken)
+        """Do the work; on a full disk once more with the log written over, and then once more as
+        what is left for deletions allows."""
+        for remedy in (self._make_room, self._run_full):
+            try:
+                return self._try(work)
+            except DiskFull:
+                remedy()
+        return self._try(work)
+
+    def _make_room(self) -> None:
+        self._log.flush(self._connection)
+
+    def _run_full(self) -> None:
+        if not self.full:
+            self.full = True
+            log.error("disk full path=%s taken=deletions and small changes", self._path)
+        self._relieve()
+
+    def _relieve(self) -> None:
+        """Go back to normal if there is space: on the disk, or by forgetting history."""
+        try:
+            # More than it takes to stay normal, lest it change from one write to the next.
+            if self._reserve.measure() < (LOW_BYTES + STEP_BYTES if self.full else LOW_BYTES):
+                self._reserve.grow()
+        except (OSError, sqlite3.Error) as error:
+            self._undo(error)
+            self.full = True
+            self._forget()
+        else:
+            self._take_all()
+
+    def _forget(self) -> None:
+        """Compact all there is: history is worth less than objects."""
+        for _ in range(RELIEF_STEPS):
+            try:
+                if self.compact(self.head)[1] >= self.head:
+                    break
+            except sqlite3.Error as error:
+                self._undo(error)
+                break
+        self._log.flush(self._connection)
+        self._reserve.measure()
+
+    def _take_all(self) -> None:
+        if self.full:
+            log.warning("disk no longer full path=%s taken=everything", self._path)
+        self.full = False
+        allocate_log(self._path)
+
+    def _try(self, work: Callable[[], T]) -> T:
+        if self.broken:
+            raise StoreError(self.broken)
         try:
             return work()
         except Exception as error:
@@ -207,8 +300,10 @@ class Writer:
         except sqlite3.Error:
             doubtful = True
         if doubtful:
-            self._broken = f"{message}; no more writes are taken until kedge is restarted"
-        return StoreError(self._broken or message)
+            self.broken = f"{message}; no more writes are taken until kedge is restarted"
+        elif is_full(error):
+            return no_space(self._path)
+        return StoreError(self.broken or message)
 
     def _write(self, writes: Sequence[Write]) -> tuple[list[Event], list[Outcome]]:
         entries: dict[str, Entry | None] = {**self._lookup({write.key for write in writes})}
@@ -218,8 +313,9 @@ class Writer:
         for write in writes:
             try:
                 event = write.event(entries.get(write.key), self.head + len(events) + 1)
-            except Conflict as conflict:
-                outcomes.append((write.future, conflict))
+                self._check_room(event)
+            except (Conflict, DiskFull) as refusal:
+                outcomes.append((write.future, refusal))
                 continue
             entries[write.key] = None if write.value is None else event.entry
             events.append(event)
@@ -227,6 +323,16 @@ class Writer:
             outcomes.append((write.future, event.entry))
         self._save(rows)
         return events, outcomes
+
+    def _check_room(self, event: Event) -> None:
+        """On a full disk take only what keeps the cluster alive and what makes room: leases and
+        statuses replace what is there by something of about the same size."""
+        if not self.full or event.kind == "delete":
+            return
+        before, after = event.previous, event.entry
+        small = before is not None and len(after.value) <= len(before.value) + SLACK
+        if not small or self._reserve.free < LAST_BYTES:
+            raise no_space(self._path)
 
     def _lookup(self, keys: Iterable[str]) -> dict[str, Entry]:
         return {
@@ -239,6 +345,11 @@ class Writer:
         """Make the rows durable, all or none."""
         if not rows:
             return
+        size = sum(row_bytes(values[5]) for values in rows)
+        if self.full:
+            self._reserve.free -= size
+        else:
+            self._reserve.spend(size)
         if len(rows) <= sql.MOST:
             self._insert(rows)  # by itself all or none
         else:
@@ -247,6 +358,9 @@ class Writer:
                 self._insert(part)
             self._connection.execute("COMMIT")
         self.head = rows[-1][0]
+        self._held.reach(self.head)
+        if self._reserve.free < 0:
+            self._reserve.settle()
         self._log.grew(sum(len(values[5]) for values in rows), len(rows))
 
     def _insert(self, rows: Sequence[Row]) -> None:
@@ -289,6 +403,14 @@ class Log:
             self._since_copy = 0
             self._copying = self._side.submit(self._copy)
 
+    def flush(self, writing: sqlite3.Connection) -> None:
+        """Copy all of the log into the file, so that the next write begins it anew."""
+        if self._copying is not None:
+            self._copying.result()
+            self._copying = None
+        self._since_copy = self._since_restart = 0
+        checkpoint(writing)
+
     def close(self) -> None:
         self._side.shutdown()
         self._connection.close()
@@ -302,14 +424,13 @@ class Log:
 class SqliteStore:
     """Fulfils the Store protocol; `await SqliteStore.open(path, clock)` makes one."""
 
-    def __init__(
-        self, held: int, path: Path, clock: Clock, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, held: Held, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._held = held
+        self._path = held.path
         self._loop = loop
-        self._reading = connect(path)
+        self._reading = connect(self._path)
         self._reader = ThreadPoolExecutor(1, "kedge-store-reader")
-        self._writer = Writer(path, self._deliver)
+        self._writer = Writer(held, self._deliver)
         self._feeds = Feeds(self._writer.head)
         self._expiry = Expiry(clock, self._sweep)
         self._closed = False
@@ -318,14 +439,35 @@ class SqliteStore:
     async def open(cls, path: Path, clock: Clock) -> Self:
         """Open the file, creating it and its directory if need be."""
         loop = asyncio.get_running_loop()
-        held = await asyncio.to_thread(prepare, path)
-        store = await asyncio.to_thread(cls, held, path, clock, loop)
+        store = await asyncio.to_thread(cls._open, path, clock, loop)
         store._expiry.expect(milliseconds(clock.now()))
         return store
+
+    @classmethod
+    def _open(cls, path: Path, clock: Clock, loop: asyncio.AbstractEventLoop) -> Self:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held = hold(path)
+        try:
+            # Open until the others are: the last one to be closed deletes the log, and the space
+            # that this has is not to be had again on a full disk.
+            with closing(checked(held)):
+                return cls(held, clock, loop)
+        except sqlite3.Error as error:
+            held.close()
+            raise failure_of(path, error) from error
+        except BaseException:
+            held.close()
+            raise
 
     @property
     def revision(self) -> int:
         return self._feeds.revision
+
+    @property
+    def trouble(self) -> str:
+        if self._writer.broken:
+            return "the file is in doubt"
+        return DISK_FULL if self._writer.full else ""
 
     async def get(self, key: str) -> Entry | None:
         entry = await self._read(lambda: one(self._reading, key))
@@ -370,7 +512,7 @@ class SqliteStore:
         self._reader.shutdown()
         self._reading.close()
         self._writer.close()
-        os.close(self._held)
+        self._held.close()
 
     async def _write(self, key: str, value: bytes | None, expect: int, deadline: int) -> Entry:
         if self._closed:
@@ -392,7 +534,7 @@ class SqliteStore:
         try:
             return await self._loop.run_in_executor(self._reader, work)
         except sqlite3.Error as error:
-            raise StoreError(str(error)) from error
+            raise failure_of(self._path, error) from error
 
     async def _catch_up(self, revision: int) -> None:
         """Wait until watchers have been given the revision, which a reader may see before them."""
@@ -422,38 +564,112 @@ class SqliteStore:
                 future.set_result(outcome)
 
 
-def prepare(path: Path) -> int:
-    """Lock the file, and see to it that it has our layout; returns what holds the lock."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    held = hold(path)
+def checked(held: Held) -> sqlite3.Connection:
+    """Open the file after seeing that it is whole and has our layout; a new one is made."""
+    path = held.path
+    check_files(path)
+    # SQLite gives its own files beside this one the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+    path.chmod(0o600)
+    connection = ballast.with_room(path.parent, lambda: open_first(path))
     try:
-        # SQLite gives its own files beside this one the same mode.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        check_layout(path)
-        path.chmod(0o600)
+        check_content(connection, held)
     except BaseException:
-        os.close(held)
+        connection.close()
         raise
-    return held
+    return connection
 
 
-def check_layout(path: Path) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
+def check_files(path: Path) -> None:
+    """Raise Damaged if the files cannot be those of a store, whatever is in them."""
+    size, header = start_of(path)
+    _, log_header = start_of(Path(f"{path}-wal"))
+    logged = int.from_bytes(log_header[:4], "big") & ~1 == WAL_MAGIC
+    if size == 0 and logged:
+        raise damaged(path, "it is missing or empty, though its write-ahead log holds writes")
+    # The log may hold more pages than the file has yet; without one, the file has all of them.
+    pages, page_bytes = int.from_bytes(header[28:32], "big"), int.from_bytes(header[16:18], "big")
+    expected = pages * (65536 if page_bytes == 1 else page_bytes)
+    if header.startswith(b"SQLite format 3\0") and not logged and size < expected:
+        raise damaged(path, f"it was cut off after {size} of {expected} bytes")
+
+
+def start_of(path: Path) -> tuple[int, bytes]:
+    """The size of a file and its first bytes; of one that is not there, nothing."""
+    try:
+        with path.open("rb") as file:
+            return os.fstat(file.fileno()).st_size, file.read(100)
+    except FileNotFoundError:
+        return 0, b""
+
+
+def open_first(path: Path) -> sqlite3.Connection:
+    """Open the file, which is given our layout if it is new."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         if is_new(connection):
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(sql.SCHEMA)
-        application, layout = identity(connection)
+        check_layout(path, *identity(connection))
     except sqlite3.DatabaseError as error:
+        connection.close()
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise UnknownLayout(path, None) from error
-        raise StoreError(f"{path}: {error}") from error
-    finally:
+        if is_full(error):
+            # Whoever has some space left in store for this learns of it.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        raise
+    except BaseException:
         connection.close()
+        raise
+    return connection
+
+
+def check_layout(path: Path, application: int, layout: int) -> None:
     if application != sql.APPLICATION:
         raise UnknownLayout(path, None)
     if layout != sql.LAYOUT:
         raise UnknownLayout(path, layout)
+
+
+def check_content(connection: sqlite3.Connection, held: Held) -> None:
+    """Raise Damaged if pages do not fit together, or if acknowledged writes are gone."""
+    path = held.path
+    if path.stat().st_size <= CHECKED_BYTES:
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise damaged(path, found.replace("\n", " "))
+    if (newest := head(connection)) < held.reached:
+        raise damaged(
+            path,
+            f"it ends at revision {newest}, but writes up to {held.reached} were acknowledged:"
+            f" its write-ahead log {path.name}-wal is missing or cut off, or the file is an older"
+            " copy",
+        )
+
+
+def damaged(path: Path, why: str) -> Damaged:
+    name = path.name
+    return Damaged(
+        f"{path}, which holds all objects of the cluster, is damaged: {why}. Nothing was changed."
+        f" Put back a copy of the directory, or of {name} alone, and then remove {name}-wal,"
+        f" {name}-shm and {name}.lock; to go on with what is there, remove {name}.lock; 'sqlite3"
+        f" {name} .recover' prints what can be read of a file that cannot be opened; 'kedge down"
+        " --purge' deletes the cluster, to begin anew"
+    )
+
+
+def no_space(path: Path) -> DiskFull:
+    return DiskFull(
+        f"the disk that holds {path} is full: objects can still be deleted, and written again once"
+        " there is space"
+    )
+
+
+def failure_of(path: Path, error: sqlite3.Error) -> StoreError:
+    if is_fatal(error):
+        return damaged(path, str(error))
+    return no_space(path) if is_full(error) else StoreError(f"{path}: {error}")
 
 
 def is_new(connection: sqlite3.Connection) -> bool:
@@ -490,6 +706,22 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 def is_fatal(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", 0)
     return code in FATAL or code & 0xFF in FATAL
+
+
+def is_full(error: Exception) -> bool:
+    """Whether there is no space; a group of writes whose file could not grow says so itself."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return (
+        code in FULL
+        or isinstance(error, DiskFull)
+        or ballast.is_full(error)
+        or (isinstance(error, OSError) and error.errno == errno.EFBIG)
+    )
+
+
+def _copy_of(error: StoreError) -> StoreError:
+    """One exception for each who waits: they are raised in as many places."""
+    return copy.copy(error)
 
 
 def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

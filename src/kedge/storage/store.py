@@ -1,12 +1,15 @@
 """The Store protocol: keys, bytes and revisions; nothing here knows what an object is."""
 
 from collections.abc import AsyncGenerator
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
 FIRST_REVISION = 1
 """Where an empty store stands: clients read a meaning into 0, so it is never handed out."""
+
+DISK_FULL: Final = "disk full"
+"""What a store's trouble is called that goes away by itself, unlike all others."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -71,6 +74,14 @@ class FutureRevision(StoreError):
         self.newest = newest
 
 
+class DiskFull(StoreError):
+    """There is no room for the write; deletions and small changes may still find some."""
+
+
+class Damaged(StoreError):
+    """What was stored cannot be read, or part of it is gone."""
+
+
 class Closed(StoreError):
     """The store was closed."""
 
@@ -84,6 +95,11 @@ class Store(Protocol):
     @property
     def revision(self) -> int:
         """The newest revision whose event watchers have been given. Costs nothing to ask."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why writes are refused, in a few words; empty while they are not."""
         ...
 
     async def get(self, key: str) -> Entry | None:
