@@ -10,13 +10,19 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.cli.failure import AlreadyRunning, Failure
+from kedge.machinery import ballast
 
 _PAUSE: Final = 0.005
-_CLAIM_ATTEMPTS: Final = 200
+_END_SECONDS: Final = 5.0
+"""How long the kernel may take to clear a killed process away: its memory goes before its files."""
+_EXITING: Final = 0x4
+"""PF_EXITING in the flags of /proc/PID/stat."""
+_KILLED: Final = 1 << (signal.SIGKILL - 1)
 
 
 class Process(NamedTuple):
@@ -33,18 +39,18 @@ class Process(NamedTuple):
 def claim(state: Path, part: str = "server") -> int:
     """Make this process, for as long as it lives, the one that runs this part of the cluster;
     returns the descriptor that holds the claim."""
-    held = os.open(_pid_file(state, part), os.O_RDWR | os.O_CREAT, 0o600)
+    held = os.open(_pid_file(state, part), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     # Whoever merely looks holds the lock for an instant, hence more than one attempt.
-    for _ in range(_CLAIM_ATTEMPTS):
+    for _ in range(round(_END_SECONDS / _PAUSE)):
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if (other := _recorded(held)) and other.lives():
+            if (other := _recorded(held)) and not is_ending(other):
                 break
             time.sleep(_PAUSE)
             continue
-        os.truncate(held, 0)
-        os.pwrite(held, f"{os.getpid()} {birth(os.getpid())}\n".encode(), 0)
+        # Over what is there: to write over a file takes no space that a full disk does not have.
+        ballast.with_room(state, lambda: _record(held))
         # Left open on purpose: closing it would let go.
         return held
     os.close(held)
@@ -53,35 +59,116 @@ def claim(state: Path, part: str = "server") -> int:
 
 
 def running(state: Path, part: str = "server") -> Process | None:
-    """The process that runs this part of the cluster now."""
+    """The process that runs this part of the cluster now.
+
+    The lock is the proof that there is one. A process that was killed keeps it until the kernel has
+    freed its memory, which takes a second for a large one: it is waited for.
+    """
     try:
-        looking = os.open(_pid_file(state, part), os.O_RDONLY)
+        looking = os.open(_pid_file(state, part), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise Failure(f"{_pid_file(state, part)} cannot be used: {error.strerror}") from error
     try:
-        fcntl.flock(looking, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _recorded(looking) or Process(0, "")
+        for _ in range(round(_END_SECONDS / _PAUSE)):
+            if not _is_locked(looking):
+                return None
+            recorded = _recorded(looking)
+            if recorded is not None and not is_ending(recorded):
+                break
+            time.sleep(_PAUSE)
+        return _holder(looking)
     finally:
         os.close(looking)
-    return None
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _holder(descriptor: int) -> Process:
+    """The recorded process, if it really has the file open; one that nobody can name if not.
+
+    The number alone is what whoever may write the file says: to signal it would let them choose a
+    victim.
+    """
+    recorded = _recorded(descriptor)
+    if recorded is None or not _has_open(recorded.pid, os.fstat(descriptor)):
+        return Process(0, "")
+    return recorded
+
+
+def _has_open(pid: int, file: os.stat_result) -> bool:
+    """Whether the process, which must be ours or we be root, holds the file open."""
+    if not Path("/proc/self/fd").exists():
+        return True
+    try:
+        return any(_is_same(f"/proc/{pid}/fd/{number}", file) for number in _descriptors(pid))
+    except OSError:
+        return False
+
+
+def _descriptors(pid: int) -> list[str]:
+    return os.listdir(f"/proc/{pid}/fd")
+
+
+def _is_same(path: str, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), file)
+    except OSError:
+        return False
+
+
+def is_ending(process: Process) -> bool:
+    """Whether the process is dead, or has been killed and is still being cleared away."""
+    if not process.lives():
+        return True
+    try:
+        stat = Path(f"/proc/{process.pid}/stat").read_text()
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return Path("/proc/self/stat").exists()
+    flags = int(stat.rpartition(")")[2].split()[6])
+    pending = [line.split()[1] for line in status.splitlines() if line[:6] in ("SigPnd", "ShdPnd")]
+    return bool(flags & _EXITING) or any(int(mask, 16) & _KILLED for mask in pending)
 
 
 def stop(process: Process, grace: float) -> bool:
     """Ask the process to end, and make it end after the grace period; whether it had to be made."""
-    if not process.lives():
-        raise Failure(
-            f"the cluster's process {process.pid} cannot be seen from here: stop it on the machine"
-            " or in the container that it runs in"
-        )
-    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, number)
-            # One that is stopped (SIGSTOP) hears nothing before it is continued.
-            os.kill(process.pid, signal.SIGCONT)
-        if _ends_within(process, seconds):
-            return number is signal.SIGKILL
+    with _handle(process) as handle:
+        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, number)
+                # One that is stopped (SIGSTOP) hears nothing before it is continued.
+                signal.pidfd_send_signal(handle, signal.SIGCONT)
+            if _ends_within(process, seconds):
+                return number is signal.SIGKILL
     raise Failure(f"process {process.pid} does not end, not even when killed")
+
+
+@contextlib.contextmanager
+def _handle(process: Process) -> Iterator[int]:
+    """A descriptor of this very process: it is looked at after that is open, so that no other one
+    that is given the same pid can be signalled."""
+    try:
+        handle = os.pidfd_open(process.pid) if process.pid > 0 else -1
+    except OSError:
+        handle = -1
+    try:
+        if handle < 0 or not process.lives():
+            raise Failure(
+                f"the cluster's process {process.pid or 'with an unknown number'} cannot be seen"
+                " from here: stop it on the machine or in the container that it runs in"
+            )
+        yield handle
+    finally:
+        if handle >= 0:
+            os.close(handle)
 
 
 def _ends_within(process: Process, seconds: float) -> bool:
@@ -113,6 +200,12 @@ def _birth_by_ps(pid: int) -> str:
 
 def _pid_file(state: Path, part: str) -> Path:
     return state / f"{part}.pid"
+
+
+def _record(descriptor: int) -> None:
+    line = f"{os.getpid()} {birth(os.getpid())}\n".encode()
+    os.pwrite(descriptor, line, 0)
+    os.truncate(descriptor, len(line))
 
 
 def _recorded(descriptor: int) -> Process | None:
