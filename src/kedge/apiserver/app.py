@@ -3,7 +3,7 @@
 import logging
 import platform
 from collections.abc import Awaitable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -28,13 +28,16 @@ from kedge.apiserver.subresources import binding
 from kedge.apiserver.subresources import table as subresources
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.verbs import delete, read, watch, write
+from kedge.machinery import ballast
 from kedge.machinery.errors import (
     StatusError,
+    insufficient_storage,
     internal,
     method_not_allowed,
     not_found,
     unknown_resource,
 )
+from kedge.storage.store import DISK_FULL, DiskFull, StoreError
 from kedge.web.message import (
     JSON,
     HttpRequest,
@@ -109,6 +112,8 @@ class App:
                     answer = _with_notice(request.resource.deprecation, answer)
         except StatusError as error:
             answer = _failed(error, entry, request)
+        except (StoreError, OSError) as error:
+            answer = _failed(_refused_by_disk(http, error), entry, request)
         except Exception:
             answer = _bug(http)
         if isinstance(answer, Response):
@@ -161,6 +166,8 @@ class App:
             response = await pending
         except StatusError as error:
             response = _failed(error, entry, request)
+        except (StoreError, OSError) as error:
+            response = _failed(_refused_by_disk(http, error), entry, request)
         except Exception:
             response = _bug(http)
         self.telemetry.count(*labels, response.status, self.api.clock.monotonic() - start)
@@ -322,20 +329,24 @@ class App:
         return sorted({*paths, *fixed, "/readyz", "/version"})
 
     def _health(self, http: HttpRequest, name: str, below: list[str]) -> Response | None:
-        checks = {"ping": True, "store": True, "watch-cache": True}
+        """Whether all is well, as Kubernetes words it; but why not is no secret here."""
+        failures = {"ping": "", "store": self.api.store.trouble, "watch-cache": ""}
+        if name == "livez" and failures["store"] == DISK_FULL:
+            # Another process would find the same disk: to be restarted would only cost time.
+            failures["store"] = ""
         if name == "readyz":
-            checks["startup"] = self.ready
+            failures["startup"] = "" if self.ready else "not ready"
         if below:
-            good = checks.get(below[0])
-            if good is None:
+            why = failures.get(below[0])
+            if why is None:
                 return None
-            return text_response("ok" if good else "not ready", 200 if good else 500)
-        good = all(checks.values())
+            return text_response(why or "ok", 500 if why else 200)
+        good = not any(failures.values())
         if good and "verbose" not in http.query:
             return text_response("ok")
         lines = [
-            f"[{'+' if fine else '-'}]{check} {'ok' if fine else 'failed'}"
-            for check, fine in checks.items()
+            f"[-]{check} failed: {why}" if why else f"[+]{check} ok"
+            for check, why in failures.items()
         ]
         lines.append(f"{name} check {'passed' if good else 'failed'}")
         return text_response("\n".join(lines) + "\n", 200 if good else 500)
@@ -389,9 +400,22 @@ def _architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
+_DEFECT: Final = "the server has a defect; its log has the details"
+
+
+def _refused_by_disk(http: HttpRequest, error: StoreError | OSError) -> StatusError:
+    """What to tell the client if the store, or a file of the server, could not be written."""
+    if isinstance(error, DiskFull):
+        return insufficient_storage(str(error))
+    if ballast.is_full(error):
+        return insufficient_storage("the disk that holds the cluster's keys is full")
+    log.error("request failed method=%s path=%s", http.method, http.path, exc_info=error)
+    return internal(_DEFECT if isinstance(error, OSError) else f"the store failed: {error}")
+
+
 def _bug(http: HttpRequest) -> Response:
     log.exception("request failed method=%s path=%s", http.method, http.path)
-    return failure(internal("the server has a defect; its log has the details"))
+    return failure(internal(_DEFECT))
 
 
 def prettified(http: HttpRequest, response: Response) -> Response:

@@ -54,9 +54,9 @@ class Unusable(Exception):
 
     def __init__(self, directory: Path, why: str) -> None:
         super().__init__(
-            f"the certificate authority in {directory} cannot be used: {why}. Put ca.crt and ca.key"
-            " back, or remove the directory: the next start makes new ones, and clients then need"
-            " the new ca.crt"
+            f"the certificate authority in {directory} cannot be used: {why}. Nothing was changed."
+            " Put ca.crt and ca.key back from a copy of the directory, or begin anew with 'kedge"
+            " down --purge'"
         )
 
 
@@ -75,14 +75,50 @@ def ensure(directory: Path, hosts: Sequence[str], clock: Clock = _SYSTEM_CLOCK) 
     """The identity kept in the directory, made or renewed as needed to serve these hosts too."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
-    if not (directory / "ca.crt").exists():
+    if _is_empty(directory / "ca.crt"):
         _make_authority(directory, clock.now())
+    _check_authority(directory)
     machine = socket.gethostname()
     wanted = [*OWN_HOSTS, *([machine] if machine.isascii() and machine else []), *hosts]
     if not _serves(directory, "server", wanted, clock.now()) or not _calls(directory):
         _issue(directory, wanted, clock.now())
     ca_pem = (directory / "ca.crt").read_bytes()
     return Identity(ca_pem, _server_context(directory, "server"), directory)
+
+
+def _is_empty(path: Path) -> bool:
+    try:
+        return path.stat().st_size == 0
+    except FileNotFoundError:
+        return True
+
+
+def _check_authority(directory: Path) -> None:
+    """Raise Unusable unless the authority's key is there and belongs to its certificate.
+
+    At every start, and not only when the first certificate is signed with it: that is when somebody
+    can still put it right.
+    """
+    for file in ("ca.crt", "ca.key"):
+        if _is_empty(directory / file):
+            raise Unusable(directory, f"{file} is missing or empty")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            directory / "ca.crt", directory / "ca.key"
+        )
+    except ssl.SSLError as error:
+        reason = error.reason or ""
+        mismatch = "MISMATCH" in reason
+        why = "ca.key does not belong to ca.crt" if mismatch else _unreadable_half(directory)
+        raise Unusable(directory, why) from error
+
+
+def _unreadable_half(directory: Path) -> str:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(directory / "ca.crt")
+    except ssl.SSLError:
+        return "ca.crt holds no certificate"
+    return "ca.key holds no private key"
 
 
 async def keep_renewed(identity: Identity, hosts: Sequence[str], clock: Clock) -> None:
@@ -159,7 +195,7 @@ def _make_authority(directory: Path, now: datetime) -> None:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    kept = (directory / "ca.key").exists()
+    kept = not _is_empty(directory / "ca.key")
     key = _authority_key(directory) if kept else ec.generate_private_key(ec.SECP256R1())
     name = _name("kedge-ca")
     builder = _certificate(name, name, key.public_key(), now - _BACKDATED, now + _CA_LIFE)

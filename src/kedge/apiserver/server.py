@@ -1,9 +1,11 @@
 """The running API server: store, cache, application and listener, started in this order."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, Final
 
@@ -36,13 +38,18 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
+from kedge.machinery import ballast
 from kedge.machinery.clock import Clock
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
-from kedge.storage.store import Store
+from kedge.storage.store import Store, StoreError
 from kedge.web.server import Server
 
+log = logging.getLogger(__name__)
+
+BALLAST_SECONDS: Final = 5.0
+"""How often it is seen to that there is a reserve of space."""
 SETTLING: Final = 0.5
 """Seconds from the first answer to the work that can wait."""
 
@@ -75,6 +82,8 @@ class Running:
 async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
     """Serve while the context is open."""
     hosts = whereabouts.hosts(config)
+    key = SigningKey(config.pki)
+    key.check()
     identity = pki.ensure(config.pki, hosts)
     for name, at in config.local_nodes.items():
         pki.ensure_node(config.pki, name, (name, at), config.node_pki(name), clock.now())
@@ -85,7 +94,6 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
         api.agents = Agents(config.pki)
         api.metrics.usage_window = config.metrics_window
         address = ""
-        key = SigningKey(config.pki)
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
         app = application(api, {**users, token: ADMIN}, key, lambda: address, trail)
@@ -97,6 +105,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
                 tasks.create_task(listener.sweep()),
                 tasks.create_task(api.metrics.run()),
                 tasks.create_task(keep_history(store, clock)),
+                tasks.create_task(keep_ballast(store, config.state, clock)),
                 tasks.create_task(pki.keep_renewed(identity, hosts, clock)),
             ]
             registrar = Registrar(api)
@@ -130,14 +139,29 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
         await store.close()
 
 
+async def keep_ballast(store: Store, state: Path, clock: Clock) -> None:
+    """For ever: have some space in reserve for the next start, whenever there is enough of it."""
+    while True:
+        if not store.trouble:
+            await asyncio.to_thread(ballast.ensure, state)
+        await clock.sleep(BALLAST_SECONDS)
+
+
 async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
     """What takes a while and nobody has asked for yet; nodes that start with us come first."""
     await clock.sleep(SETTLING)
     for kind in (pod, event):
         # The first pod would have to wait for what is worked out only once of these types.
         _ = kind.RESOURCE.schema, kind.RESOURCE.extensions
-    await asyncio.to_thread(key.prepare)
-    await bootstrap.ensure_range(api)
+    while True:
+        try:
+            await asyncio.to_thread(key.prepare)
+            await bootstrap.ensure_range(api)
+            return
+        except (OSError, StoreError) as error:
+            # The server goes on without: on a full disk, what needs them says so.
+            log.error("not settled, tried again later error=%s", error)
+            await clock.sleep(BALLAST_SECONDS)
 
 
 def application(

@@ -3,19 +3,21 @@
 import secrets
 from pathlib import Path
 
-from kedge.machinery import atomic
+from kedge.machinery import atomic, ballast
 
 
 def ensure(path: Path) -> str:
     """The token in the file, which is made if it is not there, and is for its owner's eyes only."""
     try:
         token = path.read_text(encoding="ascii").strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, UnicodeDecodeError):
         token = ""
-    if not token:
+    if not token.isprintable() or not token:
+        # Not even zeros, which a crash may leave of a file, are anybody's token.
         token = secrets.token_urlsafe(32)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        atomic.write(path, f"{token}\n".encode(), mode=0o600)
+        content = f"{token}\n".encode()
+        ballast.with_room(path.parent, lambda: atomic.write(path, content, mode=0o600))
     elif path.stat().st_mode & 0o077:
         path.chmod(0o600)
     return token

@@ -228,6 +228,16 @@ def internal(why: str) -> StatusError:
     return StatusError(500, "InternalError", message, causes=[Cause(message=why)])
 
 
+def insufficient_storage(why: str) -> StatusError:
+    """There is no space for what is to be written.
+
+    507 and not 503: client libraries, proxies and load balancers take 503 for a server that is away
+    and try again or elsewhere, while this one answers, and goes on to delete. Neither is retried by
+    client-go without a Retry-After, so kubectl prints the message at once.
+    """
+    return StatusError(507, "InsufficientStorage", why)
+
+
 def timeout(message: str, *, causes: Sequence[Cause] = (), retry_after: int = 0) -> StatusError:
     return StatusError(504, "Timeout", message, causes=causes, retry_after=retry_after)
 

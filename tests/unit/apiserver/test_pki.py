@@ -206,9 +206,24 @@ def test_a_lost_authority_certificate_comes_back_with_the_key_clients_know(tmp_p
 def test_an_authority_without_its_key_is_reported_not_replaced(tmp_path: Path) -> None:
     pki.ensure(tmp_path, [])
     (tmp_path / "ca.key").unlink()
-    pki.ensure(tmp_path, [])
     with pytest.raises(pki.Unusable, match=r"ca\.key is missing"):
-        pki.ensure(tmp_path, ["new.example.com"])
+        pki.ensure(tmp_path, [])
+
+
+def test_an_authority_with_the_key_of_another_is_reported(tmp_path: Path) -> None:
+    for name in ("ours", "theirs"):
+        pki.ensure(tmp_path / name, [])
+    (tmp_path / "ours" / "ca.key").write_bytes((tmp_path / "theirs" / "ca.key").read_bytes())
+    with pytest.raises(pki.Unusable, match=r"ca\.key does not belong to ca\.crt"):
+        pki.ensure(tmp_path / "ours", [])
+
+
+@pytest.mark.parametrize("name", ["ca.crt", "ca.key"])
+def test_half_an_authority_that_is_not_readable_is_reported(tmp_path: Path, name: str) -> None:
+    pki.ensure(tmp_path, [])
+    (tmp_path / name).write_text("-----BEGIN")
+    with pytest.raises(pki.Unusable, match=f"{name} holds no"):
+        pki.ensure(tmp_path, [])
 
 
 def test_a_client_certificate_of_the_cluster_is_seen(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kedge.machinery import atomic
+from kedge.machinery import atomic, ballast
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
 BITS: Final = 2048
+_PUBLIC_TAIL: Final = 256 + 5
+"""Bytes at the end of a public key: as much of the modulus as the smallest has, and 65537."""
 
 
 class Unusable(Exception):
@@ -22,8 +24,9 @@ class Unusable(Exception):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(
-            f"the key for service account tokens in {path} cannot be used: {why}. Put it back, or"
-            " remove it: the next start makes a new one, and tokens signed before are void"
+            f"the key for service account tokens in {path} cannot be used: {why}. Put it back from"
+            " a copy of the directory, or remove sa.key and sa.pub: the next start makes new ones,"
+            " and tokens signed before are void"
         )
 
 
@@ -41,6 +44,22 @@ class SigningKey:
         self._public = directory / "sa.pub"
         self._lock = Lock()
         self._pair: _Pair | None = None
+
+    def check(self) -> None:
+        """Raise Unusable if there should be a key and it is not the one that was made here.
+
+        At the start, without the library that could read it: the public half, a modulus and an
+        exponent, stands in the private one byte for byte.
+        """
+        private, public = (_content(path) for path in (self._private, self._public))
+        if not private and not public:
+            return
+        if not private:
+            raise Unusable(self._private, "it is missing or empty")
+        if not _der(private):
+            raise Unusable(self._private, "it holds no private key")
+        if public and (_der(public) or b"no key")[-_PUBLIC_TAIL:] not in _der(private):
+            raise Unusable(self._private, "it does not belong to sa.pub")
 
     @property
     def ready(self) -> bool:
@@ -132,7 +151,9 @@ class SigningKey:
             serialization.NoEncryption(),
         )
         self._private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        atomic.write(self._private, pem, mode=0o600)
+        ballast.with_room(
+            self._private.parent.parent, lambda: atomic.write(self._private, pem, mode=0o600)
+        )
         self._write_public(key)
         return key
 
@@ -154,6 +175,24 @@ def _pair(private: "rsa.RSAPrivateKey") -> _Pair:
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     return _Pair(private, public, _base64(hashlib.sha256(der).digest()))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _der(pem: bytes) -> bytes:
+    """What stands between the two lines of a PEM file; empty if it is none."""
+    lines = pem.strip().splitlines()
+    if len(lines) < 3 or not lines[0].startswith(b"-----BEGIN") or b"-----END" not in lines[-1]:
+        return b""
+    try:
+        return base64.b64decode(b"".join(lines[1:-1]), validate=True)
+    except ValueError:
+        return b""
 
 
 def _number(value: int) -> str:
