@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kedge.cli import node, process, registry, restarts, server, state
+from kedge.cli import integrity, node, process, registry, restarts, server, state
 from kedge.cli.announcement import Announcement, decode
 from kedge.cli.children import Child, Part, launching
 from kedge.cli.down import changing, end_nodes, withdraw_context
@@ -274,6 +274,10 @@ def prepare(config: UpConfig, say: Say) -> state.Cluster:
         check(config.kubeconfig, context(name), state.authority(directory))
     registry.check_free(config.root, name, directory)
     cluster = state.prepare(directory, name)
+    if process.running(directory) is None:
+        # Before anything is started: what a server refuses must not cost containers their lives.
+        for note in integrity.check(directory, cluster, database=config.server.store == "sqlite"):
+            say(f"warning: {note}.")
     try:
         registry.register(config.root, name, directory)
     except OSError as error:

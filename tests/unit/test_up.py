@@ -31,6 +31,9 @@ from kedge import config
 flags = parser().parse_args(sys.argv[1:])
 wanted = config.server(config.Source(flags, {}))
 process.claim(wanted.state)
+(wanted.state / "pki").mkdir(exist_ok=True)
+for name in ("pki/ca.crt", "pki/ca.key", "token", "store.db"):
+    (wanted.state / name).write_text("pem")
 MANNER
 tell(flags.ready_fd)(Announcement(f"https://{wanted.host}:{wanted.port or 7001}", b"pem", "secret"))
 signal.pause()
@@ -189,12 +192,21 @@ def test_a_malformed_kubeconfig_stops_the_start_before_anything_happens(
     assert not config.server.state.exists()
 
 
+def remember(config: UpConfig, port: int) -> None:
+    """As if a server had been here, on this port."""
+    directory = config.server.state
+    state.write(directory, state.Cluster(name="blue", port=port))
+    (directory / "pki").mkdir()
+    for name in ("pki/ca.crt", "pki/ca.key", "token"):
+        (directory / name).write_text("pem")
+
+
 def test_a_restart_keeps_the_port(config: UpConfig, manner: list[str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     cluster = up.prepare(config, print)
-    state.write(config.server.state, state.Cluster(name="blue", port=port))
+    remember(config, port)
     done, _ = start(config)
     assert cluster.port == 0
     assert done.url == f"https://127.0.0.1:{port}"
@@ -204,7 +216,7 @@ def test_a_port_that_others_took_meanwhile_is_given_up(config: UpConfig, manner:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         up.prepare(config, print)
-        state.write(config.server.state, state.Cluster(name="blue", port=port))
+        remember(config, port)
         done, said = start(config)
     assert done.url == "https://127.0.0.1:7001"
     assert said[0] == f"Port {port}, which the cluster had before, is in use: taking another one."

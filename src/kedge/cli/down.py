@@ -212,7 +212,10 @@ def withdraw_context(directory: Path, root: Path) -> None:
     from kedge.cli.up import context
     from kedge.client import kubeconfig
 
-    cluster = state.read(directory)
+    try:
+        cluster = state.read(directory)
+    except state.RecordDamaged:
+        return
     if cluster is None or not cluster.kubeconfig:
         return
     before = kubeconfig.Before(cluster.previous_context, cluster.kubeconfig_existed)

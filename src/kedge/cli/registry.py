@@ -36,7 +36,11 @@ class Found(NamedTuple):
 def find(where: Where) -> Found | None:
     """The cluster that is meant, if it is here."""
     directory = where.directory or resolve(where.root, where.name)
-    cluster = state.read(directory)
+    try:
+        cluster = state.read(directory)
+    except state.RecordDamaged:
+        # It can be stopped and deleted all the same, and `kedge up` makes the record again.
+        cluster = state.Cluster(name=where.name)
     return Found(cluster, directory) if cluster else None
 
 

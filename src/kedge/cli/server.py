@@ -97,18 +97,21 @@ def run(
     from kedge import control_plane
     from kedge.apiserver.server import Running
     from kedge.apiserver.startup import explain, innermost, is_lasting
-    from kedge.cli import process, state
+    from kedge.cli import integrity, process, state
     from kedge.cli.announcement import Announcement
     from kedge.cli.failure import LastingFailure, PassingFailure
 
     check()
-    state.prepare(config.state, config.name)
+    cluster = state.prepare(config.state, config.name)
     process.claim(config.state)
     check()
+    for note in integrity.check(config.state, cluster, database=config.store == "sqlite"):
+        print(f"warning: {note}", file=sys.stderr, flush=True)
     # A server lives long: it must not keep the file system busy that it was started from.
     os.chdir(config.state)
 
     def on_ready(ready: Running) -> None:
+        integrity.note_made(config.state, database=config.store == "sqlite")
         state.write_server(config.state, _record(config, ready.url))
         announce(Announcement(ready.url, ready.ca_pem, ready.token))
 

@@ -3,6 +3,8 @@
 import contextlib
 import fcntl
 import os
+import stat
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Final
 import msgspec
 
 from kedge.cli.failure import Failure
-from kedge.machinery import atomic
+from kedge.machinery import atomic, ballast, ownership
 
 LAYOUT: Final = 1
 """How the directory is arranged; a kedge that arranges it otherwise counts on."""
@@ -22,6 +24,18 @@ _NOT_OURS_TO_MIND: Final = ("lost+found", _LOCK)
 
 class Gone(Failure):
     """The cluster was deleted while it was waited for."""
+
+
+class RecordDamaged(Failure):
+    """`cluster.json` is missing or cannot be read, but what else there is shows a cluster."""
+
+    def __init__(self, state: Path, what: str) -> None:
+        super().__init__(
+            f"{what}, but {state} holds a cluster: give its name, as in 'kedge up --state {state}"
+            " --name NAME', and the file is made again; 'kedge down' with the same flags and"
+            " --purge deletes the cluster"
+        )
+        self.what = what
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -37,6 +51,13 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was current in that file before."""
     kubeconfig_existed: bool = True
     """Whether that file was there before."""
+    kept: tuple[str, ...] = ()
+    """Files that a server of this cluster has made, and without which it is not the same one."""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a server has been ready here; those of before `kept` left only their port."""
+        return bool(self.kept or self.port)
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -53,9 +74,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def prepare(state: Path, name: str) -> Cluster:
     """Make the directory a cluster's, or see that it is this cluster's already."""
+    check_owner(state)
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        cluster = read(state)
+        # Once more: whoever was quicker than us in a directory for everybody owns it now.
+        check_owner(state)
+        _hide(state)
+        cluster = _known(state, name)
         if cluster is None:
             _check_empty(state)
             check_outside(state)
@@ -71,6 +96,53 @@ def prepare(state: Path, name: str) -> Cluster:
             " or choose another directory with --state"
         )
     return cluster
+
+
+def check_owner(state: Path) -> None:
+    """Fail unless the directory, if it is there, is ours alone, and so is the way to it.
+
+    Whoever owns a cluster's directory reads the administrator's token in it, and says in it which
+    processes and control groups are the cluster's, which to stop it kills.
+    """
+    try:
+        ownership.check_directory(state)
+    except ownership.Untrusted as error:
+        raise Failure(
+            f"{state} is not used, because {error}, who would then control the cluster: run kedge"
+            " as the user whose directory it is, take it away from others with chown and chmod, or"
+            " choose another directory with --state"
+        ) from error
+    except OSError as error:
+        raise _unreadable(state, error) from error
+
+
+def _hide(state: Path) -> None:
+    """Take away what others may see of a directory that was made by other means."""
+    mode = stat.S_IMODE(state.stat().st_mode)
+    if mode & 0o077:
+        state.chmod(mode & 0o700)
+        _warn(f"{state} had mode {mode:04o}, and has {mode & 0o700:04o} now: others saw into it")
+
+
+def _known(state: Path, name: str) -> Cluster | None:
+    """The cluster that the directory holds; its lost or torn `cluster.json` is made again."""
+    try:
+        return read(state)
+    except RecordDamaged as damage:
+        # Nothing is lost with it but a port and what was current in a kubeconfig before.
+        made = ("store.db", "pki/ca.crt", "pki/ca.key", "token")
+        cluster = Cluster(name=name, kept=tuple(file for file in made if (state / file).exists()))
+        with contextlib.suppress(FileNotFoundError):
+            (state / "cluster.json").replace(state / "cluster.json.damaged")
+        write(state, cluster)
+        _warn(
+            f'{damage.what}: made again for the cluster "{name}"; its port may be another one now'
+        )
+        return cluster
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}.", file=sys.stderr, flush=True)
 
 
 def unwritable(state: Path, error: OSError) -> Failure:
@@ -106,35 +178,57 @@ def check_outside(state: Path) -> None:
 
 def read(state: Path) -> Cluster | None:
     """The cluster that the directory holds, if any."""
+    check_owner(state)
+    path = state / "cluster.json"
     try:
-        content = (state / "cluster.json").read_bytes()
+        content = ownership.read(path)
     except (FileNotFoundError, NotADirectoryError):
+        if _is_store(state / "store.db") and (state / "pki" / "ca.crt").exists():
+            raise RecordDamaged(state, f"{path} is missing") from None
         return None
+    except ownership.Untrusted as error:
+        raise Failure(f"{state} is not used, because {error}") from error
     except OSError as error:
-        raise Failure(
-            f"{state} cannot be read: {error.strerror}. Run kedge as the user whose cluster it is,"
-            " or choose another directory with --state"
-        ) from error
+        raise _unreadable(state, error) from error
     try:
-        layout = msgspec.json.decode(content, type=dict[str, msgspec.Raw])["layout"]
-        if msgspec.json.decode(layout) != LAYOUT:
-            raise _unknown_layout(state, bytes(layout).decode())
-        return msgspec.json.decode(content, type=Cluster)
-    except (msgspec.MsgspecError, KeyError) as error:
-        raise _unknown_layout(state, "that cannot be read") from error
+        document = msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        raise RecordDamaged(state, f"{path} is damaged ({error})") from error
+    layout = document.get("layout", "that is not said") if isinstance(document, dict) else "unknown"
+    if layout != LAYOUT:
+        raise _unknown_layout(state, str(layout))
+    try:
+        return msgspec.convert(document, Cluster)
+    except msgspec.ValidationError as error:
+        raise RecordDamaged(state, f"{path} is damaged ({error})") from error
+
+
+def _is_store(path: Path) -> bool:
+    """Whether the file is a store of ours, by the number that SQLite keeps at its byte 68."""
+    with contextlib.suppress(OSError, ownership.Untrusted):
+        return ownership.read(path, 72)[68:] == b"kedg"
+    return False
+
+
+def _unreadable(state: Path, error: OSError) -> Failure:
+    return Failure(
+        f"{state} cannot be read: {error.strerror}. Run kedge as the user whose cluster it is,"
+        " or choose another directory with --state"
+    )
 
 
 def _unknown_layout(state: Path, found: str) -> Failure:
     return Failure(
         f"{state} was arranged by another version of kedge (layout {found}, this one knows layout"
-        f" {LAYOUT}): use that version, choose another directory with --state, or remove the"
-        " directory to begin anew"
+        f" {LAYOUT}): nothing was changed. Use that version, or choose another directory with"
+        " --state"
     )
 
 
 def write(state: Path, cluster: Cluster) -> None:
     """Remember this of the cluster."""
-    atomic.write(state / "cluster.json", _encoded(cluster))
+    path = state / "cluster.json"
+    _write(path, _encoded(cluster), needed=not path.exists())
 
 
 def read_server(state: Path) -> Server | None:
@@ -146,7 +240,21 @@ def read_server(state: Path) -> Server | None:
 
 def write_server(state: Path, server: Server) -> None:
     """Say that the server is ready, and where."""
-    atomic.write(state / "server.json", _encoded(server))
+    _write(state / "server.json", _encoded(server), needed=False)
+
+
+def _write(path: Path, content: bytes, *, needed: bool) -> None:
+    """Replace the file unless it says so already, which a full disk does not prevent; if it does
+    prevent the rest, that is said, and no reason to fail unless the file is needed."""
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == content:
+            return
+    try:
+        ballast.with_room(path.parent, lambda: atomic.write(path, content))
+    except OSError as error:
+        if needed or not ballast.is_full(error):
+            raise
+        _warn(f"{path} is not up to date: {error.strerror}")
 
 
 def _encoded(value: object) -> bytes:
@@ -166,7 +274,7 @@ def changing(state: Path) -> Iterator[None]:
     Raises Gone if the one before has deleted it."""
     lock = state / _LOCK
     try:
-        held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except FileNotFoundError as error:
         raise _gone(state) from error
     except OSError as error:

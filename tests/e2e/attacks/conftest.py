@@ -1,0 +1,142 @@
+"""Another user of the machine, and disks that are small enough to be filled."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kedge
+
+NOBODY = 65534
+SYSTEM_PYTHON = "/usr/bin/python3"
+NEEDS_ROOT = "to become another user and to mount takes root and setpriv"
+
+Outcome = subprocess.CompletedProcess[str]
+
+
+class User:
+    """Somebody with a home of their own, who runs kedge and kubectl: root, or a user without
+    rights."""
+
+    def __init__(self, home: Path, uid: int) -> None:
+        self.home = home
+        self.uid = uid
+        packages = [str(Path(kedge.__file__).parents[1])]
+        packages += [path for path in sys.path if "site-packages" in path]
+        self.environment = {
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "states"),
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(packages),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self.become = (
+            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid else []
+        )
+        self.python = self._interpreter()
+
+    def _interpreter(self) -> str:
+        # Only who is that user already sees what they may run.
+        question = "import os, sys, msgspec; print(os.access(sys.executable, os.X_OK), sys.version)"
+        for python in (sys.executable, SYSTEM_PYTHON):
+            minor = ".".join(map(str, sys.version_info[:2]))
+            if self.run(python, "-c", question).stdout.startswith(f"True {minor}."):
+                return python
+        pytest.skip("no Python that another user may run")
+
+    def run(self, *words: str, input: str | None = None) -> Outcome:
+        return subprocess.run(
+            [*self.become, *words],
+            env=self.environment,
+            input=input,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def kedge(self, *arguments: str) -> Outcome:
+        return self.run(self.python, "-m", "kedge", *arguments)
+
+    def does(self, *arguments: str) -> str:
+        """What kedge prints when it succeeds."""
+        done = self.kedge(*arguments)
+        assert done.returncode == 0, f"{arguments}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    def fails(self, *arguments: str) -> str:
+        """What kedge complains about."""
+        done = self.kedge(*arguments)
+        assert done.returncode == 1, f"{arguments}: {done.stderr}{done.stdout}"
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stderr
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> Outcome:
+        return self.run("kubectl", *arguments, input=input)
+
+
+@pytest.fixture(params=[0, NOBODY], ids=["root", "user"])
+def user(request: pytest.FixtureRequest) -> Iterator[User]:
+    """Root, then an ordinary user."""
+    yield from _user(request.param)
+
+
+@pytest.fixture
+def stranger() -> Iterator[User]:
+    """An ordinary user of the same machine."""
+    yield from _user(NOBODY)
+
+
+def _user(uid: int) -> Iterator[User]:
+    if os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("kubectl"):
+        pytest.skip(f"{NEEDS_ROOT}; and kubectl")
+    home = Path(tempfile.mkdtemp(prefix="kedge-user-"))
+    os.chown(home, uid, uid)
+    found = User(home, uid)
+    yield found
+    found.kedge("down", "--all", "--purge")
+    shutil.rmtree(home)
+
+
+class SmallDisk:
+    """A file system of a few megabytes, and a file that fills it."""
+
+    def __init__(self, directory: Path, owner: int) -> None:
+        self.directory = directory
+        self._filler = directory / "filler"
+        self._owner = owner
+
+    def fill(self) -> None:
+        """Take every byte that is left, and go on taking what becomes free until then."""
+        for size in (1 << 20, 4096, 1):
+            with self._filler.open("ab", buffering=0) as file:
+                try:
+                    while True:
+                        file.write(bytes(size))
+                except OSError:
+                    pass
+
+    def empty(self) -> None:
+        self._filler.unlink(missing_ok=True)
+
+    def free(self) -> int:
+        found = os.statvfs(self.directory)
+        return found.f_bavail * found.f_frsize
+
+
+@pytest.fixture
+def small_disk(user: User) -> Iterator[SmallDisk]:
+    """A disk of 64 MB, mounted at the user's state root."""
+    directory = user.home / "states"
+    directory.mkdir()
+    options = f"size=64m,mode=0700,uid={user.uid},gid={user.uid}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", directory], check=True)
+    yield SmallDisk(directory, user.uid)
+    user.kedge("down", "--all", "--purge")
+    subprocess.run(["umount", "-l", directory], check=True)
