@@ -1,6 +1,8 @@
-"""What lets machines join: where the cluster is, for everybody, and the rights of those who come.
+"""What lets machines join: where the cluster is, and the rights of those who come.
 
-Named as kubeadm names them, so that whoever knows one cluster knows this one.
+Named as kubeadm names them, so that whoever knows one cluster knows this one. The binding that lets
+strangers read where the cluster is exists only while there are bootstrap tokens: a controller makes
+and removes it (`kedge.controllers.access.cluster_info`).
 """
 
 import asyncio
@@ -73,13 +75,6 @@ def _objects() -> Iterator[dict[str, Any]]:
         "kind": "Role",
         "metadata": meta,
         "rules": [{**readable, "verbs": ["get"]}],
-    }
-    yield {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "RoleBinding",
-        "metadata": meta,
-        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": _INFO_ROLE},
-        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": "system:anonymous"}],
     }
 
 

@@ -40,6 +40,8 @@ USAGES: Final = ("authentication", "signing")
 ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 TYPE: Final = "bootstrap.kubernetes.io/token"
 NAMESPACE: Final = "kube-system"
+_OPEN_ATTEMPTS: Final = 100
+_OPEN_PAUSE: Final = 0.05
 _PREFIX: Final = "bootstrap-token-"
 _USAGE: Final = "usage-bootstrap-"
 
@@ -143,6 +145,7 @@ def create(where: "Where", new: New, *, join_command: bool = False) -> int:
     async def make(client: "Client") -> None:
         nonlocal printed
         await client.create(RESOURCE, kept)
+        await _wait_until_open(client)
         if join_command:
             printed = command(await _cluster_info(client), printed)
 
@@ -171,6 +174,25 @@ def command(info: dict[str, str], token: str) -> str:
             )
     digest = key_hash(base64.b64decode(info["certificate-authority-data"]))
     return f"kedge node --server {url} --token {token} --ca-cert-hash {digest}"
+
+
+async def _wait_until_open(client: "Client") -> None:
+    """Return when strangers may read where the cluster is, which with a first token they may soon:
+    a machine that is told the token at once finds the door open."""
+    from kedge.api.rbac_v1.role_binding import RESOURCE
+    from kedge.machinery.clock import SystemClock
+    from kedge.machinery.errors import StatusError
+
+    clock = SystemClock()
+    for _ in range(_OPEN_ATTEMPTS):
+        try:
+            await client.get(RESOURCE, "kubeadm:bootstrap-signer-clusterinfo", "kube-public")
+        except StatusError as error:
+            if error.code != 404:
+                raise
+            await clock.sleep(_OPEN_PAUSE)
+        else:
+            return
 
 
 async def _cluster_info(client: "Client") -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from kedge.machinery import atomic
+from kedge.machinery import ownership
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -105,7 +105,7 @@ def remove(path: Path, name: str, before: Before, ca_pem: bytes = b"") -> str:
             current = before.context if _find(config, "contexts", before.context) else ""
             _set(config, "current-context", _text(current))
         if not before.existed and _holds_nothing(config):
-            Path(os.path.realpath(path)).unlink()
+            _target(path).unlink()
         else:
             _write(path, config)
     return current
@@ -157,6 +157,8 @@ def _create_soon(lock: Path) -> None:
 
 def _read(path: Path) -> yaml.MappingNode:
     try:
+        if path.exists() and not path.is_file():
+            raise _malformed(path, "it is not a regular file")
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         root = yaml.compose(text, Loader=_LOADER) or yaml.compose(_EMPTY, Loader=_LOADER)
     except OSError as error:
@@ -188,18 +190,75 @@ def _malformed(path: Path, why: str) -> Unusable:
 
 
 def _write(path: Path, config: yaml.MappingNode) -> None:
-    text = yaml.serialize(config, Dumper=_DUMPER, width=2**30, allow_unicode=True)
-    # A link stays a link: what it points to is replaced.
-    target = Path(os.path.realpath(path))
+    content = yaml.serialize(config, Dumper=_DUMPER, width=2**30, allow_unicode=True).encode()
     try:
-        owner = target.stat() if target.exists() else None
-        if owner and not os.access(target, os.W_OK):
+        target = _target(path)
+        if target.exists() and target.read_bytes() == content:
+            # What is there already needs no space, on a full disk either.
+            return
+        if target.exists() and not os.access(target, os.W_OK):
             raise Unusable(f"cannot change {path}: it is read-only")
-        atomic.write(target, text.encode(), mode=0o600)
-        if owner and os.geteuid() == 0:
-            os.chown(target, owner.st_uid, owner.st_gid)
+        with _opened(target.parent) as directory:
+            _replace(directory, target.name, content)
     except OSError as error:
         raise Unusable(f"cannot change {path}: {error.strerror}") from error
+
+
+def _target(path: Path) -> Path:
+    """The file to replace: a link stays a link, and what it points to is replaced.
+
+    Unless somebody else made the link: root, who is asked to write into the home of another user,
+    would replace whatever file that user likes.
+    """
+    if not path.is_symlink():
+        return path
+    if path.lstat().st_uid != os.geteuid() or path.parent.stat().st_uid not in (0, os.geteuid()):
+        raise Unusable(f"cannot change {path}: it is a link that belongs to another user")
+    return Path(os.path.realpath(path))
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    """A descriptor of the directory: by its name it could be another one at the next look."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if os.fstat(descriptor).st_uid in (0, os.geteuid()):
+            ownership.check_way(directory / "file")
+        yield descriptor
+    except ownership.Untrusted as error:
+        raise Unusable(f"cannot change a file in {directory}: {error}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _replace(directory: int, name: str, content: bytes) -> None:
+    """Replace the file whole; in the directory of another user it is that user's, as before."""
+    beside = f".{name}.{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside, dir_fd=directory)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(beside, flags, 0o600, dir_fd=directory), "wb") as file:
+            if os.geteuid() == 0:
+                owner = _owner(directory, name)
+                os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=directory)
+        raise
+
+
+def _owner(directory: int, name: str) -> os.stat_result:
+    """Whose a new file is to be: as the one that it replaces; in the home of a user, the user's."""
+    home = os.fstat(directory)
+    with contextlib.suppress(FileNotFoundError):
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        return found if home.st_uid in (0, found.st_uid) else home
+    return home
 
 
 def _cluster(access: Access) -> yaml.MappingNode:

@@ -9,6 +9,7 @@ from kedge.client.discovery import Discovery
 from kedge.client.informer import Informer
 from kedge.controllers import namespaces
 from kedge.controllers.access.certificate_signing import CertificateSigningController, SignRequest
+from kedge.controllers.access.cluster_info import ClusterInfoController
 from kedge.controllers.access.cluster_role_aggregation import ClusterRoleAggregationController
 from kedge.controllers.access.root_ca import RootCaController
 from kedge.controllers.access.service_account import ServiceAccountController
@@ -74,6 +75,7 @@ class Controllers:
             RootCaController(client, known, ca_pem, clock),
             ServiceAccountTokenController(client, sign, ca_pem, clock),
             CertificateSigningController(client, sign_request, clock),
+            ClusterInfoController(client, clock),
             ClusterRoleAggregationController(client, clock),
             ResourceQuotaController(client, discovery, clock),
             GarbageCollector(client, discovery, clock),

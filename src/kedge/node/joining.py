@@ -165,6 +165,11 @@ async def _told(url: str, tls: ssl.SSLContext) -> bytes:
         reply = await client.fetch(_CLUSTER_INFO, {})
     finally:
         await client.close()
+    if reply.status == 403:
+        raise CannotJoin(
+            f"{urlsplit(url).netloc} lets nobody join: no bootstrap token exists that can be used."
+            " 'kedge token create --print-join-command' on the server's machine makes one"
+        )
     if reply.status != 200:
         raise CannotJoin(
             f"{urlsplit(url).netloc} does not say which cluster it is of (status {reply.status}):"

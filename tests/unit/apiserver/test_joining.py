@@ -2,12 +2,15 @@
 
 import base64
 
+import msgspec
 import yaml
 
 from kedge.apiserver import joining
+from kedge.controllers.access import cluster_info
 from kedge.testing.local_server import LocalServer
 
 INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-public/rolebindings"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
@@ -16,10 +19,14 @@ def cluster(info: dict[str, dict[str, str]]) -> dict[str, str]:
     return told
 
 
-async def test_everybody_may_know_where_the_cluster_is_and_nothing_else(
+async def test_where_the_cluster_is_may_be_known_to_who_has_a_binding_and_nothing_else(
     server: LocalServer,
 ) -> None:
     await joining.ensure(server.app.api, "https://192.0.2.1:6443", b"PEM")
+    await server.settle()
+    assert (await server.call("GET", INFO, token=None)).status == 403
+    whole = msgspec.to_builtins(cluster_info.binding())
+    assert (await server.call("POST", BINDINGS, whole)).status == 201
     await server.settle()
     assert cluster(await server.get(INFO, token=None)) == {
         "server": "https://192.0.2.1:6443",

@@ -18,11 +18,13 @@ from kedge.api.core_v1.node_types import (
 )
 from kedge.api.core_v1.secret import RESOURCE as SECRETS
 from kedge.api.model import ObjectMeta
+from kedge.api.rbac_v1.role_binding import RESOURCE as BINDINGS
 from kedge.apiserver import pki
 from kedge.apiserver.joining import kubeconfig
 from kedge.apiserver.server import Running
 from kedge.cli.token import New, secret_of
 from kedge.controllers.access.certificate_signing import CertificateSigningController
+from kedge.controllers.access.cluster_info import binding
 from kedge.machinery.certificates import key_hash
 from kedge.machinery.clock import SystemClock
 from kedge.node import record
@@ -42,6 +44,8 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
         client = local_client(server)
         new = New(3600.0, ("authentication",), (), "")
         await client.create(SECRETS, secret_of(ID, CODE, new, CLOCK.now()))
+        # As a controller does that sees the token.
+        await client.create(BINDINGS, binding())
         controller = CertificateSigningController(client, server.sign_request, CLOCK)
         async with asyncio.TaskGroup() as tasks:
             signing = tasks.create_task(controller.run())
