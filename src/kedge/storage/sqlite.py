@@ -571,13 +571,22 @@ def checked(held: Held) -> sqlite3.Connection:
     # SQLite gives its own files beside this one the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     path.chmod(0o600)
-    connection = ballast.with_room(path.parent, lambda: open_first(path))
-    try:
-        check_content(connection, held)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    if path.stat().st_size > 0:
+        ballast.with_room(path.parent, lambda: look_through(held))
+    return ballast.with_room(path.parent, lambda: open_first(path))
+
+
+def look_through(held: Held) -> None:
+    """Raise what is wrong with the file. Only reads it: another connection copies the log into it
+    when it is closed, and what is left of a torn one would be gone."""
+    path = held.path
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            if not is_new(connection):
+                check_layout(path, *identity(connection))
+                check_content(connection, held)
+        except sqlite3.DatabaseError as error:
+            raise refusal(path, error) from error
 
 
 def check_files(path: Path) -> None:
@@ -610,19 +619,19 @@ def open_first(path: Path) -> sqlite3.Connection:
         if is_new(connection):
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(sql.SCHEMA)
-        check_layout(path, *identity(connection))
     except sqlite3.DatabaseError as error:
         connection.close()
-        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            raise UnknownLayout(path, None) from error
-        if is_full(error):
-            # Whoever has some space left in store for this learns of it.
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
-        raise
-    except BaseException:
-        connection.close()
-        raise
+        raise refusal(path, error) from error
     return connection
+
+
+def refusal(path: Path, error: sqlite3.DatabaseError) -> Exception:
+    """Why the file cannot be opened; lack of space is named as files name it, for `with_room`."""
+    if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+        return UnknownLayout(path, None)
+    if is_full(error):
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    return failure_of(path, error)
 
 
 def check_layout(path: Path, application: int, layout: int) -> None:

@@ -81,6 +81,12 @@ class User:
         return self.run("kubectl", *arguments, input=input)
 
 
+@pytest.fixture(params=[0, NOBODY], ids=["root", "user"], scope="module")
+def module_user(request: pytest.FixtureRequest) -> Iterator[User]:
+    """Root, then an ordinary user, each for all tests of a file."""
+    yield from _user(request.param)
+
+
 @pytest.fixture(params=[0, NOBODY], ids=["root", "user"])
 def user(request: pytest.FixtureRequest) -> Iterator[User]:
     """Root, then an ordinary user."""
