@@ -255,7 +255,7 @@ class Writer:
         """Go back to normal if there is space: on the disk, or by forgetting history."""
         try:
             # More than it takes to stay normal, lest it change from one write to the next.
-            if self._reserve.measure() < (LOW_BYTES + STEP_BYTES // 4 if self.full else LOW_BYTES):
+            if self._reserve.measure() < (LOW_BYTES + STEP_BYTES // 8 if self.full else LOW_BYTES):
                 self._reserve.grow()
         except (OSError, sqlite3.Error) as error:
             self._undo(error)

@@ -303,7 +303,7 @@ class Container:
             began=processes.began(self.pid),
             boot=self._machine.boot,
         )
-        self._records.save(self.record)
+        self._records.note(self.record)
         self._tell(self.record, "started")
         self._call(self._started)
 
@@ -342,7 +342,7 @@ class Container:
             message=message,
             finished_at=time.time_ns(),
         )
-        self._records.save(self.record)
+        self._records.note(self.record)
         self._tell(self.record, "exited")
         self._call(self._ended)
 
@@ -437,7 +437,7 @@ class Container:
         self.plan["resources"] = {**self.plan["resources"], **resources}
         if (group := self.group) and self.alive:
             self.note(*group.limit(resources))
-        self._records.save(self.record)
+        self._records.note(self.record)
 
     def _out_of_memory(self) -> None:
         assert self._oom is not None

@@ -47,6 +47,13 @@ class Records:
             changing = {name: value for name, value in record.items() if name not in _ONCE}
             _add(file, changing if begun else record, begun)
 
+    def note(self, record: Document) -> None:
+        """Save the state of what goes on whether it is written down or not. On a full disk it is
+        not: what is kept in memory counts, and the next line says all of it again."""
+        # Nor could the log take a complaint: it is on the same disk.
+        with contextlib.suppress(OSError):
+            self.save(record)
+
     def rewrite(self, record: Document) -> None:
         """Keep this and nothing of what was said before."""
         path = f"{self.directory(record['id'])}/{_RECORD}"

@@ -119,7 +119,7 @@ class Sandbox:
         self.pod.close()
         if self.record["ready"]:
             self.record["ready"] = False
-            self._records.save(self.record)
+            self._records.note(self.record)
         self._clear(done, _ATTEMPTS)
 
     def _clear(self, done: Callable[[], None], attempts: int) -> None:

@@ -81,10 +81,9 @@ def test_a_full_disk_loses_nothing_and_takes_deletions(
 
     # Whatever fills the disk takes all that becomes free, and still objects can be deleted.
     small_disk.fill()
-    gone, kept = written[: len(written) // 2], written[len(written) // 2 :]
-    for start in range(0, len(gone), 50):
-        done = user.kubectl("delete", "configmap", *gone[start : start + 50])
-        assert done.returncode == 0, done.stderr
+    gone, kept = written[:-5], written[-5:]
+    done = user.kubectl("delete", "configmap", *gone, "--wait=false")
+    assert done.returncode == 0, done.stderr
     assert names(user) == {*kept}
 
     # What was deleted has made room in the store, though the disk is as full as before.
@@ -149,3 +148,37 @@ def test_leases_and_statuses_go_on_on_a_full_disk(
         done = user.kubectl("patch", "lease", "test", "--type=merge", f"-p={patch}")
         assert done.returncode == 0, done.stderr
     assert "[-]store failed: disk full" in readyz(user)
+
+
+def test_containers_outlive_a_full_disk(
+    user: User, small_disk: SmallDisk, eventually: Callable[..., Any]
+) -> None:
+    """The agent and the supervisor write records and logs on the same disk."""
+    user.does("up", "--nodes=1")
+    script = "while [ ! -e /tmp/end ]; do echo tick; sleep 0.1; done"
+    words = ["run", "steady", "--image=host", "--restart=Never", "--", "sh", "-c", script]
+    assert user.kubectl(*words).returncode == 0
+    ready = user.kubectl("wait", "--for=condition=Ready", "pod/steady", "--timeout=30s")
+    assert ready.returncode == 0, ready.stderr
+    before = pod_status(user, "steady")
+    small_disk.fill()
+    write_until_full(user)
+    small_disk.fill()
+    # Another one cannot be stored; a command in the one there is runs all the same.
+    assert "is full" in user.kubectl("run", "second", "--image=host", "--", "true").stderr
+    echoed = user.kubectl("exec", "steady", "--", "echo", "inside")
+    assert echoed.stdout == "inside\n", echoed.stderr
+    assert pod_status(user, "steady")["containerStatuses"] == before["containerStatuses"]
+    # It ends, and that is known, though no line of it could be written down.
+    user.kubectl("exec", "steady", "--", "touch", "/tmp/end")
+    small_disk.empty()
+    eventually(lambda: pod_status(user, "steady")["phase"] == "Succeeded")
+    eventually(lambda: "[+]store ok" in readyz(user))
+    assert user.kubectl("run", "second", "--image=host", "--", "sleep", "100").returncode == 0
+    ready = user.kubectl("wait", "--for=condition=Ready", "pod/second", "--timeout=30s")
+    assert ready.returncode == 0, ready.stderr
+
+
+def pod_status(user: User, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(user.kubectl("get", "pod", name, "-o=json").stdout)
+    return found["status"]  # type: ignore[no-any-return]
