@@ -220,6 +220,14 @@ class Writer:
     def _commit(self, writes: Sequence[Write]) -> None:
         try:
             events, outcomes = self._attempt(lambda: self._write(writes))
+        except DiskFull as error:
+            if len(writes) > 1:
+                # The log has room for fewer: one that is too large must not fail the others.
+                middle = len(writes) // 2
+                self._commit(writes[:middle])
+                self._commit(writes[middle:])
+                return
+            events, outcomes = [], [(write.future, error) for write in writes]
         except StoreError as error:
             events, outcomes = [], [(write.future, _copy_of(error)) for write in writes]
         self._deliver(events, outcomes)

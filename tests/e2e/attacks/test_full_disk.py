@@ -171,8 +171,8 @@ def test_containers_outlive_a_full_disk(
     assert pod_status(user, "steady")["containerStatuses"] == before["containerStatuses"]
     # It ends, and that is known, though no line of it could be written down.
     user.kubectl("exec", "steady", "--", "touch", "/tmp/end")
-    small_disk.empty()
     eventually(lambda: pod_status(user, "steady")["phase"] == "Succeeded")
+    small_disk.empty()
     eventually(lambda: "[+]store ok" in readyz(user))
     assert user.kubectl("run", "second", "--image=host", "--", "sleep", "100").returncode == 0
     ready = user.kubectl("wait", "--for=condition=Ready", "pod/second", "--timeout=30s")

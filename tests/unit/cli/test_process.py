@@ -95,3 +95,33 @@ def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
     assert process.stop(found, grace=0.02) is True
     assert deaf.wait() == -signal.SIGKILL
     end(deaf)
+
+
+def test_a_pid_whose_process_does_not_hold_the_file_is_not_believed(tmp_path: Path) -> None:
+    """Whoever may write the file would choose whom to stop."""
+    liar = start(tmp_path, "willing")
+    victim = os.getppid()
+    (tmp_path / "server.pid").write_text(f"{victim} {process.birth(victim)}\n")
+    found = process.running(tmp_path)
+    end(liar)
+    assert found == process.Process(0, "")
+    with pytest.raises(Failure, match="cannot be seen from here"):
+        process.stop(found, grace=1.0)
+
+
+def test_a_link_in_place_of_a_pid_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").touch()
+    (tmp_path / "server.pid").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Failure, match=r"server\.pid cannot be used"):
+        process.running(tmp_path)
+
+
+def test_a_killed_process_is_ending_before_it_is_gone() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    found = process.Process(child.pid, process.birth(child.pid))
+    assert not process.is_ending(found)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert process.is_ending(found)
+    child.wait()
+    assert process.is_ending(found)

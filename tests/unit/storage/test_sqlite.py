@@ -1,4 +1,5 @@
 import asyncio
+import os
 import resource
 import sqlite3
 import stat
@@ -11,7 +12,7 @@ import pytest
 from kedge.storage import sqlite
 from kedge.storage.lockfile import InUse
 from kedge.storage.sqlite import SqliteStore, UnknownLayout
-from kedge.storage.store import StoreError
+from kedge.storage.store import Damaged, DiskFull
 from kedge.testing.clock import FakeClock
 
 
@@ -88,6 +89,10 @@ def bytes_of(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
 def make_file(path: Path, content: str) -> bytes:
     path.parent.mkdir(exist_ok=True)
     if content == "text":
@@ -142,7 +147,7 @@ async def test_a_full_disk_fails_the_writes_it_hits_and_no_others(
             return_exceptions=True,
         )
         page = await store.list("")
-    refused = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, DiskFull)]
     acknowledged = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
     assert len(refused) + len(acknowledged) == 200
     assert refused
@@ -166,3 +171,42 @@ async def test_the_log_does_not_grow_for_ever(
     size = path.with_name("kedge.db-wal").stat().st_size
     await store.close()
     assert size < 5_000_000
+
+
+async def test_writes_that_were_acknowledged_and_are_gone_are_missed(
+    path: Path, clock: FakeClock
+) -> None:
+    store = await SqliteStore.open(path, clock)
+    await store.put("/a", b"1", expect=0)
+    await store.close()
+    older = bytes_of(path)
+    store = await SqliteStore.open(path, clock)
+    await store.put("/b", b"1", expect=0)
+    await store.close()
+    replace_file(path, older)
+    with pytest.raises(Damaged, match="it ends at revision 2, but writes up to 3 were acknow"):
+        await SqliteStore.open(path, clock)
+    assert bytes_of(path) == older
+    os.unlink(f"{path}.lock")
+    store = await SqliteStore.open(path, clock)
+    assert store.revision == 2
+    await store.close()
+
+
+async def test_a_file_that_was_cut_off_is_refused_untouched(path: Path, clock: FakeClock) -> None:
+    await (await SqliteStore.open(path, clock)).close()
+    replace_file(path, before := bytes_of(path)[:-4096])
+    with pytest.raises(Damaged, match="it was cut off after"):
+        await SqliteStore.open(path, clock)
+    assert bytes_of(path) == before
+
+
+async def test_a_log_without_its_file_is_refused(path: Path, clock: FakeClock) -> None:
+    store = await SqliteStore.open(path, clock)
+    await store.put("/a", b"1", expect=0)
+    log = bytes_of(path.with_name("kedge.db-wal"))
+    await store.close()
+    replace_file(path.with_name("kedge.db-wal"), log)
+    replace_file(path, b"")
+    with pytest.raises(Damaged, match="though its write-ahead log holds writes"):
+        await SqliteStore.open(path, clock)
