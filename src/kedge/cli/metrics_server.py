@@ -85,10 +85,13 @@ def run(config: "MetricsServerConfig", read: "Callable[[], Login]") -> int:
     from kedge.apiserver.metrics.aggregated.front_proxy import Unusable as UnknownProxy
     from kedge.apiserver.metrics.aggregated.server import Running
     from kedge.apiserver.startup import innermost
+    from kedge.cli import state
     from kedge.cli.failure import Failure
     from kedge.client.kubeconfig import Unusable
     from kedge.client.transport import Unreachable
     from kedge.machinery.errors import StatusError
+
+    state.check_owner(config.state)
 
     def say(ready: Running) -> None:
         print(f"The metrics API is ready at {ready.url}.", file=sys.stderr)
