@@ -79,13 +79,14 @@ def prepare(state: Path, name: str) -> Cluster:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Once more: whoever was quicker than us in a directory for everybody owns it now.
         check_owner(state)
-        _hide(state)
         cluster = _known(state, name)
         if cluster is None:
             _check_empty(state)
             check_outside(state)
+            _hide(state)
             cluster = Cluster(name=name)
             write(state, cluster)
+        _hide(state)
     except OSError as error:
         raise unwritable(state, error) from error
     if not os.access(state, os.W_OK | os.X_OK):
