@@ -56,6 +56,8 @@ def readyz(user: User) -> str:
 
 def pid(user: User) -> int:
     found: int = json.loads(user.kedge("status", "-o=json").stdout)["pid"]
+    # 0 would mean this very process to kill().
+    assert found > 0, "the server is gone"
     return found
 
 
