@@ -7,7 +7,7 @@ from kedge.apiserver import pki
 from kedge.apiserver.authentication import keys, token_file
 from kedge.apiserver.config import ServerConfig
 from kedge.storage.lockfile import InUse
-from kedge.storage.store import StoreError
+from kedge.storage.store import DiskFull, StoreError
 
 
 def explain(error: BaseException, config: ServerConfig) -> str:
@@ -25,7 +25,8 @@ def is_lasting(error: BaseException) -> bool:
     the machine lacks for the moment, as space or a port that others use, is not of that kind."""
     if isinstance(error, StoreError):
         # How SQLite says that the disk is full, that files cannot be opened, or that it was busy.
-        return not isinstance(error, InUse) and not isinstance(error.__cause__, OperationalError)
+        passing = isinstance(error, InUse | DiskFull)
+        return not passing and not isinstance(error.__cause__, OperationalError)
     return isinstance(error, pki.Unusable | keys.Unusable | token_file.Unusable)
 
 

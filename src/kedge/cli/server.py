@@ -99,13 +99,18 @@ def run(
     from kedge.apiserver.startup import explain, innermost, is_lasting
     from kedge.cli import integrity, process, state
     from kedge.cli.announcement import Announcement
-    from kedge.cli.failure import LastingFailure, PassingFailure
+    from kedge.cli.failure import Failure, LastingFailure, PassingFailure
 
     check()
     cluster = state.prepare(config.state, config.name)
     process.claim(config.state)
     check()
-    for note in integrity.check(config.state, cluster, database=config.store == "sqlite"):
+    try:
+        notes = integrity.check(config.state, cluster, database=config.store == "sqlite")
+    except Failure as failure:
+        # Only somebody who puts a file back can help, and not another attempt.
+        raise LastingFailure(str(failure)) from failure
+    for note in notes:
         print(f"warning: {note}", file=sys.stderr, flush=True)
     # A server lives long: it must not keep the file system busy that it was started from.
     os.chdir(config.state)
