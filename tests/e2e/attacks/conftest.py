@@ -2,15 +2,18 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import kedge
+from kedge.cli import process
 
 NOBODY = 65534
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -108,6 +111,24 @@ def _user(uid: int) -> Iterator[User]:
     yield found
     found.kedge("down", "--all", "--purge")
     shutil.rmtree(home)
+
+
+def kill(state: Path) -> int:
+    """As if the power had failed: the server goes, and first what would start it again."""
+    pid = 0
+    for part in ("restarter", "server"):
+        if found := process.running(state, part):
+            os.kill(found.pid, signal.SIGKILL)
+            pid = found.pid
+    assert pid, "the server is gone"
+    while process.birth(pid):
+        time.sleep(0.01)
+    return pid
+
+
+@pytest.fixture(name="kill", scope="session")
+def kill_fixture() -> Callable[[Path], int]:
+    return kill
 
 
 class SmallDisk:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 from typing import TYPE_CHECKING
@@ -31,8 +30,9 @@ UP = ("up", "--nodes=0")
 class Wreck:
     """A cluster that has run, as often as it is asked for."""
 
-    def __init__(self, user: User) -> None:
+    def __init__(self, user: User, kill: Callable[[Path], int]) -> None:
         self.user = user
+        self.kill = kill
         self.state = user.home / "states" / "kedge" / "default"
         self._stopped = user.home / "stopped"
         self._killed = user.home / "killed"
@@ -43,11 +43,7 @@ class Wreck:
         user.does(*UP)
         # In the write-ahead log, and nowhere else.
         self.create("new")
-        found = process.running(self.state)
-        assert found is not None
-        os.kill(found.pid, signal.SIGKILL)
-        while process.running(self.state):
-            pass
+        kill(self.state)
         self._keep(self._killed)
 
     def create(self, name: str) -> None:
@@ -101,8 +97,8 @@ def contents(state: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def kept_wreck(module_user: User) -> Wreck:
-    return Wreck(module_user)
+def kept_wreck(module_user: User, kill: Callable[[Path], int]) -> Wreck:
+    return Wreck(module_user, kill)
 
 
 @pytest.fixture
@@ -301,9 +297,7 @@ def test_a_killed_server_starts_again_at_once(wreck: Wreck) -> None:
     wreck.killed()
     wreck.starts()
     assert wreck.names() == {"old", "new"}
-    found = process.running(wreck.state)
-    assert found is not None
-    os.kill(found.pid, signal.SIGKILL)
+    wreck.kill(wreck.state)
     assert "already running" not in wreck.starts()
     assert wreck.names() == {"old", "new"}
 

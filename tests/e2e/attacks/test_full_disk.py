@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kedge.cli import process
-
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
 
     from tests.e2e.attacks.conftest import SmallDisk, User
@@ -52,13 +50,6 @@ def write_until_full(user: User) -> tuple[list[str], str]:
 def readyz(user: User) -> str:
     done = user.kubectl("get", "--raw", "/readyz?verbose")
     return done.stdout + done.stderr
-
-
-def pid(user: User) -> int:
-    found: int = json.loads(user.kedge("status", "-o=json").stdout)["pid"]
-    # 0 would mean this very process to kill().
-    assert found > 0, "the server is gone"
-    return found
 
 
 def names(user: User) -> set[str]:
@@ -110,14 +101,12 @@ def test_a_disk_with_space_again_is_found_so_without_help(
 
 
 def test_a_server_that_is_killed_on_a_full_disk_starts_again(
-    user: User, small_disk: SmallDisk, eventually: Callable[..., Any]
+    user: User, small_disk: SmallDisk, kill: Callable[[Path], int]
 ) -> None:
     user.does("up", "--nodes=0")
     small_disk.fill()
     written, _ = write_until_full(user)
-    killed = pid(user)
-    os.kill(killed, signal.SIGKILL)
-    eventually(lambda: process.birth(killed) == "")
+    kill(small_disk.directory / "kedge" / "default")
     small_disk.fill()
     user.does("up", "--nodes=0")
     small_disk.fill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from kedge.cli import process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.e2e.attacks.conftest import User
     from tests.e2e.conftest import Terminal
@@ -235,14 +234,12 @@ def test_files_are_written_beside_a_trap_not_through_it(tmp_path: Path) -> None:
 
 
 def test_a_killed_server_that_is_still_being_cleared_away_is_waited_for(
-    terminal: Terminal,
+    terminal: Terminal, kill: Callable[[Path], int]
 ) -> None:
     """Its memory goes before its lock: for a large one that takes a second."""
     assert terminal.kedge("up", "--name=k", "--nodes=0").returncode == 0
     place = terminal.states / "k"
-    found = process.running(place)
-    assert found is not None
-    os.kill(found.pid, signal.SIGKILL)
+    kill(place)
     # The kernel at work: the lock is held, by a process that is no more the recorded one.
     code = (
         "import fcntl, os, sys, time; d = os.open(sys.argv[1], os.O_RDWR);"
