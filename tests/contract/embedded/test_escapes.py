@@ -1,15 +1,20 @@
 """Ways out of a container that the well-known runtimes once had, tried on the embedded one."""
 
+import asyncio
+import contextlib
 import os
 import shutil
+import signal
 import stat
+import threading
 from pathlib import Path
 
 import pytest
-from tests.contract.embedded.workbench import Bench, needs_root, small_root
+from tests.contract.embedded.workbench import Bench, gone, needs_root, small_root
 
 from kedge.node.images.image import Image
 from kedge.node.runtime.runtime import Mount, PidMode, RuntimeFailure, Security
+from kedge.supervisor import processes
 
 pytestmark = needs_root
 
@@ -229,3 +234,56 @@ async def test_a_setting_of_the_machine_cannot_be_named(bench: Bench, name: str)
     """CVE-2022-0811: a setting of the pod that turns into one of the machine."""
     with pytest.raises(RuntimeFailure, match="is not a name"):
         await bench.pod(sysctls={name: "0"})
+
+
+async def test_a_target_that_is_exchanged_all_the_time_stays_inside(
+    bench: Bench, root: Path, volume: Path, tmp_path: Path
+) -> None:
+    """CVE-2021-30465: while a volume is mounted below another one, its target becomes a link."""
+    add_image(bench, root)
+    (tmp_path / "below").mkdir()
+    mounts = [
+        Mount(host_path=str(volume), container_path="/volume"),
+        Mount(host_path=str(tmp_path / "below"), container_path="/volume/target/deep"),
+    ]
+    over = threading.Event()
+
+    def exchange() -> None:
+        (volume / "first" / "deep").mkdir(parents=True)
+        (volume / "second").symlink_to("/" + "../" * 20)
+        while not over.is_set():
+            for name in ("first", "second"):
+                # The runtime may have made what it found to be missing.
+                shutil.rmtree(volume / "target", ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.rename(volume / name, volume / "target")
+                    os.rename(volume / "target", volume / name)
+
+    exchanging = threading.Thread(target=exchange)
+    exchanging.start()
+    try:
+        expected = {"bin", "dev", "etc", "lib", "lib64", "proc", "sys", "volume", "deep"}
+        for _ in range(20):
+            said = await started(bench, "ls", "/", image="small", mounts=mounts)
+            assert set(said.split()) <= expected or said.startswith("failed to mount")
+    finally:
+        over.set()
+        exchanging.join()
+    assert not await asyncio.to_thread(os.path.exists, "/deep")
+
+
+async def test_the_end_of_the_launcher_is_the_end_of_the_supervisor(bench: Bench) -> None:
+    container = await bench.start(await bench.pod(), "sleep", "1000")
+    supervisor = bench.runtime.supervisor
+    launcher = next(
+        pid for pid in processes.tree(supervisor) if processes_name(pid) == "kedge-launch"
+    )
+    os.kill(launcher, signal.SIGKILL)
+    await gone(supervisor)
+    lost = await bench.runtime.container(container)
+    assert lost.reason == "ContainerStatusUnknown"
+    assert await bench.shell("echo again") == "again\n"
+
+
+def processes_name(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()

@@ -1,5 +1,6 @@
 """Whatever of kedge is killed, and when: no pod is lost, none runs twice, nothing is left."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -50,16 +51,23 @@ class Victim:
         """The process that is the server, the agent, the supervisor or the parent of both."""
         if part == "supervisor":
             # Those that it has just forked look like itself, but are younger.
-            births = {pid: processes.began(pid) for pid in self.supervisors()}
+            named = [pid for pid, name in self.supervisors().items() if name == "kedge-superv"]
+            births = {pid: processes.began(pid) for pid in named}
             return min(filter(births.get, births), key=births.__getitem__, default=None)
         place = self.state / "nodes" / "node-1" if part == "agent" else self.state
         names = {"server": "server", "agent": "node", "parent": "restarter"}
         found = process.running(place, names[part])
         return found.pid if found else None
 
-    def supervisors(self) -> list[int]:
+    def supervisors(self) -> dict[int, str]:
+        """The supervisor, its launcher and what they have just forked, with their names."""
         runtime = f"{self.state}/nodes/node-1/runtime"
-        return [pid for pid, words in commands() if runtime in words and "kedge" in "".join(words)]
+        found = {}
+        for pid, words in commands():
+            if runtime in words and "kedge" in "".join(words):
+                with contextlib.suppress(OSError):
+                    found[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
+        return found
 
     def kill(self, part: str) -> None:
         pid = self.pid(part)
@@ -169,7 +177,7 @@ def left(victim: Victim) -> None:
     bridge = link_name("kbr", str(node / "network"))
     victim.own.kedge("down", *victim.own.which, "--purge")
     assert {kind: found for kind, found in victim.traces().items() if found} == {}
-    assert victim.supervisors() == []
+    assert victim.supervisors() == {}
     assert not (Path("/sys/class/net") / bridge).exists()
     assert not [each for each in CGROUPS.glob(f"*/kedge/{victim.own.name}*") if each.exists()]
 
@@ -233,7 +241,7 @@ def consistent(victim: Victim, pods: dict[str, Json], eventually: Callable[..., 
             and len(traces["processes"]) == len(alive)
             and len(traces["links"]) in (0, len(alive))
             and len({each.rpartition("/pod")[2] for each in traces["cgroups"]}) in (0, len(alive))
-            and len(victim.supervisors()) == 1
+            and sorted(victim.supervisors().values()) == ["kedge-launch", "kedge-superv"]
         )
 
     try:

@@ -58,3 +58,17 @@ def test_descriptors_are_closed_one_by_one_where_the_kernel_has_no_call_for_it(
     monkeypatch.setattr(libc, "close_range", missing)
     one, _ = os.pipe()
     assert open_in_a_child([one]) == [one]
+
+
+def test_descriptors_get_the_numbers_that_they_are_to_have() -> None:
+    (first, _), (second, _) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        marks = [os.fstat(each).st_ino for each in (first, second)]
+        # Each gets the number of the other.
+        descriptors.renumber({first: second, second: first})
+        moved = [os.fstat(each).st_ino for each in (second, first)]
+        is_kept = [os.get_inheritable(each) for each in (first, second)]
+        is_alone = not any(is_open(each) for each in range(3, 64) if each not in (first, second))
+        os._exit(0 if marks == moved and not any(is_kept) and is_alone else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -53,3 +53,24 @@ def test_what_is_not_there_is_none(root: int) -> None:
     found = inside.find(root, "/etc")
     assert found is not None
     os.close(found)
+
+
+def test_what_the_kernel_shows_gets_a_plain_directory(root: int, tmp_path: Path) -> None:
+    assert where(inside.plain_directory(root, "proc")) == str(tmp_path / "root/proc")
+    assert where(inside.plain_directory(root, "etc")) == str(tmp_path / "root/etc")
+
+
+@pytest.mark.parametrize("target", ["etc", "/etc", "missing"])
+def test_a_link_is_no_plain_directory(root: int, tmp_path: Path, target: str) -> None:
+    (tmp_path / "root" / "proc").symlink_to(target)
+    with pytest.raises(OSError, match='"/proc" of the image is not a directory'):
+        inside.plain_directory(root, "proc")
+
+
+def test_magic_links_are_not_followed(root: int, tmp_path: Path) -> None:
+    outside = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    machine = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    with pytest.raises(OSError, match="symbolic links"):
+        inside.find(machine, f"/proc/self/fd/{outside}")
+    os.close(outside)
+    os.close(machine)

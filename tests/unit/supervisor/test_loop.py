@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kedge.supervisor import processes
-from kedge.supervisor.loop import Loop
+from kedge.supervisor.loop import READABLE, Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,3 +61,24 @@ def test_nobody_waits_for_ever(loop: Loop) -> None:
     assert told == ["alone"]
     processes.kill([pid])
     os.waitpid(pid, 0)
+
+
+def test_a_child_may_be_announced_after_it_has_ended(loop: Loop) -> None:
+    told: list[str] = []
+    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    pid = os.posix_spawnp("true", ["true"], os.environ)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+    def announced() -> None:
+        loop.off(read)
+        # It can still be held: it is not reaped before it is known whose it is.
+        os.close(os.pidfd_open(pid))
+        loop.child(pid, lambda *_: told.append("ended"))
+
+    loop.on(read, READABLE, announced)
+    loop.announcing(read)
+    os.write(write, b"1")
+    loop._reap()
+    os.close(read)
+    os.close(write)
+    assert told == ["ended"]
