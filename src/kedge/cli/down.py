@@ -177,10 +177,11 @@ def _bequeath(gone: "state.Cluster", root: Path) -> None:
 
 def _delete(directory: Path) -> None:
     from kedge.cli import state
-    from kedge.supervisor import trees
+    from kedge.supervisor.removal import remove
 
     # The kernel leaves directories there that not even their owner may look into.
-    trees.remove(f"{directory}/nodes")
+    if failure := remove(f"{directory}/nodes"):
+        raise Failure(f"cannot delete {directory}/nodes: {failure}")
     try:
         state.delete(directory)
     except OSError as error:

@@ -107,6 +107,7 @@ _BAD_HTTP_HEADER: Final = _said(
     _HTTP_HEADER,
     "X-Header-Name",
 )
+_BAD_HTTP_VALUE: Final = "a valid HTTP header value must not contain control characters"
 _BAD_CONFIG_KEY: Final = _said(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
     _CONFIG_KEY,
@@ -136,6 +137,7 @@ _is_c_identifier: Final = re.compile(_C_IDENTIFIER).fullmatch
 _is_env_var: Final = re.compile(_ENV_VAR).fullmatch
 _is_printable_env_var: Final = re.compile("[ -<>-~]*").fullmatch
 _is_http_header: Final = re.compile(_HTTP_HEADER).fullmatch
+_has_control: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 _is_http_path: Final = re.compile(_HTTP_PATH).fullmatch
 _is_config_key: Final = re.compile(_CONFIG_KEY).fullmatch
 _is_percent: Final = re.compile(_PERCENT).fullmatch
@@ -348,6 +350,11 @@ def config_key(value: str) -> list[str]:
 def http_header_name(value: str) -> list[str]:
     """The name of a header in an HTTP probe."""
     return [] if _is_http_header(value) else [_BAD_HTTP_HEADER]
+
+
+def http_header_value(value: str) -> list[str]:
+    """The value of a header: a control character could end it, and begin something else."""
+    return [_BAD_HTTP_VALUE] if _has_control(value) else []
 
 
 def port_name(value: str) -> list[str]:

@@ -1,13 +1,16 @@
 """Variables that an init container left in a file: KEY='value', one after the other."""
 
+import errno
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.references import FileKeySelector
 from kedge.node.parts import ConfigFailure
+from kedge.supervisor import beneath
 
 LARGEST: Final = 64 * 1024
 """Bytes of a file, and of all values that are read from it."""
@@ -20,15 +23,26 @@ _LINE: Final = re.compile(r"\s*(?:#[^\n]*)?(?:\n|$)|([^\s=#'][^=\n]*)='([^']*)'[
 
 def lookup(selector: FileKeySelector, volume: Path) -> str | None:
     """The value of a variable in a file; None where it may be missing and is."""
+    return pick(selector, variables(selector, volume))
+
+
+def variables(selector: FileKeySelector, volume: Path) -> dict[str, str] | None:
+    """All variables of a file; None if there is no such file."""
     try:
-        text = read(volume, selector.path)
+        return parse(read(volume, selector.path))
     except FileNotFoundError:
+        return None
+
+
+def pick(selector: FileKeySelector, found: Mapping[str, str] | None) -> str | None:
+    """The value of a variable among those of a file; None where it may be missing and is."""
+    if found is None:
         if selector.optional:
             return None
         raise ConfigFailure(
             f"failed to open env file: volume {selector.volumeName} has no file {selector.path}"
-        ) from None
-    value = parse(text).get(selector.key)
+        )
+    value = found.get(selector.key)
     if value is None and not selector.optional:
         raise ConfigFailure(
             f'environment variable key "{selector.key}" not found in file "{selector.path}"'
@@ -37,12 +51,20 @@ def lookup(selector: FileKeySelector, volume: Path) -> str | None:
 
 
 def read(volume: Path, path: str) -> str:
-    """The file, which must lie inside the volume whatever links are in it."""
-    place = (volume / path).resolve()
-    if not place.is_relative_to(volume.resolve()):
-        raise ConfigFailure(f'env file "{path}" leads out of its volume')
-    with open(place, "rb") as file:
-        content = file.read(LARGEST + 1)
+    """The file, which must lie inside the volume whatever links are in it. An init container made
+    it: a FIFO in its place must not keep a thread of ours for ever."""
+    try:
+        with beneath.directory(volume) as top, beneath.regular(top, path) as file:
+            content = beneath.beginning(file, LARGEST + 1)
+    except FileNotFoundError:
+        raise
+    except beneath.NotRegular:
+        raise ConfigFailure(f'env file "{path}" is not a regular file') from None
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            raise ConfigFailure(f'env file "{path}" leads out of its volume') from None
+        why = os.strerror(error.errno or 0).lower()
+        raise ConfigFailure(f'failed to open env file "{path}": {why}') from None
     if len(content) > LARGEST:
         raise ConfigFailure(f'env file "{path}" is larger than {LARGEST} bytes')
     return content.decode(errors="surrogateescape")

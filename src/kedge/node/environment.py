@@ -2,17 +2,19 @@
 
 import asyncio
 import base64
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kedge.api.core_v1.container import Container, EnvFromSource, EnvVar, EnvVarSource
 from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.references import FileKeySelector
 from kedge.api.core_v1.secret import Secret
 from kedge.api.core_v1.service_types import Service
 from kedge.machinery.errors import StatusError
 from kedge.node import downward, env_files
 from kedge.node.downward import Surroundings, Unresolvable
-from kedge.node.expansion import expand
+from kedge.node.expansion import MOST, expand
 from kedge.node.parts import ConfigFailure, Environ, ThisNode
 from kedge.node.sources import Sources
 
@@ -63,36 +65,47 @@ class Found:
         self._container = container
         self._around = around
         self._files = files
+        self._config_maps: dict[str, Mapping[str, str] | None] = {}
+        self._secrets: dict[str, Mapping[str, str] | None] = {}
+        self._texts: dict[tuple[str, str], Mapping[str, str] | None] = {}
+        """By volume and path: the variables of a file."""
+        self._size = 0
 
     async def add_all(self, source: EnvFromSource) -> Iterable[str]:
         """Everything that a config map or a secret holds; returns the names."""
         namespace = self._pod.metadata.namespace
         data: Mapping[str, str] | None = {}
         if (config := source.configMapRef) is not None:
-            found = await self._sources.config_map(namespace, config.name)
-            data = None if found is None else found.data
+            data = await self._config_map(namespace, config.name)
             missing, optional = f'configmap "{config.name}" not found', config.optional
         elif (secret := source.secretRef) is not None:
-            kept = await self._sources.secret(namespace, secret.name)
-            data = None if kept is None else decoded(kept)
+            data = await self._secret(namespace, secret.name)
             missing, optional = f'secret "{secret.name}" not found', secret.optional
         if data is None and not optional:
             raise ConfigFailure(missing)
         added = {f"{source.prefix}{key}": text for key, text in sorted((data or {}).items())}
-        self.values |= added
+        for name, text in added.items():
+            self._set(name, text)
         return added
 
     async def add(self, variable: EnvVar, services: Mapping[str, str]) -> bool:
         """One more; whether it has a value, for what is optional may be missing."""
         if variable.valueFrom is None:
-            known = {**services, **self.values}
-            self.values[variable.name] = expand(variable.value, known)
+            known = ChainMap(self.values, services)
+            self._set(variable.name, expand(variable.value, known))
             return True
         value = await self._from(variable.valueFrom)
         if value is None:
             return False
-        self.values[variable.name] = value
+        self._set(variable.name, value)
         return True
+
+    def _set(self, name: str, value: str) -> None:
+        """Raises ConfigFailure once there is more than any program can be given."""
+        self.values[name] = value
+        self._size += len(name) + len(value)
+        if self._size > MOST:
+            raise ConfigFailure(f"environment variables are longer than {MOST} bytes together")
 
     async def _from(self, source: EnvVarSource) -> str | None:
         pod = self._pod
@@ -104,18 +117,35 @@ class Found:
         if source.secretKeyRef is not None:
             return await self._of_secret(source)
         if source.fileKeyRef is not None:
-            # What an init container wrote: small, but on a disk all the same.
-            return await asyncio.to_thread(
-                env_files.lookup, source.fileKeyRef, self._files(pod, source.fileKeyRef.volumeName)
-            )
+            return await self._of_file(source.fileKeyRef)
         return None
+
+    async def _config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """Asked for once, however many variables are made of it."""
+        if name not in self._config_maps:
+            found = await self._sources.config_map(namespace, name)
+            self._config_maps[name] = None if found is None else found.data
+        return self._config_maps[name]
+
+    async def _secret(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        if name not in self._secrets:
+            found = await self._sources.secret(namespace, name)
+            self._secrets[name] = None if found is None else decoded(found)
+        return self._secrets[name]
+
+    async def _of_file(self, reference: FileKeySelector) -> str | None:
+        key = reference.volumeName, reference.path
+        if key not in self._texts:
+            # What an init container wrote: small, but on a disk all the same.
+            place = self._files(self._pod, reference.volumeName)
+            self._texts[key] = await asyncio.to_thread(env_files.variables, reference, place)
+        return env_files.pick(reference, self._texts[key])
 
     async def _of_config_map(self, source: EnvVarSource) -> str | None:
         reference = source.configMapKeyRef
         assert reference is not None
         namespace = self._pod.metadata.namespace
-        found = await self._sources.config_map(namespace, reference.name)
-        data = None if found is None else found.data
+        data = await self._config_map(namespace, reference.name)
         what = ("configmap", "ConfigMap", namespace, reference.name)
         return _picked(data, reference.key, what, optional=bool(reference.optional))
 
@@ -123,8 +153,7 @@ class Found:
         reference = source.secretKeyRef
         assert reference is not None
         namespace = self._pod.metadata.namespace
-        found = await self._sources.secret(namespace, reference.name)
-        data = None if found is None else decoded(found)
+        data = await self._secret(namespace, reference.name)
         what = ("secret", "Secret", namespace, reference.name)
         return _picked(data, reference.key, what, optional=bool(reference.optional))
 
@@ -154,14 +183,14 @@ def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
     """Where services are, told the old way; the API server's is always among them."""
     wanted = pod.spec.enableServiceLinks is not False
     found: dict[str, str] = {}
+    elsewhere: dict[str, str] = {}
     for service in services:
         place = (service.metadata.namespace, service.metadata.name)
         near = wanted and service.metadata.namespace == pod.metadata.namespace
         if (near or place == API_SERVER) and service.spec.clusterIP not in ("", "None"):
-            own = near and place != API_SERVER
             # A service of the pod's own namespace beats the API server's of the same name.
-            found = {**found, **_of(service)} if own else {**_of(service), **found}
-    return dict(sorted(found.items()))
+            (elsewhere if place == API_SERVER else found).update(_of(service))
+    return dict(sorted((elsewhere | found).items()))
 
 
 def _of(service: Service) -> dict[str, str]:

@@ -1,11 +1,11 @@
 """Files: the directories of pods, and the small files that every pod has."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from kedge.api.core_v1.pod import Pod
+from kedge.supervisor import removal
 
 
 class PodFiles:
@@ -62,10 +62,10 @@ class PodFiles:
         mounted in is left for another time rather than emptied."""
         for entry in _entries(self._logs):
             if entry.name.endswith(f"_{uid}"):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                removal.remove(entry.path)
         directory = self.directory(uid)
         if not any(_mounted_below(directory)):
-            shutil.rmtree(directory, ignore_errors=True)
+            removal.remove(directory)
 
 
 def _entries(directory: Path) -> list["os.DirEntry[str]"]:

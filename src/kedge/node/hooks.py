@@ -11,9 +11,10 @@ from kedge.machinery.clock import Clock
 from kedge.node.probes.http import HttpError, describe, get, request_for
 from kedge.node.probes.outcome import ProbeError
 from kedge.node.runtime.runtime import NotFoundError, Runtime, RuntimeFailure
+from kedge.node.waits import within
 
 LONGEST = 24 * 3600.0
-"""Seconds a command may take; hooks have no limit of their own but the grace period."""
+"""Seconds a command or a request may take; a hook has no limit but the grace period."""
 MOST = 1024
 """Bytes of a failed command's output that are told."""
 
@@ -35,7 +36,7 @@ async def run_hook(
     if handler.exec is not None:
         await _command(handler.exec.command, container_id, runtime)
     elif handler.httpGet is not None:
-        await _request(handler.httpGet, container, ip)
+        await _request(handler.httpGet, container, ip, clock)
     elif handler.sleep is not None:
         await clock.sleep(handler.sleep.seconds)
     else:
@@ -56,16 +57,17 @@ async def _command(argv: Sequence[str], container_id: str, runtime: Runtime) -> 
         )
 
 
-async def _request(action: HTTPGetAction, container: Container, ip: str) -> None:
+async def _request(action: HTTPGetAction, container: Container, ip: str, clock: Clock) -> None:
     """Any answer will do: it is the asking that counts."""
     try:
         request = request_for(action, container, ip, "lifecycle")
         try:
-            await get(request)
+            await within(clock, LONGEST, get(request, clock))
         except ssl.SSLError:
             # A server without TLS is asked without, as upstream has done from old.
             plain = replace(action, scheme="HTTP")
-            await get(request_for(plain, container, ip, "lifecycle"))
+            asked = get(request_for(plain, container, ip, "lifecycle"), clock)
+            await within(clock, LONGEST, asked)
     except (OSError, HttpError) as error:
         why = f'Get "{request.url}": {describe(error, request.url)}'
         raise HookFailure(f"HTTP lifecycle hook ({action.path}) failed - error: {why}") from error

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kedge.api.core_v1.container import Container, EphemeralContainer
 from kedge.api.core_v1.pod import Pod
 from kedge.node import marks
-from kedge.node.expansion import expand
+from kedge.node.expansion import expand_all
 from kedge.node.hosts import kernel_hostname
 from kedge.node.parts import ConfigFailure, Given, Image
 from kedge.node.runtime.runtime import (
@@ -86,8 +86,8 @@ def container_spec(
         attempt=attempt,
         image=image.id,
         image_name=container.image,
-        command=[expand(word, values) for word in container.command],
-        args=[expand(word, values) for word in container.args],
+        command=expand_all(container.command, values),
+        args=expand_all(container.args, values),
         working_dir=container.workingDir,
         env=env,
         mounts=mounts,

@@ -42,6 +42,8 @@ PR_CAPBSET_DROP: Final = 24
 PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
 
+NO_CROSSING: Final = 0x1
+"""openat2: stay on the file system of the directory."""
 NO_MAGIC_LINKS: Final = 0x2
 """openat2: refuse links that the kernel follows by itself, such as /proc/self/fd/N."""
 NO_LINKS: Final = 0x4

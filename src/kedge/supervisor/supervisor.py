@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from kedge.supervisor import container as life
-from kedge.supervisor import descriptors, processes, trees
+from kedge.supervisor import descriptors, processes, removal
 from kedge.supervisor import level as levels
 from kedge.supervisor.command import Command
 from kedge.supervisor.container import Container, Machine
@@ -30,6 +30,11 @@ PROTOCOL: Final = 1
 """Raised when an agent and a supervisor of different releases could misunderstand each other."""
 _LOST: Final = "its supervisor ended, and the container with it"
 _SWEEP_AFTER: Final = 0.2
+_SWEEP_PAUSE: Final = 300.0
+"""Most seconds between two attempts at what cannot be removed."""
+_SWEEP_NICE: Final = 10
+_TIDYING: Final = 2_000_000_000
+"""Nanoseconds that a shutdown spends on what containers left."""
 _FAREWELL: Final = 1.0
 """Seconds that those who help have to be gone: the kernel may hold them for some milliseconds."""
 _PATIENCE: Final = 5.0
@@ -63,6 +68,7 @@ class Supervisor:
         self._sweeper = 0
         """The process that empties the trash; 0 if there is none."""
         self._sweep_timer: Timer | None = None
+        self._sweep_pause = 0.0
         self._recover()
         self._door = Door(directory, loop, self._handlers())
         self._door.on_left = self._forget
@@ -377,30 +383,42 @@ class Supervisor:
 
     def _throw_away(self, records: Records, identity: str) -> None:
         records.discard(identity)
-        if self._sweep_timer is None and not self._sweeper:
-            self._sweep_timer = self._loop.after(_SWEEP_AFTER, self._sweep)
+        if not self._sweeper:
+            self._sweep_after(_SWEEP_AFTER)
+
+    def _sweep_after(self, seconds: float) -> None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._sweep_timer = self._loop.after(seconds, self._sweep)
 
     def _sweep(self) -> None:
         """Empty the trash in a process of its own: a container may have written a lot."""
         self._sweep_timer = None
         if not os.listdir(self._container_records.trash):
+            self._sweep_pause = 0.0
             return
         self._sweeper = pid = os.fork()
         if pid == 0:
-            # The lock must not outlive the supervisor because of this.
-            descriptors.keep_only({0, 1, 2})
-            self._empty_trash()
-            os._exit(0)
+            try:
+                # The lock must not outlive the supervisor because of this.
+                descriptors.keep_only({0, 1, 2})
+                os.nice(_SWEEP_NICE)
+                self._empty_trash(removal.never)
+            finally:
+                # Whatever went wrong: a second supervisor would go on from here.
+                os._exit(0)
         self._loop.child(pid, self._swept)
 
-    def _empty_trash(self) -> None:
+    def _empty_trash(self, enough: Callable[[], bool]) -> None:
         trash = self._container_records.trash
         for name in os.listdir(trash):
-            trees.remove(f"{trash}/{name}")
+            removal.remove(f"{trash}/{name}", enough)
 
     def _swept(self, *_: object) -> None:
+        """What could not be removed is tried again, but ever less often."""
         self._sweeper = 0
-        self._sweep()
+        self._sweep_pause = min(max(self._sweep_pause * 2, _SWEEP_AFTER), _SWEEP_PAUSE)
+        self._sweep_after(self._sweep_pause)
 
     def _update(self, call: Call) -> None:
         container = self._container(call)
@@ -513,7 +531,9 @@ class Supervisor:
             processes.kill(self._loop.children)
             if self._sweeper:
                 os.waitid(os.P_PID, self._sweeper, os.WEXITED | os.WNOWAIT)
-            self._empty_trash()
+            # The next supervisor removes what there is no time for.
+            end = time.monotonic_ns() + _TIDYING
+            self._empty_trash(lambda: time.monotonic_ns() > end)
             self._loop.when_alone(answer, _FAREWELL)
 
         self.end_everything(done)

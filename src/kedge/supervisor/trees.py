@@ -1,9 +1,11 @@
-"""Whole directories: copied where no file system can be laid over another, and removed."""
+"""Whole directories that are copied, where no file system can be laid over another."""
 
 import contextlib
 import os
 import stat
 from typing import Final
+
+from kedge.supervisor.removal import remove
 
 _CHUNK: Final = 1 << 24
 
@@ -15,39 +17,40 @@ def merge(lowers: list[str], into: str) -> None:
         _over(lower, into)
 
 
-def remove(path: str) -> None:
-    """Remove a directory with all that is in it, whatever its permissions; never follows links."""
-    with contextlib.suppress(OSError):
-        os.chmod(path, 0o700)
-    with contextlib.suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                remove(entry.path)
-                continue
-            # Somebody else may be at it too.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry.path)
-    with contextlib.suppress(OSError):
-        os.rmdir(path)
-
-
 def _over(source: str, target: str) -> None:
     """Lay a directory over another as an overlay would: a file that only says that there is none
-    takes away what is there."""
-    for entry in os.scandir(source):
-        path = f"{target}/{entry.name}"
+    takes away what is there. An image may nest deeper than Python's stack is."""
+    waiting = [iter([*_entries(source)])]
+    made: list[tuple[str, os.stat_result]] = []
+    paths = [target]
+    while waiting:
+        entry = next(waiting[-1], None)
+        if entry is None:
+            waiting.pop()
+            paths.pop()
+            if made:
+                # Only now: what is put into a directory changes its times, and takes rights.
+                _own(*made.pop())
+            continue
+        path = f"{paths[-1]}/{entry.name}"
         status = entry.stat(follow_symlinks=False)
         if entry.is_dir(follow_symlinks=False):
             if _is_opaque(entry.path) or not _is_directory(path):
                 _clear(path)
                 os.mkdir(path, 0o700)
-            _over(entry.path, path)
-        else:
-            _clear(path)
-            if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
-                continue
+            waiting.append(iter([*_entries(entry.path)]))
+            paths.append(path)
+            made.append((path, status))
+            continue
+        _clear(path)
+        if not (stat.S_ISCHR(status.st_mode) and status.st_rdev == 0):
             _copy(entry.path, path, status)
-        _own(path, status)
+            _own(path, status)
+
+
+def _entries(directory: str) -> list["os.DirEntry[str]"]:
+    with os.scandir(directory) as entries:
+        return list(entries)
 
 
 def _copy(source: str, path: str, status: os.stat_result) -> None:

@@ -132,6 +132,9 @@ def _http_get(action: HTTPGetAction) -> Iterator[FieldError]:
         yield FieldError.not_supported("scheme", action.scheme, ("HTTP", "HTTPS"))
     for header in action.httpHeaders:
         yield from rules.problems("httpHeaders", header.name, names.http_header_name(header.name))
+        # Upstream leaves values to Go's HTTP client, which refuses these at each probe.
+        found = names.http_header_value(header.value)
+        yield from rules.problems("httpHeaders", header.value, found)
 
 
 def validate_port(path: str, port: int | str) -> Iterator[FieldError]:

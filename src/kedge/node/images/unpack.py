@@ -18,6 +18,7 @@ from kedge.node.images import layers
 from kedge.node.images.documents import Refused
 from kedge.node.images.layers import OPAQUE, Found, Parts
 from kedge.node.images.streams import BROKEN, CHUNK, Forward, members
+from kedge.supervisor.removal import remove
 
 WHITEOUT: Final = ".wh."
 OPAQUE_MARK: Final = ".wh..wh..opq"
@@ -259,7 +260,7 @@ class _Tree:
         if not stat.S_ISDIR(found.st_mode):
             os.unlink(path)
         else:
-            shutil.rmtree(path)
+            remove_tree(Path(path))
         if not stat.S_ISREG(found.st_mode):
             self._directories.clear()
 
@@ -393,5 +394,5 @@ def _make_whiteout(path: str) -> None:
 
 def remove_tree(path: Path) -> None:
     """Delete a directory and all below it, if it is there."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(path)
+    if failure := remove(path):
+        raise OSError(errno.ENOTEMPTY, failure, str(path))

@@ -1,6 +1,12 @@
-"""HTTP probe: one GET whose answer is read as far as it matters. Also carries lifecycle hooks."""
+"""HTTP probe: one GET whose answer is read as far as it matters. Also carries lifecycle hooks.
+
+Both ends are hostile: the request is made of a pod author's text, the answer comes from a program
+in a container. So nothing is sent that could be read as more than one request, and an answer is
+given a bound in bytes and in time whatever it claims about itself.
+"""
 
 import asyncio
+import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +15,32 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import HTTPGetAction
+from kedge.machinery import names
 from kedge.machinery.clock import Clock
+from kedge.node.probes.dialing import connect
 from kedge.node.probes.outcome import Outcome, ProbeError, Result, address, port_of
 from kedge.node.waits import within
 
 MOST: Final = 10 * 1024
 """Bytes of an answer's body that are read."""
+MOST_HEAD: Final = 64 * 1024
+"""Bytes of an answer before its body, interim answers included. Common servers and proxies stop at
+8 to 32 KiB; Go's client would read 10 MiB."""
+ANSWER_SECONDS: Final = 10.0
+"""How long an answer may take from its first line to the last byte that is read of it. A hook may
+wait for that first line as long as its pod allows: an application that drains answers when it is
+done."""
 REDIRECTS: Final = 10
 VERSION: Final = "1.36"
 _SAFE: Final = "/%:@!$&'()*+,;=~-._?"
+_SCHEMES: Final = ("http", "https")
+_is_host: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?").fullmatch
+_is_host_header: Final = re.compile(r"[A-Za-z0-9!$%&'()*+,\-.:;=@\[\]_~]*").fullmatch
+"""What Go takes for a Host header: the characters of RFC 3986 for a host and a port."""
 
 
 class HttpError(Exception):
-    """No answer that could be understood."""
+    """No request that could be sent, or no answer that could be understood."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +66,7 @@ async def probe_http(
     """Success is any answer from 200 to 399. Raises ProbeError if there is nothing to ask."""
     request = request_for(action, container, ip, "probe")
     try:
-        answer = await within(clock, seconds, get(request))
+        answer = await within(clock, seconds, get(request, clock))
     except TimeoutError:
         late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         return Outcome(Result.FAILURE, f'Get "{request.url}": {late}')
@@ -66,6 +85,10 @@ def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: s
     host = action.host or ip
     if not host:
         raise ProbeError("the pod has no address")
+    # The API takes any text, as upstream's does; a host with a slash or a question mark would be
+    # another URL than the one that is shown.
+    if not _is_host(host):
+        raise ProbeError(f"invalid host: {host!r}")
     port = port_of(action.port, container)
     scheme = (action.scheme or "HTTP").lower()
     path = quote(action.path or "/", safe=_SAFE)
@@ -76,38 +99,47 @@ def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: s
 
 def _headers(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
     given = [(header.name, header.value) for header in action.httpHeaders]
-    names = {name.lower() for name, _ in given}
-    if "user-agent" not in names:
+    known = {name.lower() for name, _ in given}
+    if "user-agent" not in known:
         given.append(("User-Agent", f"kube-{purpose}/{VERSION}"))
-    if "accept" not in names:
+    if "accept" not in known:
         given.append(("Accept", "*/*"))
     return [(name, value) for name, value in given if name.lower() != "accept" or value]
 
 
-async def get(request: Request) -> Answer:
-    """Ask, and follow redirects that stay on the same host."""
+async def get(request: Request, clock: Clock) -> Answer:
+    """Ask, and follow redirects that stay on the same host, as the kubelet does: what answers in a
+    container cannot have the node ask somebody else."""
     url = request.url
     for _ in range(REDIRECTS):
-        answer = await _ask(urlsplit(url), request.headers)
-        if answer.status not in (301, 302, 303, 307, 308) or not answer.location:
-            return answer
-        following = urljoin(url, answer.location)
-        if urlsplit(following).hostname != urlsplit(request.url).hostname:
-            return answer
+        try:
+            answer = await _ask(urlsplit(url), request.headers, clock)
+            if answer.status not in (301, 302, 303, 307, 308) or not answer.location:
+                return answer
+            following = urljoin(url, answer.location)
+            if urlsplit(following).hostname != urlsplit(request.url).hostname:
+                return answer
+        except (ValueError, EOFError) as error:
+            # Numbers, hosts and ports of a server that makes them up, and an end before the end.
+            what = "unexpected EOF" if isinstance(error, EOFError) else str(error)
+            raise HttpError(what) from error
         url = following
     raise HttpError(f"stopped after {REDIRECTS} redirects")
 
 
-async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]]) -> Answer:
+async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Clock) -> Answer:
+    if url.scheme not in _SCHEMES:
+        raise HttpError(f'unsupported protocol scheme "{url.scheme}"')
     secure = url.scheme == "https"
     port = url.port or (443 if secure else 80)
-    reader, writer = await asyncio.open_connection(
-        url.hostname, port, ssl=_TRUSTING if secure else None
-    )
+    head = _head(url, headers)
+    reader, writer = await connect(url.hostname or "", port, _TRUSTING if secure else None)
     try:
-        writer.write(_head(url, headers))
+        writer.write(head)
         await writer.drain()
-        return await _read(reader)
+        lines = _Head(reader)
+        first = await lines.next()
+        return await within(clock, ANSWER_SECONDS, _read(lines, first, reader))
     finally:
         writer.transport.abort()
 
@@ -124,57 +156,87 @@ _TRUSTING: Final = _trusting()
 
 
 def _head(url: SplitResult, headers: Sequence[tuple[str, str]]) -> bytes:
-    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    """One request and no more: a line end in a value would begin another one, or speak another
+    protocol to whatever listens on the port. The API refuses such values, but pods that were stored
+    before it did, and those of other API servers, come here as well. In the words of Go's client,
+    which refuses them for the kubelet."""
+    target = quote((url.path or "/") + (f"?{url.query}" if url.query else ""), safe=_SAFE)
     host = next((value for name, value in headers if name.lower() == "host"), url.netloc)
-    rest = [pair for pair in headers if pair[0].lower() not in ("host", "connection")]
+    if not _is_host_header(host):
+        raise HttpError("http: invalid Host header")
     lines = [f"GET {target} HTTP/1.1", f"Host: {host}", "Connection: close"]
-    lines += [f"{name}: {value}" for name, value in rest]
+    for name, value in headers:
+        if names.http_header_name(name):
+            raise HttpError(f'net/http: invalid header field name "{_shown(name)}"')
+        if names.http_header_value(value):
+            raise HttpError(f'net/http: invalid header field value for "{_shown(name)}"')
+        if name.lower() not in ("host", "connection"):
+            lines.append(f"{name}: {value}")
     return "\r\n".join([*lines, "", ""]).encode()
 
 
-async def _read(reader: asyncio.StreamReader) -> Answer:
-    status, headers = await _read_head(reader)
-    while status == 100:
-        status, headers = await _read_head(reader)
-    return Answer(status, headers.get("location", ""), await _read_body(reader, headers))
+def _shown(text: str) -> str:
+    return text.encode("unicode_escape").decode()
 
 
-async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    first = await _line(reader)
+class _Head:
+    """The lines before an answer's body, of all interim answers together, up to a limit."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._left = MOST_HEAD
+
+    async def next(self) -> str:
+        try:
+            line = await self._reader.readline()
+        except ValueError as error:
+            raise HttpError("the answer has a line that is too long") from error
+        self._left -= len(line)
+        if self._left < 0:
+            raise HttpError(f"server response headers exceeded {MOST_HEAD} bytes; aborted")
+        return line.decode("latin-1").rstrip("\r\n")
+
+
+async def _read(lines: _Head, first: str, reader: asyncio.StreamReader) -> Answer:
+    status, headers = await _read_head(lines, first)
+    while 100 <= status < 200 and status != 101:
+        status, headers = await _read_head(lines, await lines.next())
+    return Answer(status, headers.get("location", ""), await _read_body(lines, reader, headers))
+
+
+async def _read_head(lines: _Head, first: str) -> tuple[int, dict[str, str]]:
     words = first.split(None, 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdigit():
-        raise HttpError(f'malformed HTTP response "{first[:100]}"' if first else "EOF")
+    if len(words) < 2 or not words[0].startswith("HTTP/") or not _is_status(words[1]):
+        raise HttpError(f'malformed HTTP response "{_shown(first[:100])}"' if first else "EOF")
     headers: dict[str, str] = {}
-    while line := await _line(reader):
+    while line := await lines.next():
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
     return int(words[1]), headers
 
 
-async def _line(reader: asyncio.StreamReader) -> str:
-    try:
-        return (await reader.readline()).decode("latin-1").rstrip("\r\n")
-    except ValueError as error:
-        raise HttpError("the answer has a line that is too long") from error
+def _is_status(word: str) -> bool:
+    return len(word) == 3 and word.isascii() and word.isdigit()
 
 
-async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+async def _read_body(lines: _Head, reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
     """As much of the body as is worth looking at."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
-        return await _read_chunks(reader)
+        return await _read_chunks(lines, reader)
     length = headers.get("content-length", "")
-    wanted = min(int(length), MOST) if length.isdigit() else MOST
+    wanted = min(int(length), MOST) if length.isascii() and length.isdigit() else MOST
     try:
         return await reader.readexactly(wanted)
     except asyncio.IncompleteReadError as error:
         return error.partial
 
 
-async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
+async def _read_chunks(lines: _Head, reader: asyncio.StreamReader) -> bytes:
     body = b""
     while len(body) < MOST:
-        size = int((await _line(reader)).partition(";")[0] or "0", 16)
-        if size == 0:
+        # The lines between chunks count as the head does: a server may send a lot of them.
+        size = int((await lines.next()).partition(";")[0] or "0", 16)
+        if size <= 0:
             break
         body += await reader.readexactly(min(size, MOST - len(body)))
         if len(body) < MOST:

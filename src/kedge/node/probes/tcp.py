@@ -1,10 +1,9 @@
 """TCP probe: whether a connection can be opened."""
 
-import asyncio
-
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import TCPSocketAction
 from kedge.machinery.clock import Clock
+from kedge.node.probes.dialing import connect
 from kedge.node.probes.http import dial_error
 from kedge.node.probes.outcome import Outcome, ProbeError, Result, address, port_of
 from kedge.node.waits import within
@@ -28,5 +27,5 @@ async def probe_tcp(
 
 
 async def _connect(host: str, port: int) -> None:
-    _, writer = await asyncio.open_connection(host, port)
+    _, writer = await connect(host, port)
     writer.transport.abort()

@@ -38,7 +38,8 @@ from kedge.node.runtime.spawn import Spawn
 Document = dict[str, Any]
 
 PROTOCOL: Final = 1
-_MOST_OUTPUT: Final = 16 << 20
+_MOST_OUTPUT: Final = 256 << 10
+"""Bytes of each stream that are kept of a probe, a hook or a command whose output is awaited."""
 _CHUNK: Final = 65_536
 _NOTHING_HIDDEN: Final = HostImage()
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
@@ -414,11 +415,13 @@ async def _read_all(descriptor: int) -> bytes:
     size = 0
     try:
         while True:
+            # Before every read, also while there is more: a command that never stops talking would
+            # else keep the loop from everything, the end of its own time included.
+            readable.clear()
+            await readable.wait()
             try:
                 data = os.read(descriptor, _CHUNK)
             except BlockingIOError:
-                readable.clear()
-                await readable.wait()
                 continue
             if not data:
                 return b"".join(kept)

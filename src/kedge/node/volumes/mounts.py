@@ -2,16 +2,13 @@
 
 import contextlib
 import errno
-import os
 import re
-import secrets
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Final
 
 from kedge.node.parts import VolumeFailure
 from kedge.supervisor import libc
+from kedge.supervisor.removal import remove
 
 _SAFE: Final = libc.MS_NOSUID | libc.MS_NODEV
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
@@ -55,63 +52,8 @@ def take_down(place: Path) -> None:
             libc.unmount(where)
     if left := below(place):
         raise VolumeFailure("FailedUnmount", f"{left[0]} is still in use")
-    try:
-        _remove(place)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise VolumeFailure("FailedUnmount", f"{place} cannot be removed: {error}") from error
-
-
-def _remove(top: Path) -> None:
-    """Delete a directory, however deep: each directory in it is first moved to its top level.
-
-    The kernel moves no directory that something is mounted on, so this cannot end up in somebody
-    else's files, even if a mount was overlooked.
-    """
-    names = (top / f"..{secrets.token_hex(4)}-{number}" for number in count())
-    _open_up(top)
-    waiting = [_moved(each, names) for each in _emptied(top)]
-    while waiting:
-        directory = waiting.pop()
-        waiting += [_moved(each, names) for each in _emptied(directory)]
-        try:
-            directory.rmdir()
-        except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
-                raise
-            # Not every file system shows all entries to who deletes while it looks.
-            waiting.append(directory)
-    top.rmdir()
-
-
-def _emptied(directory: Path) -> list[str]:
-    """Delete all that is in a directory but directories; returns those."""
-    inner = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                inner.append(entry.path)
-            else:
-                os.unlink(entry.path)
-    return inner
-
-
-def _moved(directory: str, names: Iterator[Path]) -> Path:
-    target = next(names)
-    try:
-        os.rename(directory, target)
-    except PermissionError:
-        _open_up(directory)
-        os.rename(directory, target)
-    _open_up(target)
-    return target
-
-
-def _open_up(directory: str | Path) -> None:
-    """Whoever made it may have locked it, which keeps out all but root."""
-    with contextlib.suppress(OSError):
-        os.chmod(directory, 0o700)
+    if failure := remove(place):
+        raise VolumeFailure("FailedUnmount", f"{place} cannot be removed: {failure}")
 
 
 def _places() -> list[str]:

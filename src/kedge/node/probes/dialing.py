@@ -1,0 +1,46 @@
+"""Connections to where a probe or a hook says, with the lookup of names kept apart."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+_LOOKUPS: Final = ThreadPoolExecutor(4, "probe-lookup")
+"""A pod author chooses the name, and so how long its lookup takes. In asyncio's own pool, which
+has six threads on a machine of two cores, six slow names would keep the agent from its disk."""
+_TURNED_DOWN: Final = "no such host"
+
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect(host: str, port: int, secure: ssl.SSLContext | None = None) -> Ends:
+    """Connect to the first address of a host that answers. Raises OSError."""
+    failure: OSError = OSError(f"lookup {host}: {_TURNED_DOWN}")
+    for address in await _addresses(host, port):
+        try:
+            return await asyncio.open_connection(
+                address, port, ssl=secure, server_hostname=host if secure else None
+            )
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    with contextlib.suppress(socket.gaierror, UnicodeError):
+        return _unique(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=numeric))
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.run_in_executor(
+            _LOOKUPS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        )
+    except UnicodeError as error:
+        raise OSError(f"lookup {host}: {_TURNED_DOWN}") from error
+    return _unique(found)
+
+
+def _unique(found: list[tuple[object, object, object, str, tuple[object, ...]]]) -> list[str]:
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
