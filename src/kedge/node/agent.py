@@ -5,7 +5,7 @@ import contextlib
 import gc
 import logging
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -38,14 +38,13 @@ from kedge.node.images.images import Images
 from kedge.node.images.mapping import Mapping
 from kedge.node.images.registry import Registries
 from kedge.node.images.store import Store
-from kedge.node.log_rotation import LogRotation
 from kedge.node.network.bridge import Bridge
 from kedge.node.network.netlink import Netlink
 from kedge.node.parts import Parts, PodCgroups
 from kedge.node.pods import Pods
 from kedge.node.registration import Registration
 from kedge.node.runtime.embedded import EmbeddedRuntime
-from kedge.node.runtime.runtime import Container, Dns, Level
+from kedge.node.runtime.runtime import Dns, Level
 from kedge.node.runtime.spawn import Spawn
 from kedge.node.runtime_classes import RuntimeClasses
 from kedge.node.server.server import NodeServer
@@ -178,13 +177,12 @@ class Agent:
             devices.connect(this.nudge, pods.wake, pods.active)
             layers = config.runtime / "containers"
             eviction = Eviction(pods, volumes, lambda id_: [layers / id_ / "upper"], clock)
-            rotation = LogRotation(self._runtime, lambda: _running(pods), clock)
             collection = ImageCollection(
                 self._images, lambda *what: recorder.record(this.node, "Warning", *what), clock
             )
             self._write_record(port)
             async with asyncio.TaskGroup() as tasks:
-                for work in (this, recorder, sources, following, volumes, pods, devices, rotation):
+                for work in (this, recorder, sources, following, volumes, pods, devices):
                     tasks.create_task(work.run())
                 tasks.create_task(server.run(pods))
                 tasks.create_task(eviction.run())
@@ -299,12 +297,6 @@ class PullSecrets:
             if secret is not None:
                 found.append(secret)
         return found
-
-
-def _running(pods: Pods) -> Iterator[Container]:
-    """All containers that run here."""
-    for pod in pods.pods():
-        yield from pods.observed(pod.metadata.uid).running
 
 
 def find_devices(config: NodeConfig, stack: AsyncExitStack) -> NodeDevices:

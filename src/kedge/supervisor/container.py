@@ -91,12 +91,16 @@ class Container:
     def __init__(
         self,
         record: Document,
+        plan: Plan | None,
         machine: Machine,
         *,
         records: Records,
         tell: Callable[[Document, str], None],
     ) -> None:
         self.record = record
+        self._plan = plan
+        """In memory only: its variables and arguments hold secrets. Nobody needs it after a
+        restart, since a container ends with its supervisor."""
         self.directory = records.directory(record["id"])
         self.pidfd = -1
         """Stands for its first process."""
@@ -121,8 +125,13 @@ class Container:
 
     @property
     def plan(self) -> Plan:
-        plan: Plan = self.record["plan"]
-        return plan
+        assert self._plan is not None
+        return self._plan
+
+    @property
+    def is_planned(self) -> bool:
+        """False for a container of an earlier supervisor."""
+        return self._plan is not None
 
     @property
     def pid(self) -> int:
@@ -351,7 +360,7 @@ class Container:
 
     def remove_log(self) -> None:
         """Also what has been set aside of it when it grew too long."""
-        directory, name = os.path.split(self.plan["log"])
+        directory, name = os.path.split(self.record["log"])
         with contextlib.suppress(OSError):
             for each in os.listdir(directory) if name else ():
                 if each == name or each.startswith(f"{name}."):
@@ -426,7 +435,6 @@ class Container:
     def update(self, resources: Document) -> None:
         """Other limits from now on."""
         self.plan["resources"] = {**self.plan["resources"], **resources}
-        self._records.keep(self.record, "plan")
         if (group := self.group) and self.alive:
             self.note(*group.limit(resources))
         self._records.save(self.record)

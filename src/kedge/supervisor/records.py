@@ -11,7 +11,7 @@ from kedge.supervisor.spread import spread
 Document = dict[str, Any]
 
 _RECORD: Final = "record.jsonl"
-_ONCE: Final = ("plan", "about", "shared")
+_ONCE: Final = ("about", "shared")
 _TRASH: Final = "trash"
 
 
@@ -47,10 +47,16 @@ class Records:
             changing = {name: value for name, value in record.items() if name not in _ONCE}
             _add(file, changing if begun else record, begun)
 
-    def keep(self, record: Document, name: str) -> None:
-        """Say once more one of the parts that are said once."""
-        with self._opened(record["id"]) as file:
-            _add(file, {name: record[name]}, True)
+    def rewrite(self, record: Document) -> None:
+        """Keep this and nothing of what was said before."""
+        path = f"{self.directory(record['id'])}/{_RECORD}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(f"{path}.new", flags, 0o600)
+        try:
+            _add(descriptor, record, False)
+        finally:
+            os.close(descriptor)
+        os.replace(f"{path}.new", path)
 
     @contextlib.contextmanager
     def _opened(self, identity: str) -> Iterator[int]:

@@ -20,6 +20,7 @@ from kedge.supervisor.command import Command
 from kedge.supervisor.container import Container, Machine
 from kedge.supervisor.launcher import Launcher
 from kedge.supervisor.loop import Loop, Timer
+from kedge.supervisor.plan import Plan
 from kedge.supervisor.records import Records
 from kedge.supervisor.sandbox import Sandbox
 from kedge.supervisor.server import Call, Connection, Door, Failure, Handler, Missing
@@ -89,7 +90,6 @@ class Supervisor:
             "stop": self._stop,
             "remove": self._remove,
             "update": self._update,
-            "reopen": self._reopen,
             "wait": self._wait,
             "exec": self._exec,
             "wait_command": self._wait_command,
@@ -113,6 +113,8 @@ class Supervisor:
             sandbox = self._sandbox_of(record)
             self._sandboxes[sandbox.id] = sandbox
         for record in self._container_records.load():
+            if _forget_plan(record):
+                self._container_records.rewrite(record)
             container = self._container_of(record)
             self._containers[container.id] = container
             self._bury(container)
@@ -134,9 +136,9 @@ class Supervisor:
     def _sandbox_of(self, record: Document) -> Sandbox:
         return Sandbox(record, self._machine, self._sandbox_records)
 
-    def _container_of(self, record: Document) -> Container:
+    def _container_of(self, record: Document, plan: Plan | None = None) -> Container:
         records = self._container_records
-        return Container(record, self._machine, records=records, tell=self._tell)
+        return Container(record, plan, self._machine, records=records, tell=self._tell)
 
     def _tell(self, record: Document, type_: str) -> None:
         sandbox = self._sandboxes.get(record["sandbox"])
@@ -283,7 +285,7 @@ class Supervisor:
             "sandbox": sandbox.id,
             "name": message["name"],
             "about": message["about"],
-            "plan": message["plan"],
+            "log": message["plan"]["log"],
             "state": life.CREATED,
             "created_at": time.time_ns(),
             "started_at": 0,
@@ -300,13 +302,15 @@ class Supervisor:
         }
         self._container_records.make(identity, "upper", "work")
         self._container_records.save(record)
-        self._containers[identity] = self._container_of(record)
+        self._containers[identity] = self._container_of(record, message["plan"])
         call.answer({"id": identity})
 
     def _start(self, call: Call) -> None:
         container = self._container(call)
         if container.state != life.CREATED or container.alive:
             raise Failure(f"container {container.id} was started already: it is {container.state}")
+        if not container.is_planned:
+            raise Failure(f"container {container.id} cannot be started: {_LOST}")
         sandbox = self._sandboxes[container.record["sandbox"]]
         if not sandbox.record["ready"]:
             raise Failure(f"sandbox {sandbox.id} is not ready")
@@ -422,14 +426,9 @@ class Supervisor:
 
     def _update(self, call: Call) -> None:
         container = self._container(call)
-        container.update(call.message["resources"])
+        if container.is_planned:
+            container.update(call.message["resources"])
         call.answer(_told(container.record))
-
-    def _reopen(self, call: Call) -> None:
-        container = self._running(call)
-        if container.streams is not None:
-            container.streams.log.reopen()
-        call.answer()
 
     def _wait(self, call: Call) -> None:
         container = self._container(call)
@@ -556,9 +555,21 @@ class Supervisor:
             ended("")
 
 
+def _forget_plan(record: Document) -> bool:
+    """Convert a record that has variables and arguments in it, as earlier releases kept it; whether
+    it was such a record."""
+    plan = record.pop("plan", None)
+    if plan is None:
+        return False
+    record["log"] = plan["log"]
+    for name in ("env", "command", "args"):
+        record["about"].pop(name, None)
+    return True
+
+
 def _told(record: Document) -> Document:
     """What agents are told of a record."""
-    told = {name: value for name, value in record.items() if name not in ("plan", "shared")}
+    told = {name: value for name, value in record.items() if name not in ("log", "shared")}
     if "outer_pid" in told:
         told["pid"] = told.pop("outer_pid")
     return told

@@ -253,9 +253,6 @@ class FakeRuntime:
         self.updates.append((known.name, resources))
         self._done("update_container")
 
-    async def reopen_log(self, container: str) -> None:
-        self._begin("reopen_log", self._container(container).name)
-
     async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
         known = self._container(container)
         if known.state is not State.RUNNING:

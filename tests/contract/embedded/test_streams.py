@@ -7,6 +7,7 @@ from tests.contract.embedded.workbench import Bench, lines_of, needs_root, read,
 from kedge.node.runtime.runtime import (
     State,
 )
+from kedge.supervisor.logs import MOST_BYTES, MOST_FILES, older_parts
 
 pytestmark = needs_root
 
@@ -22,21 +23,16 @@ async def test_the_log_tells_streams_apart_and_cuts_long_lines(bench: Bench) -> 
     assert lines[-1] == ["stdout", "P", "unfinished"]
 
 
-async def test_a_renamed_log_is_followed_by_a_new_one(bench: Bench) -> None:
-    container = await bench.start(
-        await bench.pod(), "sh", "-c", "echo one; read x; echo two; sleep 1000", stdin=True
-    )
-    await until_said(bench, container, "one")
+async def test_a_log_is_cut_as_it_is_written_and_goes_with_its_container(bench: Bench) -> None:
+    script = "head -c 60000000 /dev/zero | tr '\\0' x | fold -w 1000; echo end; sleep 1000"
+    container = await bench.start(await bench.pod(), "sh", "-c", script)
+    await until_said(bench, container, "end")
     known = await bench.runtime.container(container)
-    os.rename(known.log_path, f"{known.log_path}.old")
-    await bench.runtime.reopen_log(container)
-    stream = await bench.runtime.attach(container, stdin=True)
-    os.write(stream.stdin, b"\n")
-    await stream.close()
-    await until_said(bench, container, "two")
-    assert "one" not in bench.said(known)
+    parts = [*older_parts(known.log_path), known.log_path]
+    assert len(parts) == MOST_FILES
+    assert max(os.stat(part).st_size for part in parts) <= MOST_BYTES
     await bench.runtime.remove_container(container)
-    assert os.path.basename(known.log_path) not in os.listdir(os.path.dirname(known.log_path))
+    assert not any(map(os.path.exists, parts))
 
 
 async def test_who_attaches_sees_output_and_standard_input_outlives_them(bench: Bench) -> None:

@@ -1,8 +1,14 @@
+import os
+import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.supervisor import logs
 from kedge.supervisor.logs import PIECE, Lines, Log, stamp
 
 AT = 1_475_712_000_123_456_789
@@ -51,15 +57,71 @@ def test_whatever_is_said_can_be_put_together_again(chunks: list[bytes]) -> None
     assert all(len(text) <= PIECE for _, text in rows(log))
 
 
-def test_a_renamed_log_is_left_and_a_new_one_begun(tmp_path: Path) -> None:
+def test_a_log_is_cut_before_it_is_too_long_and_only_the_newest_parts_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "MOST_BYTES", 10)
     path = tmp_path / "pod" / "0.log"
     log = Log(str(path))
-    log.write(b"one\n")
-    path.rename(tmp_path / "old.log")
-    log.write(b"two\n")
-    log.reopen()
-    log.write(b"three\n")
+    for number in range(12):
+        log.write(b"line %02d\n" % number)
     log.close()
     log.write(b"lost\n")
-    assert (tmp_path / "old.log").read_bytes() == b"one\ntwo\n"
-    assert path.read_bytes() == b"three\n"
+    parts = logs.older_parts(str(path))
+    kept = [Path(each).read_bytes() for each in (*parts, str(path))]
+    assert kept == [b"line %02d\n" % number for number in range(12 - logs.MOST_FILES, 12)]
+    assert all(re.fullmatch(r"0\.log\.\d{8}-\d{6}\.\d{9}", Path(each).name) for each in parts)
+
+
+def test_a_log_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MOST_BYTES", 10)
+    path = tmp_path / "0.log"
+    path.write_bytes(b"before\n")
+    log = Log(str(path))
+    log.write(b"1\n")
+    assert path.read_bytes() == b"before\n1\n"
+    log.write(b"2\n")
+    log.close()
+    assert path.read_bytes() == b"2\n"
+
+
+def test_a_clock_that_is_set_back_does_not_make_the_newest_part_the_eldest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "MOST_BYTES", 1)
+    moments = iter([5_000_000_000, 4_000_000_000, 6_000_000_000])
+    monkeypatch.setattr(time, "time_ns", lambda: next(moments))
+    log = Log(str(tmp_path / "0.log"))
+    for number in range(4):
+        log.write(b"%d\n" % number)
+    log.close()
+    parts = logs.older_parts(str(tmp_path / "0.log"))
+    assert [Path(each).read_bytes() for each in parts] == [b"0\n", b"1\n", b"2\n"]
+
+
+def test_a_log_that_cannot_be_cut_does_not_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "MOST_BYTES", 10)
+    path = tmp_path / "0.log"
+    log = Log(str(path))
+
+    def full(*_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", full)
+        for _ in range(5):
+            log.write(b"12345678\n")
+    assert path.read_bytes() == b"12345678\n"
+    log.write(b"new\n")
+    log.close()
+    assert path.read_bytes() == b"new\n"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/full", path)])
+def test_what_is_no_file_is_not_written_to(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "0.log")
+    log = Log(str(tmp_path / "0.log"))
+    log.write(b"x")
+    log.close()

@@ -5,7 +5,7 @@ from kedge.supervisor.records import Records
 
 
 def record(identity: str, at: int) -> dict[str, Any]:
-    return {"id": identity, "created_at": at, "state": "created", "plan": {"argv": ["x"]}}
+    return {"id": identity, "created_at": at, "state": "created", "about": {"name": "x"}}
 
 
 def test_what_was_saved_is_loaded_the_eldest_first(tmp_path: Path) -> None:
@@ -18,15 +18,16 @@ def test_what_was_saved_is_loaded_the_eldest_first(tmp_path: Path) -> None:
     assert Records(str(tmp_path), "containers").load() == [record("b", 1), changed]
 
 
-def test_what_is_large_is_only_said_again_on_request(tmp_path: Path) -> None:
+def test_what_is_large_is_said_once_unless_all_is_said_anew(tmp_path: Path) -> None:
     records = Records(str(tmp_path), "containers")
-    records.make("a")
+    directory = Path(records.make("a"))
     records.save(record("a", 1))
-    changed = {**record("a", 1), "plan": {"argv": ["y"]}}
+    changed = {**record("a", 1), "about": {"name": "y"}}
     records.save(changed)
     assert records.load() == [record("a", 1)]
-    records.keep(changed, "plan")
+    records.rewrite(changed)
     assert records.load() == [changed]
+    assert (directory / "record.jsonl").read_text().count("\n") == 0
 
 
 def test_what_was_never_finished_goes_to_the_trash(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ class EmbeddedRuntime:
         )
         plan = planning.plan(spec, image, place)
         about = {
-            **planning.about(spec),
+            **planning.about_container(spec),
             "user": plan["user"],
             "group": plan["group"],
             "groups": plan["groups"],
@@ -255,9 +255,6 @@ class EmbeddedRuntime:
 
     async def update_container(self, container: str, resources: Resources) -> None:
         await self._ask("update", container=container, resources=planning.resources(resources))
-
-    async def reopen_log(self, container: str) -> None:
-        await self._ask("reopen", container=container)
 
     async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
         stream = await self.exec_stream(container, argv, tty=False, stdin=False)

@@ -297,7 +297,20 @@ def _filter(security: Security, held: frozenset[str]) -> str:
     return base64.b64encode(program).decode()
 
 
-def about(spec: msgspec.Struct) -> dict[str, Any]:
+def about(spec: SandboxSpec) -> dict[str, Any]:
     """A spec as a document that the supervisor keeps for us."""
     document: dict[str, Any] = msgspec.to_builtins(spec)
     return document
+
+
+def about_container(spec: ContainerSpec) -> dict[str, Any]:
+    """What of a container's spec the supervisor keeps for us, on disk. Neither variables nor
+    arguments are among it: secrets become both."""
+    return {
+        "name": spec.name,
+        "attempt": spec.attempt,
+        "image": spec.image,
+        "image_name": spec.image_name,
+        "labels": dict(spec.labels),
+        "annotations": dict(spec.annotations),
+    }

@@ -312,12 +312,9 @@ class Runtime(Protocol):
 
     async def update_container(self, container: str, resources: Resources) -> None: ...
 
-    async def reopen_log(self, container: str) -> None:
-        """Go on writing to a new file, the old one having been renamed."""
-        ...
-
     async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
-        """Run a command to its end; TimeoutError if it takes longer. At most 16 MiB of output."""
+        """Run a command to its end; TimeoutError if it takes longer. At most 256 KiB of each
+        stream are kept."""
         ...
 
     async def exec_stream(

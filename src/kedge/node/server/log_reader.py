@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from kedge.node.log_rotation import set_aside
+from kedge.supervisor.logs import older_parts
 
 _CHUNK: Final = 256 << 10
 
@@ -75,7 +75,7 @@ class Reader:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._files = [_open(each) for each in [*set_aside(path), path]]
+        self._files = [_open(each) for each in [*older_parts(path), path]]
         self._files = [file for file in self._files if file >= 0]
         """Open from the beginning, so that none is lost when it is removed meanwhile."""
 
@@ -121,7 +121,7 @@ class Reader:
             return bool(self._files)
         if len(self._files) > 1 or _same(self._files[0], self._path):
             return False
-        paths = [*set_aside(self._path), self._path]
+        paths = [*older_parts(self._path), self._path]
         ours = [number for number, each in enumerate(paths) if _same(self._files[0], each)]
         later = paths[ours[0] + 1 :] if ours else paths
         opened = [_open(each) for each in later]
