@@ -7,6 +7,8 @@ class Bind(TypedDict):
     """A file or directory of the machine inside a container."""
 
     source: str
+    part: str
+    """What of the source is shown, by a path that must not lead out of it; empty for all."""
     target: str
     read_only: bool
     recursive: bool

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kedge.supervisor import conceal, devices, inside, libc, trees
+from kedge.supervisor import beneath, conceal, devices, inside, libc, trees
 from kedge.supervisor.plan import Bind, Node, Plan
 
 Note = Callable[[str], None]
@@ -192,7 +192,7 @@ def _tree(bind: Bind, *, no_devices: bool) -> int:
     if bind["propagation"] == "Bidirectional":
         _need_shared(source)
     try:
-        tree = libc.open_tree(source)
+        tree = _source_tree(bind)
         # A private copy of a shared mount could not become its slave any more, so this comes
         # before everything is made private.
         libc.set_mount(tree, propagation=_PROPAGATION[bind["propagation"]], recursive=True)
@@ -203,6 +203,20 @@ def _tree(bind: Bind, *, no_devices: bool) -> int:
     except OSError as error:
         raise _unmountable(bind, error) from error
     return tree
+
+
+def _source_tree(bind: Bind) -> int:
+    """What a bind shows, as a tree that can be mounted. Other containers of the pod may write to
+    the volume, and exchange any directory of a subPath for a link at any moment; the kernel finds
+    it and stays inside, and what it found is mounted (CVE-2017-1002101, CVE-2021-25741)."""
+    if not bind["part"]:
+        return libc.open_tree(bind["source"])
+    with beneath.directory(bind["source"]) as top:
+        found = beneath.locate(top, bind["part"], across_mounts=True)
+    try:
+        return libc.open_tree("", at=found)
+    finally:
+        os.close(found)
 
 
 def _need_shared(source: str) -> None:

@@ -174,6 +174,7 @@ def binds(mounts: Sequence[Mount], place: Place) -> list[Bind]:
     found = [
         Bind(
             source=mount.host_path,
+            part=mount.part,
             target=_absolute(mount.container_path),
             read_only=mount.read_only,
             recursive=mount.recursive_read_only,
@@ -188,6 +189,7 @@ def binds(mounts: Sequence[Mount], place: Place) -> list[Bind]:
             found.append(
                 Bind(
                     source=str(path),
+                    part="",
                     target=target,
                     read_only=False,
                     recursive=False,

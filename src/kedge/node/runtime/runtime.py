@@ -121,6 +121,8 @@ class Mount(Value):
 
     container_path: str
     host_path: str
+    part: str = ""
+    """What of it is shown, by a path that must stay beneath it when it is mounted."""
     read_only: bool = False
     recursive_read_only: bool = False
     propagation: str = "None"

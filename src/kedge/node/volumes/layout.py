@@ -5,14 +5,17 @@ link to a directory with a time in its name. To replace that one link is to repl
 """
 
 import contextlib
+import hashlib
 import os
 import secrets
-import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from kedge.supervisor import beneath
+from kedge.supervisor.removal import remove
 
 _DATA: Final = "..data"
 _BESIDE: Final = "..data_tmp"
@@ -36,20 +39,108 @@ class File(NamedTuple):
 
 
 def write(place: Path, files: Mapping[str, File], now: datetime, group: int = -1) -> bool:
-    """Make the directory hold these files and no others; whether that changed anything.
+    """Make a directory of which nothing is known hold these files and no others; whether that
+    changed anything."""
+    return Layout(place, group).write(files, now)
 
-    `group` is the pod's fsGroup, which may read everything; -1 for none. Raises ValueError for a
-    path that no file can have.
+
+class Layout:
+    """One such directory, with what is known of it: so that to write it again takes no look at
+    files that are as they were, and those are linked instead of written.
+
+    `group` is the pod's fsGroup, which may read everything; -1 for none.
     """
-    wanted = {_clean(path): file for path, file in files.items()}
-    _make_top(place, group)
-    current = _current(place)
-    changed = current is None or not _holds(current, wanted)
-    if current is None or changed:
-        current = _replace(place, wanted, now, group)
-    _link(place, wanted)
-    _sweep(place, current.name)
-    return changed
+
+    def __init__(self, place: Path, group: int = -1) -> None:
+        self._place = place
+        self._group = group
+        self._current = ""
+        """The name of the directory that holds the data; empty as long as it is not known."""
+        self._digests: Mapping[str, bytes] = {}
+        """Of its files, by path."""
+
+    def write(self, files: Mapping[str, File], now: datetime) -> bool:
+        """Make the directory hold these files and no others; whether that changed anything. Raises
+        ValueError for a path that no file can have."""
+        wanted = {_clean(path): file for path, file in files.items()}
+        digests = {path: _digest(file) for path, file in wanted.items()}
+        _make_top(self._place, self._group)
+        with _opened(self._place) as top:
+            if not self._current:
+                return self._begin(top, wanted, digests, now)
+            if digests == self._digests:
+                return False
+            self._replace(top, wanted, digests, now)
+            return True
+
+    def _begin(
+        self, top: int, wanted: Mapping[str, File], digests: Mapping[str, bytes], now: datetime
+    ) -> bool:
+        """Write for the first time, whatever an earlier agent has left there."""
+        current = _current(top)
+        changed = not current or not _holds(self._place / current, wanted)
+        if changed:
+            current = self._make(top, wanted, digests, now)
+        _link(top, _tops(wanted))
+        _sweep(self._place, current)
+        self._current, self._digests = current, digests
+        return changed
+
+    def _replace(
+        self, top: int, wanted: Mapping[str, File], digests: Mapping[str, bytes], now: datetime
+    ) -> None:
+        before, self._current = self._current, ""
+        fresh = self._make(top, wanted, digests, now, before)
+        old, new = _tops(self._digests), _tops(wanted)
+        _make_links(top, new - old)
+        _remove_links(top, old - new)
+        remove(self._place / before)
+        self._current, self._digests = fresh, digests
+
+    def _make(
+        self,
+        top: int,
+        wanted: Mapping[str, File],
+        digests: Mapping[str, bytes],
+        now: datetime,
+        before: str = "",
+    ) -> str:
+        """A new directory with the files, which the one link now leads to; returns its name."""
+        fresh = f"{now:..%Y_%m_%d_%H_%M_%S.}{secrets.randbelow(10**10):010d}"
+        same = {path for path in digests if digests[path] == self._digests.get(path)}
+        try:
+            _make_directory(fresh, top, self._group)
+            with _opened(fresh, top) as target:
+                if before:
+                    with _opened(before, top) as source:
+                        self._fill(target, wanted, same, source)
+                else:
+                    self._fill(target, wanted, set(), -1)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(_BESIDE, dir_fd=top)
+            os.symlink(fresh, _BESIDE, dir_fd=top)
+            os.rename(_BESIDE, _DATA, src_dir_fd=top, dst_dir_fd=top)
+        except BaseException:
+            remove(self._place / fresh)
+            raise
+        return fresh
+
+    def _fill(self, target: int, wanted: Mapping[str, File], same: set[str], source: int) -> None:
+        made: set[str] = set()
+        for path, file in wanted.items():
+            _make_parents(path, target, made, self._group)
+            if path not in same or not _linked(path, source, target):
+                self._write_file(path, file, target)
+
+    def _write_file(self, path: str, file: File, at: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600, dir_fd=at)
+        with open(descriptor, "wb") as written:
+            written.write(file.content)
+            _own(descriptor, file.owner, self._group)
+            # After the owner: to change that takes rights away. And not by open, which heeds the
+            # umask.
+            os.fchmod(descriptor, file.mode if self._group < 0 else file.mode | _GROUP_READS)
 
 
 def _clean(path: str) -> str:
@@ -62,6 +153,12 @@ def _clean(path: str) -> str:
     return os.path.normpath(path)
 
 
+def _digest(file: File) -> bytes:
+    made = hashlib.blake2b(b"%d %d " % (file.mode, file.owner), digest_size=16)
+    made.update(file.content)
+    return made.digest()
+
+
 def _make_top(place: Path, group: int) -> None:
     place.mkdir(parents=True, exist_ok=True)
     mode = _TOP if group < 0 else _TOP | _SET_GROUP
@@ -70,55 +167,74 @@ def _make_top(place: Path, group: int) -> None:
         place.chmod(mode)
 
 
-def _current(place: Path) -> Path | None:
+@contextlib.contextmanager
+def _opened(directory: str | Path, at: int | None = None) -> Iterator[int]:
+    """Hold a directory, which a link in its place is not."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(directory, flags, dir_fd=at)
     try:
-        found = place / os.readlink(place / _DATA)
-    except FileNotFoundError:
-        return None
-    return found if found.is_dir() else None
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _current(top: int) -> str:
+    """The name of the directory that the data is in, empty if there is none. A link to elsewhere is
+    not ours."""
+    try:
+        name = os.readlink(_DATA, dir_fd=top)
+        found = os.stat(name, dir_fd=top, follow_symlinks=False)
+    except OSError:
+        return ""
+    inside = name.startswith("..") and "/" not in name and name != ".."
+    return name if inside and stat.S_ISDIR(found.st_mode) else ""
 
 
 def _holds(directory: Path, wanted: Mapping[str, File]) -> bool:
-    found = {str(path.relative_to(directory)) for path in directory.rglob("*") if not path.is_dir()}
-    return found == wanted.keys() and all(
-        (directory / path).read_bytes() == file.content for path, file in wanted.items()
-    )
-
-
-def _replace(place: Path, wanted: Mapping[str, File], now: datetime, group: int) -> Path:
-    stamp = now.strftime("..%Y_%m_%d_%H_%M_%S.")
-    fresh = place / f"{stamp}{secrets.randbelow(10**10):010d}"
-    beside = place / _BESIDE
+    found = {
+        os.path.relpath(os.path.join(above, name), directory)
+        for above, _, names in os.walk(directory)
+        for name in names
+    }
+    if found != wanted.keys():
+        return False
     try:
-        _fill(fresh, wanted, group)
-        beside.unlink(missing_ok=True)
-        beside.symlink_to(fresh.name)
-        beside.replace(place / _DATA)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
-    return fresh
+        with beneath.directory(directory) as top:
+            return all(_has(top, path, file.content) for path, file in wanted.items())
+    except OSError:
+        return False
 
 
-def _fill(fresh: Path, wanted: Mapping[str, File], group: int) -> None:
-    _make_directory(fresh, group)
-    for path, file in wanted.items():
-        target = fresh / path
-        for missing in reversed([each for each in target.parents if not each.exists()]):
-            _make_directory(missing, group)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as opened:
-            opened.write(file.content)
-            _own(descriptor, file.owner, group)
-            # After the owner: to change that takes rights away. And not by open, which heeds the
-            # umask.
-            os.fchmod(descriptor, file.mode if group < 0 else file.mode | _GROUP_READS)
+def _has(top: int, path: str, content: bytes) -> bool:
+    with beneath.regular(top, path) as file:
+        return beneath.beginning(file, len(content) + 1) == content
 
 
-def _make_directory(path: Path, group: int) -> None:
-    path.mkdir()
-    _own(path, -1, group)
-    path.chmod(_INNER if group < 0 else _INNER | _SET_GROUP)
+def _make_parents(path: str, at: int, made: set[str], group: int) -> None:
+    missing: list[str] = []
+    above = os.path.dirname(path)
+    while above and above not in made:
+        missing.append(above)
+        above = os.path.dirname(above)
+    for directory in reversed(missing):
+        _make_directory(directory, at, group)
+        made.add(directory)
+
+
+def _make_directory(path: str, at: int, group: int) -> None:
+    os.mkdir(path, dir_fd=at)
+    with _opened(path, at) as made:
+        _own(made, -1, group)
+        os.fchmod(made, _INNER if group < 0 else _INNER | _SET_GROUP)
+
+
+def _linked(path: str, source: int, target: int) -> bool:
+    """Have a file that is as it was once more; false where that cannot be."""
+    try:
+        os.link(path, path, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _own(what: Path | int, owner: int, group: int) -> None:
@@ -128,24 +244,33 @@ def _own(what: Path | int, owner: int, group: int) -> None:
             os.chown(what, owner, group)
 
 
-def _link(place: Path, wanted: Mapping[str, File]) -> None:
+def _tops(paths: Iterable[str]) -> set[str]:
+    return {path.split("/", 1)[0] for path in paths}
+
+
+def _link(top: int, names: set[str]) -> None:
     """Let every name at the top lead into the data; names that are no more go."""
-    tops = {path.split("/")[0] for path in wanted}
-    for top in tops:
+    with os.scandir(top) as entries:
+        links = {each.name for each in entries if each.is_symlink() and each.name[:2] != ".."}
+    _make_links(top, names - links)
+    _remove_links(top, links - names)
+
+
+def _make_links(top: int, names: Iterable[str]) -> None:
+    for name in names:
         # What is there already is such a link, or a directory that a subPath asked for.
         with contextlib.suppress(FileExistsError):
-            (place / top).symlink_to(f"{_DATA}/{top}")
-    for entry in list(os.scandir(place)):
-        if entry.is_symlink() and entry.name not in tops and not entry.name.startswith(".."):
-            os.unlink(entry.path)
+            os.symlink(f"{_DATA}/{name}", name, dir_fd=top)
+
+
+def _remove_links(top: int, names: Iterable[str]) -> None:
+    for name in names:
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            os.unlink(name, dir_fd=top)
 
 
 def _sweep(place: Path, kept: str) -> None:
     """Remove what the data was before, and what a writer that died had begun."""
     for entry in list(os.scandir(place)):
-        if not entry.name.startswith("..") or entry.name in (kept, _DATA):
-            continue
-        if entry.is_symlink():
-            os.unlink(entry.path)
-        else:
-            shutil.rmtree(entry.path, ignore_errors=True)
+        if entry.name.startswith("..") and entry.name not in (kept, _DATA):
+            remove(entry.path)

@@ -32,6 +32,14 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MODE: Final = 0o644
+MOST_BYTES: Final = 64 << 20
+"""Of all files of one volume. Objects are small, but items may name the same one any number of
+times."""
+MOST_DOWNWARD: Final = 4 << 20
+"""Of what one source says of the pod: each item may be all annotations, which are up to 256 KiB,
+and each is a text of its own."""
+_AT_ONCE: Final = 64
+"""Sources of one volume that are asked for at the same time."""
 _TOKEN_MODE: Final = 0o600
 
 
@@ -43,6 +51,11 @@ class Payload(NamedTuple):
     """Those among the files, which are to be renewed in time."""
     versions: Mapping[Reference, str] = {}
     """Of what the files are made of; empty for what is not there."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(len(file.content) for file in self.files.values())
 
 
 def of(volume: Volume) -> bool:
@@ -106,7 +119,8 @@ class Payloads:
             return await self._secret(pod, projection, _mode(secret.defaultMode))
         if volume.downwardAPI is not None:
             mode = _mode(volume.downwardAPI.defaultMode)
-            return Payload(_downward(pod, volume.downwardAPI.items, mode, around))
+            items = volume.downwardAPI.items
+            return Payload(await asyncio.to_thread(_downward, pod, items, mode, around))
         assert volume.projected is not None
         return await self._projected(pod, volume.projected, around, known)
 
@@ -117,24 +131,30 @@ class Payloads:
         around: Surroundings,
         known: Sequence[Token],
     ) -> Payload:
-        """All sources at once, since each may be a question to the server."""
+        """Many sources at once, since each may be a question to the server."""
         mode, before = _mode(volume.defaultMode), iter(known)
-        parts = await together(
-            self._projection(
-                pod,
-                source,
-                mode,
-                around,
-                next(before, None) if source.serviceAccountToken is not None else None,
-            )
-            for source in volume.sources
-        )
         files: dict[str, File] = {}
+        tokens: list[Token] = []
         versions: dict[Reference, str] = {}
-        for part in parts:
-            files |= part.files
-            versions |= part.versions
-        return Payload(files, [token for part in parts for token in part.tokens], versions)
+        size = 0
+        for sources in _slices(volume.sources):
+            parts = await together(
+                self._projection(
+                    pod,
+                    source,
+                    mode,
+                    around,
+                    next(before, None) if source.serviceAccountToken is not None else None,
+                )
+                for source in sources
+            )
+            for part in parts:
+                files |= part.files
+                tokens += part.tokens
+                versions |= part.versions
+                size += part.size
+            _check_size(size)
+        return Payload(files, tokens, versions)
 
     async def _projection(
         self,
@@ -149,7 +169,8 @@ class Payloads:
         if source.secret is not None:
             return await self._secret(pod, source.secret, mode)
         if source.downwardAPI is not None:
-            return Payload(_downward(pod, source.downwardAPI.items, mode, around))
+            items = source.downwardAPI.items
+            return Payload(await asyncio.to_thread(_downward, pod, items, mode, around))
         if source.serviceAccountToken is not None:
             token = await self._token(pod, source.serviceAccountToken, before)
             file = _token_file(pod, token, mode)
@@ -169,7 +190,9 @@ class Payloads:
             return _missing(reference, "configmap", optional=source.optional)
         assert isinstance(found, ConfigMap)
         what = "configmap references non-existent config key: "
-        files = _picked(_bytes(found), source.items, mode, what, optional=bool(source.optional))
+        files = await asyncio.to_thread(
+            lambda: _picked(_bytes(found), source.items, mode, what, optional=bool(source.optional))
+        )
         return Payload(files, versions={reference: found.metadata.resourceVersion})
 
     async def _secret(self, pod: Pod, source: SecretProjection, mode: int) -> Payload:
@@ -179,7 +202,9 @@ class Payloads:
             return _missing(reference, "secret", optional=source.optional)
         assert isinstance(found, Secret)
         what = "references non-existent secret key: "
-        files = _picked(_raw(found), source.items, mode, what, optional=bool(source.optional))
+        files = await asyncio.to_thread(
+            lambda: _picked(_raw(found), source.items, mode, what, optional=bool(source.optional))
+        )
         return Payload(files, versions={reference: found.metadata.resourceVersion})
 
     async def _find(self, reference: Reference) -> Source | None:
@@ -243,10 +268,13 @@ def _picked(
     if not items:
         return {key: File(content, mode) for key, content in data.items()}
     files = {}
+    size = 0
     for item in items:
         if item.key in data:
             own = mode if item.mode is None else item.mode
             files[item.path] = File(data[item.key], own)
+            size += len(data[item.key])
+            _check_size(size)
         elif not optional:
             raise VolumeFailure("FailedMount", f"{what}{item.key}")
     return files
@@ -256,12 +284,25 @@ def _downward(
     pod: Pod, items: Sequence[DownwardAPIVolumeFile], mode: int, around: Surroundings
 ) -> dict[str, File]:
     files = {}
+    size = 0
     for item in items:
         text = downward.file(pod, item, around)
         if text is not None:
             own = mode if item.mode is None else item.mode
             files[item.path] = File(text.encode(errors="surrogateescape"), own)
+            size += len(text)
+            _check_size(size, MOST_DOWNWARD)
     return files
+
+
+def _check_size(size: int, most: int = MOST_BYTES) -> None:
+    if size > most:
+        raise VolumeFailure("FailedMount", f"its files are larger than {most} bytes together")
+
+
+def _slices(sources: Sequence[VolumeProjection]) -> Iterator[Sequence[VolumeProjection]]:
+    for start in range(0, len(sources), _AT_ONCE):
+        yield sources[start : start + _AT_ONCE]
 
 
 def _token_file(pod: Pod, token: Token, mode: int) -> File:

@@ -1,6 +1,8 @@
 """How much of the disk a pod uses, and whether that is more than it may."""
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -12,6 +14,7 @@ from kedge.machinery.quantity import Quantity
 
 RESOURCE: Final = "ephemeral-storage"
 _BLOCK: Final = 512
+_OPENED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def limited(pod: Pod) -> bool:
@@ -55,32 +58,74 @@ def _in_memory(volume: Volume) -> bool:
 
 def held(directories: Iterable[Path]) -> int:
     """How many bytes of the disk these directories take, a file with several names once."""
-    used = 0
     seen: set[tuple[int, int]] = set()
-    waiting = [os.fspath(each) for each in directories]
-    while waiting:
-        for status in _entries(waiting.pop(), waiting):
-            if status.st_nlink > 1:
-                identity = (status.st_dev, status.st_ino)
-                if identity in seen:
-                    continue
-                seen.add(identity)
-            used += status.st_blocks * _BLOCK
-    return used
+    return sum(_held(os.fspath(each), seen) for each in directories)
 
 
-def _entries(directory: str, waiting: list[str]) -> Iterable[os.stat_result]:
-    """What is in a directory; those in it that are directories are put on the list. What goes away
-    meanwhile, or cannot be seen, takes nothing."""
+def _held(top: str, seen: set[tuple[int, int]]) -> int:
+    """What is in one directory. A container that wants to use more than is seen nests directories
+    until no path is long enough for them, or exchanges them for links while they are counted: so
+    this goes down by descriptors, and up again by `..` if that still is where it came from."""
+    used = 0
     try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                yield status
+        at = os.open(top, _OPENED)
     except OSError:
-        return
+        return 0
+    above: list[tuple[tuple[int, int], list[str]]] = []
+    try:
+        size, waiting = _look(at, seen)
+        used += size
+        while True:
+            if waiting:
+                below = _opened(waiting.pop(), at)
+                if below >= 0:
+                    above.append((_identity(os.fstat(at)), waiting))
+                    os.close(at)
+                    at = below
+                    size, waiting = _look(at, seen)
+                    used += size
+                continue
+            if not above:
+                return used
+            parent = _opened("..", at)
+            if parent < 0:
+                return used
+            os.close(at)
+            at = parent
+            identity, waiting = above.pop()
+            if _identity(os.fstat(at)) != identity:
+                # Somebody moved it: what is around it now may not be ours to count.
+                return used
+    finally:
+        os.close(at)
+
+
+def _look(directory: int, seen: set[tuple[int, int]]) -> tuple[int, list[str]]:
+    """How much the entries of a directory take, and which of them are directories. What goes away
+    meanwhile, or cannot be seen, takes nothing."""
+    used, inner = 0, []
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                inner.append(entry.name)
+            elif status.st_nlink > 1:
+                if _identity(status) in seen:
+                    continue
+                seen.add(_identity(status))
+            used += status.st_blocks * _BLOCK
+    return used, inner
+
+
+def _opened(name: str, at: int) -> int:
+    try:
+        return os.open(name, _OPENED, dir_fd=at)
+    except OSError:
+        return -1
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -20,8 +21,9 @@ from kedge.node.downward import surroundings
 from kedge.node.parts import ConfigFailure, Events, ThisNode, VolumeFailure
 from kedge.node.runtime.runtime import Mount
 from kedge.node.sources import Following, Reference, Sources, Token
-from kedge.node.volumes import empty_dir, host_path, layout, mounts, payload, subpath, usage
-from kedge.node.volumes.payload import Payload, Payloads, together
+from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
+from kedge.node.volumes.layout import Layout
+from kedge.node.volumes.payload import Payloads, together
 from kedge.supervisor import libc
 
 log = logging.getLogger(__name__)
@@ -32,8 +34,24 @@ _RENEWAL: Final = 60.0
 _REFRESHERS: Final = 4
 """How many pods have their files brought up to date at the same time."""
 _RETRIES: Final = Backoff(first=0.1, most=60.0)
+_AT_ONCE: Final = 32
+"""Volumes of one pod whose files are collected at the same time."""
+_MOST_BYTES: Final = 256 << 20
+"""Of all files of API objects of one pod. They are kept in memory, on no account of the pod's, and
+a short list of items can name one large key a thousand times."""
+_REFRESHING: Final = 0.1
+"""Most of the time that is spent on bringing the files of one pod up to date."""
+_LATEST: Final = 60.0
+"""Seconds after which files are brought up to date whatever it costs."""
 _LOOKING: Final = 0.05
 """Most of the time that is spent on looking how much a pod's volumes hold."""
+
+
+# How long these take is up to containers: with millions of files, minutes. Each has threads of its
+# own, so that what some pods left behind keeps nothing from being mounted for others.
+_WORK: Final = ThreadPoolExecutor(4, "volumes")
+_REMOVALS: Final = ThreadPoolExecutor(2, "volume-removal")
+_LOOKS: Final = ThreadPoolExecutor(1, "volume-usage")
 
 
 class _Held:
@@ -47,6 +65,12 @@ class _Held:
         """By volume."""
         self.shown: dict[str, Mapping[Reference, str]] = {}
         """By volume: which versions its files are made of."""
+        self.layouts: dict[str, Layout] = {}
+        """By volume: how its files were last written."""
+        self.sizes: dict[str, int] = {}
+        """By volume: bytes of its files."""
+        self.refreshed = 0.0
+        self.refresh_took = 0.0
         self.turn = asyncio.Lock()
         """Held while files are collected and written: what is older is not written later."""
         self.disk = asyncio.Lock()
@@ -118,12 +142,15 @@ class PodVolumes:
 
     async def _bring_up_to_date(self, held: _Held, volumes: Sequence[Volume]) -> None:
         async with held.turn:
-            await together(self._make(held, volume) for volume in volumes)
+            # A pod may have thousands of volumes, whose files all wait in memory to be written.
+            turns = asyncio.Semaphore(_AT_ONCE)
+            await together(self._make(held, volume, turns) for volume in volumes)
 
-    async def _make(self, held: _Held, volume: Volume) -> None:
+    async def _make(self, held: _Held, volume: Volume, turns: asyncio.Semaphore) -> None:
         try:
             if payload.of(volume):
-                await self._fill(held, volume)
+                async with turns:
+                    await self._fill(held, volume)
             elif volume.name not in held.made:
                 await self._do(held, self._make_once, held.pod, volume)
                 held.made.add(volume.name)
@@ -137,14 +164,18 @@ class PodVolumes:
         known = held.tokens.get(name, ())
         fresh = await self._payloads.collect(pod, volume, around, known)
         held.tokens[name], held.shown[name] = fresh.tokens, fresh.versions
+        held.sizes[name] = fresh.size
+        if sum(held.sizes.values()) > _MOST_BYTES:
+            raise VolumeFailure(
+                "FailedMount", f"the pod's files of API objects are larger than {_MOST_BYTES} bytes"
+            )
         for reference in fresh.versions:
             # What changed while we were still asking for the rest was compared with what we had
             # before.
             self._changed(pod.metadata.uid, reference)
-        await self._do(held, self._write, pod, volume, fresh)
-
-    def _write(self, pod: Pod, volume: Volume, fresh: Payload) -> None:
-        layout.write(self.place(pod, volume.name), fresh.files, self._clock.now(), _group(pod))
+        if name not in held.layouts:
+            held.layouts[name] = Layout(self.place(pod, name), _group(pod))
+        await self._do(held, held.layouts[name].write, fresh.files, self._clock.now())
 
     def _make_once(self, pod: Pod, volume: Volume) -> None:
         if volume.hostPath is not None:
@@ -173,14 +204,15 @@ class PodVolumes:
         self._following.release(uid)
         held = self._held.pop(uid, None)
         if held is None:
-            await _whole(self._take_down, uid)
+            await _whole(_REMOVALS, self._take_down, uid)
             return
         held.gone = True
         async with held.disk:
-            await _whole(self._take_down, uid)
+            await _whole(_REMOVALS, self._take_down, uid)
 
     def _take_down(self, uid: str) -> None:
         for place in (
+            # Where earlier releases bound the parts that containers see.
             self._directory / uid / "subpaths",
             self._directory / uid / "volumes",
             self._memory / uid,
@@ -193,7 +225,7 @@ class PodVolumes:
         async with held.disk:
             if held.gone:
                 raise VolumeFailure("FailedMount", "the pod is gone")
-            return await _whole(work, *arguments)
+            return await _whole(_WORK, work, *arguments)
 
     # Files follow what they are made of.
 
@@ -203,6 +235,17 @@ class PodVolumes:
             return
         version = "" if known.object is None else known.object.metadata.resourceVersion
         if any(shown.get(what, version) != version for shown in held.shown.values()):
+            self._refresh_soon(uid, held)
+
+    def _refresh_soon(self, uid: str, held: _Held) -> None:
+        """Bring files up to date, at once where that costs little. An object with very many keys
+        that changes all the time would else keep the node from other things; to the kubelet, a
+        minute is soon."""
+        due = held.refreshed + min(held.refresh_took / _REFRESHING, _LATEST)
+        delay = due - self._clock.monotonic()
+        if delay > 0:
+            self._stale.add_later(uid, delay)
+        else:
             self._stale.add(uid)
 
     async def _refresh(self) -> None:
@@ -210,7 +253,10 @@ class PodVolumes:
             uid = await self._stale.get()
             try:
                 if held := self._held.get(uid):
+                    begun = self._clock.monotonic()
                     await self._follow(held)
+                    held.refreshed = self._clock.monotonic()
+                    held.refresh_took = held.refreshed - begun
             except VolumeFailure:
                 self._stale.retry(uid)
             else:
@@ -239,7 +285,7 @@ class PodVolumes:
             for uid, held in self._held.items():
                 tokens = [token for found in held.tokens.values() for token in found]
                 if any(token.is_old(now) for token in tokens):
-                    self._stale.add(uid)
+                    self._refresh_soon(uid, held)
 
     # What containers see.
 
@@ -258,47 +304,37 @@ class PodVolumes:
     ) -> list[Mount]:
         volumes = {volume.name: volume for volume in pod.spec.volumes}
         found = []
-        for index, wanted in enumerate(container.volumeMounts):
+        values = dict(env)
+        for wanted in container.volumeMounts:
             volume = volumes.get(wanted.name)
             if volume is None:
                 raise ConfigFailure(
                     f'cannot find volume "{wanted.name}" to mount into container "{container.name}"'
                 )
-            part = subpath.wanted(wanted, dict(env))
+            part = subpath.wanted(wanted, values)
             place = self.place(pod, volume.name)
             if part or volume.hostPath is not None:
-                held, name = self._hold(pod), f"{container.name}/{index}"
-                place = await self._do(held, self._source, pod, volume, part, name)
-            found.append(_shown(wanted, volume, place))
+                await self._do(self._hold(pod), self._prepare, pod, volume, part, container.name)
+            found.append(_shown(wanted, volume, place, part))
         return found
 
-    def _source(self, pod: Pod, volume: Volume, part: str, name: str) -> Path:
-        """What of the machine's files is mounted; `name` is the container's and which mount it
-        is."""
+    def _prepare(self, pod: Pod, volume: Volume, part: str, container: str) -> None:
+        """Make what is missing of what a container is to see."""
         place = self.place(pod, volume.name)
         if volume.hostPath is not None and not place.exists():
             # What is not there is made a directory, as container engines always did.
             place.mkdir(mode=0o755, parents=True, exist_ok=True)
-        return self._part(pod, volume, part, name) if part else place
-
-    def _part(self, pod: Pod, volume: Volume, part: str, name: str) -> Path:
-        place, container = self.place(pod, volume.name), name.partition("/")[0]
+        if not part:
+            return
         what = f'for volumeMount "{volume.name}" of container "{container}"'
+        step = "prepare subPath"
         try:
-            if not (place / part).exists():
+            if not subpath.exists(place, part):
+                step = "create subPath directory"
                 subpath.make(place, part)
-        except (subpath.Outside, OSError) as error:
+        except OSError as error:
             log.warning("no subPath pod=%s error=%r", pod.metadata.uid, str(error))
-            raise ConfigFailure(f"failed to create subPath directory {what}") from error
-        try:
-            if not self._may_mount:
-                return subpath.find(place, part)
-            target = self._directory / pod.metadata.uid / "subpaths" / volume.name / name
-            subpath.pin(place, part, target)
-        except (subpath.Outside, OSError) as error:
-            log.warning("no subPath pod=%s error=%r", pod.metadata.uid, str(error))
-            raise ConfigFailure(f"failed to prepare subPath {what}") from error
-        return target
+            raise ConfigFailure(f"failed to {step} {what}") from error
 
     # What pods use, and do not get.
 
@@ -313,12 +349,13 @@ class PodVolumes:
         if (begun - held.looked_at) * _LOOKING < held.look_took:
             return ""
         empty = [each for each in pod.spec.volumes if self._on_disk(each)]
-        found = await asyncio.to_thread(
+        found = await asyncio.get_running_loop().run_in_executor(
+            _LOOKS,
             lambda: usage.excess(
                 pod,
                 {each.name: usage.held([self.place(pod, each.name)]) for each in empty},
                 {name: usage.held(directories) for name, directories in written.items()},
-            )
+            ),
         )
         held.looked_at = self._clock.monotonic()
         held.look_took = held.looked_at - begun
@@ -343,9 +380,9 @@ class PodVolumes:
                 self._events.record(pod, "Warning", "NotEnforced", text)
 
 
-async def _whole(work: Callable[..., T], *arguments: object) -> T:
+async def _whole(pool: Executor, work: Callable[..., T], *arguments: object) -> T:
     """Work in a thread, which goes on to its end; so does whoever waits, though he be cancelled."""
-    future = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+    future = asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
@@ -363,12 +400,13 @@ def _group(pod: Pod) -> int:
     return -1 if security is None or security.fsGroup is None else security.fsGroup
 
 
-def _shown(wanted: VolumeMount, volume: Volume, place: Path) -> Mount:
+def _shown(wanted: VolumeMount, volume: Volume, place: Path, part: str) -> Mount:
     path = wanted.mountPath
     recursive = wanted.recursiveReadOnly in ("Enabled", "IfPossible")
     return Mount(
         container_path=path if path.startswith("/") else f"/{path}",
         host_path=str(place),
+        part=part,
         read_only=wanted.readOnly or payload.of(volume),
         recursive_read_only=wanted.readOnly and recursive,
         propagation=wanted.mountPropagation or "None",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kedge.node.volumes import layout
 from kedge.node.volumes.layout import File
+from kedge.supervisor.removal import remove
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -207,3 +208,46 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(
             assert shown(place) == new
             assert sum(each.name.startswith("..") for each in place.iterdir()) == 2
         step += 1
+
+
+def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
+    volume = layout.Layout(tmp_path)
+    assert volume.write({**files(a="1", b="2"), "d/c": File(b"3", 0o644)}, NOW)
+    before = {name: (tmp_path / name).stat().st_ino for name in ("a", "d/c")}
+    assert volume.write({**files(a="1", b="other", e="4"), "d/c": File(b"3", 0o644)}, NOW)
+    assert {name: (tmp_path / name).stat().st_ino for name in ("a", "d/c")} == before
+    assert shown(tmp_path) == {"a": b"1", "b": b"other", "d/c": b"3", "e": b"4"}
+    assert not volume.write({**files(a="1", b="other", e="4"), "d/c": File(b"3", 0o644)}, NOW)
+    assert volume.write({"a": File(b"1", 0o600)}, NOW)
+    assert mode(tmp_path / "a") == 0o600
+    assert shown(tmp_path) == {"a": b"1"}
+    assert len(os.listdir(tmp_path)) == 3
+
+
+def test_a_failed_write_does_not_make_the_next_one_believe_anything(tmp_path: Path) -> None:
+    volume = layout.Layout(tmp_path)
+    volume.write(files(a="1"), NOW)
+    with pytest.raises(OSError, match="a"):
+        volume.write({"a": File(b"1", 0o644), "a/b": File(b"2", 0o644)}, NOW)
+    assert volume.write(files(a="2"), NOW)
+    assert shown(tmp_path) == {"a": b"2"}
+
+
+def test_a_path_may_be_as_deep_as_the_api_allows(tmp_path: Path) -> None:
+    deep = "d/" * 1500 + "file"
+    layout.write(tmp_path, {deep: File(b"x", 0o644)}, NOW)
+    assert (tmp_path / deep).read_bytes() == b"x"
+    remove(tmp_path)
+
+
+@pytest.mark.parametrize("led", ["..", "../outside", "/etc", "outside"])
+def test_data_that_leads_elsewhere_is_not_ours(tmp_path: Path, led: str) -> None:
+    place = tmp_path / "v"
+    layout.write(place, files(a="1"), NOW)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a").write_text("1")
+    (place / "..data").unlink()
+    (place / "..data").symlink_to(led)
+    assert layout.write(place, files(a="1"), NOW)
+    assert (tmp_path / "outside" / "a").exists()
+    assert shown(place) == {"a": b"1"}

@@ -8,6 +8,7 @@ import pytest
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.node.volumes import usage
+from kedge.supervisor.removal import remove
 
 MI = 1024 * 1024
 
@@ -68,3 +69,20 @@ def test_what_is_held_is_what_the_disk_gives(tmp_path: Path) -> None:
 
 def test_what_is_not_there_takes_nothing(tmp_path: Path) -> None:
     assert usage.held([tmp_path / "missing"]) == 0
+
+
+def test_what_lies_deeper_than_any_path_is_held_as_well(tmp_path: Path) -> None:
+    at = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("nested", dir_fd=at)
+        below = os.open("nested", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    file = os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=at)
+    os.write(file, b"x" * MI)
+    os.close(file)
+    os.close(at)
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "file").write_bytes(b"x" * MI)
+    assert usage.held([tmp_path]) >= 2 * MI
+    remove(tmp_path / "nested")

@@ -584,7 +584,7 @@ def mounting(*mounted: dict[str, Any]) -> list[dict[str, Any]]:
 
 async def sources_of(box: Box, pod: Pod, **env: str) -> list[Path]:
     found = await box.volumes.mounts_of(pod, pod.spec.containers[0], list(env.items()))
-    return [Path(each.host_path) for each in found]
+    return [Path(each.host_path, each.part) for each in found]
 
 
 async def test_mounts_say_what_may_be_written(box: Box, server: LocalServer) -> None:
@@ -614,7 +614,7 @@ async def test_a_volume_that_is_not_there_cannot_be_mounted(box: Box) -> None:
     assert str(failure.value) == 'cannot find volume "none" to mount into container "c"'
 
 
-async def test_parts_of_volumes_are_made_and_pinned(root_box: Box, server: LocalServer) -> None:
+async def test_parts_of_volumes_are_made(root_box: Box, server: LocalServer) -> None:
     await post_map(server, "m", a="1")
     containers = mounting(
         {"name": "v0", "subPath": "a"},
@@ -631,7 +631,6 @@ async def test_parts_of_volumes_are_made_and_pinned(root_box: Box, server: Local
     # A container that starts again sees what is there by then.
     await server.merge(f"{MAPS}/m", {"data": {"a": "2", "missing": "3"}})
     await root_box.until(lambda: root_box.read(pod, "v0") == {"a": "2"})
-    assert file.read_text() == "1"
     file, _, _ = await sources_of(root_box, pod, WHO="me")
     assert file.read_text() == "2"
 
@@ -645,7 +644,7 @@ async def test_a_link_out_of_the_volume_is_no_part_of_it(root_box: Box) -> None:
         await sources_of(root_box, pod)
     assert str(failure.value) == ('failed to prepare subPath for volumeMount "v0" of container "c"')
     link.unlink()
-    link.symlink_to("/nowhere")
+    link.symlink_to("nowhere")
     with pytest.raises(ConfigFailure) as failure:
         await sources_of(root_box, pod)
     assert str(failure.value) == (
@@ -678,7 +677,7 @@ async def test_nothing_is_left_by_an_agent_that_knows_only_the_uid(
     await root_box.volumes.mount(pod)
     for place in (await sources_of(root_box, pod))[1:]:
         (place / "written").touch()
-    assert len(mounts.below(root_box.directory / "pods")) == 4
+    assert len(mounts.below(root_box.directory / "pods")) == 1
     root_box.restart()
     await root_box.volumes.unmount("uid-1")
     await root_box.volumes.unmount("uid-1")
@@ -768,7 +767,8 @@ async def test_parts_of_volumes_are_found_without_the_right_to_mount(box: Box) -
     pod = volume_pod({"emptyDir": {}}, containers=mounting({"name": "v0", "subPath": "a/b"}))
     await box.volumes.mount(pod)
     [place] = await sources_of(box, pod)
-    assert place == (box.volumes.place(pod, "v0") / "a" / "b").resolve()
+    assert place == box.volumes.place(pod, "v0") / "a" / "b"
+    assert place.is_dir()
 
 
 async def test_a_volume_that_holds_too_much_is_noticed(box: Box, tmp_path: Path) -> None:
