@@ -2,10 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from kedge.api.core_v1.pod import Pod
 from kedge.supervisor import removal
+
+_GONE: Final = "..gone-"
+"""How the names of directories begin that are being deleted."""
+_REMOVALS: Final = ThreadPoolExecutor(1, "pod-removal")
 
 
 class PodFiles:
@@ -24,7 +30,7 @@ class PodFiles:
 
     def uids(self) -> set[str]:
         """Pods that have a directory of either sort."""
-        found = {entry.name for entry in _entries(self._pods)}
+        found = {each.name for each in _entries(self._pods) if not each.name.startswith(_GONE)}
         return found | {entry.name.rpartition("_")[2] for entry in _entries(self._logs)}
 
     def make(self, pod: Pod) -> None:
@@ -62,10 +68,23 @@ class PodFiles:
         mounted in is left for another time rather than emptied."""
         for entry in _entries(self._logs):
             if entry.name.endswith(f"_{uid}"):
-                removal.remove(entry.path)
+                self._throw_away(Path(entry.path))
         directory = self.directory(uid)
         if not any(_mounted_below(directory)):
-            removal.remove(directory)
+            self._throw_away(directory)
+        for entry in _entries(self._pods):
+            if entry.name.startswith(_GONE):
+                _REMOVALS.submit(removal.remove, entry.path)
+
+    def _throw_away(self, directory: Path) -> None:
+        """Out of sight at once. To delete it may take its time: a container writes as much as it
+        likes to its termination log."""
+        try:
+            directory.rename(self._pods / f"{_GONE}{directory.name}")
+        except FileNotFoundError:
+            return
+        except OSError:
+            _REMOVALS.submit(removal.remove, directory)
 
 
 def _entries(directory: Path) -> list["os.DirEntry[str]"]:

@@ -1,11 +1,11 @@
 """Last words: the termination message of a container, from its file or from the end of its log."""
 
-import os
 from pathlib import Path
 from typing import Final
 
 from kedge.node import marks
 from kedge.node.runtime.runtime import Container
+from kedge.supervisor import beneath
 
 FROM_FILE: Final = 4096
 """Bytes of the file that count: its end."""
@@ -53,7 +53,7 @@ def log_end(data: bytes) -> str:
 
 
 def _end_of(path: Path, most: int) -> bytes:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - most, 0))
-        return file.read(most)
+    """Only of a regular file, which is read without waiting: where containers are not kept apart
+    from the machine's files, one could put a FIFO there."""
+    with beneath.directory(path.parent) as top, beneath.regular(top, path.name) as file:
+        return beneath.ending(file, most)

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -45,4 +46,10 @@ def test_link_out_of_the_volume_is_not_followed(tmp_path: Path) -> None:
 def test_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "vars").write_text("A='" + "x" * env_files.LARGEST + "'\n")
     with pytest.raises(ConfigFailure, match="larger than"):
+        env_files.lookup(wanted("A"), tmp_path)
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "vars")
+    with pytest.raises(ConfigFailure, match='env file "vars" is not a regular file'):
         env_files.lookup(wanted("A"), tmp_path)

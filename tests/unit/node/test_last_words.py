@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 from kedge.node import marks
@@ -53,3 +54,9 @@ def test_only_the_last_lines_of_a_log_count() -> None:
 
 def test_parts_of_a_line_are_put_together() -> None:
     assert log_end(b"t stdout P one \nt stdout F two\n") == "one two\n"
+
+
+def test_a_fifo_in_place_of_the_file_is_not_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "words"
+    os.mkfifo(file)
+    assert "not a regular file" in last_words(ended(tmp_path), file)

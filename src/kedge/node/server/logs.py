@@ -134,7 +134,7 @@ class Log:
         reader = Reader(self._record.log_path)
         try:
             if self._asked.tail is not None:
-                reader.skip_to_tail(self._asked.tail)
+                await asyncio.to_thread(reader.skip_to_tail, self._asked.tail)
             await self._pour(reader, Lines(self._asked), sink)
         finally:
             reader.close()
@@ -142,8 +142,11 @@ class Log:
     async def _pour(self, reader: Reader, lines: Lines, sink: Sink) -> None:
         over = not self._asked.follow
         while not lines.done:
-            if data := reader.read():
-                sink.write(lines.feed(data))
+            # In a thread: a log is large, and what is left out of it by its time is never written
+            # to a caller for whom we would wait.
+            data, shown = await asyncio.to_thread(_next, reader, lines)
+            if data:
+                sink.write(shown)
                 await sink.drain()
             elif reader.goes_on():
                 continue
@@ -171,3 +174,9 @@ class Log:
             return (await self._runtime.container(self._record.id)).state is not State.RUNNING
         except (NotFoundError, RuntimeFailure):
             return True
+
+
+def _next(reader: Reader, lines: Lines) -> tuple[bool, bytes]:
+    """Whether there was more, and what of it the caller sees."""
+    data = reader.read()
+    return bool(data), lines.feed(data) if data else b""
