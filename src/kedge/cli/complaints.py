@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, TextIO
 
+from kedge.cli.tables import harmless
 from kedge.client.transport import Call, Reply, Stream, Transport
 from kedge.machinery.errors import Cause, StatusError
 
@@ -14,6 +15,10 @@ _WARNING: Final = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
 
 def complaint(error: StatusError, deed: str = "") -> str:
     """The refusal as one paragraph; `deed`, such as `creating "x.yaml"`, is what was being done."""
+    return harmless(_complaint(error, deed))
+
+
+def _complaint(error: StatusError, deed: str) -> str:
     if error.reason == "Unauthorized":
         return f"error: You must be logged in to the server ({error.message})"
     if error.reason == "Invalid":
@@ -71,4 +76,4 @@ class Listening:
         for text in warnings_in(headers):
             if text not in self._said:
                 self._said.add(text)
-                print(f"Warning: {text}", file=self._out or sys.stderr)
+                print(f"Warning: {harmless(text)}", file=self._out or sys.stderr)

@@ -5,9 +5,12 @@ from typing import Any
 
 import msgspec
 
+from kedge.cli.tables import harmless
+
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Columns as wide as their widest cell, three blanks apart, as kubectl does it."""
+    rows = [[harmless(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

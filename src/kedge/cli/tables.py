@@ -8,6 +8,12 @@ from kedge.cli import tabstops
 
 ACCEPT: Final = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _BREAK: Final = re.compile(r"[\f\n\r]")
+_CONTROLS: Final = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")}
+_COMMANDS: Final = {
+    **{code: f"\\x{code:02x}" for code in _CONTROLS},
+    0x0D: "\\r",
+    0x1B: "^[",
+}
 
 
 class Look(NamedTuple):
@@ -67,8 +73,10 @@ def text(cell: object) -> str:
 
 
 def harmless(value: str) -> str:
-    """Text without the character that begins a command to the terminal."""
-    return value.replace("\x1b", "^[")
+    """Text without characters that a terminal takes for a command (CVE-2021-25743): names, events
+    and messages are written by others than those who read them. As kubectl shows them where it
+    does; it lets the rarer ones through."""
+    return value.translate(_COMMANDS)
 
 
 def labels(values: Mapping[str, str]) -> str:

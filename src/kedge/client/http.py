@@ -136,7 +136,12 @@ class HttpTransport:
         lines += [f"{name}: {value}" for name, value in call.headers.items()]
         if call.body or call.method in ("POST", "PUT", "PATCH"):
             lines.append(f"content-length: {len(call.body)}")
-        return "\r\n".join([*lines, "\r\n"]).encode("latin-1") + call.body
+        head = "\r\n".join(lines)
+        # What others wrote becomes part of it: a registry's redirect or token, a webhook's path. A
+        # line end in there would be another header, or another request.
+        if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
+            raise Unreachable(f"refused to ask {self._authority}: a line of the request has two")
+        return f"{head}\r\n\r\n".encode("latin-1") + call.body
 
 
 def _context(ca_pem: bytes) -> ssl.SSLContext:
