@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kedge.cli.tables import Columns, Look, heading, made_up, rows, text
+from kedge.cli.tables import Columns, Look, harmless, heading, made_up, rows, text
 
 COLUMNS: list[dict[str, Any]] = [
     {"name": "Name", "format": "name"},
@@ -41,6 +41,7 @@ def test_namespaces_come_first_labels_last_and_kinds_before_names() -> None:
 def test_a_cell_is_one_line_and_harmless() -> None:
     assert text("one\ntwo") == "one..."
     assert text("\x1b[2J") == "^[[2J"
+    assert harmless("a\rb\tc\n\x9b2J\x07\x7fé") == "a\\rb\tc\n\\x9b2J\\x07\\x7fé"
     assert text(3) == "3"
 
 

@@ -37,6 +37,8 @@ ALNUM_ENDS = "and must start and end with an alphanumeric character"
         (names.strict_env_var_name, "my.env-name"),
         (names.config_key, "a..b"),
         (names.http_header_name, "X-Header"),
+        (names.http_header_value, ""),
+        (names.http_header_value, 'text/html;\tq=0.9, "é"'),
         (names.port_name, "http-2"),
         (names.percent, "93%"),
         (names.decimal_integer, "-12"),

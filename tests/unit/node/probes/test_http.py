@@ -8,7 +8,7 @@ import pytest
 
 from kedge.api.core_v1.probe import HTTPGetAction, HTTPHeader
 from kedge.machinery.clock import SystemClock
-from kedge.node.probes.http import probe_http, request_for
+from kedge.node.probes.http import ANSWER_SECONDS, get, probe_http, request_for
 from kedge.node.probes.outcome import Outcome, ProbeError, Result
 from kedge.testing.clock import FakeClock
 from kedge.testing.pods import new_pod
@@ -16,6 +16,8 @@ from kedge.testing.pods import new_pod
 CONTAINER = new_pod(container={"ports": [{"name": "web", "containerPort": 8080}]}).spec.containers[
     0
 ]
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Server:
@@ -26,6 +28,7 @@ class Server:
         self.asked: list[str] = []
         self.port = 0
         self.writers: list[asyncio.StreamWriter] = []
+        self.stays_open = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -34,7 +37,8 @@ class Server:
         if self.answers:
             writer.write(self.answers.pop(0))
             await writer.drain()
-            writer.close()
+            if not self.stays_open:
+                writer.close()
 
 
 @asynccontextmanager
@@ -152,3 +156,72 @@ def test_ports_may_have_names() -> None:
     assert six.url == "https://[fd00::1]:1/"
     with pytest.raises(ProbeError):
         request_for(HTTPGetAction(port="nope"), CONTAINER, "10.0.0.1", "probe")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("X-A", "1\r\nX-B: 2", 'net/http: invalid header field value for "X-A"'),
+        ("X-A", "1\n", 'net/http: invalid header field value for "X-A"'),
+        ("X-A", "\0", 'net/http: invalid header field value for "X-A"'),
+        ("X-A: 1\r\nX-B", "2", 'net/http: invalid header field name "X-A: 1\\r\\nX-B"'),
+        ("Host", "me\r\nX-B: 2", "http: invalid Host header"),
+        ("Host", "me you", "http: invalid Host header"),
+    ],
+)
+async def test_a_request_is_one_request(name: str, value: str, why: str) -> None:
+    """Also that of a pod which was stored before the API refused it."""
+    async with serving(answer("200 OK")) as server:
+        outcome = await probe(server, httpHeaders=[HTTPHeader(name=name, value=value)])
+    assert outcome == Outcome(Result.FAILURE, f'Get "http://127.0.0.1:{server.port}/": {why}')
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("host", ["a b", "a/b", "a?b", "a\r\nb", "user@a", "a#b", "[::1]:1/"])
+def test_a_host_is_nothing_else(host: str) -> None:
+    with pytest.raises(ProbeError, match="invalid host"):
+        request_for(HTTPGetAction(port=1, host=host), CONTAINER, "10.0.0.1", "probe")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, "headers exceeded 65536 bytes"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 5000, "headers exceeded 65536 bytes"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X" * 100_000, "a line that is too long"),
+        (CHUNKED + b"x\r\n", "invalid literal"),
+        (CHUNKED + b"ff\r\nshort", "unexpected EOF"),
+        (CHUNKED + b"1;" + b"x" * 30_000 + b"\r\ny\r\n" + b"1;" + b"x" * 60_000, "exceeded"),
+        (b"HTTP/1.1 2000 OK\r\n\r\n", "malformed HTTP response"),
+        (b"\x1b[2J\r\n", 'malformed HTTP response "\\x1b[2J"'),
+        (b"", "EOF"),
+        (answer("302 Found", "", "Location: http://127.0.0.1:x/"), "Port could not be cast"),
+        (answer("302 Found", "", "Location: ftp://127.0.0.1/"), "unsupported protocol scheme"),
+    ],
+)
+async def test_an_answer_is_bounded_and_makes_sense(said: bytes, why: str) -> None:
+    async with serving(said) as server:
+        outcome = await probe(server)
+    assert outcome.result is Result.FAILURE
+    assert why in outcome.output
+
+
+async def test_an_answer_that_drips_is_given_up_though_a_hook_may_wait() -> None:
+    clock = FakeClock()
+    async with serving(b"HTTP/1.1 200 OK\r\nX: ") as server:
+        server.stays_open = True
+        request = request_for(HTTPGetAction(port=server.port), CONTAINER, "127.0.0.1", "lifecycle")
+        asking = asyncio.ensure_future(get(request, clock))
+        while not server.asked:
+            await asyncio.wait({asking}, timeout=0.01)
+        await asyncio.wait({asking}, timeout=0.2)
+        await clock.advance(ANSWER_SECONDS)
+        with pytest.raises(TimeoutError):
+            await asking
+
+
+async def test_redirects_without_end_are_given_up() -> None:
+    moved = answer("302 Found", "", "Location: /again")
+    async with serving(*[moved] * 20) as server:
+        outcome = await probe(server)
+    assert outcome.output.endswith("stopped after 10 redirects")
