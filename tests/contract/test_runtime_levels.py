@@ -55,6 +55,12 @@ async def main():
     limits = Resources(memory_limit=1 << 30)
     seen = await run("seen", sys.argv[4], resources=limits, mounts=[volume])
     user = await run("user", "id -u; id -g", security=Security(user=1234, group=5678))
+    try:
+        mount = Mount(container_path="/tmp/out", host_path=str(home / "volume"), part="link")
+        await run("escape", "ls /tmp/out", mounts=[mount])
+        escaped = "started"
+    except RuntimeFailure as error:
+        escaped = str(error).rpartition(": ")[2]
     ended = await runtime.container(seen)
     spec = ContainerSpec(name="stays", image="host", command=["sleep", "1000"])
     stays = await runtime.create_container(sandbox.id, spec)
@@ -78,6 +84,7 @@ async def main():
     print(json.dumps({
         "level": level, "exit": ended.exit_code, "shortfalls": list(ended.shortfalls),
         "exec": [done.exit_code, done.stdout.decode()], "lost": [lost.exit_code, lost.reason],
+        "escaped": escaped,
         "left": sorted(os.listdir(home / "runtime" / "containers")),
         "logs": logs, "attacked": attacked, "escapes": escapes,
     }))
@@ -120,6 +127,8 @@ def home() -> Iterator[Path]:
     """A directory that anybody may reach; the tests' own ones are for their user only."""
     directory = Path(tempfile.mkdtemp(prefix="kedge-levels-"))
     (directory / "secret").mkdir()
+    (directory / "volume").mkdir()
+    (directory / "volume" / "link").symlink_to("../secret")
     (directory / "secret" / "token").write_text("do not tell")
     (directory / "volume").mkdir()
     for path in (directory, *directory.iterdir(), directory / "secret" / "token"):
@@ -196,6 +205,7 @@ def test_an_ordinary_user_has_isolated_containers_without_limits(home: Path) -> 
     assert seen["escapes"] == []
     assert seen["lost"] == [137, "ContainerStatusUnknown"]
     assert seen["left"] == []
+    assert seen["escaped"] == "invalid cross-device link"
     assert not Path("/etc/mine").exists()
 
 

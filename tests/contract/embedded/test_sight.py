@@ -80,6 +80,30 @@ async def test_a_mount_that_cannot_be_made_says_which(bench: Bench) -> None:
         await bench.runtime.start_container(container)
 
 
+async def test_a_part_of_a_mount_is_found_inside_of_it_when_the_container_starts(
+    bench: Bench, tmp_path: Path
+) -> None:
+    volume = tmp_path / "volume"
+    (volume / "a" / "part").mkdir(parents=True)
+    (volume / "a" / "part" / "mine").touch()
+    (volume / "link").symlink_to("a/part")
+    (tmp_path / "outside" / "part").mkdir(parents=True)
+    binds = [
+        Mount(container_path="/whole", host_path=str(volume), part="a/part"),
+        Mount(container_path="/linked", host_path=str(volume), part="link"),
+        Mount(container_path="/file", host_path=str(volume), part="a/part/mine"),
+    ]
+    assert await bench.shell("ls /whole /linked; test -f /file", mounts=binds) == (
+        "/linked:\nmine\n\n/whole:\nmine\n"
+    )
+    container = await bench.create(await bench.pod("late"), "true", mounts=binds[:1])
+    # As another container of the pod may do at any moment.
+    (volume / "a").rename(volume / "b")
+    (volume / "a").symlink_to(tmp_path / "outside")
+    with pytest.raises(RuntimeFailure, match=r'failed to mount ".*" at "/whole": invalid cross'):
+        await bench.runtime.start_container(container)
+
+
 async def test_links_of_an_image_do_not_lead_out_of_it(bench: Bench, tmp_path: Path) -> None:
     base = small_root(tmp_path / "base", "/bin/sh", "/bin/cat", "/bin/ls")
     layer = tmp_path / "layer"
