@@ -1,6 +1,6 @@
 """What `kedge explain env` does: tell the variables of a container and where they come from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -89,7 +89,7 @@ async def explained(
     return Explained([(each, _one_line(text), whence) for each, text, whence in rows], failures)
 
 
-async def _add(found: Found, variable: EnvVar, links: Mapping[str, str]) -> bool:
+async def _add(found: Found, variable: EnvVar, links: dict[str, str]) -> bool:
     source = variable.valueFrom
     if source is not None and source.fileKeyRef is not None:
         # Only the node can read it.

@@ -88,7 +88,7 @@ class Found:
             self._set(name, text)
         return added
 
-    async def add(self, variable: EnvVar, services: Mapping[str, str]) -> bool:
+    async def add(self, variable: EnvVar, services: dict[str, str]) -> bool:
         """One more; whether it has a value, for what is optional may be missing."""
         if variable.valueFrom is None:
             known = ChainMap(self.values, services)

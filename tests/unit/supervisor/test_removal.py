@@ -102,7 +102,8 @@ def test_somebody_who_goes_on_writing_does_not_keep_us_for_ever(
 ) -> None:
     top = tmp_path / "top"
     top.mkdir()
-    rmdir, written = os.rmdir, []
+    written: list[Path] = []
+    rmdir = os.rmdir
 
     def write_first(path: str, *, dir_fd: int) -> None:
         written.append(top / str(len(written)))

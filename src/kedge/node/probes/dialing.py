@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -42,5 +43,5 @@ async def _addresses(host: str, port: int) -> list[str]:
     return _unique(found)
 
 
-def _unique(found: list[tuple[object, object, object, str, tuple[object, ...]]]) -> list[str]:
+def _unique(found: Sequence[tuple[object, object, object, str, Sequence[object]]]) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))

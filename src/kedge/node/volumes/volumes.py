@@ -39,7 +39,7 @@ _AT_ONCE: Final = 32
 _MOST_BYTES: Final = 256 << 20
 """Of all files of API objects of one pod. They are kept in memory, on no account of the pod's, and
 a short list of items can name one large key a thousand times."""
-_REFRESHING: Final = 0.1
+_REFRESHING: Final = 0.2
 """Most of the time that is spent on bringing the files of one pod up to date."""
 _LATEST: Final = 60.0
 """Seconds after which files are brought up to date whatever it costs."""
