@@ -123,3 +123,13 @@ def test_many_variables_of_one_secret(
     pods.ready("many")
     responds("others")
     assert agent.processor_seconds() - before < 5
+
+
+def test_a_pod_of_many_volumes(pods: Any, agent: Any, responds: Callable[[str], None]) -> None:
+    config_map(pods, "small", {"key": "x"})
+    volumes = [{"name": f"v{n}", "configMap": {"name": "small"}} for n in range(1000)]
+    before = agent.processor_seconds()
+    pods.create("many", volumes=volumes)
+    responds("others")
+    pods.ready("many")
+    assert agent.processor_seconds() - before < 10
