@@ -127,10 +127,9 @@ def home() -> Iterator[Path]:
     """A directory that anybody may reach; the tests' own ones are for their user only."""
     directory = Path(tempfile.mkdtemp(prefix="kedge-levels-"))
     (directory / "secret").mkdir()
-    (directory / "volume").mkdir()
-    (directory / "volume" / "link").symlink_to("../secret")
     (directory / "secret" / "token").write_text("do not tell")
     (directory / "volume").mkdir()
+    (directory / "volume" / "link").symlink_to("../secret")
     for path in (directory, *directory.iterdir(), directory / "secret" / "token"):
         os.chown(path, NOBODY, NOBODY)
     yield directory

@@ -32,17 +32,17 @@ class Group:
 
 
 def container(*, privileged: bool) -> Container:
-    plan = {
+    plan: Any = {
         "capabilities": devices.MKNOD | CHOWN,
         "privileged": privileged,
         "devices": [],
         "resources": {},
     }
-    record = {"id": "one", "plan": plan, "shortfalls": [], "cgroup": "/none"}
+    record = {"id": "one", "shortfalls": [], "cgroup": "/none"}
     groups = SimpleNamespace(group=lambda path: Group())
     machine: Any = SimpleNamespace(mapped=False, cgroups=groups, loop=None)
     records: Any = SimpleNamespace(directory=lambda identity: f"/{identity}")
-    return Container(record, machine, records=records, tell=lambda *_: None)
+    return Container(record, plan, machine, records=records, tell=lambda *_: None)
 
 
 @pytest.fixture(autouse=True)
