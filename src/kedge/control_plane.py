@@ -96,8 +96,8 @@ def elections(
     the server do not.
     """
     identity = identity_of(config.state)
-    keeper = Client(LocalTransport(into(server)), user_agent="kube-controller-manager")
-    planner = Client(LocalTransport(into(server)), user_agent="kube-scheduler")
+    keeper = Client(LocalTransport(into(server), clock), user_agent="kube-controller-manager")
+    planner = Client(LocalTransport(into(server), clock), user_agent="kube-scheduler")
 
     async def keep() -> None:
         from kedge.controllers.controllers import Controllers

@@ -1,7 +1,7 @@
 """The garbage collector: follows the metadata of all objects and does what `garbage` decides."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -42,12 +42,13 @@ class Monitor:
         """Set when the graph knows every object that was there."""
         self._collector = collector
 
-    def replace(self, objects: Iterable[Outline]) -> None:
+    def replace(self, objects: Iterable[Outline]) -> Iterator[None]:
         graph = self._collector.graph
         uids: set[str] = set()
         for obj in objects:
             uids.add(obj.metadata.uid)
             self._collector.enqueue(graph.observe(self.resource, obj))
+            yield
         self._collector.enqueue(graph.retain(self.resource, uids))
 
     def put(self, obj: Outline) -> None:

@@ -31,6 +31,9 @@ class FakeClock:
         heappush(self._sleepers, (self._elapsed + seconds, next(self._order), wakeup))
         await wakeup
 
+    async def give_way(self) -> None:
+        """Return at once: no time passes, so nothing has spent its share."""
+
     async def advance(self, seconds: float) -> None:
         """Let that much time pass, and let those who wake meanwhile have their turn."""
         target = self._elapsed + seconds

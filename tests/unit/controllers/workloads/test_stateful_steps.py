@@ -136,7 +136,7 @@ def test_a_missing_pod_below_the_partition_is_made_as_it_was() -> None:
 def test_a_set_that_is_leaving_does_nothing() -> None:
     owner = stateful_set()
     meta = replace(owner.metadata, deletionTimestamp="2026-01-01T00:00:00Z")
-    assert next_steps(replace(owner, metadata=meta), [], OLD, NEW, NOW) == []
+    assert not [*next_steps(replace(owner, metadata=meta), [], OLD, NEW, NOW)]
 
 
 def test_a_rollout_is_over_when_all_are_new_and_ready() -> None:
@@ -168,7 +168,7 @@ def test_whatever_there_is_the_set_arrives_if_pods_get_well(
                 del pods[ordinal]
             elif each.status.phase != "Failed":
                 pods[ordinal] = pod(ordinal, revision_of(each))
-        found = next_steps(owner, list(pods.values()), OLD, NEW, NOW)
+        found = [*next_steps(owner, list(pods.values()), OLD, NEW, NOW)]
         deeds = [step for step in found if not isinstance(step, Identify)]
         assert policy == "Parallel" or len(deeds) <= 1
         if not found:
