@@ -102,9 +102,10 @@ class PodControl:
 
 
 def tell_held_back(recorder: Recorder, owner: Object) -> None:
-    """Tell people that pods are missing because others of the same owner have no node yet."""
-    message = f"{MOST_WAITING} pods wait for a node: more are created when these have one"
-    recorder.record(owner, WARNING, "TooManyPodsWaiting", message)
+    """Tell people why pods will be missing. Before any is made: after so many events on one object
+    no more are written for a while."""
+    message = f"at most {MOST_WAITING} pods wait for a node: more are created when these have one"
+    recorder.record(owner, NORMAL, "PodsHeldBack", message)
 
 
 async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]]) -> None:

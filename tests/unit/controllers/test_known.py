@@ -144,3 +144,20 @@ async def test_who_owns_fields_is_not_kept_and_not_lost_either(server: LocalServ
     await server.client.update(RESOURCE, replace(found, data={"x": "1", "y": "2"}))
     kept = (await server.get(f"{MAPS}/a"))["metadata"]["managedFields"]
     assert {each["manager"] for each in kept} == {"somebody", "kedge-test"}
+
+
+def test_a_follower_that_fails_keeps_no_other_from_being_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    known: Known[ConfigMap] = Known()
+    told: list[str] = []
+
+    def fail(before: ConfigMap | None, now: ConfigMap | None) -> None:
+        raise OverflowError("date value out of range")
+
+    known.follow(fail)
+    known.follow(lambda before, now: told.append(now.metadata.name if now else ""))
+    [*known.replace([config("a", 1)])]
+    known.put(config("b", 2))
+    assert told == ["a", "b"]
+    assert caplog.text.count("change not taken in") == 2

@@ -247,9 +247,8 @@ class JobController:
         job, now = tally.job, self._clock.now()
         if not tally.shortage:
             return []
-        if not (room := room_for_more(tally.active)):
+        if tally.shortage > (room := room_for_more(tally.active)):
             tell_held_back(self._recorder, job)
-            return []
         count = min(tally.shortage, room)
         if remaining := self._backoff(tally).remaining(now):
             self._loop.add_later(key_of(job), max(remaining, BATCH))

@@ -243,7 +243,7 @@ class Replicas(Generic[T]):
         """Make the pods that are missing or delete those that are too many."""
         missing = wanted.count - len(pods)
         if missing > 0:
-            if not (room := room_for_more(pods)):
+            if missing > (room := room_for_more(pods)):
                 tell_held_back(self._recorder, owner)
             return await self._create(owner, wanted, min(missing, room))
         if missing < 0:

@@ -1,7 +1,6 @@
 """StatefulSets: each keeps numbered pods running, made, replaced and ended in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
@@ -163,12 +162,14 @@ class StatefulSetController:
         """The steps for this look at a set; what they do to its pods leads to the next look."""
         room = room_for_more(pods)
         some: list[Step] = []
-        for step in islice(steps, BURST):
+        for step in steps:
             if isinstance(step, Create):
                 if not room:
                     tell_held_back(self._recorder, owner)
                     break
                 room -= 1
+            if len(some) == BURST:
+                break
             some.append(step)
         return some
 
