@@ -8,6 +8,7 @@ the object can be deleted.
 from __future__ import annotations
 
 import copy
+import json
 import resource
 import threading
 import time
@@ -144,6 +145,37 @@ POISONS: dict[str, tuple[str, Json]] = {
         f"{POLICY}/poddisruptionbudgets",
         {"spec": {"minAvailable": INT32, "selector": {"matchLabels": LABELS}}},
     ),
+    "service-ports": (
+        f"{CORE}/services",
+        {
+            "spec": {
+                "selector": LABELS,
+                "clusterIP": "None",
+                "ports": [
+                    {"name": f"p{i}", "port": i, "targetPort": f"p{i}"} for i in range(1, 10_001)
+                ],
+            }
+        },
+    ),
+    "affinity": (
+        f"{CORE}/pods",
+        {
+            "spec": {
+                "containers": [CONTAINER],
+                "affinity": {
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "topologyKey": "kubernetes.io/hostname",
+                                "labelSelector": {"matchLabels": {f"k{i}": "v"}},
+                            }
+                            for i in range(8_000)
+                        ]
+                    }
+                },
+            }
+        },
+    ),
     "owners": (
         f"{CORE}/configmaps",
         {
@@ -156,6 +188,69 @@ POISONS: dict[str, tuple[str, Json]] = {
         },
     ),
 }
+
+
+REFUSED: dict[str, tuple[str, Json]] = {
+    "quantity-exponent": (
+        f"{CORE}/pods",
+        {"spec": {"containers": [{**CONTAINER, "resources": {"limits": {"cpu": "1e1000000"}}}]}},
+    ),
+    "quantity-digits": (
+        f"{CORE}/pods",
+        {
+            "spec": {
+                "containers": [{**CONTAINER, "resources": {"limits": {"cpu": "1" + "0" * 100_000}}}]
+            }
+        },
+    ),
+    "replicas-beyond-32-bits": (f"{APPS}/replicasets", workload(replicas=2**31)),
+    "replicas-beyond-64-bits": (f"{APPS}/replicasets", workload(replicas=2**64)),
+    "share": (
+        f"{APPS}/deployments",
+        workload(strategy=rolling(maxUnavailable="9" * 5000 + "%")),
+    ),
+    "budget-share": (
+        f"{POLICY}/poddisruptionbudgets",
+        {"spec": {"minAvailable": "9" * 5000 + "%", "selector": {"matchLabels": LABELS}}},
+    ),
+    "schedule-digits": (f"{BATCH}/cronjobs", cron_job(schedule=f"{'9' * 5000} * * * *")),
+    "indexes-digits": (
+        f"{BATCH}/jobs",
+        job(
+            completionMode="Indexed",
+            completions=5,
+            parallelism=5,
+            successPolicy={"rules": [{"succeededIndexes": "9" * 5000}]},
+        ),
+    ),
+    "deletion-cost": (
+        f"{CORE}/pods",
+        {
+            "metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "9" * 5000}},
+            "spec": {"containers": [CONTAINER]},
+        },
+    ),
+}
+"""What upstream refuses, or what its parsers cannot read either."""
+
+ACCEPTED: dict[str, tuple[str, Json]] = {
+    "surge-digits": (
+        f"{APPS}/deployments",
+        workload(replicas=1, strategy=rolling(maxSurge="9" * 5000 + "%", maxUnavailable=0)),
+    ),
+    "template-generation": (
+        f"{APPS}/daemonsets",
+        {
+            "metadata": {"annotations": {"deprecated.daemonset.template.generation": "9" * 5000}},
+            "spec": {"selector": {"matchLabels": LABELS}, "template": TEMPLATE},
+        },
+    ),
+    "grace-period": (
+        f"{CORE}/pods",
+        {"spec": {"containers": [CONTAINER], "terminationGracePeriodSeconds": INT64}},
+    ),
+}
+"""What upstream accepts: it must not fail half-way."""
 
 
 class Latency:
@@ -259,6 +354,63 @@ def test_a_large_number_in_a_small_object_leaves_the_server_to_others(
         eventually(lambda: not admin.exists(f"{path}/poison"))
     assert latency.longest < LONGEST_SECONDS
     assert memory(pid) < before + GROWTH
+
+
+def test_numbers_that_nothing_can_hold_are_refused_in_words(tenant: Api) -> None:
+    told = {}
+    for name, (path, document) in REFUSED.items():
+        request = tenant.request("POST", path, poisoned(document))
+        with pytest.raises(Exception, match=r"^(400|422): ") as refusal:
+            tenant.open(request, timeout=LONGEST_SECONDS)
+        told[name] = str(refusal.value)
+    assert not [each for each in told.values() if "4300 digits" in each]
+
+
+def test_numbers_that_upstream_accepts_do_not_fail_half_way(
+    tenant: Api, own_cluster: OwnCluster, eventually: Callable[..., Any]
+) -> None:
+    for path, document in ACCEPTED.values():
+        tenant.create(path, poisoned(document))
+    time.sleep(1)
+    for path, _ in ACCEPTED.values():
+        tenant.delete(f"{path}/poison", {"propagationPolicy": "Background"})
+        eventually(lambda path=path: not tenant.exists(f"{path}/poison"))
+    log = (own_cluster.state / "server.log").read_text()
+    assert "Traceback" not in log
+
+
+def test_a_poisoned_cluster_starts_without_the_controller_that_cannot_bear_it(
+    tenant: Api, own_cluster: OwnCluster, eventually: Callable[..., Any]
+) -> None:
+    path, document = POISONS["stateful-set"]
+    own_cluster.kedge("down", *own_cluster.which)
+    own_cluster.up("--controllers=*,-statefulset")
+    tenant.url = (admin := own_cluster.up().api).url
+    tenant.create(path, poisoned(document))
+    time.sleep(0.5)
+    # Nobody has looked at it.
+    assert "observedGeneration" not in admin.get(f"{path}/poison").get("status", {})
+    assert not admin.get(f"{CORE}/pods")["items"]
+    status = json.loads(own_cluster.kedge("status", *own_cluster.which, "-o=json"))
+    assert status["disabledControllers"] == ["statefulset-controller"]
+    assert "all but statefulset-controller" in own_cluster.kedge("status", *own_cluster.which)
+    # All other controllers are at work.
+    admin.create(f"{APPS}/replicasets", {**poisoned(workload(replicas=1))})
+    eventually(lambda: len(admin.get(f"{CORE}/pods")["items"]) == 1)
+    tenant.delete(f"{path}/poison")
+    own_cluster.kedge("down", *own_cluster.which)
+    assert not own_cluster.up().api.exists(f"{path}/poison")
+
+
+@pytest.mark.parametrize("command", ["up", "server"])
+def test_an_unknown_controller_is_refused_with_the_names_of_all(
+    command: str, own_cluster: OwnCluster
+) -> None:
+    with pytest.raises(AssertionError) as complaint:
+        own_cluster.kedge(command, *own_cluster.which, "--controllers=*,-statefull")
+    told = str(complaint.value)
+    assert 'there is no controller "statefull"' in told
+    assert "statefulset-controller" in told
 
 
 def tenant_of_default(tenant: Api, own: OwnCluster) -> Api:
