@@ -91,8 +91,8 @@ def _packed(
         for port in dict.fromkeys(ports):
             offered_by.setdefault(port, []).append(i)
     alike: dict[tuple[int, ...], list[EndpointPort]] = {}
-    for port, which in offered_by.items():
-        alike.setdefault(tuple(which), []).extend([port] if port else [])
+    for port, offering in offered_by.items():
+        alike.setdefault(tuple(offering), []).extend([port] if port else [])
     groups: dict[frozenset[tuple[EndpointAddress, bool]], list[EndpointPort]] = {}
     for which, together in alike.items():
         group: Group = {}

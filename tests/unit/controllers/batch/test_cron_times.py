@@ -131,6 +131,9 @@ def test_latest_of_half_a_year_of_missed_minutes_is_found_by_halves() -> None:
         def dst(self, moment: datetime | None) -> timedelta:
             return timedelta(0)
 
+        def tzname(self, moment: datetime | None) -> str:
+            return "counted"
+
         def fromutc(self, moment: datetime) -> datetime:
             asked.append(moment)
             return moment
