@@ -244,7 +244,7 @@ class CronJobController:
             ("Failed", spec.failedJobsHistoryLimit),
         ):
             ended = sorted((job for job in done if holds(job, condition)), key=_age)
-            for job in ended[: len(ended) - limit] if limit is not None else ():
+            for job in ended[: max(len(ended) - limit, 0)] if limit is not None else ():
                 # One that cannot be deleted, for which there is an event, holds up nothing.
                 with suppress(StatusError):
                     status = await self._delete(cron_job, status, reference_to(job))
