@@ -175,7 +175,7 @@ class Client:
         continue_: str = "",
         version: str = "",
     ) -> Listing[msgspec.Raw]:
-        """The same for whoever decodes the objects one by one, as a long list takes its time."""
+        """List objects without decoding them: a long list is decoded in steps by its caller."""
         query = _query(
             labelSelector=labels,
             fieldSelector=fields,

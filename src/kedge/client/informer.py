@@ -52,8 +52,8 @@ class Receiver(Protocol[V_contra]):
     def replace(self, objects: Iterable[V_contra]) -> Iterator[None] | None:
         """These are all objects there are: whatever else was known is gone.
 
-        A receiver that does much for each object does it in steps, between which others have the
-        event loop; nothing else is told before the last step.
+        A receiver that does much for each object returns an iterator and does one object in each
+        step. Requests are answered between two steps; no `put` or `remove` comes before the last.
         """
         ...
 

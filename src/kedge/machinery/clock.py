@@ -27,7 +27,7 @@ class Clock(Protocol):
     async def give_way(self) -> None:
         """Return at once, or after requests were answered if background work took its share.
 
-        Called by whoever repeats something as often as a user says.
+        A loop whose length a user chooses calls this in each round.
         """
         ...
 

@@ -15,8 +15,8 @@ class Turns:
     A turn of an event loop runs everything that is ready and then looks at the sockets, so a
     request waits for the sum of all tasks that are ready, not for the longest of them. A budget
     of each task would therefore bound nothing: a hundred workers of controllers with ten
-    milliseconds each are a second. The budget belongs to the loop, and whoever comes when it is
-    spent waits in order. Each turn wakes one waiter at least, so nobody starves.
+    milliseconds each are a second. The budget belongs to the loop, and tasks that come when it is
+    spent wait in order. Each turn wakes one of them, so none starves.
 
     A computation between two calls of `give_way` is not interrupted: loops whose length a user
     chooses call it in each round.

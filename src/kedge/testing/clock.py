@@ -57,7 +57,7 @@ class BusyClock(FakeClock):
         super().__init__()
         self._turns = Turns(self.monotonic)
         self.slices: list[float] = []
-        """Seconds that were spent in each turn of the event loop while somebody observed."""
+        """Seconds that were spent in each turn of the event loop during `observe`."""
 
     def spend(self, seconds: float) -> None:
         self._elapsed += seconds
@@ -66,7 +66,7 @@ class BusyClock(FakeClock):
         await self._turns.give_way()
 
     async def observe(self, is_over: Callable[[], bool]) -> None:
-        """Note what is spent in each turn, as somebody who waits for an answer would feel it."""
+        """Note what is spent in each turn of the event loop: so long an answer would take."""
         while not is_over():
             before = self._elapsed
             await _turn()

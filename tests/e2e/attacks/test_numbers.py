@@ -1,6 +1,6 @@
 """A tenant writes a large number into a small object: the server works it off bit by bit.
 
-Each object here is created by somebody who may `edit` one namespace. Then the server's memory
+Each object here is created by a tenant with the role `edit` in one namespace. The server's memory
 stays bounded, other requests are answered, the server comes back with the object in its store, and
 the object can be deleted.
 """
@@ -300,7 +300,7 @@ def memory(pid: int) -> int:
 
 @pytest.fixture
 def tenant(own_cluster: OwnCluster, eventually: Callable[..., Any]) -> Api:
-    """Somebody who may edit one namespace, in a cluster of its own."""
+    """A service account with the role `edit` in one namespace of a new cluster."""
     admin = own_cluster.up().api
     limited(own_cluster)
     admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -388,7 +388,7 @@ def test_a_poisoned_cluster_starts_without_the_controller_that_cannot_bear_it(
     tenant.url = (admin := own_cluster.up().api).url
     tenant.create(path, poisoned(document))
     time.sleep(0.5)
-    # Nobody has looked at it.
+    # No controller has looked at it.
     assert "observedGeneration" not in admin.get(f"{path}/poison").get("status", {})
     assert not admin.get(f"{CORE}/pods")["items"]
     status = json.loads(own_cluster.kedge("status", *own_cluster.which, "-o=json"))

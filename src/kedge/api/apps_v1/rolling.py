@@ -41,7 +41,8 @@ def count(value: int | str | None, whole: int, *, up: bool) -> int:
 
 
 def percentage(value: str) -> int:
-    """The number in a valid percentage; those beyond 32 bits, of which upstream makes an error
-    that nobody sees, count as the largest there is."""
+    """Return the number in a valid percentage, at most 2**31-1.
+
+    Upstream accepts more digits and then fails to read them in each reconciliation."""
     digits = value.removesuffix("%").lstrip("0") or "0"
     return INT32_MAX if len(digits) > MOST_DIGITS else min(int(digits), INT32_MAX)

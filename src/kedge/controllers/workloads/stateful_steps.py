@@ -84,7 +84,7 @@ class Slots:
 def next_steps(
     owner: StatefulSet, pods: Sequence[Pod], current: str, update: str, now: datetime
 ) -> Iterator[Step]:
-    """Everything that may be done at this moment, worked out as far as somebody asks for it.
+    """Yield everything that may be done at this moment, lazily: there may be billions of steps.
 
     An ordered set goes one step at a time and waits where a pod is not available; a parallel one
     does all at once. `current` and `update` name the revisions before and after a rollout.

@@ -122,7 +122,7 @@ def test_latest_of_half_a_year_of_missed_minutes_is_found_by_halves() -> None:
     asked: list[datetime] = []
 
     class Counted(tzinfo):
-        """UTC, with a count of how often somebody looks at the clock."""
+        """UTC, that notes each look at the clock."""
 
         def utcoffset(self, moment: datetime | None) -> timedelta:
             asked.append(moment or utc("2026-01-01 00:00:00"))
