@@ -33,6 +33,7 @@ from kedge.cli.state import read as read_cluster
 from kedge.cli.state import read_server
 from kedge.cli.up import UpConfig
 from kedge.client.kubeconfig_paths import path_to_change, paths_to_read
+from kedge.controllers import names as controllers
 from kedge.machinery.interfaces import address_towards
 from kedge.node.config import MOST_PIDS, MOST_PODS, PLUGINS, RESOLUTION, Invitation, NodeConfig
 from kedge.node.record import read_server as server_of
@@ -357,6 +358,7 @@ def _server(source: Source, *, port: int, admission: tuple[str, ...]) -> ServerC
         scrape_seconds=source.get("metrics_resolution", read.resolution_seconds) or SCRAPED_EVERY,
         max_requests_inflight=READS_IN_FLIGHT if reads is None else reads,
         max_mutating_requests_inflight=WRITES_IN_FLIGHT if writes is None else writes,
+        controllers=_controllers(source),
         node_grace=source.get("node_monitor_grace_period", read.seconds) or NODE_GRACE,
         restart_reason=source.environment.get(REASON_VARIABLE, ""),
     )
@@ -400,6 +402,18 @@ def _admission(source: Source, default: tuple[str, ...]) -> tuple[str, ...]:
         raise Failure(f'admission plugin "{min(both)}" is both enabled and disabled')
     asked = {*default, *(more or ())} - {*(fewer or ())} if exact is None else {*exact}
     return tuple(name for name in ADMISSION_PLUGINS if name in asked)
+
+
+def _controllers(source: Source) -> tuple[str, ...]:
+    """The controllers to run: all, unless a list says otherwise."""
+    asked = source.get("controllers", read.items)
+    try:
+        return controllers.ALL if asked is None else controllers.enabled(asked)
+    except controllers.UnknownController as error:
+        raise Failure(
+            f'there is no controller "{error}": {_flag("controllers")} takes a list of * for all,'
+            f" NAME and -NAME, with the names {', '.join(controllers.ALL)}"
+        ) from None
 
 
 def _plugins(source: Source, setting: str) -> tuple[str, ...] | None:

@@ -17,6 +17,7 @@ from kedge.apiserver.server import Running, serve
 from kedge.client.client import Client
 from kedge.client.election import Election
 from kedge.client.transport import Call, Handler, LocalTransport
+from kedge.controllers.names import SCHEDULER
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.web.message import HttpRequest, Response
@@ -96,8 +97,8 @@ def elections(
     the server do not.
     """
     identity = identity_of(config.state)
-    keeper = Client(LocalTransport(into(server)), user_agent="kube-controller-manager")
-    planner = Client(LocalTransport(into(server)), user_agent="kube-scheduler")
+    keeper = Client(LocalTransport(into(server), clock), user_agent="kube-controller-manager")
+    planner = Client(LocalTransport(into(server), clock), user_agent="kube-scheduler")
 
     async def keep() -> None:
         from kedge.controllers.controllers import Controllers
@@ -109,6 +110,7 @@ def elections(
             server.sign,
             server.sign_request,
             admission=config.admission,
+            enabled=config.controllers,
             node_grace=config.node_grace,
         ).run()
 
@@ -122,10 +124,10 @@ def elections(
         finally:
             server.app.decisions = None
 
-    return (
-        (Election(keeper, clock, "kube-controller-manager", identity), keep),
-        (Election(planner, clock, "kube-scheduler", identity), plan),
-    )
+    offices = [(Election(keeper, clock, "kube-controller-manager", identity), keep)]
+    if SCHEDULER in config.controllers:
+        offices.append((Election(planner, clock, "kube-scheduler", identity), plan))
+    return offices
 
 
 def identity_of(state: Path) -> str:

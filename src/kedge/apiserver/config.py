@@ -68,6 +68,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Reads that may be under way at once; 0 sets no limit."""
     max_mutating_requests_inflight: int = WRITES_IN_FLIGHT
     """Writes that may be under way at once; 0 sets no limit."""
+    controllers: tuple[str, ...] = ()
+    """The controllers to run, the scheduler among them."""
     node_grace: float = NODE_GRACE
     """Seconds for which a node may be silent before it is said to be unreachable."""
     scheduler_usage: bool = True

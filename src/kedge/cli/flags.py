@@ -9,6 +9,8 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kedge.controllers import names
+
 if TYPE_CHECKING:
     from kedge.apiserver.config import StoreKind
     from kedge.cli.up import RestartPolicy
@@ -84,6 +86,14 @@ def add_server(parser: ArgumentParser, *, port: str, admission: str) -> None:
         metavar="on|off",
         help="whether what nodes and pods really use counts when a node is chosen; off compares"
         " requests only, as Kubernetes does (default: $KEDGE_SCHEDULER_USAGE, else on)",
+    )
+    parser.add_argument(
+        "--controllers",
+        type=items,
+        metavar="LIST",
+        help="the controllers to run, comma-separated: * for all, NAME for one, -NAME for none of"
+        " that name, such as '*,-statefulset-controller' to delete an object that does harm;"
+        f" the names are {', '.join(names.ALL)} (default: $KEDGE_CONTROLLERS, else *)",
     )
     add_guards(parser)
 

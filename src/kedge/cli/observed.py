@@ -69,6 +69,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     store_bytes: int = 0
     admission: tuple[str, ...] = ()
     upstream_only: bool = False
+    disabled_controllers: tuple[str, ...] = ()
     nodes: tuple[NodeSeen, ...] = ()
     restart: str = ""
     """Whether processes that die are started again: always or never; empty if nothing runs."""
@@ -108,6 +109,7 @@ def look(found: Found, now: datetime) -> Status:
         store=server.store,
         admission=server.admission,
         upstream_only=server.upstream_only,
+        disabled_controllers=server.disabled_controllers,
     )
 
 

@@ -81,6 +81,7 @@ def arguments(config: "ServerConfig") -> list[str]:
         "--kubelet-insecure-tls" if config.kubelets.anybody else "--no-kubelet-insecure-tls",
         f"--max-requests-inflight={config.max_requests_inflight}",
         f"--max-mutating-requests-inflight={config.max_mutating_requests_inflight}",
+        f"--controllers={','.join(config.controllers)}",
         f"--node-monitor-grace-period={config.node_grace}s",
     ]
 
@@ -134,6 +135,7 @@ def run(
 def _record(config: "ServerConfig", url: str) -> "state.Server":
     from kedge import __version__
     from kedge.cli import state
+    from kedge.controllers.names import disabled
     from kedge.machinery.clock import SystemClock
 
     return state.Server(
@@ -144,6 +146,7 @@ def _record(config: "ServerConfig", url: str) -> "state.Server":
         store=config.store,
         admission=config.admission,
         upstream_only=config.upstream_only,
+        disabled_controllers=disabled(config.controllers),
     )
 
 

@@ -70,6 +70,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     store: str
     admission: tuple[str, ...]
     upstream_only: bool
+    disabled_controllers: tuple[str, ...] = ()
 
 
 def prepare(state: Path, name: str) -> Cluster:

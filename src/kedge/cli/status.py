@@ -1,6 +1,7 @@
 """`kedge status`: what runs, where, since when, and what it holds."""
 
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kedge.cli import flags
@@ -59,6 +60,7 @@ def describe(status: "Status") -> str:
             ("Version", status.version or "<unknown>"),
             ("Admission", ", ".join(status.admission) or "<none>"),
             ("Extensions", "refused" if status.upstream_only else "accepted"),
+            ("Controllers", _controllers(status.disabled_controllers)),
         ]
     for node in status.nodes:
         told = f"{node.status}, level {node.level}" if node.level else node.status
@@ -86,3 +88,15 @@ def _death(seen: "RestartSeen") -> str:
     if seen.state == "waiting":
         return f"{said}; starts again in {seen.next_start}, was restarted {times}"
     return f"{said}; restarted {times}"
+
+
+def _controllers(disabled: Sequence[str]) -> str:
+    from kedge.controllers.names import ALL
+
+    if not disabled:
+        return "all"
+    if len(disabled) == len(ALL):
+        return "<none>"
+    running = [name for name in ALL if name not in disabled]
+    few = len(disabled) <= len(running)
+    return f"all but {', '.join(disabled)}" if few else ", ".join(running)

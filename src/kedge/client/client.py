@@ -153,6 +153,29 @@ class Client:
         version: str = "",
     ) -> Listing[V]:
         """Objects of one namespace or of all, in the form of a view."""
+        found = await self.list_encoded(
+            view,
+            namespace,
+            labels=labels,
+            fields=fields,
+            limit=limit,
+            continue_=continue_,
+            version=version,
+        )
+        return Listing([*map(view.decode, found.items)], found.version, found.continue_)
+
+    async def list_encoded(
+        self,
+        view: View[Any],
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        version: str = "",
+    ) -> Listing[msgspec.Raw]:
+        """List objects without decoding them: a long list is decoded in steps by its caller."""
         query = _query(
             labelSelector=labels,
             fieldSelector=fields,
@@ -162,8 +185,7 @@ class Client:
         )
         path = path_of(view.resource, namespace)
         found = _listed.decode(await self._ask("GET", path, query, accept=view.accept_list))
-        items = [view.decode(raw) for raw in found.items]
-        return Listing(items, found.metadata.resourceVersion, found.metadata.continue_)
+        return Listing(found.items, found.metadata.resourceVersion, found.metadata.continue_)
 
     def watch(
         self,

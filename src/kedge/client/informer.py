@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kedge.client.client import Client, Event
@@ -48,8 +49,12 @@ I = TypeVar("I", bound=Identified)  # noqa: E741
 class Receiver(Protocol[V_contra]):
     """What is told of the objects; never waits."""
 
-    def replace(self, objects: Iterable[V_contra]) -> None:
-        """These are all objects there are: whatever else was known is gone."""
+    def replace(self, objects: Iterable[V_contra]) -> Iterator[None] | None:
+        """These are all objects there are: whatever else was known is gone.
+
+        A receiver that does much for each object returns an iterator and does one object in each
+        step. Requests are answered between two steps; no `put` or `remove` comes before the last.
+        """
         ...
 
     def put(self, obj: V_contra) -> None:
@@ -145,12 +150,31 @@ class Informer(Generic[V]):
     async def _list(self) -> None:
         # Version 0 asks for whatever the server has at hand; its cache is at least as new as any
         # event that led here.
-        listing = await self._client.list_as(
+        listing = await self._client.list_encoded(
             self._view, self._namespace, fields=self._fields, version="0"
         )
-        self._receiver.replace(listing.items)
+        objects: list[V] = []
+        for encoded in listing.items:
+            await self._clock.give_way()
+            with self._unharmed():
+                objects.append(self._view.decode(encoded))
+        for _ in self._receiver.replace(objects) or ():
+            await self._clock.give_way()
         self._version = listing.version
         self.synced.set()
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """Leave out an object that cannot be taken in, with a word in the log.
+
+        All controllers run in one group of tasks: an object that ends its informer would end them
+        all, and with the next start once more.
+        """
+        try:
+            yield
+        except Exception:
+            resource = self._view.resource
+            log.exception("left out resource=%s", qualified(resource.group, resource.plural))
 
     async def _watch(self) -> None:
         begun = self._clock.monotonic()
@@ -160,7 +184,9 @@ class Informer(Generic[V]):
                 self._view, self._namespace, version=self._version, fields=self._fields
             ) as events:
                 async for event in events:
-                    self._receive(event)
+                    await self._clock.give_way()
+                    with self._unharmed():
+                        self._receive(event)
                     last = event
                     self._failures = 0
         finally:

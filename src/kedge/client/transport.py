@@ -13,6 +13,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kedge.machinery.clock import Clock
+
 BUFFER = 1 << 20
 """Bytes of a stream that may wait to be read before its source is asked to pause."""
 
@@ -204,8 +206,11 @@ Handler = Callable[[Call], Answer | Awaitable[Answer]]
 class LocalTransport:
     """Fulfils Transport without a network: calls the server as a function."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, clock: Clock | None = None) -> None:
+        """With a clock, calls share the event loop with requests from the network: reads are
+        answered without waiting for anything, so a loop of them would never let others in."""
         self._handler = handler
+        self._clock = clock
 
     async def send(self, call: Call) -> Reply:
         answer = await self._answer(call)
@@ -241,6 +246,8 @@ class LocalTransport:
         pass
 
     async def _answer(self, call: Call) -> Answer:
+        if self._clock is not None:
+            await self._clock.give_way()
         answer = self._handler(call)
         return await answer if isinstance(answer, Awaitable) else answer
 

@@ -1,13 +1,13 @@
 """Controllers: all of them, run together."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Informer
-from kedge.controllers import namespaces
+from kedge.controllers import names, namespaces
 from kedge.controllers.access.certificate_signing import CertificateSigningController, SignRequest
 from kedge.controllers.access.cluster_info import ClusterInfoController
 from kedge.controllers.access.cluster_role_aggregation import ClusterRoleAggregationController
@@ -62,42 +62,65 @@ class Controllers:
         sign_request: SignRequest,
         *,
         admission: Sequence[str] = (),
+        enabled: Collection[str] = names.ALL,
         node_grace: float = GRACE,
     ) -> None:
-        """`admission` names the plugins that the server enforces: some controllers go with one."""
+        """`admission` names the plugins that the server enforces: some controllers go with one.
+        `enabled` names the controllers to run."""
         discovery = Discovery(client)
         known = Namespaces()
         self._shared = Shared(client, clock)
         self._namespaces = Informer(client, namespaces.view(), known, clock)
-        self._controllers: list[Controller] = [
-            NamespaceController(client, discovery, known, clock),
-            ServiceAccountController(client, known, clock),
-            RootCaController(client, known, ca_pem, clock),
-            ServiceAccountTokenController(client, sign, ca_pem, clock),
-            CertificateSigningController(client, sign_request, clock),
-            ClusterInfoController(client, clock),
-            ClusterRoleAggregationController(client, clock),
-            ResourceQuotaController(client, discovery, clock),
-            GarbageCollector(client, discovery, clock),
-            JobController(client, self._shared, clock),
-            CronJobController(client, self._shared, clock),
-            TtlAfterFinishedController(client, self._shared, clock),
-            PodGarbageCollector(client, self._shared, clock),
-            ReplicaSetController(client, self._shared, clock),
-            ReplicationControllerController(client, self._shared, clock),
-            DeploymentController(client, self._shared, clock),
-            StatefulSetController(client, self._shared, clock),
-            DaemonSetController(client, self._shared, clock),
-            HorizontalPodAutoscalerController(client, self._shared, clock),
-            DisruptionController(client, self._shared, clock),
-            NodeLifecycleController(client, self._shared, clock, grace=node_grace),
-            TaintEvictionController(client, self._shared, clock),
-            EndpointSliceController(client, self._shared, clock),
-            EndpointsController(client, self._shared, clock),
-            EndpointSliceMirroringController(client, self._shared, clock),
-        ]
+        shared = self._shared
+        makers: dict[str, Callable[[], Controller]] = {
+            "namespace-controller": lambda: NamespaceController(client, discovery, known, clock),
+            "serviceaccount-controller": lambda: ServiceAccountController(client, known, clock),
+            "root-ca-certificate-publisher-controller": lambda: RootCaController(
+                client, known, ca_pem, clock
+            ),
+            "serviceaccount-token-controller": lambda: ServiceAccountTokenController(
+                client, sign, ca_pem, clock
+            ),
+            "certificatesigningrequest-signing-controller": lambda: CertificateSigningController(
+                client, sign_request, clock
+            ),
+            "cluster-info-controller": lambda: ClusterInfoController(client, clock),
+            "clusterrole-aggregation-controller": lambda: ClusterRoleAggregationController(
+                client, clock
+            ),
+            "resourcequota-controller": lambda: ResourceQuotaController(client, discovery, clock),
+            "garbage-collector-controller": lambda: GarbageCollector(client, discovery, clock),
+            "job-controller": lambda: JobController(client, shared, clock),
+            "cronjob-controller": lambda: CronJobController(client, shared, clock),
+            "ttl-after-finished-controller": lambda: TtlAfterFinishedController(
+                client, shared, clock
+            ),
+            "pod-garbage-collector-controller": lambda: PodGarbageCollector(client, shared, clock),
+            "replicaset-controller": lambda: ReplicaSetController(client, shared, clock),
+            "replicationcontroller-controller": lambda: ReplicationControllerController(
+                client, shared, clock
+            ),
+            "deployment-controller": lambda: DeploymentController(client, shared, clock),
+            "statefulset-controller": lambda: StatefulSetController(client, shared, clock),
+            "daemonset-controller": lambda: DaemonSetController(client, shared, clock),
+            "horizontal-pod-autoscaler-controller": lambda: HorizontalPodAutoscalerController(
+                client, shared, clock
+            ),
+            "disruption-controller": lambda: DisruptionController(client, shared, clock),
+            "node-lifecycle-controller": lambda: NodeLifecycleController(
+                client, shared, clock, grace=node_grace
+            ),
+            "taint-eviction-controller": lambda: TaintEvictionController(client, shared, clock),
+            "endpointslice-controller": lambda: EndpointSliceController(client, shared, clock),
+            "endpoints-controller": lambda: EndpointsController(client, shared, clock),
+            "endpointslice-mirroring-controller": lambda: EndpointSliceMirroringController(
+                client, shared, clock
+            ),
+        }
         if "LimitRanger" in admission:
-            self._controllers.append(LimitRangeController(client, clock))
+            makers["limitrange-controller"] = lambda: LimitRangeController(client, clock)
+        # One that is left out is not even made: what only it would follow is not followed either.
+        self._controllers = [make() for name, make in makers.items() if name in enabled]
 
     async def run(self) -> None:
         """For ever; cancel it to stop."""

@@ -11,6 +11,7 @@ from kedge.api.core_v1.namespace import NamespaceCondition
 from kedge.api.resource import Resource
 from kedge.client.view import Outline
 
+MESSAGE_LIMIT = 32768
 DISCOVERY = "NamespaceDeletionDiscoveryFailure"
 PARSING = "NamespaceDeletionGroupVersionParsingFailure"
 DELETION = "NamespaceDeletionContentFailure"
@@ -88,7 +89,7 @@ def _troubles(findings: Findings) -> Iterable[tuple[str, tuple[str, str]]]:
         texts = ", ".join(sorted(findings.failures))
         count = len(findings.failures)
         message = f"Failed to delete all resource types, {count} remaining: {texts}"
-        yield DELETION, ("ContentDeletionFailed", message)
+        yield DELETION, ("ContentDeletionFailed", _cut(message))
     if findings.leftovers:
         texts = ", ".join(sorted(map(_counted, findings.leftovers)))
         yield CONTENT, ("SomeResourcesRemain", f"Some resources are remaining: {texts}")
@@ -103,7 +104,12 @@ def _troubles(findings: Findings) -> Iterable[tuple[str, tuple[str, str]]]:
             sorted(f"{name} in {n} resource instances" for name, n in holding.items())
         )
         message = f"Some content in the namespace has finalizers remaining: {texts}"
-        yield FINALIZERS, ("SomeFinalizersRemain", message)
+        yield FINALIZERS, ("SomeFinalizersRemain", _cut(message))
+
+
+def _cut(message: str) -> str:
+    """A message as long as conditions allow: finalizers are as many and as long as people like."""
+    return message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 4]} ..."
 
 
 def _counted(leftover: Leftover) -> str:

@@ -1,7 +1,7 @@
 """The garbage collector: follows the metadata of all objects and does what `garbage` decides."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -25,7 +25,9 @@ from kedge.machinery.selectors import escape
 COMPONENT = "garbage-collector-controller"
 WORKERS = 8
 """Deeds under way at a time: a store that commits in groups then has groups to commit."""
-
+MOST_WARNINGS = 10
+"""Owners of one object that are looked for in all namespaces, for the sake of a warning. An object
+may name ten thousand, and each look is one at all objects of the owner's kind."""
 
 Edit = Callable[[OutlineMeta], dict[str, Any]]
 """Makes the changed part of an object's metadata from what the metadata is now."""
@@ -42,12 +44,13 @@ class Monitor:
         """Set when the graph knows every object that was there."""
         self._collector = collector
 
-    def replace(self, objects: Iterable[Outline]) -> None:
+    def replace(self, objects: Iterable[Outline]) -> Iterator[None]:
         graph = self._collector.graph
         uids: set[str] = set()
         for obj in objects:
             uids.add(obj.metadata.uid)
             self._collector.enqueue(graph.observe(self.resource, obj))
+            yield
         self._collector.enqueue(graph.retain(self.resource, uids))
 
     def put(self, obj: Outline) -> None:
@@ -160,17 +163,21 @@ class GarbageCollector:
 
     async def _look(self, dependent: Node, references: Iterable[Reference]) -> bool:
         """Find out about owners; False if nothing can be found out about one of them."""
-        return all([await self._look_for(dependent, each) for each in references])
+        found = True
+        for i, each in enumerate(references):
+            found &= await self._look_for(dependent, each, warn=i < MOST_WARNINGS)
+        return found
 
-    async def _look_for(self, dependent: Node, reference: Reference) -> bool:
+    async def _look_for(self, dependent: Node, reference: Reference, *, warn: bool) -> bool:
         resource = self._kinds.of_kind(reference.api_version, reference.kind)
         if resource is None:
             self._unresolved.add(dependent.uid)
             return False
         if resource.namespaced and not dependent.namespace:
             # Such a reference is invalid and says nothing about whether the object may stay.
-            await self._look_elsewhere(resource, reference)
-            self._warn(dependent)
+            if warn:
+                await self._look_elsewhere(resource, reference)
+                self._warn(dependent)
             return False
         namespace = dependent.namespace if resource.namespaced else ""
         found = await self._get(resource, reference.name, namespace)
@@ -178,7 +185,7 @@ class GarbageCollector:
             self.graph.confirm_absent(
                 Claim(resource.group, resource.kind, namespace, reference.name, reference.uid)
             )
-            if namespace:
+            if namespace and warn:
                 await self._look_elsewhere(resource, reference)
         else:
             self.enqueue(self.graph.confirm_present(self._as_followed(resource), found))

@@ -155,42 +155,61 @@ class Known(Generic[T]):
 
     # As a Receiver.
 
-    def replace(self, objects: Iterable[T]) -> None:
-        before, self._objects = self._objects, {key_of(obj): obj for obj in objects}
-        gone = [(before[key], None) for key in before.keys() - self._objects.keys()]
-        there = [(before.get(key), now) for key, now in self._objects.items()]
-        self._tell(*gone, *there)
-        self._newest = max(map(_version, self._objects.values()), default=self._newest)
+    def replace(self, objects: Iterable[T]) -> Iterator[None]:
+        """Take over a list, an object in each step, and then tell followers of each."""
+        found = {key_of(obj): obj for obj in objects}
+        gone = [key for key in self._objects if key not in found]
+        changes: list[tuple[T | None, T | None]] = []
+        for key in (*gone, *found):
+            changes.append((self._objects.get(key), found.get(key)))
+            self._take(key, *changes[-1])
+            yield
+        for before, now in changes:
+            self._tell(before, now)
+            yield
+        self._newest = max(map(_version, found.values()), default=self._newest)
         # A list tells nothing of what came and went before it: whoever waits looks for himself.
         for _, happened in self._waiting:
             happened.set()
 
     def put(self, obj: T) -> None:
         key = key_of(obj)
-        before, self._objects[key] = self._objects.get(key), obj
+        before = self._objects.get(key)
+        self._take(key, before, obj)
         self._newest = _version(obj)
-        self._tell((before, obj))
+        self._tell(before, obj)
         self._wake()
 
     def remove(self, obj: T) -> None:
-        before = self._objects.pop(key_of(obj), None)
+        key = key_of(obj)
+        before = self._objects.get(key)
         self._newest = _version(obj)
         if before is not None:
-            self._tell((before, None))
+            self._take(key, before, None)
+            self._tell(before, None)
         self._wake()
+
+    def _take(self, key: Key, before: T | None, now: T | None) -> None:
+        if now is None:
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = now
+        for index in self._indexes:
+            index.changed(before, now)
 
     def _wake(self) -> None:
         for is_true, happened in self._waiting:
             if is_true():
                 happened.set()
 
-    def _tell(self, *changes: tuple[T | None, T | None]) -> None:
-        for index in self._indexes:
-            for before, now in changes:
-                index.changed(before, now)
+    def _tell(self, before: T | None, now: T | None) -> None:
         for follower in self._followers:
-            for before, now in changes:
+            try:
                 follower(before, now)
+            except Exception:
+                # An object that one controller cannot make sense of is no reason to stop them all.
+                about = key_of(now or before)  # type: ignore[arg-type]
+                log.exception("change not taken in object=%s/%s", *about)
 
 
 def trimmed(resource: Resource[T]) -> View[T]:

@@ -35,6 +35,7 @@ class Loop(Generic[K]):
         self.name = name
         self._reconcile = reconcile
         self._workers = workers
+        self._clock = clock
         self._queue: WorkQueue[K] = WorkQueue(clock)
         self._told: dict[K, str] = {}
         """The sort of the last error that was logged for a key which still fails."""
@@ -54,6 +55,8 @@ class Loop(Generic[K]):
         while True:
             key = await self._queue.get()
             try:
+                # A look that finds everything in order waits for nothing, and thousands may be due.
+                await self._clock.give_way()
                 await self._reconcile(key)
             except Exception as error:
                 self._tell(key, error)

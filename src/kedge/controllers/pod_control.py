@@ -1,7 +1,7 @@
 """PodControl: makes and deletes pods in the name of an owner, and tells people so."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
@@ -18,6 +18,13 @@ SLOW_START: Final = 1
 """How many are made at first; twice as many each time that all went well."""
 AT_ONCE: Final = 32
 """How many at most: the server answers no sooner if more wait, and others want to be heard too."""
+BURST: Final = 500
+"""How many pods are made or deleted at most before their owner is looked at anew."""
+MOST_WAITING: Final = 500
+"""How many pods of one owner may wait for a node; more are made when these have found one.
+
+`replicas` and `parallelism` go up to 2**31-1. Upstream's controllers would fill the store with
+pods that nothing can run; there a limit of 20 requests a second hides it for some hours."""
 NAME_LIMIT: Final = 253
 
 
@@ -47,6 +54,12 @@ def pod_of(resource: Resource[Any], owner: Object, template: PodTemplateSpec) ->
         ),
         spec=template.spec,
     )
+
+
+def room_for_more(pods: Iterable[Pod]) -> int:
+    """How many pods may be made at once for an owner that has these."""
+    waiting = sum(not pod.spec.nodeName for pod in pods)
+    return max(min(BURST, MOST_WAITING - waiting), 0)
 
 
 class PodControl:
@@ -86,6 +99,13 @@ class PodControl:
         else:
             self._recorder.record(owner, NORMAL, "SuccessfulDelete", f"Deleted pod: {meta.name}")
         await self._pods.left(pod)
+
+
+def tell_held_back(recorder: Recorder, owner: Object) -> None:
+    """Tell people why pods will be missing. Before any is made: after so many events on one object
+    no more are written for a while."""
+    message = f"at most {MOST_WAITING} pods wait for a node: more are created when these have one"
+    recorder.record(owner, NORMAL, "PodsHeldBack", message)
 
 
 async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]]) -> None:

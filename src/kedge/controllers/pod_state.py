@@ -1,13 +1,13 @@
 """What controllers want to know of a pod: is it ready, since when, and who is to go first."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_status import PodCondition
 from kedge.api.model import Object
-from kedge.machinery.durations import parse_time
+from kedge.machinery.durations import moved, parse_time
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 ENDED: Final = ("Succeeded", "Failed")
@@ -53,7 +53,7 @@ def available_in(pod: Pod, min_ready_seconds: int, now: datetime) -> float | Non
     since = ready_since(pod)
     if since is None:
         return None
-    left = since + timedelta(seconds=min_ready_seconds) - now
+    left = moved(since, min_ready_seconds) - now
     return max(left.total_seconds(), 0.0)
 
 

@@ -3,7 +3,10 @@
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+if TYPE_CHECKING:
+    from kedge.machinery.turns import Turns
 
 
 class Clock(Protocol):
@@ -21,9 +24,19 @@ class Clock(Protocol):
         """Return after that many seconds."""
         ...
 
+    async def give_way(self) -> None:
+        """Return at once, or after requests were answered if background work took its share.
+
+        A loop whose length a user chooses calls this in each round.
+        """
+        ...
+
 
 class SystemClock:
     """The machine's own clock."""
+
+    def __init__(self) -> None:
+        self._turns: Turns | None = None
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -36,6 +49,13 @@ class SystemClock:
         import asyncio
 
         await asyncio.sleep(seconds)
+
+    async def give_way(self) -> None:
+        if self._turns is None:
+            from kedge.machinery.turns import Turns
+
+            self._turns = Turns(self.monotonic)
+        await self._turns.give_way()
 
 
 async def every(seconds: float, deed: Callable[[], Awaitable[None]], clock: Clock) -> NoReturn:

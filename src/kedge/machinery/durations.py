@@ -1,7 +1,7 @@
 """Durations and moments as text: Go's `1h30m0s`, kubectl's compact ages, RFC 3339 times."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 SECOND: Final = 10**9
@@ -120,6 +120,18 @@ def parse_time(text: str) -> datetime:
         return moment if text[-1] == "Z" else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(f"parsing time {_quoted(text)}: {_out_of_range(text)}") from None
+
+
+def moved(moment: datetime, seconds: float) -> datetime:
+    """A moment so much later, or earlier; the first or the last there is if it would be beyond.
+
+    Fields that count seconds are 64 bits wide, and times reach the year 9999.
+    """
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        limit = datetime.max if seconds > 0 else datetime.min
+        return limit.replace(microsecond=0, tzinfo=UTC)
 
 
 def format_time(moment: datetime) -> str:

@@ -15,6 +15,11 @@ from kedge.scheduler.scores.scores import SCORES
 from kedge.scheduler.snapshot import Snapshot
 
 NO_NODES: Final = "no nodes available to schedule pods"
+EXCESS: Final = "ExcessiveRules"
+"""Blamed, instead of a filter, where a pod has too many rules."""
+MOST_COMPARISONS: Final = 100_000
+"""How often one decision may compare the terms of a pod with the labels of others: about a tenth
+of a second, in which nothing else happens."""
 ENOUGH: Final = 100
 """Up to so many nodes, all of them are looked at."""
 
@@ -128,6 +133,8 @@ def decide(
     count = len(snapshot.nodes)
     if not count:
         return Unfit(0)
+    if excess := excess_of(demand, snapshot):
+        return Unfit(count, everywhere=excess, blamed=frozenset((EXCESS,)))
     sieve = Sieve(demand, snapshot, filters)
     if sieve.refusal is not None:
         reason = ", ".join(sieve.refusal.reasons)
@@ -144,6 +151,19 @@ def decide(
         return Placement(feasible[0].name, None, count, refusals, refused_by)
     ranking = rank(demand, snapshot, feasible, scores)
     return Placement(pick(ranking, turn).name, ranking, count, refusals, refused_by)
+
+
+def excess_of(demand: Demand, snapshot: Snapshot) -> str:
+    """Why a pod is not even compared with nodes; empty if it is."""
+    if demand.excess:
+        return demand.excess
+    comparisons = snapshot.comparisons(demand)
+    if comparisons <= MOST_COMPARISONS:
+        return ""
+    return (
+        f"the pod's {demand.terms} pod affinity terms take {comparisons} comparisons with the "
+        f"labels of other pods, more than the {MOST_COMPARISONS} that are made"
+    )
 
 
 def refused(

@@ -25,6 +25,13 @@ requests spread too."""
 
 _NONE: Final = Quantity(0)
 
+MOST_RULES: Final = 200
+"""How many terms and constraints a pod may have about where it runs.
+
+Each is compared with each node and each set of labels in the cluster, on the event loop, in every
+attempt to place the pod; terms of placed pods are compared with every pod that comes. Upstream
+sets no limit; a pod of 1.5 MB holds ten thousand, and ties up a core for minutes."""
+
 REQUIRED_WEIGHT: Final = 1
 """How much a neighbour's required affinity to a pod counts when nodes are compared."""
 
@@ -64,6 +71,7 @@ class Demand:
         "assumed_memory",
         "best_effort",
         "cpu",
+        "excess",
         "group",
         "key",
         "labels",
@@ -110,7 +118,10 @@ class Demand:
         self.anti_affinity: tuple[Term, ...] = ()
         self.likings: tuple[tuple[Term, int], ...] = ()
         """Preferred neighbours and their weight, below zero for those to keep away from."""
-        if spec.affinity is not None:
+        rules = count_rules(spec)
+        self.excess = "" if rules <= MOST_RULES else _too_many(rules)
+        """Why the pod is placed nowhere, whatever the nodes are like."""
+        if spec.affinity is not None and not self.excess:
             self._read_affinity(spec)
 
     def _read_affinity(self, spec: PodSpec) -> None:
@@ -137,11 +148,40 @@ class Demand:
             yield _term(wish.podAffinityTerm, self.namespace), sign * wish.weight
 
     @property
+    def terms(self) -> int:
+        """How many sets of pods it wants to be near or far from."""
+        return len(self.affinity) + len(self.anti_affinity) + len(self.likings)
+
+    @property
     def pull(self) -> Iterator[tuple[Term, int]]:
         """How strongly the pod, once placed, draws others to it or keeps them away."""
         for term in self.affinity:
             yield term, REQUIRED_WEIGHT
         yield from self.likings
+
+
+def count_rules(spec: PodSpec) -> int:
+    """How many terms and constraints a pod has about where it runs."""
+    count = len(spec.topologySpreadConstraints)
+    affinity = spec.affinity
+    if affinity is None:
+        return count
+    if (nodes := affinity.nodeAffinity) is not None:
+        count += len(nodes.preferredDuringSchedulingIgnoredDuringExecution)
+        if (required := nodes.requiredDuringSchedulingIgnoredDuringExecution) is not None:
+            count += len(required.nodeSelectorTerms)
+    for pods in (affinity.podAffinity, affinity.podAntiAffinity):
+        if pods is not None:
+            count += len(pods.requiredDuringSchedulingIgnoredDuringExecution)
+            count += len(pods.preferredDuringSchedulingIgnoredDuringExecution)
+    return count
+
+
+def _too_many(rules: int) -> str:
+    return (
+        f"the pod has {rules} affinity terms and topology spread constraints, "
+        f"more than the {MOST_RULES} that are compared"
+    )
 
 
 def units(resource: str, amount: Quantity) -> int:

@@ -1,8 +1,7 @@
 """Loop: takes pods from the queue, decides, and sees to it that what was decided happens."""
 
 import logging
-import types
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,11 +12,20 @@ from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Cache
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.scheduler.cycle import Placement, Sieve, Turn, Unfit, decide, refused
+from kedge.scheduler.cycle import (
+    EXCESS,
+    Placement,
+    Sieve,
+    Turn,
+    Unfit,
+    decide,
+    excess_of,
+    refused,
+)
 from kedge.scheduler.decisions import Log, record
 from kedge.scheduler.deeds import Deeds
 from kedge.scheduler.demand import Demand
-from kedge.scheduler.preemption import Candidate, preempt
+from kedge.scheduler.preemption import Candidate, Hopeless, search_victims
 from kedge.scheduler.queue import Entry, Queue
 from kedge.scheduler.receivers import NEIGHBOURLY, Pods
 from kedge.scheduler.scores.score import Score
@@ -27,6 +35,8 @@ log = logging.getLogger(__name__)
 
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
+FEW_COMPARISONS: Final = 5_000
+"""Up to so many comparisons of labels, a resting pod is worth a look whenever a node changes."""
 
 
 class Loop:
@@ -61,15 +71,20 @@ class Loop:
         while True:
             entry = await self._queue.take(self._objections)
             try:
-                self._schedule(entry)
+                await self._schedule(entry)
             except Exception:
                 log.exception("cannot decide pod=%s/%s", *entry.demand.key)
                 self._queue.retry(entry)
             # Many pods may wait; the rest of the process shall not wait for all of them.
-            await _turn_of_others()
+            await self._clock.give_way()
 
     def _objections(self, demand: Demand, nodes: Collection[str]) -> frozenset[str]:
         """The filters that keep a pod off some nodes, whoever might be moved away from there."""
+        if excess_of(demand, self._snapshot):
+            return frozenset((EXCESS,))
+        if self._snapshot.comparisons(demand) > FEW_COMPARISONS:
+            # To ask is as much work as to decide, and a decision waits until no other pod does.
+            return frozenset()
         sieve = Sieve(demand, self._snapshot)
         found: set[str] = set()
         for name in nodes:
@@ -86,7 +101,7 @@ class Loop:
                 return frozenset()
         return frozenset(found)
 
-    def _schedule(self, entry: Entry) -> None:
+    async def _schedule(self, entry: Entry) -> None:
         demand = entry.demand
         decision = decide(demand, self._snapshot, self._turn, scores=self._scores)
         self._decisions.add(record(demand, decision, self._snapshot, self._clock.now()))
@@ -95,7 +110,7 @@ class Loop:
             self._snapshot.place(demand, decision.node)
             self._deeds.begin(demand.uid, partial(self._bind, entry, decision.node))
         else:
-            self._make_room(entry, decision)
+            await self._make_room(entry, decision)
 
     # A node was found.
 
@@ -128,11 +143,11 @@ class Loop:
 
     # None was found.
 
-    def _make_room(self, entry: Entry, unfit: Unfit) -> None:
+    async def _make_room(self, entry: Entry, unfit: Unfit) -> None:
         demand, message = entry.demand, unfit.message
         nominated: str | None = ""
         if unfit.nodes:
-            found = preempt(demand, self._snapshot, unfit, [*self._budgets], self._turn)
+            found = await self._preempt(demand, unfit)
             if isinstance(found, Candidate):
                 nominated = found.node
                 self._clear(demand, found)
@@ -143,6 +158,17 @@ class Loop:
             self._nominate(demand, nominated)
         self._queue.rest(entry, unfit.blamed)
         self._tell(demand, UNSCHEDULABLE, message, nominated)
+
+    async def _preempt(self, demand: Demand, unfit: Unfit) -> Candidate | Hopeless:
+        """Look for pods to send away, node by node: others have the event loop in between."""
+        search = search_victims(demand, self._snapshot, unfit, [*self._budgets], self._turn)
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                found: Candidate | Hopeless = end.value
+                return found
+            await self._clock.give_way()
 
     def _nominate(self, demand: Demand, node: str) -> None:
         former = self._snapshot.nomination(demand.uid)
@@ -194,8 +220,3 @@ def shortened(message: str) -> str:
     if len(message) <= MESSAGE_LIMIT:
         return message
     return f"{message[: MESSAGE_LIMIT - 4]} ..."
-
-
-@types.coroutine
-def _turn_of_others() -> Generator[None, None, None]:
-    yield

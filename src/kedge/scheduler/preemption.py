@@ -1,13 +1,13 @@
 """Preemption: which pods of lower priority would have to go so that a pod finds a place."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from kedge.api import label_selector
 from kedge.api.core_v1.pod import Pod
 from kedge.api.policy_v1.pod_disruption_budget import PodDisruptionBudget
-from kedge.scheduler.cycle import Sieve, Turn, Unfit, refused, unavailable
+from kedge.scheduler.cycle import MOST_COMPARISONS, Sieve, Turn, Unfit, refused, unavailable
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filter import Filter, Refusal
 from kedge.scheduler.filters.filters import FILTERS
@@ -50,6 +50,10 @@ class Hopeless:
     """Whether the pod still waits for the node that is being cleared for it."""
 
 
+Search = Generator[None, None, Candidate | Hopeless]
+"""Stops after each node, so that others can have the event loop before the next."""
+
+
 def preempt(
     demand: Demand,
     snapshot: Snapshot,
@@ -59,11 +63,30 @@ def preempt(
     *,
     filters: Sequence[Filter] = FILTERS,
 ) -> Candidate | Hopeless:
+    """What the search finds, without a stop."""
+    search = search_victims(demand, snapshot, unfit, budgets, turn, filters=filters)
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            found: Candidate | Hopeless = end.value
+            return found
+
+
+def search_victims(
+    demand: Demand,
+    snapshot: Snapshot,
+    unfit: Unfit,
+    budgets: Sequence[PodDisruptionBudget],
+    turn: Turn,
+    *,
+    filters: Sequence[Filter] = FILTERS,
+) -> Search:
     """The node that is best cleared for a pod which fits nowhere, or why clearing does not help."""
     if why := _ineligible(demand, snapshot, unfit):
         return Hopeless(f"preemption: {why}", keeps_nomination=True)
     nodes = [snapshot.nodes[name] for name, each in unfit.refusals.items() if not each.final]
-    found, refusals = _candidates(demand, snapshot, nodes, budgets, turn, filters)
+    found, refusals = yield from _candidates(demand, snapshot, nodes, budgets, turn, filters)
     if found:
         return max(found, key=_merit)
     return Hopeless(f"preemption: {unavailable(unfit.nodes, refusals, NO_HELP)}")
@@ -103,13 +126,16 @@ def _candidates(
     budgets: Sequence[PodDisruptionBudget],
     turn: Turn,
     filters: Sequence[Filter],
-) -> tuple[list[Candidate], dict[str, Refusal]]:
+) -> Generator[None, None, tuple[list[Candidate], dict[str, Refusal]]]:
     """Nodes that could be cleared, as many as are worth comparing, and why others could not."""
     enough = max(len(nodes) * CANDIDATES_PERCENT // 100, LEAST_CANDIDATES)
     start = turn.random.randrange(len(nodes)) if len(nodes) > enough else 0
     found: list[Candidate] = []
     refusals: dict[str, Refusal] = {}
     for node in nodes[start:] + nodes[:start]:
+        yield
+        if snapshot.nodes.get(node.name) is not node:
+            continue
         result = clear(demand, node, snapshot, budgets, filters)
         if isinstance(result, Refusal):
             refusals[node.name] = result
@@ -129,7 +155,7 @@ def clear(
 ) -> Candidate | Refusal:
     """The fewest pods that must leave one node for a pod to fit."""
     lesser = [each for each in node.pods.values() if each.priority < demand.priority]
-    if not lesser:
+    if not lesser or snapshot.comparisons(demand) * len(lesser) > MOST_COMPARISONS:
         return NO_VICTIMS
     lesser.sort(key=_importance)
     protected = protected_by(budgets, lesser)

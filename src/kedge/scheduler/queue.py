@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import Final
@@ -50,7 +50,9 @@ class Queue:
         self._clock = clock
         self._entries: dict[str, Entry] = {}
         """By uid."""
-        self._active: list[Entry] = []
+        self._active: list[tuple[int, int, Entry]] = []
+        """By priority, the highest first, and by the order in which they came. Entries that have
+        left since stay here until their turn: to take one out would cost a look at all others."""
         self._resting: dict[str, Entry] = {}
         self._woken: dict[str, Entry] = {}
         """Those that back off but may be taken when nobody else waits."""
@@ -134,7 +136,7 @@ class Queue:
     async def take(self, objections: Objections) -> Entry:
         """The next pod; whoever takes it says what became of it: rest, retry or remove."""
         while True:
-            self._revive(objections)
+            await self._revive(objections)
             entry = self._next()
             if entry is not None:
                 entry.place = "taken"
@@ -144,8 +146,8 @@ class Queue:
 
     def _next(self) -> Entry | None:
         while self._active:
-            entry = heappop(self._active)
-            if entry.place == "active":
+            _, order, entry = heappop(self._active)
+            if entry.place == "active" and entry.order == order:
                 return entry
         if self._woken:
             entry = min(self._woken.values())
@@ -153,33 +155,31 @@ class Queue:
             return entry
         return None
 
-    def _revive(self, objections: Objections) -> None:
-        """Bring back the pods whose time has come or for which there is hope."""
+    async def _revive(self, objections: Objections) -> None:
+        """Bring back the pods whose time has come or for which there is hope.
+
+        Thousands may rest, and the filters are asked about each: others have the event loop in
+        between. What happens meanwhile is noted for the next time.
+        """
         now = self._clock.monotonic()
         while self._failed and self._failed[0][0] <= now:
             due, _, entry = heappop(self._failed)
             if entry.place == "failed" and entry.due == due:
                 self._activate(entry)
         if self._nodes or self._filters or self._first_due() <= now:
+            nodes, self._nodes = self._nodes, set()
+            filters, self._filters = self._filters, set()
             for uid, entry in list(self._resting.items()):
-                if entry.due <= now or self._has_hope(entry, objections):
+                await self._clock.give_way()
+                if self._resting.get(uid) is not entry:
+                    continue
+                if entry.due <= now or _has_hope(entry, nodes, filters, objections):
                     del self._resting[uid]
                     self._wake(entry, now)
-            self._nodes.clear()
-            self._filters.clear()
         for uid, entry in list(self._woken.items()):
             if self._rested(entry) <= now:
                 del self._woken[uid]
                 self._activate(entry)
-
-    def _has_hope(self, entry: Entry, objections: Objections) -> bool:
-        if not entry.blamed or not self._filters.isdisjoint(entry.blamed):
-            return True
-        if not self._nodes:
-            return False
-        # A new objection is no hope, but the pod shall say what really keeps it waiting.
-        found = objections(entry.demand, self._nodes)
-        return not found or not found <= entry.blamed
 
     def _first_due(self) -> float:
         """When the pod that has rested longest is tried again: they rest in that order."""
@@ -200,16 +200,13 @@ class Queue:
     def _activate(self, entry: Entry) -> None:
         entry.place = "active"
         entry.order = next(self._order)
-        heappush(self._active, entry)
+        heappush(self._active, (-entry.demand.priority, entry.order, entry))
         self._changed.set()
 
     def _leave(self, entry: Entry) -> None:
-        """Take an entry from where it waits; the heap of failed ones notices by its place."""
+        """Take an entry from where it waits; the heaps notice by its place."""
         self._resting.pop(entry.demand.uid, None)
         self._woken.pop(entry.demand.uid, None)
-        if entry.place == "active":
-            self._active.remove(entry)
-            heapify(self._active)
         entry.place = ""
 
     def _is_gone(self, entry: Entry) -> bool:
@@ -231,3 +228,16 @@ class Queue:
     async def _wake_after(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
         self._changed.set()
+
+
+def _has_hope(
+    entry: Entry, nodes: Collection[str], filters: Collection[str], objections: Objections
+) -> bool:
+    """Whether what has happened on some nodes, or to some filters, may help a pod."""
+    if not entry.blamed or not entry.blamed.isdisjoint(filters):
+        return True
+    if not nodes:
+        return False
+    # A new objection is no hope, but the pod shall say what really keeps it waiting.
+    found = objections(entry.demand, nodes)
+    return not found or not found <= entry.blamed

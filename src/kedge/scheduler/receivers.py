@@ -1,6 +1,6 @@
 """Receivers: what informers tell, brought into the snapshot and, where it may help, the queue."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kedge.api.core_v1.node_types import Node
@@ -30,12 +30,14 @@ class Pods:
     def get(self, key: Key) -> Pod | None:
         return self._known.get(key)
 
-    def replace(self, objects: Iterable[Pod]) -> None:
+    def replace(self, objects: Iterable[Pod]) -> Iterator[None]:
         fresh = {_key(pod): pod for pod in objects}
         for key in self._known.keys() - fresh.keys():
             self.remove(self._known[key])
+            yield
         for pod in sorted(fresh.values(), key=lambda pod: pod.metadata.creationTimestamp):
             self.put(pod)
+            yield
 
     def put(self, obj: Pod) -> None:
         key = _key(obj)

@@ -256,6 +256,10 @@ class Snapshot:
         """How many pods on each node are meant by all of the terms."""
         return _summed([group.nodes for group in self._meant(terms)])
 
+    def comparisons(self, demand: Demand) -> int:
+        """How often labels are compared with terms to find out where a pod may be."""
+        return demand.terms * sum(map(len, self._groups.values())) if demand.terms else 0
+
     def _meant(self, terms: tuple[Term, ...]) -> Iterator[Group]:
         for namespace, groups in self._groups.items():
             labels = self.namespace_labels(namespace)

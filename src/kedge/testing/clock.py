@@ -2,10 +2,12 @@
 
 import asyncio
 import types
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from itertools import count
+
+from kedge.machinery.turns import Turns
 
 SETTLING = 20
 """Turns of the event loop given to whoever was woken, to act and perhaps to sleep again."""
@@ -31,6 +33,9 @@ class FakeClock:
         heappush(self._sleepers, (self._elapsed + seconds, next(self._order), wakeup))
         await wakeup
 
+    async def give_way(self) -> None:
+        """Return at once: no time passes, so nothing has spent its share."""
+
     async def advance(self, seconds: float) -> None:
         """Let that much time pass, and let those who wake meanwhile have their turn."""
         target = self._elapsed + seconds
@@ -43,6 +48,30 @@ class FakeClock:
                 await _settle()
         self._elapsed = target
         await _settle()
+
+
+class BusyClock(FakeClock):
+    """A FakeClock for tests of long work: `spend` is work that holds the event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turns = Turns(self.monotonic)
+        self.slices: list[float] = []
+        """Seconds that were spent in each turn of the event loop during `observe`."""
+
+    def spend(self, seconds: float) -> None:
+        self._elapsed += seconds
+
+    async def give_way(self) -> None:
+        await self._turns.give_way()
+
+    async def observe(self, is_over: Callable[[], bool]) -> None:
+        """Note what is spent in each turn of the event loop: so long an answer would take."""
+        while not is_over():
+            before = self._elapsed
+            await _turn()
+            if self._elapsed > before:
+                self.slices.append(self._elapsed - before)
 
 
 async def _settle() -> None:

@@ -33,6 +33,9 @@ class StoppedClock:
     async def sleep(self, seconds: float) -> None:
         self.at += timedelta(seconds=seconds)
 
+    async def give_way(self) -> None:
+        pass
+
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 TODAY = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251

@@ -9,6 +9,7 @@ from kedge import config
 from kedge.apiserver.config import ADMISSION_PLUGINS, KubeletTrust, ServerConfig
 from kedge.cli.main import parser
 from kedge.cli.server import arguments
+from kedge.controllers import names
 
 HOSTS = st.sampled_from(["box", "fd00::7", "192.0.2.7", "a.example.com"])
 
@@ -37,6 +38,9 @@ CONFIGS = st.builds(
     ),
     max_requests_inflight=st.integers(0, 1000),
     max_mutating_requests_inflight=st.integers(0, 1000),
+    controllers=st.sets(st.sampled_from(names.ALL)).map(
+        lambda chosen: tuple(name for name in names.ALL if name in chosen)
+    ),
     node_grace=st.integers(1, 600).map(float),
 )
 
@@ -61,6 +65,7 @@ def test_a_configuration_survives_the_command_line_whatever_the_environment_says
         "KEDGE_KUBELET_CERTIFICATE_AUTHORITY": "/elsewhere",
         "KEDGE_MAX_REQUESTS_INFLIGHT": "1",
         "KEDGE_MAX_MUTATING_REQUESTS_INFLIGHT": "1",
+        "KEDGE_CONTROLLERS": "*",
         "KEDGE_NODE_MONITOR_GRACE_PERIOD": "1s",
     }
     flags = parser().parse_args(["server", *arguments(wanted)])

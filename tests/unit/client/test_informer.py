@@ -1,10 +1,11 @@
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 import msgspec
+import pytest
 
 from kedge.api.core_v1 import config_map
 from kedge.client.client import Client
@@ -12,7 +13,8 @@ from kedge.client.informer import Cache, Informer, Key
 from kedge.client.transport import Body, Call, LocalTransport, Sink, Unreachable
 from kedge.client.view import Outline, outlines
 from kedge.machinery.errors import expired
-from kedge.testing.clock import FakeClock
+from kedge.machinery.turns import SHARE_SECONDS
+from kedge.testing.clock import BusyClock, FakeClock
 
 Pour = Callable[[Sink], Awaitable[None]]
 
@@ -143,3 +145,69 @@ async def test_a_watch_that_always_ends_at_once_is_not_reopened_in_a_frenzy() ->
     async with following(script, FakeClock()):
         pass
     assert script.asked == ["list", "watch 5"]
+
+
+class Slow:
+    """A receiver that takes a millisecond for each object, and cannot bear one of them."""
+
+    def __init__(self, clock: BusyClock) -> None:
+        self.names: list[str] = []
+        self._clock = clock
+
+    def replace(self, objects: Iterable[Outline]) -> Iterator[None]:
+        for found in objects:
+            self.put(found)
+            yield
+
+    def put(self, obj: Outline) -> None:
+        self._clock.spend(0.001)
+        if obj.metadata.name == "poison":
+            raise OverflowError("too large")
+        self.names.append(obj.metadata.name)
+
+    def remove(self, obj: Outline) -> None:
+        self.names.remove(obj.metadata.name)
+
+
+@asynccontextmanager
+async def slowly(handler: Callable[[Call], Said], clock: BusyClock) -> AsyncIterator[Slow]:
+    cache = Slow(clock)
+    informer = Informer(
+        Client(LocalTransport(handler)), outlines(config_map.RESOURCE), cache, clock
+    )
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(informer.run())
+        yield cache
+        run.cancel()
+
+
+async def test_a_long_list_is_taken_in_in_slices() -> None:
+    clock = BusyClock()
+    script = Script([listing(5, *map(str, range(500)))], [])
+    async with slowly(script, clock) as cache:
+        await clock.observe(lambda: len(cache.names) == 500)
+    assert len(clock.slices) >= 45
+    assert max(clock.slices) <= SHARE_SECONDS + 0.002
+
+
+async def test_many_events_at_once_are_taken_in_in_slices() -> None:
+    clock = BusyClock()
+    flood = events(*(("ADDED", obj(str(i), 6 + i)) for i in range(500)), stay=True)
+    async with slowly(Script([listing(5)], [flood]), clock) as cache:
+        await clock.observe(lambda: len(cache.names) == 500)
+    assert len(clock.slices) >= 45
+    assert max(clock.slices) <= SHARE_SECONDS + 0.002
+
+
+async def test_an_object_that_cannot_be_taken_in_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken = {"metadata": {"name": 5}}
+    listed = msgspec.json.decode(listing(5, "a"))
+    listed["items"].insert(0, broken)
+    told = events(("ADDED", obj("poison", 6)), ("ADDED", obj("b", 7)), stay=True)
+    clock = BusyClock()
+    async with slowly(Script([msgspec.json.encode(listed)], [told]), clock) as cache:
+        await clock.observe(lambda: len(cache.names) == 2)
+        assert cache.names == ["a", "b"]
+    assert caplog.text.count("left out resource=configmaps") == 2

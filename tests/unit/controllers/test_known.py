@@ -32,7 +32,7 @@ def names(found: list[ConfigMap]) -> list[str]:
 
 def test_objects_are_found_by_owner_and_namespace_as_they_change() -> None:
     known: Known[ConfigMap] = Known()
-    known.replace([config("a", 1, owner="x"), config("b", 2), config("c", 3, namespace="far")])
+    [*known.replace([config("a", 1, owner="x"), config("b", 2), config("c", 3, namespace="far")])]
     assert names(known.owned("x")) == ["a"]
     assert names(known.within("default")) == ["a", "b"]
     known.put(config("b", 4, owner="x"))
@@ -40,7 +40,7 @@ def test_objects_are_found_by_owner_and_namespace_as_they_change() -> None:
     assert (names(known.owned("x")), names(known.owned("y"))) == (["b"], ["a"])
     known.remove(config("a", 6, owner="y"))
     assert (known.owned("y"), names(known.within("default"))) == ([], ["b"])
-    known.replace([config("c", 3, namespace="far")])
+    [*known.replace([config("c", 3, namespace="far")])]
     assert (known.owned("x"), known.within("default")) == ([], [])
 
 
@@ -53,10 +53,10 @@ def test_followers_are_told_what_was_and_what_is_once_all_is_known() -> None:
         told.append((*versions, len(known)))  # type: ignore[arg-type]
 
     known.follow(follow)
-    known.replace([config("a", 1), config("b", 2)])
+    [*known.replace([config("a", 1), config("b", 2)])]
     known.put(config("a", 3))
     known.remove(config("b", 4))
-    known.replace([config("c", 5)])
+    [*known.replace([config("c", 5)])]
     assert told == [
         ("", "1", 2),
         ("", "2", 2),
@@ -105,7 +105,7 @@ async def test_a_new_list_ends_all_waiting() -> None:
     known: Known[ConfigMap] = Known()
     waiting = asyncio.ensure_future(known.written(config("b", 9)))
     await FakeClock().advance(0)
-    known.replace([])
+    [*known.replace([])]
     await waiting
 
 
@@ -144,3 +144,20 @@ async def test_who_owns_fields_is_not_kept_and_not_lost_either(server: LocalServ
     await server.client.update(RESOURCE, replace(found, data={"x": "1", "y": "2"}))
     kept = (await server.get(f"{MAPS}/a"))["metadata"]["managedFields"]
     assert {each["manager"] for each in kept} == {"somebody", "kedge-test"}
+
+
+def test_a_follower_that_fails_keeps_no_other_from_being_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    known: Known[ConfigMap] = Known()
+    told: list[str] = []
+
+    def fail(before: ConfigMap | None, now: ConfigMap | None) -> None:
+        raise OverflowError("date value out of range")
+
+    known.follow(fail)
+    known.follow(lambda before, now: told.append(now.metadata.name if now else ""))
+    [*known.replace([config("a", 1)])]
+    known.put(config("b", 2))
+    assert told == ["a", "b"]
+    assert caplog.text.count("change not taken in") == 2

@@ -7,7 +7,8 @@ import pytest
 
 from kedge.controllers.loop import Loop
 from kedge.machinery.errors import conflict, not_found
-from kedge.testing.clock import FakeClock
+from kedge.machinery.turns import SHARE_SECONDS
+from kedge.testing.clock import BusyClock, FakeClock
 
 
 @asynccontextmanager
@@ -90,3 +91,20 @@ async def test_one_key_that_takes_long_does_not_hold_up_the_others() -> None:
             loop.add(key)
         await clock.advance(0)
     assert done == ["b", "c"]
+
+
+async def test_thousands_of_keys_are_seen_to_in_slices() -> None:
+    clock = BusyClock()
+    seen: list[str] = []
+
+    async def looks(key: str) -> None:
+        clock.spend(0.001)
+        seen.append(key)
+
+    async with running(looks, clock, workers=5) as loop:
+        for i in range(1000):
+            loop.add(str(i))
+        await clock.observe(lambda: len(seen) == 1000)
+    assert sum(clock.slices) == pytest.approx(1.0, abs=0.02)
+    # Each of the five may have begun a look when the share was spent.
+    assert max(clock.slices) <= SHARE_SECONDS + 0.005

@@ -11,6 +11,7 @@ from kedge.machinery.durations import (
     format_micro_time,
     format_time,
     human_age,
+    moved,
     parse_duration,
     parse_time,
 )
@@ -155,3 +156,10 @@ def test_times_are_printed_in_utc_and_cut_not_rounded() -> None:
 def test_a_printed_time_reads_back(moment: datetime) -> None:
     assert parse_time(format_micro_time(moment)) == moment
     assert parse_time(format_time(moment)) == moment.replace(microsecond=0)
+
+
+def test_a_moment_moved_too_far_is_the_last_or_first_there_is() -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    assert moved(now, 60) == datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
+    assert moved(now, 2**63 - 1) == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert moved(now, -(2**63)) == datetime(1, 1, 1, tzinfo=UTC)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.scheduler.cycle import (
+    MOST_COMPARISONS,
     Placement,
     Ranking,
     Turn,
@@ -14,7 +15,7 @@ from kedge.scheduler.cycle import (
     rank,
     worth_comparing,
 )
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import MOST_RULES, Demand
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
@@ -167,3 +168,40 @@ def _requests(cpu: int, memory: int, gpu: int) -> dict[str, str]:
 def _within(sums: list[int], asked: tuple[int, ...], offered: tuple[int, ...]) -> bool:
     rows: Any = zip(sums, asked, offered, strict=True)
     return all(not more or total + more <= most for total, more, most in rows)
+
+
+def near(count: int) -> dict[str, Any]:
+    """Affinity to pods of so many labels."""
+    terms = [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"a{i}"}}}
+        for i in range(count)
+    ]
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def test_a_pod_with_thousands_of_terms_is_compared_with_nothing() -> None:
+    snapshot = cluster(new_node("a"), new_node("b"))
+    asked = demand(affinity=near(MOST_RULES + 1))
+    assert asked.anti_affinity == ()
+    assert why_not(asked, snapshot) == (
+        "0/2 nodes are available: the pod has 201 affinity terms and topology spread constraints, "
+        "more than the 200 that are compared."
+    )
+    assert placed_on(demand(affinity=near(MOST_RULES)), snapshot) in ("a", "b")
+
+
+def test_terms_times_labels_of_others_are_bounded() -> None:
+    snapshot = cluster(new_node("a", pods="9999"))
+    for i in range(MOST_COMPARISONS // MOST_RULES + 1):
+        snapshot.place(demand(labels={"i": str(i)}), "a")
+    message = why_not(demand(affinity=near(MOST_RULES)), snapshot)
+    assert "200 pod affinity terms take 100200 comparisons" in message
+    assert placed_on(demand(affinity=near(MOST_RULES - 1)), snapshot) == "a"
+
+
+def test_a_pod_that_requests_more_than_a_float_holds_keeps_no_other_from_being_placed() -> None:
+    snapshot = cluster(new_node("a"), new_node("b"))
+    snapshot.place(demand(requests={"cpu": "1e900", "memory": "1e900"}), "a")
+    assert placed_on(demand(requests={"cpu": "1"}), snapshot) == "b"
+    snapshot.place(demand(requests={"cpu": "1e900"}), "b")
+    assert placed_on(demand(requests={"memory": "1Gi"}), snapshot) == "b"

@@ -1,9 +1,10 @@
 import asyncio
 from collections.abc import Collection
 
+from kedge.machinery.turns import SHARE_SECONDS
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.queue import PATIENCE, Entry, Queue
-from kedge.testing.clock import FakeClock
+from kedge.testing.clock import BusyClock, FakeClock
 from kedge.testing.scheduling import demand
 
 
@@ -135,3 +136,34 @@ async def test_a_pod_that_asks_for_something_else_is_tried_at_once() -> None:
     assert await taker.idle()
     taker.queue.put(before)
     assert (await taker.take()).demand is before
+
+
+async def test_thousands_of_resting_pods_are_asked_about_in_slices() -> None:
+    clock = BusyClock()
+    queue, asked = Queue(clock), list[str]()
+
+    def objections(demand: Demand, nodes: Collection[str]) -> frozenset[str]:
+        clock.spend(0.001)
+        asked.append(demand.uid)
+        return frozenset(("fit",))
+
+    async with asyncio.TaskGroup() as tasks:
+        for i in range(500):
+            queue.put(demand(f"p{i}"))
+            queue.rest(await queue.take(objections), frozenset(("fit",)))
+        queue.stir_node("n")
+        taking = tasks.create_task(queue.take(objections))
+        await clock.observe(lambda: len(asked) == 500)
+        taking.cancel()
+    assert len(clock.slices) >= 45
+    assert max(clock.slices) <= SHARE_SECONDS + 0.001
+
+
+async def test_a_pod_that_left_and_came_back_is_taken_once() -> None:
+    taker = Taker()
+    first, second = demand("a"), demand("b")
+    taker.queue.put(first)
+    taker.queue.put(second)
+    taker.queue.put(first)
+    assert [(await taker.take()).demand for _ in range(2)] == [second, first]
+    assert await taker.idle()

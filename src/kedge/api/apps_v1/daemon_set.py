@@ -148,7 +148,8 @@ def carry(new: DaemonSet, old: DaemonSet) -> DaemonSet:
 
 def _template_generation(obj: DaemonSet) -> int:
     written = obj.metadata.annotations.get(TEMPLATE_GENERATION, "")
-    return int(written) if written.isdecimal() else 0
+    # Upstream reads 64 bits; one that says more has counted nothing.
+    return int(written) if written.isdecimal() and len(written) < 19 else 0
 
 
 def _at_generation(obj: DaemonSet, generation: int) -> DaemonSet:

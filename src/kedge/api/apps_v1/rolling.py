@@ -1,10 +1,14 @@
 """How many pods a rolling update may add or take: numbers, or percentages of what is wanted."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from kedge.api import rules
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
+
+INT32_MAX: Final = 2**31 - 1
+MOST_DIGITS: Final = 10
 
 
 def validate_amount(value: int | str | None, path: str) -> Iterator[FieldError]:
@@ -17,7 +21,7 @@ def validate_amount(value: int | str | None, path: str) -> Iterator[FieldError]:
 
 def validate_share(value: int | str | None, path: str) -> Iterator[FieldError]:
     """A percentage is of the whole at most."""
-    if isinstance(value, str) and not names.percent(value) and int(value[:-1]) > 100:
+    if isinstance(value, str) and not names.percent(value) and percentage(value) > 100:
         yield FieldError.invalid(path, value, "must not be greater than 100%")
 
 
@@ -25,14 +29,20 @@ def is_zero(value: int | str | None) -> bool:
     """Whether no pod at all is meant, be it as a number or as a percentage."""
     if not isinstance(value, str):
         return not value
-    if not names.percent(value):
-        value = value[:-1]
-    return not value.isdecimal() or int(value) == 0
+    return not value.removesuffix("%").strip("0").isdecimal()
 
 
 def count(value: int | str | None, whole: int, *, up: bool) -> int:
     """A valid number or percentage as a number of pods, a fraction of one being rounded."""
     if not isinstance(value, str):
         return value or 0
-    hundredths = int(value.removesuffix("%")) * whole
-    return -(-hundredths // 100) if up else hundredths // 100
+    hundredths = percentage(value) * whole
+    return min(-(-hundredths // 100) if up else hundredths // 100, INT32_MAX)
+
+
+def percentage(value: str) -> int:
+    """Return the number in a valid percentage, at most 2**31-1.
+
+    Upstream accepts more digits and then fails to read them in each reconciliation."""
+    digits = value.removesuffix("%").lstrip("0") or "0"
+    return INT32_MAX if len(digits) > MOST_DIGITS else min(int(digits), INT32_MAX)

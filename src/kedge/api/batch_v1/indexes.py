@@ -20,12 +20,19 @@ def count(intervals: list[range]) -> int:
 
 
 def overlap(some: str, others: str, completions: int) -> int | None:
-    """The first index that stands in both texts; what cannot be read counts for nothing."""
-    for one in _readable(some, completions):
-        for other in _readable(others, completions):
-            first, last = max(one[0], other[0]), min(one[-1], other[-1])
-            if first <= last:
-                return first
+    """The lowest index that stands in both texts; what cannot be read counts for nothing."""
+    ones = sorted(_readable(some, completions), key=lambda each: each.start)
+    twos = sorted(_readable(others, completions), key=lambda each: each.start)
+    i = j = 0
+    while i < len(ones) and j < len(twos):
+        first, stop = max(ones[i].start, twos[j].start), min(ones[i].stop, twos[j].stop)
+        if first < stop:
+            return first
+        # Whichever ends first meets nothing that comes later.
+        if ones[i].stop <= twos[j].stop:
+            i += 1
+        else:
+            j += 1
     return None
 
 
@@ -57,6 +64,6 @@ def _interval(part: str, completions: int) -> range:
 def _index(text: str, completions: int) -> int:
     if not (text.isascii() and text.removeprefix("+").isdigit()):
         raise ValueError(f'cannot convert string to integer for index: "{text}"')
-    if int(text) >= completions:
+    if len(text.lstrip("+0")) > 10 or int(text) >= completions:
         raise ValueError(f'too large index: "{text}"')
     return int(text)

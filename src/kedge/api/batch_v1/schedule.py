@@ -118,6 +118,9 @@ def _number(text: str, words: list[str], first: int) -> int:
     if not re.fullmatch("[+-]?[0-9]+", text):
         why = f'strconv.Atoi: parsing "{text}": invalid syntax'
         raise ValueError(f"failed to parse int from {text}: {why}")
+    if len(text) > 19:
+        why = f'strconv.Atoi: parsing "{text}": value out of range'
+        raise ValueError(f"failed to parse int from {text}: {why}")
     if int(text) < 0:
         raise ValueError(f"negative number ({int(text)}) not allowed: {text}")
     return int(text)

@@ -207,7 +207,7 @@ def _annotations(annotations: Mapping[str, str], spec: PodSpec, path: str) -> It
 
 
 def _is_int32(text: str) -> bool:
-    return not names.decimal_integer(text) and -_INT32 <= int(text) < _INT32
+    return not names.decimal_integer(text) and len(text) < 12 and -_INT32 <= int(text) < _INT32
 
 
 def _no_tokens(spec: PodSpec) -> Iterator[FieldError]:

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import field
 
 from kedge.api import rules
+from kedge.api.apps_v1 import rolling
 from kedge.api.label_selector import validate_label_selector
 from kedge.api.model import (
     Condition,
@@ -97,7 +98,7 @@ def _number_or_percent(value: int | str, path: str) -> Iterator[FieldError]:
         yield from rules.nonnegative(path, value)
     elif found := names.percent(value):
         yield from rules.problems(path, value, found)
-    elif int(value[:-1]) > 100:
+    elif rolling.percentage(value) > 100:
         yield FieldError.invalid(path, value, "must not be greater than 100%")
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,7 @@ class _Sketch(msgspec.Struct, frozen=True):
 
 
 _sketch = msgspec.json.Decoder(_Sketch, dec_hook=dec_hook)
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class Followed:
@@ -92,6 +94,9 @@ class Ledger:
         """The same, by the identity of the request, which lives as long as it stands here."""
         self._falling: dict[str, tuple[datetime, Followed]] = {}
         """Objects that will take less at some moment without being written."""
+        self._first_fall = _NEVER
+        """No later than the first of these moments: thousands of pods may be leaving, and every
+        write asks."""
         quotas = cache.of(resource_quota.RESOURCE)
         for item in quotas.values():
             self._take(item)
@@ -160,6 +165,7 @@ class Ledger:
             charge = account.charge(kind, meter, measure, measure.at(self._clock.now()))
             if measure.until is not None:
                 self._falling[key] = measure.until, followed
+                self._first_fall = min(self._first_fall, measure.until)
         for claim in self._claims.get(key, ()):
             claimed = account.charge(kind, meter, claim.measure, claim.measure.usage)
             charge = greater(charge, claimed)
@@ -174,9 +180,12 @@ class Ledger:
     def _let_fall(self) -> None:
         """Settle the objects whose moment has come."""
         now = self._clock.now()
+        if now <= self._first_fall:
+            return
         for key in [key for key, (until, _) in self._falling.items() if now > until]:
             self._settle(self._falling[key][1], key)
             self._falling.pop(key, None)
+        self._first_fall = min((until for until, _ in self._falling.values()), default=_NEVER)
 
     # The cache.
 

@@ -242,7 +242,7 @@ class HorizontalPodAutoscalerController:
         While one of them is unknown, replicas may be added but not removed.
         """
         hpa = report.hpa
-        selected = self._selected(key, hpa, scale)
+        selected = await self._selected(key, hpa, scale)
         asked: list[tuple[int, str]] = []
         statuses: list[MetricStatus] = []
         failures: list[tuple[MetricSpec, str]] = []
@@ -274,7 +274,7 @@ class HorizontalPodAutoscalerController:
         report.say(ACTIVE, True, Verdict("ValidMetricFound", success))
         return Measured(replicas, metric, statuses)
 
-    def _selected(self, key: Key, hpa: HorizontalPodAutoscaler, scale: Scale) -> list[Pod]:
+    async def _selected(self, key: Key, hpa: HorizontalPodAutoscaler, scale: Scale) -> list[Pod]:
         """The pods of the workload, which no other autoscaler may have as well."""
         if not scale.selector:
             message = "the HPA target's scale is missing a selector"
@@ -285,14 +285,16 @@ class HorizontalPodAutoscalerController:
         found = [
             pod for pod in self._pods.within(namespace) if selector.matches(pod.metadata.labels)
         ]
-        rivals = sorted(
-            other
-            for other, theirs in self._selectors.items()
-            if other.namespace == namespace
-            and any(theirs.matches(pod.metadata.labels) for pod in found)
-        )
+        rivals: list[Key] = []
+        for other, theirs in list(self._selectors.items()):
+            # A namespace may have a thousand autoscalers, each for a thousand pods.
+            await self._clock.give_way()
+            if other.namespace == namespace and any(
+                theirs.matches(pod.metadata.labels) for pod in found
+            ):
+                rivals.append(other)
         if len(rivals) > 1:
-            names = " ".join(f"{{{each.namespace} {each.name}}}" for each in rivals)
+            names = " ".join(f"{{{each.namespace} {each.name}}}" for each in sorted(rivals))
             message = (
                 f"pods by selector {scale.selector} are controlled by multiple HPAs: [{names}]"
             )

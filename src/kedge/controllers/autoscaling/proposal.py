@@ -1,7 +1,7 @@
 """Proposal: from what pods use to the number of replicas that would use what is aimed at."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Final, Protocol
@@ -108,9 +108,9 @@ class Groups:
     """Pods by how much their samples say."""
 
     counted: int = 0
-    unready: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
+    unready: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
 
 
 def propose(
@@ -132,7 +132,7 @@ def propose(
     if not values:
         raise Unknown(NO_SAMPLES)
     ratio, measured = target.measure(values)
-    starting = groups.unready if ratio > 1.0 else ()
+    starting = groups.unready if ratio > 1.0 else []
     if not starting and not groups.missing:
         wanted = current if tolerance.bears(ratio) else ceil(ratio * groups.counted)
     else:
@@ -165,13 +165,13 @@ def grouped(
     for pod in pods:
         name = pod.metadata.name
         if is_leaving(pod) or pod.status.phase == "Failed":
-            groups.ignored += (name,)
+            groups.ignored.append(name)
         elif pod.status.phase == "Pending":
-            groups.unready += (name,)
+            groups.unready.append(name)
         elif name not in samples:
-            groups.missing += (name,)
+            groups.missing.append(name)
         elif resource == "cpu" and not is_settled(pod, samples[name], now):
-            groups.unready += (name,)
+            groups.unready.append(name)
         else:
             groups.counted += 1
     return groups

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -25,7 +25,7 @@ from kedge.controllers.loop import Loop, together
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
 from kedge.machinery.clock import Clock
-from kedge.machinery.durations import format_time, parse_time
+from kedge.machinery.durations import format_time, moved, parse_time
 from kedge.machinery.errors import StatusError
 
 COMPONENT: Final = "cronjob-controller"
@@ -183,7 +183,7 @@ class CronJobController:
             )
             self._recorder.record(cron_job, WARNING, "TooManyMissedTimes", message)
         limit = cron_job.spec.startingDeadlineSeconds
-        if limit is not None and moment + timedelta(seconds=limit) < now:
+        if limit is not None and moved(moment, limit) < now:
             said = moment.astimezone(UTC).strftime("%a, %d %b %Y %H:%M:%S %z")
             message = f"Missed scheduled time to start a job: {said}"
             self._recorder.record(cron_job, WARNING, "MissSchedule", message)
@@ -244,7 +244,7 @@ class CronJobController:
             ("Failed", spec.failedJobsHistoryLimit),
         ):
             ended = sorted((job for job in done if holds(job, condition)), key=_age)
-            for job in ended[: len(ended) - limit] if limit is not None else ():
+            for job in ended[: max(len(ended) - limit, 0)] if limit is not None else ():
                 # One that cannot be deleted, for which there is an event, holds up nothing.
                 with suppress(StatusError):
                     status = await self._delete(cron_job, status, reference_to(job))
@@ -295,7 +295,7 @@ def _not_before(cron_job: CronJob, now: datetime) -> datetime:
     limit = cron_job.spec.startingDeadlineSeconds
     if limit is None:
         return _since(cron_job)
-    return max(_since(cron_job), now - timedelta(seconds=limit))
+    return max(_since(cron_job), moved(now, -limit))
 
 
 def _age(job: Job) -> tuple[bool, str, str]:

@@ -1,6 +1,6 @@
 """When a CronJob is due: the moments of its schedule, those it missed, and the next one."""
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
 from kedge.api.batch_v1.schedule import Schedule
@@ -10,6 +10,7 @@ YEARS: Final = 5
 MANY: Final = 100
 """More missed moments than this are worth a warning."""
 _MINUTE: Final = timedelta(minutes=1)
+_DAY: Final = timedelta(days=1)
 
 
 class NeverDue(ValueError):
@@ -35,16 +36,29 @@ def following(schedule: Schedule, moment: datetime, zone: tzinfo | None) -> date
     left out in spring is left out too, and what falls into the one that comes twice comes twice.
     Without a zone it is the machine's.
     """
-    if schedule.every:
-        return moment.replace(microsecond=0) + timedelta(microseconds=schedule.every // 1000)
+    try:
+        if schedule.every:
+            return moment.replace(microsecond=0) + timedelta(microseconds=schedule.every // 1000)
+        return _following(schedule, moment, zone)
+    except OverflowError:
+        # Before the first or after the last year that there is.
+        return None
+
+
+def _following(schedule: Schedule, moment: datetime, zone: tzinfo | None) -> datetime | None:
+    if not (schedule.minutes and schedule.hours):
+        # Upstream's parser accepts `, * * * *`; there is no such minute to walk to.
+        return None
     at = moment.astimezone(UTC).replace(second=0, microsecond=0) + _MINUTE
     last_year = at.year + YEARS
     while True:
         local = at.astimezone(zone)
         if local.year > last_year:
             return None
-        if not _is_day(schedule, local):
-            at = max(_next_midnight(local, zone), at + _MINUTE)
+        if local.month not in schedule.months:
+            at = max(_midnight(_next_month(local), zone), at + _MINUTE)
+        elif not _is_day(schedule, local):
+            at = max(_midnight(local.date() + _DAY, zone), at + _MINUTE)
         elif local.hour not in schedule.hours:
             at += (60 - local.minute) * _MINUTE
         elif local.minute not in schedule.minutes:
@@ -54,8 +68,6 @@ def following(schedule: Schedule, moment: datetime, zone: tzinfo | None) -> date
 
 
 def _is_day(schedule: Schedule, local: datetime) -> bool:
-    if local.month not in schedule.months:
-        return False
     day = local.day in schedule.days
     weekday = local.isoweekday() % 7 in schedule.weekdays
     # Both count if one was left open, either if both were given.
@@ -64,8 +76,11 @@ def _is_day(schedule: Schedule, local: datetime) -> bool:
     return day or weekday
 
 
-def _next_midnight(local: datetime, zone: tzinfo | None) -> datetime:
-    day = local.date() + timedelta(days=1)
+def _next_month(local: datetime) -> date:
+    return (local.date().replace(day=1) + 31 * _DAY).replace(day=1)
+
+
+def _midnight(day: date, zone: tzinfo | None) -> datetime:
     # A time without a zone is taken for the machine's own.
     return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
 
@@ -82,11 +97,32 @@ def missed(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | No
         return Missed(first)
     gap = second - first
     count = (now - first) // gap + 1
-    # Close to the end there are few left to look at; where the gaps differ, one more than few.
-    latest, at = None, following(schedule, first + (count - 2) * gap, zone)
-    while at is not None and at <= now:
-        latest, at = at, following(schedule, at, zone)
-    return Missed(latest, count)
+    return Missed(_latest(schedule, first + (count - 2) * gap, now, zone), count)
+
+
+def _latest(
+    schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | None
+) -> datetime | None:
+    """The last moment between two others; None if there is none.
+
+    It is searched for by halves. Where gaps differ there may be many moments between: half a year
+    of minutes, if a schedule rests for the other half.
+    """
+    latest = following(schedule, since, zone)
+    if latest is None or latest > now:
+        return None
+    if schedule.every:
+        every = timedelta(microseconds=schedule.every // 1000)
+        return latest + (now - latest) // every * every
+    end = now
+    while end - latest >= _MINUTE:
+        middle = latest + (end - latest) / 2
+        at = following(schedule, middle, zone)
+        if at is not None and at <= now:
+            latest = at
+        else:
+            end = middle
+    return latest
 
 
 def next_due(

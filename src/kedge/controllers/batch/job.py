@@ -42,7 +42,15 @@ from kedge.controllers.batch.job_tally import (
 from kedge.controllers.claims import Claims
 from kedge.controllers.known import Shared, controller_of, key_of
 from kedge.controllers.loop import Loop, together
-from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches
+from kedge.controllers.pod_control import (
+    AT_ONCE,
+    BURST,
+    PodControl,
+    Shortfall,
+    in_growing_batches,
+    room_for_more,
+    tell_held_back,
+)
 from kedge.controllers.pod_state import is_leaving, is_ready
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
@@ -54,8 +62,6 @@ MANAGER: Final = "kubernetes.io/job-controller"
 WORKERS: Final = 5
 BATCH: Final = 0.1
 """Seconds for which news of pods are gathered: hundreds may end together."""
-MOST_AT_ONCE: Final = 500
-"""How many pods are made or deleted before others have their turn."""
 
 
 @dataclass
@@ -218,7 +224,7 @@ class JobController:
 
     async def _manage(self, tally: Tally, standing: Standing) -> Sequence[BaseException]:
         """Delete pods that are too many, or make such as are missing."""
-        if surplus := tally.surplus(self._clock.now())[:MOST_AT_ONCE]:
+        if surplus := tally.surplus(self._clock.now())[:BURST]:
             done, failures = await _all(surplus, lambda pod: self._discard(tally.job, pod))
             standing.lose(done)
             return failures
@@ -239,9 +245,11 @@ class JobController:
     def _missing(self, tally: Tally) -> list[Pod]:
         """The pods to be made now; those that are to come later are remembered."""
         job, now = tally.job, self._clock.now()
-        count = min(tally.shortage, MOST_AT_ONCE)
-        if not count:
+        if not tally.shortage:
             return []
+        if tally.shortage > (room := room_for_more(tally.active)):
+            tell_held_back(self._recorder, job)
+        count = min(tally.shortage, room)
         if remaining := self._backoff(tally).remaining(now):
             self._loop.add_later(key_of(job), max(remaining, BATCH))
             return []
@@ -336,10 +344,19 @@ class JobController:
 async def _all(
     pods: Sequence[Pod], deed: Callable[[Pod], Coroutine[Any, Any, None]]
 ) -> tuple[list[Pod], list[BaseException]]:
-    """Do something to all pods at once: those with which it went well, and what went wrong."""
-    outcomes = await asyncio.gather(*map(deed, pods), return_exceptions=True)
-    done = [pod for pod, error in zip(pods, outcomes, strict=True) if error is None]
-    return done, [error for error in outcomes if error is not None]
+    """Do something to all pods: those with which it went well, and what went wrong.
+
+    Each deed waits until its effect is seen, and each event is compared with all who wait: so
+    there are never many at once.
+    """
+    done: list[Pod] = []
+    failures: list[BaseException] = []
+    for start in range(0, len(pods), AT_ONCE):
+        some = pods[start : start + AT_ONCE]
+        outcomes = await asyncio.gather(*map(deed, some), return_exceptions=True)
+        done += [pod for pod, error in zip(some, outcomes, strict=True) if error is None]
+        failures += [error for error in outcomes if error is not None]
+    return done, failures
 
 
 def _still_held(pod: Pod, now: Pod | None) -> bool:

@@ -1,13 +1,13 @@
 """How long a job waits before it replaces pods that failed."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_status import ContainerStatus
 from kedge.controllers.pod_state import condition
-from kedge.machinery.durations import parse_time
+from kedge.machinery.durations import moved, parse_time
 
 FIRST: Final = 10.0
 """Seconds after the first failure; twice as many after each further one."""
@@ -50,8 +50,7 @@ def ended_at(pod: Pod) -> datetime:
     if ready is not None and ready.status == "False" and ready.lastTransitionTime:
         return parse_time(ready.lastTransitionTime)
     if meta.deletionTimestamp:
-        grace = timedelta(seconds=meta.deletionGracePeriodSeconds or 0)
-        return parse_time(meta.deletionTimestamp) - grace
+        return moved(parse_time(meta.deletionTimestamp), -(meta.deletionGracePeriodSeconds or 0))
     return parse_time(meta.creationTimestamp)
 
 

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Self
 
 
@@ -18,8 +19,12 @@ class Indexes:
         return cls(range(number, number + 1) for number in numbers)
 
     @classmethod
+    @lru_cache(maxsize=32)
     def parse(cls, text: str, completions: int) -> Self:
-        """What a status says, without what is unreadable or beyond a job that has shrunk."""
+        """What a status or a rule says, without what is unreadable or beyond a job that has shrunk.
+
+        Rules may have 64 KB of it, and are looked at again with each pod that ends.
+        """
         return cls(_readable(text, completions))
 
     def __or__(self, others: "Indexes") -> "Indexes":
@@ -46,11 +51,16 @@ class Indexes:
 
     def common(self, others: "Indexes") -> int:
         """How many numbers are in both."""
-        return sum(
-            max(0, min(one.stop, other.stop) - max(one.start, other.start))
-            for one in self._intervals
-            for other in others._intervals
-        )
+        few, many = sorted((self._intervals, others._intervals), key=len)
+        count = 0
+        for one in few:
+            # Neither list has intervals that meet: all that this one meets stand in a row.
+            at = bisect_right(many, one.start, key=lambda each: each.start)
+            at = max(at - 1, 0)
+            while at < len(many) and many[at].start < one.stop:
+                count += max(0, min(one.stop, many[at].stop) - max(one.start, many[at].start))
+                at += 1
+        return count
 
     def absent(self, end: int) -> Iterator[int]:
         """The numbers below an end that are not in here, from the lowest."""
@@ -77,7 +87,7 @@ def _merged(intervals: Iterable[range]) -> Iterator[range]:
 def _readable(text: str, completions: int) -> Iterator[range]:
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
+        if not first.isdecimal() or (last and not last.isdecimal()) or len(part) > 21:
             continue
         interval = range(int(first), min(int(last or first) + 1, completions))
         if interval:

@@ -88,7 +88,7 @@ def is_terminating(pod: Pod) -> bool:
 
 def index_of(pod: Pod) -> int | None:
     text = pod.metadata.annotations.get(INDEX, "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() and len(text) < 11 else None
 
 
 def index_failures(pod: Pod) -> int:

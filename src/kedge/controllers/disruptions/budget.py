@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from msgspec.structs import replace
 
+from kedge.api.apps_v1 import rolling
 from kedge.api.core_v1.pod import Pod
 from kedge.api.model import Condition, LabelSelector
 from kedge.api.policy_v1.pod_disruption_budget import (
@@ -15,12 +16,12 @@ from kedge.api.policy_v1.pod_disruption_budget import (
     PodDisruptionBudgetStatus,
 )
 from kedge.controllers.pod_state import ENDED, condition, is_leaving, is_ready
-from kedge.machinery.durations import format_time, parse_time
+from kedge.machinery.durations import format_time, moved, parse_time
 
-DELETION_TIMEOUT: Final = timedelta(minutes=2)
-"""How long an evicted pod is believed to be about to go."""
-STALE: Final = timedelta(minutes=2)
-"""How long a pod may be said to be disrupted without being deleted."""
+DELETION_TIMEOUT: Final = 120
+"""Seconds for which an evicted pod is believed to be about to go."""
+STALE: Final = 120
+"""Seconds for which a pod may be said to be disrupted without being deleted."""
 
 ALLOWED: Final = "DisruptionAllowed"
 TARGET: Final = "DisruptionTarget"
@@ -57,7 +58,7 @@ def _amount(value: int | str, whole: int) -> int:
     """A number, or a percentage of the whole, rounded up."""
     if isinstance(value, int):
         return value
-    return -(-int(value.removesuffix("%")) * whole // 100)
+    return rolling.count(value, whole, up=True)
 
 
 def disrupted(budget: PodDisruptionBudget, pods: Iterable[Pod], now: datetime) -> Disrupted:
@@ -70,7 +71,7 @@ def disrupted(budget: PodDisruptionBudget, pods: Iterable[Pod], now: datetime) -
         since = evicted.get(pod.metadata.name)
         if since is None or is_leaving(pod):
             continue
-        late = parse_time(since) + DELETION_TIMEOUT
+        late = moved(parse_time(since), DELETION_TIMEOUT)
         if late <= now:
             kept.append(pod)
             continue
@@ -152,7 +153,8 @@ def stale_in(pod: Pod, now: datetime) -> float | None:
         return None
     if is_leaving(pod) or pod.status.phase in ENDED or not found.lastTransitionTime:
         return None
-    return max((parse_time(found.lastTransitionTime) + STALE - now).total_seconds(), 0.0)
+    stale = moved(parse_time(found.lastTransitionTime), STALE)
+    return max((stale - now).total_seconds(), 0.0)
 
 
 def shown(selector: LabelSelector | None) -> str:

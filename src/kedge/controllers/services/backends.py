@@ -1,7 +1,7 @@
 """Backends: which pods stand behind a service, at which addresses and ports."""
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.references import ObjectReference
@@ -50,14 +50,36 @@ def families(service: Service) -> list[str]:
     return [f"IPv{ipaddress.ip_address(service.spec.clusterIP).version}"]
 
 
-def port_of(pod: Pod, port: ServicePort) -> int | None:
-    """Which port of a pod a service's port leads to; None if the pod has none of that name."""
-    if isinstance(port.targetPort, int):
-        return port.targetPort
-    for name, protocol, number in _ports(pod):
-        if name == port.targetPort and (protocol or "TCP") == (port.protocol or "TCP"):
-            return number
-    return None
+PortNumbers = tuple[int | None, ...]
+"""For each port of a service, the port of a pod that it leads to; None if the pod has none."""
+
+
+class PortNames:
+    """Where the ports of one service lead to in its pods.
+
+    A service may have 20,000 ports and a pod as many: neither is walked for each of the other,
+    and pods whose ports have the same names share one answer.
+    """
+
+    def __init__(self, ports: Sequence[ServicePort]) -> None:
+        self._ports = ports
+        self._has_names = any(not isinstance(port.targetPort, int) for port in ports)
+        self._known: dict[frozenset[tuple[tuple[str, str], int]], PortNumbers] = {}
+
+    def numbers(self, pod: Pod) -> PortNumbers:
+        named: dict[tuple[str, str], int] = {}
+        if self._has_names:
+            for name, protocol, number in _ports(pod):
+                named.setdefault((name, protocol or "TCP"), number)
+        key = frozenset(named.items())
+        if key not in self._known:
+            self._known[key] = tuple(self._number(port, named) for port in self._ports)
+        return self._known[key]
+
+    def _number(self, port: ServicePort, named: Mapping[tuple[str, str], int]) -> int | None:
+        if isinstance(port.targetPort, int):
+            return port.targetPort
+        return named.get((port.targetPort or "", port.protocol or "TCP"))
 
 
 def _ports(pod: Pod) -> Iterator[tuple[str, str, int]]:

@@ -1,9 +1,11 @@
 """Endpoints that people write for services without selector are told as EndpointSlices too."""
 
 import ipaddress
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.workload import same
@@ -19,6 +21,7 @@ from kedge.api.discovery_v1.endpoint_slice import (
     EndpointSlice,
 )
 from kedge.api.model import ObjectMeta
+from kedge.api.resource import enc_hook
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
@@ -170,22 +173,17 @@ class EndpointSliceMirroringController:
 
     async def _bring_about(self, wanted: list[EndpointSlice], present: list[EndpointSlice]) -> None:
         """Change the slices there are into those that are wanted, in place where it can be done."""
-        for slice_ in list(present):
-            alike = [each for each in wanted if _says_the_same(each, slice_)]
-            if alike:
-                wanted.remove(alike[0])
-                present.remove(slice_)
-        for new in wanted:
-            reusable = [each for each in present if each.addressType == new.addressType]
-            if not reusable:
+        missing, reusable = _compared(wanted, present)
+        for new in missing:
+            if not reusable.get(new.addressType):
                 await self._slices.written(await self._client.create(RESOURCE, new))
                 continue
-            old = reusable[0]
-            present.remove(old)
+            old = reusable[new.addressType].popleft()
             changed = replace(new, metadata=_meta(old.metadata, new.metadata))
             await self._slices.written(await self._client.update(RESOURCE, changed))
-        for slice_ in present:
-            await self._delete(slice_)
+        for slices in reusable.values():
+            for slice_ in slices:
+                await self._delete(slice_)
 
     async def _delete(self, slice_: EndpointSlice) -> None:
         meta = slice_.metadata
@@ -195,6 +193,31 @@ class EndpointSliceMirroringController:
             if error.code != 404:
                 raise
         await self._slices.left(slice_)
+
+
+def _compared(
+    wanted: Iterable[EndpointSlice], present: Iterable[EndpointSlice]
+) -> tuple[list[EndpointSlice], dict[str, deque[EndpointSlice]]]:
+    """The wanted slices that are not there, and those there, by family, that can become others.
+
+    Endpoints may have thousands of subsets: only slices of the same content are compared.
+    """
+    by_content: dict[bytes, list[EndpointSlice]] = {}
+    for each in wanted:
+        by_content.setdefault(_content(each), []).append(each)
+    reusable: dict[str, deque[EndpointSlice]] = {}
+    for slice_ in present:
+        alike = by_content.get(_content(slice_), [])
+        if alike and _says_the_same(alike[0], slice_):
+            alike.pop(0)
+        else:
+            reusable.setdefault(slice_.addressType, deque()).append(slice_)
+    return [each for some in by_content.values() for each in some], reusable
+
+
+def _content(slice_: EndpointSlice) -> bytes:
+    about = slice_.addressType, slice_.ports, slice_.endpoints
+    return msgspec.json.encode(about, enc_hook=enc_hook)
 
 
 def _says_the_same(new: EndpointSlice, old: EndpointSlice) -> bool:

@@ -24,11 +24,12 @@ from kedge.controllers.pod_control import NAME_LIMIT, owned_by
 from kedge.controllers.pod_state import is_leaving, is_ready
 from kedge.controllers.services.backends import (
     HEADLESS,
+    PortNames,
+    PortNumbers,
     addresses,
     hostname_of,
     is_headless,
     is_placed,
-    port_of,
     reference,
 )
 
@@ -79,33 +80,31 @@ def _hints(service: Service, zone: str, node: str) -> EndpointHints | None:
     return EndpointHints(forZones=zones, forNodes=nodes) if zones or nodes else None
 
 
-def ports_of(service: Service, pod: Pod) -> Ports:
-    """The ports at which a pod serves; names may lead to another number in each pod."""
-    found = []
-    for port in service.spec.ports:
-        number = port_of(pod, port)
-        if number is not None:
-            found.append(
-                EndpointPort(
-                    name=port.name,
-                    port=number,
-                    protocol=port.protocol or "TCP",
-                    appProtocol=port.appProtocol,
-                )
-            )
-    return tuple(found)
+def ports_of(service: Service, numbers: PortNumbers) -> Ports:
+    """The ports at which pods serve that have these numbers for the ports of a service."""
+    return tuple(
+        EndpointPort(
+            name=port.name,
+            port=number,
+            protocol=port.protocol or "TCP",
+            appProtocol=port.appProtocol,
+        )
+        for port, number in zip(service.spec.ports, numbers, strict=True)
+        if number is not None
+    )
 
 
 def wanted(
     service: Service, pods: Iterable[Pod], nodes: Mapping[str, Node], family: str
 ) -> tuple[dict[Ports, list[Endpoint]], list[str]]:
     """The endpoints by their ports, and what is wrong with pods that were left out."""
-    groups: dict[Ports, list[Endpoint]] = {}
+    names = PortNames(service.spec.ports)
+    by_numbers: dict[PortNumbers, list[Endpoint]] = {}
     problems = []
     for pod in sorted(pods, key=lambda each: each.metadata.name):
         if not is_placed(pod):
             continue
-        group = groups.setdefault(ports_of(service, pod), [])
+        group = by_numbers.setdefault(names.numbers(pod), [])
         node = nodes.get(pod.spec.nodeName)
         if node is None and not service.spec.publishNotReadyAddresses:
             meta = service.metadata
@@ -117,6 +116,9 @@ def wanted(
         made = endpoint(service, pod, node, family)
         if made.addresses:
             group.append(made)
+    groups: dict[Ports, list[Endpoint]] = {}
+    for numbers, endpoints in by_numbers.items():
+        groups.setdefault(ports_of(service, numbers), []).extend(endpoints)
     return groups, problems
 
 

@@ -9,7 +9,14 @@ from kedge.api.core_v1.endpoints import EndpointAddress, EndpointPort, EndpointS
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.service_types import Service
 from kedge.controllers.pod_state import is_leaving, is_ready
-from kedge.controllers.services.backends import addresses, families, hostname_of, is_placed, port_of
+from kedge.controllers.services.backends import (
+    PortNames,
+    PortNumbers,
+    addresses,
+    families,
+    hostname_of,
+    is_placed,
+)
 from kedge.controllers.services.backends import reference as reference_to
 
 MOST: Final = 1000
@@ -21,30 +28,27 @@ Group = dict[EndpointAddress, bool]
 
 def subsets_of(service: Service, pods: Iterable[Pod]) -> list[EndpointSubset]:
     """Where a service is to be had."""
-    by_port: dict[EndpointPort | None, Group] = {}
+    names = PortNames(service.spec.ports)
+    by_numbers: dict[PortNumbers, Group] = {}
     published = service.spec.publishNotReadyAddresses
     for pod in pods:
         if not is_placed(pod) or (is_leaving(pod) and not published):
             continue
         address = _address(service, pod)
         if address is not None:
-            for port in _ports(service, pod):
-                by_port.setdefault(port, {})[address] = published or is_ready(pod)
-    return _packed(by_port)
+            group = by_numbers.setdefault(names.numbers(pod), {})
+            group[address] = published or is_ready(pod)
+    return _packed([(_ports(service, each), group) for each, group in by_numbers.items()])
 
 
 def repacked(subsets: Iterable[EndpointSubset]) -> list[EndpointSubset]:
     """The same in the form in which we would write it; who is not ready at a port is not, even if
     it is said to be elsewhere."""
-    by_port: dict[EndpointPort | None, Group] = {}
-    for subset in subsets:
-        for port in subset.ports or (None,):
-            group = by_port.setdefault(port, {})
-            for address in subset.addresses:
-                group.setdefault(address, True)
-            for address in subset.notReadyAddresses:
-                group[address] = False
-    return _packed(by_port)
+    return _packed([(subset.ports or (None,), _group(subset)) for subset in subsets])
+
+
+def _group(subset: EndpointSubset) -> Group:
+    return dict.fromkeys(subset.addresses, True) | dict.fromkeys(subset.notReadyAddresses, False)
 
 
 def _address(service: Service, pod: Pod) -> EndpointAddress | None:
@@ -59,7 +63,7 @@ def _address(service: Service, pod: Pod) -> EndpointAddress | None:
     )
 
 
-def _ports(service: Service, pod: Pod) -> list[EndpointPort | None]:
+def _ports(service: Service, numbers: PortNumbers) -> list[EndpointPort | None]:
     if not service.spec.ports:
         return [None]
     return [
@@ -69,16 +73,33 @@ def _ports(service: Service, pod: Pod) -> list[EndpointPort | None]:
             protocol=port.protocol or "TCP",
             appProtocol=port.appProtocol,
         )
-        for port in service.spec.ports
-        if (number := port_of(pod, port)) is not None
+        for port, number in zip(service.spec.ports, numbers, strict=True)
+        if number is not None
     ]
 
 
-def _packed(by_port: dict[EndpointPort | None, Group]) -> list[EndpointSubset]:
-    """Ports that the same addresses offer, put together."""
+def _packed(
+    offers: Sequence[tuple[Sequence[EndpointPort | None], Group]],
+) -> list[EndpointSubset]:
+    """Ports that the same addresses offer, put together.
+
+    Thousands of ports of a service are mostly offered by the same pods: addresses are looked at
+    once for all ports that have the same offers, and not once for each port.
+    """
+    offered_by: dict[EndpointPort | None, list[int]] = {}
+    for i, (ports, _) in enumerate(offers):
+        for port in dict.fromkeys(ports):
+            offered_by.setdefault(port, []).append(i)
+    alike: dict[tuple[int, ...], list[EndpointPort]] = {}
+    for port, offering in offered_by.items():
+        alike.setdefault(tuple(offering), []).extend([port] if port else [])
     groups: dict[frozenset[tuple[EndpointAddress, bool]], list[EndpointPort]] = {}
-    for port, group in by_port.items():
-        groups.setdefault(frozenset(group.items()), []).extend([port] if port else [])
+    for which, together in alike.items():
+        group: Group = {}
+        for i in which:
+            for address, ready in offers[i][1].items():
+                group[address] = ready and group.get(address, True)
+        groups.setdefault(frozenset(group.items()), []).extend(together)
     made = [_subset(ports, dict(members)) for members, ports in groups.items()]
     return sorted(made, key=lambda each: [_port_order(port) for port in each.ports])
 

@@ -1,7 +1,7 @@
 """What a Deployment says of itself: counts, availability, progress. Decisions only, no deeds."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from kedge.api.apps_v1.deployment import Deployment, DeploymentCondition, Deploy
 from kedge.api.apps_v1.replica_set import ReplicaSet
 from kedge.controllers.workloads.replicas import REPLICA_FAILURE
 from kedge.controllers.workloads.rollout import Sets, total, unavailable, wanted
-from kedge.machinery.durations import format_time, parse_time
+from kedge.machinery.durations import format_time, moved, parse_time
 
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
@@ -195,7 +195,7 @@ def _has_timed_out(
 
 def _deadline(deployment: Deployment, known: DeploymentCondition) -> datetime:
     seconds = deployment.spec.progressDeadlineSeconds or 0
-    return parse_time(known.lastUpdateTime) + timedelta(seconds=seconds)
+    return moved(parse_time(known.lastUpdateTime), seconds)
 
 
 def deadline_in(deployment: Deployment, status: DeploymentStatus, now: datetime) -> float | None:

@@ -21,7 +21,15 @@ from kedge.controllers.claims import Claims
 from kedge.controllers.known import Shared, controller_of, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
-from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches, pod_of
+from kedge.controllers.pod_control import (
+    BURST,
+    PodControl,
+    Shortfall,
+    in_growing_batches,
+    pod_of,
+    room_for_more,
+    tell_held_back,
+)
 from kedge.controllers.pod_state import (
     ENDED,
     available_in,
@@ -40,8 +48,6 @@ T = TypeVar("T", bound=Object)
 S = TypeVar("S", bound=Any)
 C = TypeVar("C", bound=Any)
 
-BURST: Final = 500
-"""How many pods are made or deleted at most before their owner is looked at anew."""
 WORKERS: Final = 5
 REPLICA_FAILURE: Final = "ReplicaFailure"
 
@@ -237,7 +243,9 @@ class Replicas(Generic[T]):
         """Make the pods that are missing or delete those that are too many."""
         missing = wanted.count - len(pods)
         if missing > 0:
-            return await self._create(owner, wanted, min(missing, BURST))
+            if missing > (room := room_for_more(pods)):
+                tell_held_back(self._recorder, owner)
+            return await self._create(owner, wanted, min(missing, room))
         if missing < 0:
             return await self._delete(owner, pods, min(-missing, BURST))
         return None

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from kedge.api.apps_v1 import rolling
 from kedge.api.apps_v1.deployment import Deployment, RollingUpdateDeployment
 from kedge.api.apps_v1.replica_set import ReplicaSet
 
@@ -78,24 +79,17 @@ def unavailable(deployment: Deployment) -> int:
 
 def most(deployment: Deployment) -> int:
     """How many pods there may be at all."""
-    return wanted(deployment) + surge(deployment)
+    return min(wanted(deployment) + surge(deployment), _INT32_MAX)
 
 
 def _pace(deployment: Deployment) -> tuple[int, int]:
     if not is_rolling(deployment):
         return 0, 0
     pace = deployment.spec.strategy.rollingUpdate or RollingUpdateDeployment()
-    above = _amount(pace.maxSurge, wanted(deployment), up=True)
-    below = _amount(pace.maxUnavailable, wanted(deployment), up=False)
+    above = rolling.count(pace.maxSurge, wanted(deployment), up=True)
+    below = rolling.count(pace.maxUnavailable, wanted(deployment), up=False)
     # Rounding must not stop a rollout: one pod goes first, for quota may forbid one more.
     return above, below if above or below else 1
-
-
-def _amount(value: int | str | None, whole: int, *, up: bool) -> int:
-    if not isinstance(value, str):
-        return value or 0
-    hundredths = int(value.removesuffix("%")) * whole
-    return -(-hundredths // 100) if up else hundredths // 100
 
 
 # A rolling update.
@@ -177,7 +171,7 @@ def is_scaled(deployment: Deployment, sets: Sets) -> bool:
 def noted_number(set_: ReplicaSet, annotation: str) -> int | None:
     """A number that an annotation holds; None if it holds none."""
     text = set_.metadata.annotations.get(annotation, "")
-    if not (text.isascii() and text.isdecimal()) or int(text) > _INT32_MAX:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 10 or int(text) > _INT32_MAX:
         return None
     return int(text)
 

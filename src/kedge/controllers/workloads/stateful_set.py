@@ -1,6 +1,6 @@
 """StatefulSets: each keeps numbered pods running, made, replaced and ended in order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,7 +21,13 @@ from kedge.controllers.claims import Claims
 from kedge.controllers.known import Shared, controller_of, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
-from kedge.controllers.pod_control import Shortfall, in_growing_batches
+from kedge.controllers.pod_control import (
+    BURST,
+    Shortfall,
+    in_growing_batches,
+    room_for_more,
+    tell_held_back,
+)
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.workloads.history import History, Revisions, template_of
 from kedge.controllers.workloads.replicas import next_available
@@ -136,7 +142,9 @@ class StatefulSetController:
         failure: BaseException | None = None
         try:
             await self._settle_claims(owner, pods)
-            steps = next_steps(owner, pods, *names, self._clock.now())
+            steps = self._affordable(
+                owner, pods, next_steps(owner, pods, *names, self._clock.now())
+            )
             templates = {each.metadata.name: each for each in (current, update)}
             await in_growing_batches(len(steps), lambda i: self._do(owner, steps[i], templates))
         except Shortfall as shortfall:
@@ -147,6 +155,23 @@ class StatefulSetController:
         await self._forget(owner, revisions, pods, {*names})
         if failure is not None:
             raise failure
+
+    def _affordable(
+        self, owner: StatefulSet, pods: Sequence[Pod], steps: Iterator[Step]
+    ) -> list[Step]:
+        """The steps for this look at a set; what they do to its pods leads to the next look."""
+        room = room_for_more(pods)
+        some: list[Step] = []
+        for step in steps:
+            if isinstance(step, Create):
+                if not room:
+                    tell_held_back(self._recorder, owner)
+                    break
+                room -= 1
+            if len(some) == BURST:
+                break
+            some.append(step)
+        return some
 
     async def _settle_claims(self, owner: StatefulSet, pods: Sequence[Pod]) -> None:
         if not owner.spec.volumeClaimTemplates:

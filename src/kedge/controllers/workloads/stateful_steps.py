@@ -1,8 +1,9 @@
 """What a StatefulSet needs next: which pods to make, delete or label, by the rules of its order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from kedge.api.apps_v1 import rolling
 from kedge.api.apps_v1.stateful_set import StatefulSet, StatefulSetStatus
@@ -48,42 +49,78 @@ class Slot:
     pod: Pod | None
 
 
+class Slots:
+    """The numbers that are wanted: as many as the set says, however few pods there are.
+
+    `replicas` is any number up to 2**31-1, so nothing here is ever a list of all numbers. Who
+    walks along them stops where the set has to wait, or after as many steps as are done at once.
+    """
+
+    def __init__(self, wanted: range, pods: Mapping[int, Pod]) -> None:
+        self._wanted = wanted
+        self._pods = pods
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def __iter__(self) -> Iterator[Slot]:
+        """From the lowest number up."""
+        return (Slot(ordinal, self._pods.get(ordinal)) for ordinal in self._wanted)
+
+    def __reversed__(self) -> Iterator[Slot]:
+        """From the highest number down."""
+        return (Slot(ordinal, self._pods.get(ordinal)) for ordinal in reversed(self._wanted))
+
+    def beyond(self, index: int) -> "Slots":
+        """All but the lowest so many."""
+        return Slots(self._wanted[index:], self._pods)
+
+    def pods(self) -> list[Pod]:
+        """The pods that have one of the numbers, the highest number first."""
+        there = sorted((each for each in self._pods if each in self._wanted), reverse=True)
+        return [self._pods[ordinal] for ordinal in there]
+
+
 def next_steps(
     owner: StatefulSet, pods: Sequence[Pod], current: str, update: str, now: datetime
-) -> list[Step]:
-    """Everything that may be done at this moment.
+) -> Iterator[Step]:
+    """Yield everything that may be done at this moment, lazily: there may be billions of steps.
 
     An ordered set goes one step at a time and waits where a pod is not available; a parallel one
     does all at once. `current` and `update` name the revisions before and after a rollout.
     """
     if is_leaving(owner):
-        return []
+        return
     slots, condemned = parted(owner, pods)
     if owner.spec.podManagementPolicy == "Parallel":
-        steps = [step for slot in slots if (step := _filling(owner, slot, current, update))]
-        steps += [Delete(pod) for pod in condemned if not is_leaving(pod)]
-        return [*steps, *_rolling(owner, slots, update, now)]
-    steps = []
+        for slot in slots:
+            if (step := _filling(owner, slot, current, update)) is not None:
+                yield step
+        yield from (Delete(pod) for pod in condemned if not is_leaving(pod))
+        yield from _rolling(owner, slots, update, now)
+        return
     for slot in slots:
         step = _filling(owner, slot, current, update)
         if isinstance(step, Create | Delete):
-            return [*steps, step]
+            yield step
+            return
         if _is_unavailable(owner, slot.pod, now):
-            return steps
+            return
         if step is not None:
-            steps.append(step)
+            yield step
     if condemned:
-        return [*steps, *_shrinking(owner, condemned, now)]
-    return [*steps, *_rolling(owner, slots, update, now)]
+        yield from _shrinking(owner, condemned, now)
+    else:
+        yield from _rolling(owner, slots, update, now)
 
 
-def parted(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[list[Slot], list[Pod]]:
-    """The numbers that are wanted, lowest first, and the pods that are not, highest first."""
+def parted(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[Slots, list[Pod]]:
+    """The numbers that are wanted, and the pods that are not, highest first."""
     by_ordinal = {ordinal: pod for pod in pods if (ordinal := ordinal_of(pod)) >= 0}
     wanted = ordinals(owner)
-    slots = [Slot(ordinal, by_ordinal.get(ordinal)) for ordinal in wanted]
     others = [ordinal for ordinal in by_ordinal if ordinal not in wanted]
-    return slots, [by_ordinal[ordinal] for ordinal in sorted(others, reverse=True)]
+    condemned = [by_ordinal[ordinal] for ordinal in sorted(others, reverse=True)]
+    return Slots(wanted, by_ordinal), condemned
 
 
 def _filling(owner: StatefulSet, slot: Slot, current: str, update: str) -> Step | None:
@@ -121,35 +158,33 @@ def _shrinking(owner: StatefulSet, condemned: Sequence[Pod], now: datetime) -> I
     yield Delete(highest)
 
 
-def _rolling(
-    owner: StatefulSet, slots: Sequence[Slot], update: str, now: datetime
-) -> Iterator[Step]:
+def _rolling(owner: StatefulSet, slots: Slots, update: str, now: datetime) -> Iterator[Step]:
     """The pods of an older revision whose turn it is, from the highest number down."""
     strategy = owner.spec.updateStrategy
     if strategy.type == "OnDelete":
         return
     pace = strategy.rollingUpdate
-    lowest = (pace.partition or 0) if pace else 0
+    later = slots.beyond((pace.partition or 0) if pace else 0)
     if pace is not None and pace.maxUnavailable is not None:
-        missing = sum(_is_unavailable(owner, slot.pod, now) for slot in slots)
-        room = max(rolling.count(pace.maxUnavailable, len(slots), up=False), 1) - missing
-        old = [pod for slot in reversed(slots[lowest:]) if (pod := _outdated(slot, update))]
-        yield from (Delete(pod) for pod in old[: max(room, 0)])
+        well = sum(not _is_unavailable(owner, pod, now) for pod in slots.pods())
+        room = max(rolling.count(pace.maxUnavailable, len(slots), up=False), 1)
+        room -= len(slots) - well
+        old = (pod for pod in later.pods() if _is_outdated(pod, update))
+        yield from (Delete(pod) for pod in islice(old, max(room, 0)))
         return
-    for slot in reversed(slots[lowest:]):
-        if (old_pod := _outdated(slot, update)) is not None:
-            yield Delete(old_pod)
+    for slot in reversed(later):
+        if slot.pod is not None and _is_outdated(slot.pod, update):
+            yield Delete(slot.pod)
             return
         if _is_unavailable(owner, slot.pod, now):
             return
 
 
-def _outdated(slot: Slot, update: str) -> Pod | None:
-    """The pod of a number, if it is to be replaced because of its revision."""
-    pod = slot.pod
-    if pod is None or is_leaving(pod) or pod.status.phase in ENDED:
-        return None
-    return pod if revision_of(pod) != update else None
+def _is_outdated(pod: Pod, update: str) -> bool:
+    """Whether a pod is to be replaced because of its revision."""
+    if is_leaving(pod) or pod.status.phase in ENDED:
+        return False
+    return revision_of(pod) != update
 
 
 def _is_unavailable(owner: StatefulSet, pod: Pod | None, now: datetime) -> bool:

@@ -42,6 +42,7 @@ def balance(node: NodeState, cpu: int, memory: int) -> int:
     all_cpu, all_memory = node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)
     if not all_cpu or not all_memory:
         return BEST
-    cpu_share = min((node.requested.get(CPU, 0) + cpu) / all_cpu, 1.0)
-    memory_share = min((node.requested.get(MEMORY, 0) + memory) / all_memory, 1.0)
+    # Compared as whole numbers: a pod that names its node may request 1e900 of anything.
+    cpu_share = min(node.requested.get(CPU, 0) + cpu, all_cpu) / all_cpu
+    memory_share = min(node.requested.get(MEMORY, 0) + memory, all_memory) / all_memory
     return int((1 - abs(cpu_share - memory_share) / 2) * BEST)

@@ -38,3 +38,12 @@ def test_a_share_is_rounded_the_way_that_is_asked_for(
 ) -> None:
     assert rolling.count(value, whole, up=True) == up
     assert rolling.count(value, whole, up=False) == down
+
+
+def test_a_percentage_beyond_32_bits_counts_as_the_largest_number() -> None:
+    for value in ("9" * 10 + "%", "9" * 5000 + "%"):
+        assert rolling.count(value, 100, up=True) == 2**31 - 1
+        assert not rolling.is_zero(value)
+        assert len([*rolling.validate_share(value, "p")]) == 1
+    assert rolling.count("0" * 5000 + "50%", 3, up=True) == 2
+    assert rolling.count("100%", 2**31 - 1, up=True) == 2**31 - 1

@@ -121,6 +121,22 @@ async def test_only_so_many_finished_jobs_are_kept(place: Workshop) -> None:
     assert ("SuccessfulDelete", f"Deleted job tick-{MIDNIGHT + 3}") in await place.events()
 
 
+async def test_fewer_finished_jobs_than_may_be_kept_are_all_kept(place: Workshop) -> None:
+    await make(place, successfulJobsHistoryLimit=3)
+    for _ in range(2):
+        await place.pass_time(61)
+        await finish(place)
+    await place.pass_time(1)
+    assert len(await jobs(place)) == 2
+    assert not [reason for reason, _ in await place.events() if reason == "SuccessfulDelete"]
+
+
+async def test_a_deadline_of_all_time_is_no_deadline(place: Workshop) -> None:
+    await make(place, startingDeadlineSeconds=2**63 - 1)
+    await place.pass_time(61)
+    assert len(await jobs(place)) == 1
+
+
 async def test_schedule_is_read_in_its_time_zone(place: Workshop) -> None:
     await make(place, "30 9 * * *", timeZone="Asia/Kolkata")
     await place.pass_time(4 * 3600 + 1)

@@ -1,6 +1,7 @@
 """The moments of schedules."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from time import process_time
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -106,3 +107,46 @@ def test_next_moment_is_ahead_and_the_missed_one_behind(
     if found.latest is not None:
         assert begin < found.latest <= now
         assert following(schedule, found.latest, UTC) == ahead
+
+
+@pytest.mark.parametrize("schedule", [", * * * *", "* , * * *", "* * , * ,", "* * * , *"])
+def test_a_field_without_any_number_is_never_due_and_not_searched_minute_by_minute(
+    schedule: str,
+) -> None:
+    begun = process_time()
+    assert following(parse_schedule(schedule), utc("2026-01-01 00:00:00"), ZoneInfo("UTC")) is None
+    assert process_time() - begun < 0.5
+
+
+def test_latest_of_half_a_year_of_missed_minutes_is_found_by_halves() -> None:
+    asked: list[datetime] = []
+
+    class Counted(tzinfo):
+        """UTC, that notes each look at the clock."""
+
+        def utcoffset(self, moment: datetime | None) -> timedelta:
+            asked.append(moment or utc("2026-01-01 00:00:00"))
+            return timedelta(0)
+
+        def dst(self, moment: datetime | None) -> timedelta:
+            return timedelta(0)
+
+        def tzname(self, moment: datetime | None) -> str:
+            return "counted"
+
+        def fromutc(self, moment: datetime) -> datetime:
+            asked.append(moment)
+            return moment
+
+    schedule = parse_schedule("* * * 1-6 *")
+    since, now = utc("2026-06-30 23:58:30"), utc("2027-06-15 12:00:00")
+    found = missed(schedule, since, now, Counted())
+    assert found.latest == now
+    assert len(asked) < 10_000
+
+
+@pytest.mark.parametrize("year", ["0001", "9999"])
+def test_moments_at_the_ends_of_time_are_never_due(year: str) -> None:
+    moment = utc(f"{year}-12-31 23:59:00") if year == "9999" else utc("0001-01-01 00:00:00")
+    found = following(parse_schedule("0 0 1 1 *"), moment, ZoneInfo("America/New_York"))
+    assert found is None or found.year == 2

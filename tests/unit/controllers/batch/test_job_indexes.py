@@ -39,3 +39,16 @@ def test_they_behave_as_sets_do(some: set[int], others: set[int]) -> None:
     assert one.common(other) == len(some & others)
     assert [number for number in range(61) if number in one] == sorted(some)
     assert list(one.absent(61)) == sorted(set(range(61)) - some)
+
+
+@given(numbers, numbers)
+def test_what_two_have_in_common_is_counted(some: set[int], others: set[int]) -> None:
+    assert Indexes.of(some).common(Indexes.of(others)) == len(some & others)
+
+
+def test_large_intervals_cost_no_more_than_small_ones() -> None:
+    every = Indexes.parse("0-2147483646", 2**31 - 1)
+    assert len(every) == every.common(every) == 2**31 - 1
+    sparse = Indexes.of(range(0, 40_000, 2))
+    assert every.common(sparse) == sparse.common(sparse) == 20_000
+    assert str(Indexes.parse("9" * 5000, 5)) == ""

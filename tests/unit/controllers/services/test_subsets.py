@@ -1,5 +1,6 @@
 """Endpoints in their older form."""
 
+from time import process_time
 from typing import Any
 
 from kedge.api.core_v1.endpoints import EndpointAddress, EndpointPort, EndpointSubset
@@ -106,3 +107,13 @@ def test_who_is_not_ready_at_one_port_may_be_at_another() -> None:
         EndpointSubset(notReadyAddresses=here, ports=[a]),
     ]
     assert shown(repacked(written)) == [([], ["1"], [1]), (["1"], [], [2])]
+
+
+def test_thousands_of_ports_are_not_walked_for_each_pod() -> None:
+    ports = [{"name": f"p{i}", "port": i, "targetPort": "http"} for i in range(1, 5_000)]
+    many = service(ports=ports)
+    pods = [pod(i, "http") for i in range(200)]
+    begun = process_time()
+    [subset] = subsets_of(many, pods)
+    assert (len(subset.ports), len(subset.addresses)) == (4_999, 200)
+    assert process_time() - begun < 2

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kedge.controllers.nodes.pod_garbage_collector import QUARANTINE, PodGarbageCollector
+from kedge.controllers.pod_control import MOST_WAITING
 from kedge.controllers.workloads.stateful_set import StatefulSetController
 from kedge.testing.controllers import Workshop, workshop
 
@@ -369,3 +370,15 @@ async def test_a_set_that_is_leaving_makes_nothing(shop: Workshop) -> None:
     await shop.bury(await pod(shop, "web-1"))
     assert await names(shop) == ["web-0"]
     assert (await status(shop))["replicas"] == 1
+
+
+async def test_a_parallel_set_of_billions_makes_no_more_pods_than_may_wait(
+    shop: Workshop,
+) -> None:
+    await shop.create(SETS, stateful_set(2**31 - 1, podManagementPolicy="Parallel"))
+    await shop.pass_time(60)
+    assert len(await shop.pods()) == MOST_WAITING
+    told = [message for reason, message in await shop.events() if reason == "PodsHeldBack"]
+    assert told == ["at most 500 pods wait for a node: more are created when these have one"]
+    await shop.run_pod(await pod(shop, "web-0"), node="n")
+    assert len(await shop.pods()) == MOST_WAITING + 1

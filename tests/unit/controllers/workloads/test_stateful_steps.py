@@ -1,6 +1,7 @@
 """What a StatefulSet does next, without a server: the rules of its order, and that it arrives."""
 
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -12,7 +13,14 @@ from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet
 from kedge.api.core_v1.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod import Pod
 from kedge.controllers.workloads.stateful_pods import ordinal_of, revision_of
-from kedge.controllers.workloads.stateful_steps import Create, Delete, Identify, counted, next_steps
+from kedge.controllers.workloads.stateful_steps import (
+    Create,
+    Delete,
+    Identify,
+    counted,
+    next_steps,
+    parted,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = "web-old", "web-new"
@@ -136,7 +144,7 @@ def test_a_missing_pod_below_the_partition_is_made_as_it_was() -> None:
 def test_a_set_that_is_leaving_does_nothing() -> None:
     owner = stateful_set()
     meta = replace(owner.metadata, deletionTimestamp="2026-01-01T00:00:00Z")
-    assert next_steps(replace(owner, metadata=meta), [], OLD, NEW, NOW) == []
+    assert not [*next_steps(replace(owner, metadata=meta), [], OLD, NEW, NOW)]
 
 
 def test_a_rollout_is_over_when_all_are_new_and_ready() -> None:
@@ -168,7 +176,7 @@ def test_whatever_there_is_the_set_arrives_if_pods_get_well(
                 del pods[ordinal]
             elif each.status.phase != "Failed":
                 pods[ordinal] = pod(ordinal, revision_of(each))
-        found = next_steps(owner, list(pods.values()), OLD, NEW, NOW)
+        found = [*next_steps(owner, list(pods.values()), OLD, NEW, NOW)]
         deeds = [step for step in found if not isinstance(step, Identify)]
         assert policy == "Parallel" or len(deeds) <= 1
         if not found:
@@ -182,3 +190,21 @@ def test_whatever_there_is_the_set_arrives_if_pods_get_well(
                     pods[ordinal_of(each)] = pod(ordinal_of(each), revision_of(each), "leaving")
     assert sorted(pods) == list(range(start, start + replicas))
     assert {revision_of(each) for each in pods.values()} <= {NEW}
+
+
+@pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
+def test_a_set_of_billions_is_walked_only_as_far_as_somebody_asks(policy: str) -> None:
+    owner = stateful_set(2**31 - 1, podManagementPolicy=policy)
+    some = [*islice(next_steps(owner, [pod(0), pod(1)], OLD, NEW, NOW), 3)]
+    assert some[0] == Create(2, NEW)
+    assert len(some) == (1 if policy == "OrderedReady" else 3)
+
+
+def test_a_set_of_billions_rolls_without_a_look_at_the_numbers_that_nobody_has() -> None:
+    owner = stateful_set(2**31 - 1, **rolling(partition=2**31 - 1, maxUnavailable="100%"))
+    slots, condemned = parted(owner, [pod(0), pod(5)])
+    assert (len(slots), condemned) == (2**31 - 1, [])
+    assert [ordinal_of(each) for each in slots.pods()] == [5, 0]
+    assert len(slots.beyond(2**31 - 2)) == 1
+    (step, *_) = next_steps(owner, [pod(0), pod(5)], OLD, NEW, NOW)
+    assert step == Create(1, OLD)

@@ -526,6 +526,9 @@ class Stepping:
     async def sleep(self, seconds: float) -> None:
         raise NotImplementedError
 
+    async def give_way(self) -> None:
+        raise NotImplementedError
+
 
 DAY = 86_400
 

@@ -1,0 +1,59 @@
+"""Turns: work in the background gets a share of each turn of the event loop, requests the rest."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+SHARE_SECONDS: Final = 0.01
+"""How long all work in the background together may hold the event loop before sockets are read."""
+
+
+class Turns:
+    """Lets background work run until its share of the turn is spent, then one waiter per turn.
+
+    A turn of an event loop runs everything that is ready and then looks at the sockets, so a
+    request waits for the sum of all tasks that are ready, not for the longest of them. A budget
+    of each task would therefore bound nothing: a hundred workers of controllers with ten
+    milliseconds each are a second. The budget belongs to the loop, and tasks that come when it is
+    spent wait in order. Each turn wakes one of them, so none starves.
+
+    A computation between two calls of `give_way` is not interrupted: loops whose length a user
+    chooses call it in each round.
+    """
+
+    def __init__(
+        self, monotonic: Callable[[], float], *, share_seconds: float = SHARE_SECONDS
+    ) -> None:
+        self._monotonic = monotonic
+        self._share = share_seconds
+        self._began: float | None = None
+        """When the first background work of this turn began; None if there was none."""
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def give_way(self) -> None:
+        """Return at once while the share of this turn lasts, else in a later turn."""
+        loop = asyncio.get_running_loop()
+        if self._began is None:
+            self._begin(loop)
+            return
+        if self._monotonic() - self._began < self._share:
+            return
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._began = self._monotonic()
+        loop.call_soon(self._end, loop)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The sockets have been looked at: it is the turn of the first who waits."""
+        self._began = None
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            # A task that was cancelled while it waited needs no turn.
+            if not waiter.done():
+                waiter.set_result(None)
+                self._begin(loop)
+                return
