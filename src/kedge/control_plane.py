@@ -18,6 +18,7 @@ from kedge.client.client import Client
 from kedge.client.election import Election
 from kedge.client.transport import Call, Handler, LocalTransport
 from kedge.machinery.clock import Clock, SystemClock
+from kedge.machinery.open_files import raise_limit
 from kedge.web.message import HttpRequest, Response
 from kedge.web.server import note_failure
 
@@ -33,6 +34,7 @@ def run(config: ServerConfig, on_ready: OnReady) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # Few objects of a server form cycles, and looking for them costs more than it finds.
     gc.set_threshold(20_000, 20, 50)
+    raise_limit()
     uvloop.run(_run(config, on_ready))
 
 

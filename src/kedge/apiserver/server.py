@@ -90,7 +90,7 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
         app = application(api, {**users, token: ADMIN}, key, lambda: address, trail)
         app.in_flight = in_flight(config)
-        listener = Server(app.handle, clock, refused=api.metrics.turned_away)
+        listener = Server(app.handle, clock, screen=app.screen, refused=api.metrics.turned_away)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(api.cache.run()),

@@ -21,6 +21,7 @@ from kedge.client.client import Client
 from kedge.client.events import Recorder
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.open_files import raise_limit
 from kedge.node import machine, record, registration
 from kedge.node.access import Access
 from kedge.node.certificates import Renewal
@@ -69,6 +70,7 @@ def run(
     when the agent ends."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     gc.set_threshold(20_000, 20, 50)
+    raise_limit()
     uvloop.run(_run(config, begun, find, ready))
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from hypothesis import given
@@ -20,6 +20,13 @@ from kedge.web.server import GZIP_FROM, Connection, Limits, Server
 
 PATIENCE = 10
 """Seconds of real time after which a test that waits for the network has failed."""
+
+
+class Known(NamedTuple):
+    """A caller."""
+
+    tenant: str
+    is_privileged: bool = False
 
 
 class Site:
@@ -46,6 +53,8 @@ class Site:
                 return Response(200, b"z" * GZIP_FROM)
             case "/endless":
                 return Response(200, (b"w" * 65536 for _ in iter(int, 1)))
+            case "/known":
+                request.identified(Known("somebody"))
             case "/bug":
                 raise RuntimeError("boom")
             case "/empty":
@@ -512,12 +521,13 @@ def connected(
 
 
 async def test_a_head_or_body_that_never_ends_runs_out_of_time(site: Site) -> None:
-    for first, seconds in ((b"GE", 15), (b"GET /x", 15), (b"POST / HTTP/1.1\r\na: b\r\n", 15)):
+    for first in (b"GE", b"GET /x", b"POST / HTTP/1.1\r\na: b\r\n"):
         connection, transport = connected(site, FakeClock())
-        connection.data_received(first)
-        connection.expire(seconds)
+        connection.data_received(b"GET /known HTTP/1.1\r\n\r\n" + first)
+        await turn()
+        connection.expire(15)
         assert not transport.closed
-        connection.expire(seconds + 1)
+        connection.expire(16)
         assert transport.closed
     connection, transport = connected(site, FakeClock())
     connection.data_received(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab")
@@ -538,13 +548,24 @@ async def test_dribbling_does_not_buy_time(site: Site) -> None:
     assert transport.closed
 
 
-async def test_idle_connections_are_closed_in_the_end(site: Site) -> None:
-    connection, transport = connected(site, FakeClock())
-    connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
-    connection.expire(180)
-    assert not transport.closed
-    connection.expire(181)
-    assert transport.closed
+async def test_idle_connections_are_closed_in_the_end_those_of_strangers_soon(site: Site) -> None:
+    for path, seconds in ((b"/known", 180), (b"/", 10)):
+        connection, transport = connected(site, FakeClock())
+        connection.data_received(b"GET %b HTTP/1.1\r\n\r\n" % path)
+        connection.expire(seconds)
+        assert not transport.closed
+        connection.expire(seconds + 1)
+        assert transport.closed
+
+
+async def test_a_first_request_has_little_time_however_it_comes(site: Site) -> None:
+    for first in (b"", b"GE", b"GET / HTTP/1.1\r\na: "):
+        connection, transport = connected(site, FakeClock())
+        connection.data_received(first)
+        connection.expire(10)
+        assert not transport.closed
+        connection.expire(11)
+        assert transport.closed
 
 
 async def test_a_request_that_is_being_answered_has_time(site: Site) -> None:
@@ -630,7 +651,7 @@ async def test_no_bytes_break_the_door(parts: list[bytes], cuts: list[int]) -> N
 async def test_a_sweep_renews_the_date_and_ends_what_is_out_of_time(site: Site) -> None:
     clock = FakeClock()
     async with listening(site, clock) as (server, wire):
-        wire.get("/a")
+        wire.get("/known")
         first = (await wire.answer())[1]["date"]
         sweeping = asyncio.ensure_future(server.sweep())
         await clock.advance(100)

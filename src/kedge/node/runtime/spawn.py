@@ -3,6 +3,7 @@ be done before anything else of an agent is there."""
 
 import contextlib
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -17,6 +18,9 @@ _START: Final = (
     "from kedge.supervisor.__main__ import main; main(sys.argv[1])"
 )
 _PACKAGES: Final = str(Path(__file__).parents[3])
+_OPEN_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""As this process was given them, before it took more for itself. Containers get these: programs
+that use select(), or close every descriptor they might have, fare badly with a million."""
 
 
 class Spawn:
@@ -34,6 +38,8 @@ class Spawn:
             stderr=subprocess.PIPE,
             text=True,
         )
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, _OPEN_FILES)
 
     def failure(self) -> str:
         """Wait until it listens; returns what went wrong, if anything."""

@@ -18,10 +18,12 @@ from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, Runtim
 from kedge.node.server import commands, logs, ports, remote
 from kedge.node.server.callers import Callers
 from kedge.web.message import TEXT, HttpRequest, Response, json_response, text_response
-from kedge.web.server import Server
+from kedge.web.server import Limits, Server
 
 log = logging.getLogger(__name__)
 
+BODY_BYTES: Final = 64 << 10
+"""Of a request; more than clients send along with what they upgrade."""
 RUN_SECONDS: Final = 60.0
 """How long a command may take whose output is sent when it has ended."""
 
@@ -48,7 +50,8 @@ class NodeServer:
         self._clock = clock
         self._callers = Callers(client, node, clock)
         self._inotify = Inotify()
-        self._server = Server(self.handle, clock)
+        # Nothing here reads a body, and who asks is known only after the server was asked.
+        self._server = Server(self.handle, clock, Limits(body_bytes=BODY_BYTES))
         self._pods: NodePods | None = None
         self._usage: Usage | None = None
 
