@@ -134,6 +134,6 @@ async def _send(socket: WebSocket, exchange: Exchange, *, binary: bool) -> None:
 
 async def _left(socket: WebSocket, exchange: Exchange) -> None:
     """Nothing more need be read for a client that has gone; what it says meanwhile is ignored."""
-    while await socket.receive() is not None:
+    while await socket.piece() is not None:
         pass
     exchange.close()

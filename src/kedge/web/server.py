@@ -55,6 +55,8 @@ class Limits:
     """How long a peer may take nothing of what it asked for."""
     linger_seconds: float = 2
     """How long what a refused peer still sends is thrown away, so that it can read why."""
+    takeover_seconds: float = 10
+    """How long those who took a connection over may go on when their peer has gone."""
     linger_bytes: int = 16 << 20
     """How much of that is thrown away before the connection is cut."""
     pipelined: int = 8
@@ -386,13 +388,21 @@ class Connection(asyncio.Protocol):
         for asked in self._waiting:
             self.server.bodies.release(asked.body_bytes)
         self._waiting.clear()
-        # Who took over learns of it by reading, after all that had come before.
-        if self._task is not None and self._duplex is None:
-            self._task.cancel()
+        if self._task is not None:
+            self._end_task(self._task)
         self.resume_writing()
         # They refer to each other: until that is found, a connection that is over takes 50 KB.
         self._parser = None  # type: ignore[assignment]
         self._identify = None
+
+    def _end_task(self, task: "asyncio.Task[None]") -> None:
+        """Nobody is there any more to be answered. Who took the connection over learns of it by
+        reading, after all that had come before; but may be waiting for something else."""
+        if self._duplex is None:
+            task.cancel()
+        else:
+            seconds = self.server.limits.takeover_seconds
+            asyncio.get_running_loop().call_later(seconds, task.cancel)
 
     def _identified(self, caller: Caller) -> None:
         """A handler knows now who asks; raises 429 if they have too many connections."""
@@ -830,6 +840,8 @@ class Connection(asyncio.Protocol):
         """End what has run out of time: the peer owes us a request, or takes no answer."""
         if self._deadline and now > self._deadline:
             self.abort()
+        elif self._duplex is not None:
+            self._expire_takeover(self._duplex, now)
         elif self.paused:
             unsent = self._transport.get_write_buffer_size()
             if unsent < self._unsent:
@@ -837,6 +849,15 @@ class Connection(asyncio.Protocol):
             elif now > self._stalled_from + self.server.limits.stall_seconds:
                 self.abort()
             self._unsent = unsent
+
+    def _expire_takeover(self, duplex: Duplex, now: float) -> None:
+        """Let go of a peer that has gone if nobody reads on to find that out."""
+        if not duplex.has_lost_its_peer:
+            self._stalled_from = 0.0
+        elif not self._stalled_from:
+            self._stalled_from = now
+        elif now > self._stalled_from + self.server.limits.takeover_seconds:
+            self.abort()
 
     @property
     def busy(self) -> bool:
