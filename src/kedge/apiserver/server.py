@@ -42,6 +42,7 @@ from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
 from kedge.storage.store import Store
 from kedge.web.server import Server
+from kedge.web.watchdog import LoopPauses
 
 SETTLING: Final = 0.5
 """Seconds from the first answer to the work that can wait."""
@@ -72,7 +73,9 @@ class Running:
 
 
 @asynccontextmanager
-async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
+async def serve(
+    config: ServerConfig, clock: Clock, pauses: LoopPauses | None = None
+) -> AsyncIterator[Running]:
     """Serve while the context is open."""
     hosts = whereabouts.hosts(config)
     identity = pki.ensure(config.pki, hosts)
@@ -88,7 +91,8 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
         key = SigningKey(config.pki)
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
-        app = application(api, {**users, token: ADMIN}, key, lambda: address, trail)
+        everybody = {**users, token: ADMIN}
+        app = application(api, everybody, key, lambda: address, audit_log=trail, pauses=pauses)
         app.in_flight = in_flight(config)
         listener = Server(app.handle, clock, screen=app.screen, refused=api.metrics.turned_away)
         async with asyncio.TaskGroup() as tasks:
@@ -145,7 +149,9 @@ def application(
     tokens: Mapping[str, User],
     key: SigningKey,
     address: Callable[[], str],
+    *,
     audit_log: AuditLog | None = None,
+    pauses: LoopPauses | None = None,
 ) -> App:
     """The application on an Api: who may enter, and what it says of itself."""
     return App(
@@ -154,7 +160,7 @@ def application(
         token_requests=TokenRequests(key),
         openid=OpenId(key, address),
         documents=Documents(api.catalog, address, api.clock),
-        telemetry=telemetry(api),
+        telemetry=telemetry(api, pauses),
         audit_log=audit_log,
     )
 
@@ -204,9 +210,9 @@ def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-a
     return [r for r in catalog if r.store_as is None and "get" in r.verbs and not r.measured]
 
 
-def telemetry(api: Api) -> Telemetry:
+def telemetry(api: Api, pauses: LoopPauses | None = None) -> Telemetry:
     """Counters, and gauges that look at the caches."""
-    counts = Telemetry()
+    counts = Telemetry(pauses)
 
     def objects():  # type: ignore[no-untyped-def]
         for cache in api.cache.all():

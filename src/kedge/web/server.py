@@ -305,6 +305,14 @@ class Asked(NamedTuple):
 class Connection(asyncio.Protocol):
     """One client connection: parses, answers one request at a time, applies back-pressure."""
 
+    _body: bytes | bytearray
+    _size: int
+    """How much of the body has come."""
+    _length: int
+    """Of the body, if the peer has said."""
+    _counted: int
+    """How much of the body the budget for bodies knows of."""
+
     def __init__(self, server: Server) -> None:
         self.server = server
         self.paused = False
@@ -892,12 +900,10 @@ class Connection(asyncio.Protocol):
     def _reset(self) -> None:
         self._url = b""
         self._headers: dict[str, str] = {}
-        self._body: bytes | bytearray = b""
+        self._body = b""
         self._size = 0
         self._length = 0
-        """Of the body, if the peer has said."""
         self._counted = 0
-        """How much of that the budget for bodies knows of."""
         self._head_size = 0
         self._screened = False
 

@@ -256,9 +256,9 @@ async def test_streams_that_nobody_reads_hold_the_client_up_together(connected: 
         streams.append(await anext(opened))
     for number in range(20):
         client.end.write(spdy.data(2 * number + 1, b"x" * 100_000))
+    await _turn()
     client.end.write(spdy.ping(1))
     await _turn()
-    assert connection.unread < 2 << 20
     assert not client.end._arrived
     for stream in streams:
         stream.close()

@@ -18,9 +18,11 @@ from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, Runtim
 from kedge.node.server import commands, logs, ports, remote
 from kedge.node.server.callers import Callers
 from kedge.node.server.sessions import Sessions
+from kedge.node.stats.exposition import CONTENT_TYPE
 from kedge.web.duplex import Duplex
 from kedge.web.message import TEXT, HttpRequest, Response, json_response, text_response
 from kedge.web.server import Limits, Server
+from kedge.web.watchdog import LoopPauses
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,15 @@ class NodePods(Protocol):
 class NodeServer:
     """Listens first, so that its port can be made known, and answers once it knows its pods."""
 
-    def __init__(self, client: Client, runtime: Runtime, node: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        runtime: Runtime,
+        node: str,
+        clock: Clock,
+        pauses: LoopPauses | None = None,
+    ) -> None:
+        self._pauses = pauses or LoopPauses()
         self._runtime = runtime
         self._clock = clock
         self._callers = Callers(client, node, clock)
@@ -83,6 +93,9 @@ class NodeServer:
             await self._callers.admit(request)
             if self._pods is None:
                 raise StatusError(503, "ServiceUnavailable", "the node agent is starting")
+            if request.path == "/metrics":
+                _only(request, "GET")
+                return Response(200, self._pauses.text().encode(), CONTENT_TYPE)
             if request.path.startswith(("/stats/", "/metrics/")):
                 return self._tell(request)
             surroundings = (self._pods, self._runtime, self._inotify, self._sessions, self._clock)

@@ -1,6 +1,7 @@
 """Channels in messages that come in pieces."""
 
 import base64
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from kedge.web.websocket import Opcode, Received
 
 def pieces(message: bytes, cuts: list[int]) -> list[Received]:
     edges = sorted({0, len(message), *(min(cut, len(message)) for cut in cuts)})
-    parts = [message[a:b] for a, b in zip(edges, edges[1:], strict=False)] or [b""]
+    parts = [message[a:b] for a, b in pairwise(edges)] or [b""]
     last = len(parts) - 1
     return [
         Received(Opcode.BINARY, part, number == 0, number == last)
