@@ -59,7 +59,12 @@ async def upgrade(
         return await _refused(exchange)
 
     async def take_over(duplex: Duplex) -> None:
-        await tunnel.join(duplex, exchange.upgraded())
+        try:
+            await tunnel.join(duplex, exchange.upgraded())
+        except asyncio.CancelledError:
+            # The client has gone, and the other server takes nothing more of what it has said.
+            exchange.close()
+            raise
 
     agreed = [(name.title(), value) for name, value in exchange.headers if name not in _OURS]
     return Response(101, headers=agreed, take_over=take_over)

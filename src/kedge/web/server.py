@@ -55,7 +55,7 @@ class Limits:
     """How long a peer may take nothing of what it asked for."""
     linger_seconds: float = 2
     """How long what a refused peer still sends is thrown away, so that it can read why."""
-    takeover_seconds: float = 10
+    takeover_seconds: float = 5
     """How long those who took a connection over may go on when their peer has gone."""
     linger_bytes: int = 16 << 20
     """How much of that is thrown away before the connection is cut."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import resource
 import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 PATH = "/api/v1/namespaces/default"
 SMALL = "POST /api/v1/namespaces/default/configmaps"
@@ -22,8 +26,37 @@ SHORT = 1.0
 """Seconds that nobody may have to wait for a get on a connection that they have."""
 SHORT_TO_CONNECT = 3.0
 """Seconds for a get on a new connection, two processes and a handshake on a busy machine."""
+USUAL_OPEN_FILES = 1024
+"""The soft limit of an ordinary login."""
 MANY = 1100
-"""Connections, more than the usual limit of open files."""
+"""Connections, more than that."""
+
+
+@contextlib.contextmanager
+def usual_open_files() -> Iterator[None]:
+    """Start programs as most people do. The test itself may have more."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@pytest.fixture(scope="module")
+def target(
+    own_clusters: Any, attacks: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """The API server of a cluster that is this module's own."""
+    own = own_clusters.own(tmp_path_factory.mktemp("attacked"))
+    try:
+        with usual_open_files():
+            cluster = own.up()
+        api, parts = cluster.api, urlsplit(cluster.api.url)
+        where = (parts.hostname or "", parts.port or 0)
+        yield attacks.target(*where, api.ca_pem, api.token, own.pid())
+    finally:
+        own.kedge("down", *own.which, "--purge")
 
 
 def assert_served(bystander: Any) -> None:
@@ -191,3 +224,17 @@ def test_unfinished_bodies_share_a_budget_that_keeps_others_writing(
         assert attacks.read_head(last)[0] == 400  # nothing but spaces, but read to its end
     assert_served(bystander)
     assert target.memory - before < 64 * MEBIBYTE + LITTLE
+
+
+def test_the_event_loop_of_the_server_tells_of_its_pauses(target: Any) -> None:
+    with target.secure() as peer:
+        peer.sendall(target.head("GET /metrics", "Connection: close", token=target.token))
+        page = b"".join(iter(lambda: peer.recv(1 << 16), b"")).decode()
+    assert "# TYPE kedge_event_loop_pause_seconds histogram" in page
+    (longest,) = [
+        float(line.split()[1])
+        for line in page.splitlines()
+        if line.startswith("kedge_event_loop_longest_pause_seconds ")
+    ]
+    # After all of the above.
+    assert 0 < longest < SHORT
