@@ -25,7 +25,7 @@ LITTLE = 48 * MEBIBYTE
 """Bytes by which an agent or a server may grow for a peer that wants the worst."""
 SHORT = 1.0
 SHORT_TO_CONNECT = 3.0
-SENDING_SECONDS = 4.0
+SENDING_SECONDS = 8.0
 PER_POD = 64
 UPGRADE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
 KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
@@ -88,7 +88,7 @@ def entered(server: Any, attacks: Any, path: str, protocol: str = COMMANDS) -> s
 def sent(peer: ssl.SSLSocket, data: bytes, seconds: float) -> int:
     """How much the other side took of something that is sent again and again."""
     deadline, total = time.perf_counter() + seconds, 0
-    peer.settimeout(0.5)
+    peer.settimeout(2)
     with contextlib.suppress(OSError):
         while time.perf_counter() < deadline:
             peer.sendall(data)
