@@ -18,10 +18,12 @@ from kedge.machinery.clock import Clock
 
 log = logging.getLogger(__name__)
 
-PERIOD_SECONDS: Final = 0.1
-"""How often the loop is asked for a sign of life. A pause is measured from the first question that
-it left open, so it may have been this much longer than it seems; asking ten times a second costs
-about 0.02 % of a core, and asking more often would tell little more."""
+IDLE_SECONDS: Final = 0.25
+BUSY_SECONDS: Final = 0.05
+"""How often the loop is looked at, and how often while it is doing something. A pause is measured
+from the first look that found the loop at work, so it may have been this much longer than it seems.
+A loop that waits for its sockets is not woken up: four looks a second are all that a quiet server
+pays."""
 PAUSE_SECONDS: Final = 0.1
 """A pause from here on is counted, and its culprit looked for."""
 LOG_SECONDS: Final = 10.0
@@ -83,7 +85,8 @@ class Watchdog:
         ask: Callable[[Callable[[], None]], object],
         stack: Callable[[], str],
     ) -> None:
-        """`ask` has a function called by the loop, `stack` tells what the loop is doing now."""
+        """`ask` has a function called by the loop; `stack` tells what the loop is doing now, and is
+        empty if it waits for something to do."""
         self._pauses = pauses
         self._monotonic = monotonic
         self._ask = ask
@@ -97,17 +100,21 @@ class Watchdog:
         self._logged = float("-inf")
         self._unlogged = 0
 
-    def look(self) -> None:
-        """Once a period: has the loop answered, and if not, what keeps it?"""
+    def look(self) -> float:
+        """See whether the loop has answered, and if not, what keeps it; returns the seconds to the
+        next look."""
         now = self._monotonic()
         if self._is_open:
             self._look_at_pause(now - self._asked)
-            return
+            return BUSY_SECONDS
         if self._culprit:
             self._log("event loop paused", self._answered - self._asked)
         self._culprit, self._was_logged = "", False
+        if not self._stack():
+            return IDLE_SECONDS
         self._asked, self._is_open = now, True
         self._ask(self.answer)
+        return BUSY_SECONDS
 
     def answer(self) -> None:
         """Give a sign of life, in the loop's own thread."""
@@ -118,9 +125,8 @@ class Watchdog:
     def _look_at_pause(self, seconds: float) -> None:
         if seconds < PAUSE_SECONDS / 2:
             return
-        # Taken anew each time: of a long pause, the last stack is as good as the first, and of a
-        # short one that began before the question was asked there is only one.
-        self._culprit = self._stack()
+        # Taken anew each time: of a long pause, the last stack is as good as the first.
+        self._culprit = self._stack() or self._culprit
         if seconds >= STUCK_SECONDS:
             self._log("event loop stuck", seconds)
 
@@ -149,23 +155,38 @@ def stack_of(frame: FrameType | None) -> str:
     return " < ".join(calls) or "unknown"
 
 
+def _runner(frame: FrameType | None) -> FrameType | None:
+    """The call that runs the loop. uvloop is no Python, so while it waits this is the innermost;
+    of another loop it never is, and that is asked every time."""
+    while frame is not None and not frame.f_code.co_filename.endswith("asyncio/runners.py"):
+        frame = frame.f_back
+    return frame
+
+
 @contextmanager
 def watched(clock: Clock) -> Iterator[LoopPauses]:
     """Watch the running event loop while the context is open."""
     loop, thread = asyncio.get_running_loop(), threading.get_ident()
     pauses = LoopPauses()
+    waiting = _runner(sys._getframe())
+
+    def stack() -> str:
+        frame = sys._current_frames().get(thread)
+        return "" if frame is waiting else stack_of(frame)
+
     watchdog = Watchdog(
         pauses,
         clock.monotonic,
         loop.call_soon_threadsafe,
-        lambda: stack_of(sys._current_frames().get(thread)),
+        stack,
     )
     over = threading.Event()
 
     def run() -> None:
-        while not over.wait(PERIOD_SECONDS):
+        seconds = BUSY_SECONDS
+        while not over.wait(seconds):
             try:
-                watchdog.look()
+                seconds = watchdog.look()
             except RuntimeError:  # the loop is closed
                 return
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kedge.testing.clock import FakeClock
-from kedge.web.watchdog import LoopPauses, Watchdog, stack_of, watched
+from kedge.web.watchdog import IDLE_SECONDS, LoopPauses, Watchdog, stack_of, watched
 
 
 class Loop:
@@ -64,6 +64,13 @@ def test_a_loop_that_does_not_come_back_is_told_of(caplog: pytest.LogCaptureFixt
         loop.watchdog.look()
     [said] = [record.getMessage() for record in caplog.records]
     assert said.startswith("event loop stuck seconds=5.0")
+
+
+def test_a_loop_that_waits_is_not_woken_up() -> None:
+    questions: list[Callable[[], None]] = []
+    watchdog = Watchdog(LoopPauses(), lambda: 0.0, questions.append, lambda: "")
+    assert watchdog.look() == IDLE_SECONDS
+    assert questions == []
 
 
 def test_a_stack_names_its_innermost_calls_first() -> None:
