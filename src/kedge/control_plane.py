@@ -20,8 +20,10 @@ from kedge.client.transport import Call, Handler, LocalTransport
 from kedge.controllers.names import SCHEDULER
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.open_files import raise_limit
 from kedge.web.message import HttpRequest, Response
 from kedge.web.server import note_failure
+from kedge.web.watchdog import LoopPauses, watched
 
 OnReady = Callable[[Running], None]
 
@@ -35,6 +37,7 @@ def run(config: ServerConfig, on_ready: OnReady) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # Few objects of a server form cycles, and looking for them costs more than it finds.
     gc.set_threshold(20_000, 20, 50)
+    raise_limit()
     uvloop.run(_run(config, on_ready))
 
 
@@ -45,7 +48,18 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
-    async with serve(config, clock) as server, asyncio.TaskGroup() as tasks:
+    with watched(clock) as pauses:
+        await _serve(config, clock, pauses, on_ready, stop)
+
+
+async def _serve(
+    config: ServerConfig,
+    clock: Clock,
+    pauses: LoopPauses,
+    on_ready: OnReady,
+    stop: asyncio.Event,
+) -> None:
+    async with serve(config, clock, pauses) as server, asyncio.TaskGroup() as tasks:
         gc.freeze()
         gc.enable()
         on_ready(server)

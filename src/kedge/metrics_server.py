@@ -21,6 +21,7 @@ from kedge.client.kubeconfig import Unusable
 from kedge.client.login import Login
 from kedge.client.transport import Call, Reply, Stream, Transport
 from kedge.machinery.clock import Clock, SystemClock
+from kedge.machinery.open_files import raise_limit
 from kedge.web.server import note_failure
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ def run(config: MetricsServerConfig, read: ReadLogin, on_ready: OnReady) -> None
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     gc.set_threshold(20_000, 20, 50)
+    raise_limit()
     uvloop.run(_run(config, read, on_ready))
 
 

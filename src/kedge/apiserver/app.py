@@ -122,6 +122,32 @@ class App:
             return prettified(http, answer)
         return self._finish(http, answer, labels, start, entry, request)
 
+    def screen(self, http: HttpRequest) -> Response | None:
+        """Refuse a request by its head alone, before its body is read; None if it may come.
+
+        Nobody without credentials makes the server keep megabytes. kube-apiserver reads bodies in
+        its handlers, behind authentication and authorization, to the same effect.
+        """
+        entry: audit.Entry | None = None
+        if self.audit_log is not None:
+            entry = audit.begun(http, http.peer, self.api.clock.now())
+        try:
+            target = route.parse(http.path)
+            verb = "" if target is None else route.verb(http.method, target, http.query)
+            user = self._user(http, target, verb, entry)
+            if target is not None:
+                self._authorize(user, verb, target, http, entry)
+            elif http.path.startswith(frame.PREFIX):
+                ingest.check_sender(self.api.metrics, user, http)
+            else:
+                self.api.authorizer.check_path(user, http)
+        except StatusError as error:
+            answer = _failed(error, entry, None)
+            self.telemetry.count(http.method, "", "", "", answer.status, 0.0)
+            self._write_down(entry, answer, None)
+            return prettified(http, answer)
+        return None
+
     def _counted(self, request: Request) -> Answer:
         """The answer; one that takes time takes one of the places there are."""
         answer = self._dispatch(request)
@@ -186,6 +212,7 @@ class App:
     ) -> User:
         """Who asks, or whom they may ask as."""
         user = self.authenticator.user(http)
+        http.identified(user)
         if entry is not None:
             entry.user = user
         wanted = impersonation.wanted(http.headers)

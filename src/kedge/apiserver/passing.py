@@ -59,7 +59,12 @@ async def upgrade(
         return await _refused(exchange)
 
     async def take_over(duplex: Duplex) -> None:
-        await tunnel.join(duplex, exchange.upgraded())
+        try:
+            await tunnel.join(duplex, exchange.upgraded())
+        except asyncio.CancelledError:
+            # The client has gone, and the other server takes nothing more of what it has said.
+            exchange.close()
+            raise
 
     agreed = [(name.title(), value) for name, value in exchange.headers if name not in _OURS]
     return Response(101, headers=agreed, take_over=take_over)
@@ -134,6 +139,6 @@ async def _send(socket: WebSocket, exchange: Exchange, *, binary: bool) -> None:
 
 async def _left(socket: WebSocket, exchange: Exchange) -> None:
     """Nothing more need be read for a client that has gone; what it says meanwhile is ignored."""
-    while await socket.receive() is not None:
+    while await socket.piece() is not None:
         pass
     exchange.close()

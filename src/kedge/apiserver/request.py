@@ -1,7 +1,7 @@
 """Request: who wants what done to which object, read once from the HTTP request."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,24 @@ class User:
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
+    @property
+    def tenant(self) -> str:
+        """Whose share of the connections a user has a part of; empty if not logged in. Service
+        accounts share that of their namespace: whoever may make one there may make many."""
+        if self.name == ANONYMOUS.name:
+            return ""
+        return self.name.rpartition(":")[0] if self.name.startswith(_ACCOUNTS) else self.name
+
+    @property
+    def is_privileged(self) -> bool:
+        """Whether the cluster, or the way to mend it, depends on this user."""
+        return not _PRIVILEGED.isdisjoint(self.groups)
+
+
+_ACCOUNTS: Final = "system:serviceaccount:"
+_PRIVILEGED: Final = frozenset(
+    ("system:masters", "system:nodes", "system:serviceaccounts:kube-system")
+)
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 

@@ -45,6 +45,7 @@ from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
 from kedge.storage.store import Store, StoreError
 from kedge.web.server import Server
+from kedge.web.watchdog import LoopPauses
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,9 @@ class Running:
 
 
 @asynccontextmanager
-async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
+async def serve(
+    config: ServerConfig, clock: Clock, pauses: LoopPauses | None = None
+) -> AsyncIterator[Running]:
     """Serve while the context is open."""
     hosts = whereabouts.hosts(config)
     key = SigningKey(config.pki)
@@ -96,9 +99,10 @@ async def serve(config: ServerConfig, clock: Clock) -> AsyncIterator[Running]:
         address = ""
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
-        app = application(api, {**users, token: ADMIN}, key, lambda: address, trail)
+        everybody = {**users, token: ADMIN}
+        app = application(api, everybody, key, lambda: address, audit_log=trail, pauses=pauses)
         app.in_flight = in_flight(config)
-        listener = Server(app.handle, clock, refused=api.metrics.turned_away)
+        listener = Server(app.handle, clock, screen=app.screen, refused=api.metrics.turned_away)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(api.cache.run()),
@@ -169,7 +173,9 @@ def application(
     tokens: Mapping[str, User],
     key: SigningKey,
     address: Callable[[], str],
+    *,
     audit_log: AuditLog | None = None,
+    pauses: LoopPauses | None = None,
 ) -> App:
     """The application on an Api: who may enter, and what it says of itself."""
     return App(
@@ -178,7 +184,7 @@ def application(
         token_requests=TokenRequests(key),
         openid=OpenId(key, address),
         documents=Documents(api.catalog, address, api.clock),
-        telemetry=telemetry(api),
+        telemetry=telemetry(api, pauses),
         audit_log=audit_log,
     )
 
@@ -228,9 +234,9 @@ def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-a
     return [r for r in catalog if r.store_as is None and "get" in r.verbs and not r.measured]
 
 
-def telemetry(api: Api) -> Telemetry:
+def telemetry(api: Api, pauses: LoopPauses | None = None) -> Telemetry:
     """Counters, and gauges that look at the caches."""
-    counts = Telemetry()
+    counts = Telemetry(pauses)
 
     def objects():  # type: ignore[no-untyped-def]
         for cache in api.cache.all():

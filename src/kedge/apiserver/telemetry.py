@@ -3,6 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
+from kedge.web.watchdog import LoopPauses
+
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
 Values = Callable[[], Iterator[tuple[str, float]]]
@@ -12,10 +14,12 @@ Values = Callable[[], Iterator[tuple[str, float]]]
 class Telemetry:
     """Counters and latency histograms of requests, and what others know when somebody looks."""
 
-    def __init__(self) -> None:
+    def __init__(self, pauses: LoopPauses | None = None) -> None:
+        """`pauses` are those of the event loop, if anybody watches it."""
         self._requests: dict[tuple[str, str, str, str, int], int] = {}
         self._latencies: dict[tuple[str, str], list[float]] = {}
         self._others: list[tuple[str, str, str, Values]] = []
+        self._pauses = pauses or LoopPauses()
 
     def gauge(self, name: str, text: str, read: Values) -> None:
         self._others.append((name, "gauge", text, read))
@@ -39,7 +43,7 @@ class Telemetry:
         latency[-1] += seconds
 
     def text(self) -> str:
-        return "\n".join(self._lines()) + "\n"
+        return "\n".join(self._lines()) + "\n" + self._pauses.text()
 
     def _lines(self) -> Iterator[str]:
         yield from _header("apiserver_request_total", "counter", "Requests answered.")

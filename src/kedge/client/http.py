@@ -14,6 +14,8 @@ from kedge.client.transport import Call, Inflow, Reply, Stream, Unreachable
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 70.0
 """A little longer than servers give themselves for a request."""
+HEAD_BYTES = 256 << 10
+"""Of an answer, and of what may follow its body; a read may bring a little more."""
 AT_ONCE = 16
 """Requests that are under way together. More would only queue at the server, and every further
 connection costs both sides a handshake that is dearer than most requests."""
@@ -167,6 +169,10 @@ class _Connection(asyncio.Protocol):
         self._head: asyncio.Future[None] | None = None
         self._busy = False
         self._keep = True
+        self._events = 0
+        """How often the parser has got to the end of a head, an answer or a piece of a body."""
+        self._overhead = 0
+        """Bytes that came since then."""
 
     @property
     def reusable(self) -> bool:
@@ -198,10 +204,17 @@ class _Connection(asyncio.Protocol):
         self._connections.add(self)
 
     def data_received(self, data: bytes) -> None:
+        events = self._events
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._fail(f"the server does not speak HTTP: {error}")
+            self.abort()
+        # What is neither body nor the end of anything is of a head or a trailer, which the parser
+        # or we keep. Servers need not be trusted: webhooks and kubelets are ones too.
+        self._overhead = 0 if events != self._events else self._overhead + len(data)
+        if self._overhead > HEAD_BYTES:
+            self._fail("the head of the answer is too long")
             self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -225,6 +238,7 @@ class _Connection(asyncio.Protocol):
         fields[key] = f"{fields[key]},{text}" if key in fields else text
 
     def on_headers_complete(self) -> None:
+        self._events += 1
         self.status = self._parser.get_status_code()
         self.headers = self._fields
         self._keep = self._parser.should_keep_alive()
@@ -232,11 +246,13 @@ class _Connection(asyncio.Protocol):
             self._head.set_result(None)
 
     def on_body(self, data: bytes) -> None:
+        self._events += 1
         self.body.write(data)
         if self.body.paused:
             self._transport.pause_reading()
 
     def on_message_complete(self) -> None:
+        self._events += 1
         self._busy = False
         self.answers += 1
         self.body.end()

@@ -21,6 +21,7 @@ from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
+from kedge.machinery.open_files import raise_limit
 from kedge.node import machine, record, registration
 from kedge.node.access import Access
 from kedge.node.certificates import Renewal
@@ -52,6 +53,7 @@ from kedge.node.sources import Following, Sources
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.supervisor import cgroups
 from kedge.supervisor.spread import spread
+from kedge.web.watchdog import LoopPauses, watched
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ def run(
     when the agent ends."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     gc.set_threshold(20_000, 20, 50)
+    raise_limit()
     uvloop.run(_run(config, begun, find, ready))
 
 
@@ -84,7 +87,8 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        agent = await Agent.begin(config, begun, stack)
+        pauses = stack.enter_context(watched(SystemClock()))
+        agent = await Agent.begin(config, begun, pauses, stack)
         access = await asyncio.to_thread(find)
         async with asyncio.TaskGroup() as tasks:
             work = tasks.create_task(agent.run(access, ready))
@@ -104,9 +108,11 @@ class Agent:
         bridge: Bridge | None,
         devices: NodeDevices,
         host_image: HostImage,
+        pauses: LoopPauses,
     ) -> None:
         self._config = config
         self._host_image = host_image
+        self._pauses = pauses
         self._clock = SystemClock()
         self._runtime = runtime
         self._images = images
@@ -116,7 +122,9 @@ class Agent:
         self._machine = machine.look(config.state)
 
     @classmethod
-    async def begin(cls, config: NodeConfig, begun: Spawn | None, stack: AsyncExitStack) -> "Agent":
+    async def begin(
+        cls, config: NodeConfig, begun: Spawn | None, pauses: LoopPauses, stack: AsyncExitStack
+    ) -> "Agent":
         """Do all that takes no server."""
         for directory in (config.pods, config.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -145,13 +153,13 @@ class Agent:
         stack.push_async_callback(runtime.close)
         if bridge is not None:
             stack.callback(bridge.close)
-        return cls(config, runtime, images, store, bridge, devices, shown)
+        return cls(config, runtime, images, store, bridge, devices, shown, pauses)
 
     async def run(self, access: Access, ready: Callable[[], None]) -> None:
         """Until cancelled."""
         config, clock = self._config, self._clock
         client = access.client(f"kedge-node/v{KUBERNETES}")
-        server = NodeServer(client, self._runtime, config.name, clock)
+        server = NodeServer(client, self._runtime, config.name, clock, self._pauses)
         try:
             if self._bridge is not None:
                 await self._bridge.open(lambda: _address(access.url))

@@ -42,8 +42,7 @@ class FakeAgent:
     async def close(self) -> None:
         for connection in list(self._server.connections):
             connection.abort()
-        assert self._server._server is not None
-        self._server._server.close()
+        self._server.stop_listening()
         for _ in range(10):
             await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0)
 

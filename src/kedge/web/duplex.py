@@ -4,13 +4,23 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Generator
 from typing import Final, Protocol, cast
 
 AHEAD: Final = 256 << 10
 """Bytes that may wait to be read before the peer is asked to pause."""
+CLOSE_SECONDS: Final = 30.0
+"""How long a connection that is closed may take to send what is left."""
 _PROBE_AFTER: Final = 60
 """Seconds of silence after which the kernel asks whether the peer is still there."""
+
+
+@types.coroutine
+def turn() -> Generator[None, None, None]:
+    """Give everybody else on the event loop one turn. Reading what has come already never waits,
+    so a peer with much to say in little pieces would otherwise have the loop for itself."""
+    yield
 
 
 class ByteStream(Protocol):
@@ -109,7 +119,16 @@ class Duplex(asyncio.Protocol):
             self._transport.close()
 
     def close(self) -> None:
-        self._transport.close()
+        if not self._transport.is_closing():
+            self._transport.close()
+            # A peer that does not read would have the rest, and the descriptor, kept for ever.
+            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._transport.abort)
+
+    @property
+    def has_lost_its_peer(self) -> bool:
+        """Whether the peer has hung up, although more of what it has said waits to be read. While
+        reading is paused the event loop does not look, and the kernel is to be asked."""
+        return self._holding and _has_hung_up(self._transport)
 
     def abort(self) -> None:
         """Hang up at once."""
@@ -173,6 +192,24 @@ async def adopt(connected: socket.socket) -> Duplex:
     connected.setblocking(False)
     _, duplex = await asyncio.get_running_loop().create_connection(Duplex, sock=connected)
     return duplex
+
+
+_CLOSED_BY_PEER: Final = frozenset((7, 8, 9, 11))
+"""TCP_CLOSE, TCP_CLOSE_WAIT, TCP_LAST_ACK and TCP_CLOSING of the kernel's enumeration."""
+_RESET_BY_PEER: Final = frozenset((7,))
+
+
+def _has_hung_up(transport: asyncio.BaseTransport) -> bool:
+    connected = transport.get_extra_info("socket")
+    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return False
+    try:
+        state = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    except OSError:
+        return True
+    # Without TLS a peer may say that it has finished and go on listening.
+    secure = transport.get_extra_info("sslcontext") is not None
+    return state in (_CLOSED_BY_PEER if secure else _RESET_BY_PEER)
 
 
 def _probe(connected: socket.socket | None) -> None:

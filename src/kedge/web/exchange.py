@@ -81,13 +81,13 @@ class Exchange:
 
     async def whole(self, most: int) -> bytes:
         """The body, but not more of it than that."""
-        kept = b""
+        kept = bytearray()
         async for piece in self.pieces():
             kept += piece
             if len(kept) >= most:
                 break
         self.connection.close()
-        return kept[:most]
+        return bytes(kept[:most])
 
     def upgraded(self) -> Duplex:
         """The connection, now that both sides agree to speak another protocol."""
@@ -122,7 +122,10 @@ class _Parser:
         self._bodiless = method == "HEAD"
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
-        self._size = 0
+        self._progress = 0
+        """How many pieces of the body, and heads before one, have come."""
+        self._overhead = 0
+        """Bytes that came since the last of them."""
         self._until_close = False
         self.status = 0
         self.headers: list[tuple[str, str]] = []
@@ -138,16 +141,18 @@ class _Parser:
                 raise Broken("the connection was closed before the answer was complete")
             self.complete = True
             return
-        if not self.in_body:
-            self._size += len(data)
-            if self._size > _HEAD + len(data):
-                raise Broken("the head of the answer is too long")
+        progress = self._progress
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self.rest = data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
             raise Broken(f"not an answer in HTTP: {error}") from error
+        # What is no body is of a head or a trailer, which the parser or we keep. Heads of 1xx do
+        # not count as progress: there may be any number of them.
+        self._overhead = 0 if progress != self._progress else self._overhead + len(data)
+        if self._overhead > _HEAD + len(data):
+            raise Broken("the head of the answer is too long")
 
     def taken(self) -> list[bytes]:
         pieces, self._pieces = self._pieces, []
@@ -164,12 +169,14 @@ class _Parser:
             self.headers.clear()
             return
         self.in_body = True
+        self._progress += 1
         told = {name for name, _ in self.headers}
         self._until_close = not told & {"content-length", "transfer-encoding"}
         if self._bodiless or self.status in (101, 204, 304):
             self.complete = True
 
     def on_body(self, data: bytes) -> None:
+        self._progress += 1
         self._pieces.append(data)
 
     def on_message_complete(self) -> None:

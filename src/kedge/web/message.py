@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from kedge.web.duplex import Duplex
+from kedge.web.places import Caller
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -26,8 +27,16 @@ class HttpRequest(msgspec.Struct):
     """The verified client certificate, as the ssl module shows it, its hash under `sha256`."""
     peer: str = ""
     """The address of the client."""
+    on_identified: Callable[[Caller], None] | None = None
+    """To be called through `identified`."""
 
     _query: "Query | None" = None
+
+    def identified(self, caller: Caller) -> None:
+        """Let the server know who asks, as soon as a handler knows; raises 429 if they have all
+        the connections already that they may have."""
+        if self.on_identified is not None:
+            self.on_identified(caller)
 
     @property
     def query(self) -> "Query":

@@ -1,8 +1,10 @@
 """The one door to HTTP: bytes from a socket to HttpRequest values, and Responses back."""
 
 import asyncio
+import errno
 import hashlib
 import logging
+import socket
 import ssl
 import zlib
 from collections import deque
@@ -18,14 +20,19 @@ import msgspec
 
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, bad_request, too_large
+from kedge.web.bodies import BodyBudget
 from kedge.web.duplex import Duplex
 from kedge.web.message import HttpRequest, Response, TakeOver
-from kedge.web.sources import Sources
+from kedge.web.places import Caller, PlaceLimits, Places, affordable, too_many
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[HttpRequest], Response | Awaitable[Response]]
 """Answers a request, at once where no waiting is needed."""
+
+Screen = Callable[[HttpRequest], Response | None]
+"""Looks at the head of a request whose body is still to come; returns the answer to a request that
+will be refused whatever its body is."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,11 @@ class Limits:
     url_bytes: int = 32 << 10
     headers: int = 200
     body_bytes: int = 3 << 20
+    bodies_bytes: int = 64 << 20
+    """Bodies of all requests that are under way."""
+    handshake_seconds: float = 5
+    first_seconds: float = 10
+    """From a connection to its first request, and to the next one, while the caller is unknown."""
     head_seconds: float = 15
     body_seconds: float = 60
     idle_seconds: float = 180
@@ -43,6 +55,8 @@ class Limits:
     """How long a peer may take nothing of what it asked for."""
     linger_seconds: float = 2
     """How long what a refused peer still sends is thrown away, so that it can read why."""
+    takeover_seconds: float = 5
+    """How long those who took a connection over may go on when their peer has gone."""
     linger_bytes: int = 16 << 20
     """How much of that is thrown away before the connection is cut."""
     pipelined: int = 8
@@ -61,6 +75,19 @@ _HELD = 64 << 10
 """Bytes of another protocol that may come before it has been agreed on."""
 GOODBYES = 5
 """How many times a closing server looks whether its idle peers have hung up."""
+_PIECE = 4 << 10
+"""Bytes that are parsed in one go. The parser cannot be stopped in the middle, and this much holds
+more than two hundred of the shortest requests."""
+_PIECES_PER_TURN = 16
+"""Pieces of one body that are parsed before others get their turn."""
+_TURN_SECONDS = 0.005
+_TURN_VISITS = 32
+"""How long, and for how many requests, pipelined requests are answered in one turn of the loop."""
+_UNWRITTEN = 64 << 10
+"""Bytes of answers that are written at once, so that a peer that does not read is noticed."""
+_ACCEPTS_PER_TURN = 32
+_BACKLOG = 1024
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _REASONS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
 
@@ -69,7 +96,12 @@ Refused = Callable[[str, StatusError], None]
 
 
 class Server:
-    """Listens, and keeps the set of open connections."""
+    """Listens, and keeps the set of open connections.
+
+    No peer gets more of a turn of the event loop than any other. A request that comes alone is
+    answered when it is read; of what a peer sends beyond that, a little is parsed and answered per
+    turn, connection by connection, and meanwhile nothing more is read from it.
+    """
 
     def __init__(
         self,
@@ -77,28 +109,33 @@ class Server:
         clock: Clock,
         limits: Limits | None = None,
         *,
+        places: PlaceLimits | None = None,
+        screen: Screen | None = None,
         refused: Refused | None = None,
     ) -> None:
-        """`refused` is told of requests that never get to the handler."""
+        """`screen` sees heads before their bodies are read, `refused` is told of requests that
+        never get to the handler."""
         self.handler = handler
         self.clock = clock
         self.limits = limits or Limits()
+        self.screen = screen
         self.refused = refused
-        self._unwritten: list[Connection] = []
+        self.places = Places(places or affordable())
+        self.bodies = BodyBudget(self.limits.bodies_bytes)
         self.connections: set[Connection] = set()
-        self.sources = Sources()
         self.date = ""
-        self._server: asyncio.Server | None = None
+        self._unwritten: list[Connection] = []
+        self._backlog: deque[Connection] = deque()
+        """Connections on which something waits that could be done now."""
+        self._is_turn_arranged = False
+        self._listeners: list[Listener] = []
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Accept connections; returns the port, which matters when 0 was asked for."""
         self._stamp()
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self), host, port, ssl=tls, backlog=1024
-        )
-        address = self._server.sockets[0].getsockname()
-        return int(address[1])
+        for listening in await _listening(host, port):
+            self._listeners.append(Listener(self, listening, tls))
+        return self._listeners[0].port
 
     async def sweep(self) -> None:
         """Once a second: renew the Date header and end connections that are out of time."""
@@ -111,8 +148,7 @@ class Server:
 
     async def close(self, grace: float = 5) -> None:
         """Accept nothing more, let running requests finish, then cut what is left."""
-        if self._server is not None:
-            self._server.close()
+        self.stop_listening()
         deadline = self.clock.monotonic() + grace
         for connection in list(self.connections):
             connection.finish()
@@ -126,6 +162,11 @@ class Server:
                 await self.clock.sleep(0.02)
         for connection in list(self.connections):
             connection.abort()
+
+    def stop_listening(self) -> None:
+        """Accept nothing more."""
+        while self._listeners:
+            self._listeners.pop().close()
 
     def write_soon(self, connection: "Connection") -> None:
         """Have a connection's answer written once all requests that have come in are answered.
@@ -141,8 +182,114 @@ class Server:
         for connection in connections:
             connection.flush()
 
+    def work_soon(self, connection: "Connection") -> None:
+        """Have a connection go on with what waits on it when the others had their turn."""
+        self._backlog.append(connection)
+        if not self._is_turn_arranged:
+            self._is_turn_arranged = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _work(self) -> None:
+        until = self.clock.monotonic() + _TURN_SECONDS
+        visits = 0
+        while self._backlog and visits < _TURN_VISITS and self.clock.monotonic() < until:
+            visits += 1
+            try:
+                self._backlog.popleft().work()
+            except Exception:
+                log.exception("a connection could not go on")
+        self._is_turn_arranged = bool(self._backlog)
+        if self._is_turn_arranged:
+            asyncio.get_running_loop().call_soon(self._work)
+
     def _stamp(self) -> None:
         self.date = f"Date: {format_date_time(self.clock.now().timestamp())}\r\n"
+
+
+class Listener:
+    """Accepts the connections of one listening socket.
+
+    By hand, because a server of the event loop would show a connection only after its TLS
+    handshake: what is to be counted, and closed if need be, is every accepted socket.
+    """
+
+    def __init__(
+        self, server: Server, listening: socket.socket, tls: ssl.SSLContext | None
+    ) -> None:
+        self._server = server
+        self._socket = listening
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._loop.add_reader(listening, self._accept)
+
+    @property
+    def port(self) -> int:
+        return int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for task in self._arriving:
+            task.cancel()
+
+    def _accept(self) -> None:
+        places, clock = self._server.places, self._server.clock
+        for _ in range(_ACCEPTS_PER_TURN):
+            if seconds := places.make_room(clock.monotonic()):
+                self._rest(seconds)
+                return
+            try:
+                accepted, _ = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                log.warning("connection not accepted error=%r", error.strerror)
+                places.evict_stranger()
+                self._rest(0.1)
+                return
+            self._receive(accepted)
+
+    def _rest(self, seconds: float) -> None:
+        """Leave newcomers in the kernel's queue for a moment."""
+        self._loop.remove_reader(self._socket)
+        self._pause = self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._socket, self._accept)
+
+    def _receive(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = Connection(self._server)
+        # The listener owns this task: it is cancelled when the listener is closed.
+        task = self._loop.create_task(self._greet(connection, accepted))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
+        connection.arrive(task)
+
+    async def _greet(self, connection: "Connection", accepted: socket.socket) -> None:
+        """Bring a connection to where it can carry requests."""
+        seconds = self._server.limits.handshake_seconds if self._tls else None
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=seconds
+            )
+        except OSError as error:
+            # Strangers bring this about at will, so it is worth a line only to who looks for one.
+            log.debug("handshake failed error=%r", error)
+        except asyncio.CancelledError:
+            if not connection.is_made:
+                accepted.close()
+        finally:
+            if not connection.is_made:
+                self._server.places.leave(connection)
 
 
 class Asked(NamedTuple):
@@ -151,34 +298,61 @@ class Asked(NamedTuple):
     request: HttpRequest
     chunks: bool
     """Whether the peer understands chunked bodies; if not, the end of the answer is the end."""
+    body_bytes: int
+    """What is to be given back to the budget for bodies."""
 
 
 class Connection(asyncio.Protocol):
     """One client connection: parses, answers one request at a time, applies back-pressure."""
 
+    _body: bytes | bytearray
+    _size: int
+    """How much of the body has come."""
+    _length: int
+    """Of the body, if the peer has said."""
+    _counted: int
+    """How much of the body the budget for bodies knows of."""
+
     def __init__(self, server: Server) -> None:
         self.server = server
         self.paused = False
         self._transport: asyncio.Transport = None  # type: ignore[assignment]
+        self._arriving: asyncio.Task[None] | None = None
         self._certificate: dict[str, Any] | None = None
         self._peer = ""
-        self._welcome = False
+        self._identify: Callable[[Caller], None] | None = self._identified
+        """How handlers say who asks, until they have."""
         self._parser = httptools.HttpRequestParser(self)
+        self._unparsed = b""
+        self._parsed = 0
+        """How much of that is parsed."""
         self._waiting: deque[Asked] = deque()
         self._chunks = True
+        self._body_bytes = 0
+        """Of the request that is being answered, as the budget for bodies counts them."""
         self._task: asyncio.Task[None] | None = None
         self._streaming = False
         self._drained: asyncio.Future[None] | None = None
         self._closing = False
         """Whether no further request will be read."""
+        self._is_lingering = False
+        """Whether what the peer still sends is thrown away until it has read why."""
         self._deadline = 0.0
         self._stalled_from = 0.0
         self._unsent = 0
         self._in_head = False
+        self._in_body = False
+        self._screened = False
+        """Whether the body that is coming in has been let in."""
         self._received = 0
         self._discarded = 0
-        self._unwritten = b""
+        self._unwritten: list[bytes] = []
         """Answers that are written when the loop has nothing else to do."""
+        self._unwritten_size = 0
+        self._has_answered = False
+        """Whether a request was answered in this turn."""
+        self._is_in_backlog = False
+        self._is_reading = True
         self._messages = 0
         """How many messages the parser has begun to read."""
         self._held: bytes | None = None
@@ -187,31 +361,67 @@ class Connection(asyncio.Protocol):
         """Who has taken the connection over."""
         self._reset()
 
+    def arrive(self, arriving: "asyncio.Task[None]") -> None:
+        """Take a place; `arriving` is the handshake, which comes first."""
+        self._arriving = arriving
+        self.server.places.arrive(self, self.server.clock.monotonic())
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the connection can carry requests, or could."""
+        return self._transport is not None
+
+    def evict(self) -> None:
+        if self.is_made:
+            self.abort()
+        elif self._arriving is not None:
+            self._arriving.cancel()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transports behave like asyncio's but do not derive from them.
         self._transport = cast(asyncio.Transport, transport)
+        self._arriving = None
         self._certificate = _certificate(transport)
         self._peer = (transport.get_extra_info("peername") or ("",))[0]
-        self._welcome = self.server.sources.enter(self._peer)
-        if not self._welcome:
-            self._closing = True
-            self.abort()
-            return
         self.server.connections.add(self)
-        self._wait_for(self.server.limits.idle_seconds)
+        self.server.places.arrive(self, self.server.clock.monotonic())
+        self._wait_for(self.server.limits.first_seconds)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.server.connections.discard(self)
-        if self._welcome:
-            self.server.sources.leave(self._peer)
+        self.server.places.leave(self)
         self._closing = True
+        self._unparsed = b""
+        self.server.bodies.forget(self)
+        for asked in self._waiting:
+            self.server.bodies.release(asked.body_bytes)
         self._waiting.clear()
-        # Who took over learns of it by reading, after all that had come before.
-        if self._task is not None and self._duplex is None:
-            self._task.cancel()
+        if self._task is not None:
+            self._end_task(self._task)
         self.resume_writing()
         # They refer to each other: until that is found, a connection that is over takes 50 KB.
         self._parser = None  # type: ignore[assignment]
+        self._identify = None
+
+    def _end_task(self, task: "asyncio.Task[None]") -> None:
+        """Nobody is there any more to be answered. Who took the connection over learns of it by
+        reading, after all that had come before; but may be waiting for something else."""
+        if self._duplex is None:
+            task.cancel()
+        else:
+            seconds = self.server.limits.takeover_seconds
+            asyncio.get_running_loop().call_later(seconds, task.cancel)
+
+    def _identified(self, caller: Caller) -> None:
+        """A handler knows now who asks; raises 429 if they have too many connections."""
+        try:
+            if self.server.places.settle(self, caller):
+                self._identify = None
+        except StatusError:
+            self._closing = True
+            raise
+
+    # Reading.
 
     def data_received(self, data: bytes) -> None:
         if self._held is not None:
@@ -222,16 +432,98 @@ class Connection(asyncio.Protocol):
             if self._discarded > self.server.limits.linger_bytes:
                 self.abort()
             return
+        self._has_answered = False
+        if self._unparsed or not self._is_reading or len(data) > self._piece_size:
+            self._unparsed = self._unparsed[self._parsed :] + data
+            self._parsed = 0
+            if not self._is_in_backlog:
+                self._parse()
+        else:
+            self._feed(data)
+        if self._waiting or self._unparsed or self._in_body:
+            self._go_on()
+
+    def _parse(self) -> None:
+        """Parse on, until there is something to be done first, or it is the turn of others."""
+        for _ in range(_PIECES_PER_TURN):
+            if self._is_busy or not self._may_take_body:
+                return
+            piece = self._unparsed[self._parsed : self._parsed + self._piece_size]
+            self._parsed += len(piece)
+            self._feed(piece)
+            if self._closing or self._parsed >= len(self._unparsed):
+                self._unparsed = b""
+                return
+
+    @property
+    def _piece_size(self) -> int:
+        """How many bytes can be parsed with little work: what is left of a body is one piece."""
+        left = self._length - self._size if self._screened else 0
+        return left if left > _PIECE else _PIECE
+
+    def _feed(self, data: bytes) -> None:
         message = self._messages
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             # Whoever answers may take the connection over; else it is answered and closed.
-            self._hold(data[upgrade.args[0] :])
+            self._hold(data[upgrade.args[0] :] + self._unparsed[self._parsed :])
+            self._unparsed = b""
         except httptools.HttpParserError as error:
             self._refuse(bad_request(f"malformed HTTP request: {error}"))
         if message == self._messages:
             self._measure(len(data))
+        if self._in_body and not self._closing and self._size > self._counted:
+            self.server.bodies.grow(self, self._size - self._counted)
+            self._counted = self._size
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether earlier requests are still to be answered."""
+        return self._task is not None or bool(self._waiting)
+
+    @property
+    def _may_take_body(self) -> bool:
+        return self._screened or not self._in_body
+
+    def work(self) -> None:
+        """Do the next thing that waits, if there is nothing to be waited for."""
+        self._is_in_backlog = False
+        self._has_answered = False
+        if self._task is not None or self._transport.is_closing():
+            return
+        if self._waiting:
+            if not self.paused:
+                self._begin(self._waiting.popleft())
+        elif self._unparsed and self._may_take_body:
+            self._parse()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """After anything has happened: read on, have more done later, or end."""
+        if self._in_body and not self._screened and not self._closing and not self._is_busy:
+            self._screen()
+        can_work = self._task is None and (
+            not self.paused if self._waiting else bool(self._unparsed) and self._may_take_body
+        )
+        if can_work and not self._is_in_backlog:
+            self._is_in_backlog = True
+            self.server.work_soon(self)
+        self._read_on_or_pause()
+        self._finish_if_idle()
+
+    def _read_on_or_pause(self) -> None:
+        wanted = (
+            not self._unparsed
+            and len(self._waiting) < self.server.limits.pipelined
+            and (self._closing or self._may_take_body)
+        )
+        if wanted is not self._is_reading and self._held is None:
+            self._is_reading = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
 
     def _hold(self, data: bytes) -> None:
         """Keep what is meant for whoever takes over."""
@@ -248,9 +540,28 @@ class Connection(asyncio.Protocol):
         elif self._received > limits.head_bytes + limits.padding * limits.body_bytes:
             self._refuse(too_large(limits.body_bytes))
 
+    def _screen(self) -> None:
+        """Before more of a body is read: is the request one that will be refused anyway? A request
+        whose head and body come together is not looked at twice."""
+        self._screened = True
+        screen = self.server.screen
+        refusal = None if screen is None else screen(self._request(b""))
+        if refusal is not None:
+            self._reject(refusal)
+            return
+        self._wait_for(self.server.limits.body_seconds)
+        if not self._size and self._headers.get("expect", "").lower() == "100-continue":
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def refuse_body(self) -> None:
+        """Give up the body that is coming in: there are too many of them."""
+        self.server.bodies.forget(self)
+        self._body = b""
+        self._refuse(too_many("the server has no memory left for the bodies of requests"))
+
     def eof_received(self) -> bool:
         # A client that half-closes after its request still gets its answer; TLS has no half-close.
-        if self._held is not None or (self._task is None and not self._waiting):
+        if self._held is not None or not self._is_busy:
             return False
         self._closing = not self._streaming
         return not self._streaming and self._transport.get_extra_info("sslcontext") is None
@@ -261,7 +572,8 @@ class Connection(asyncio.Protocol):
         self._messages += 1
         self._received = 0
         self._in_head = True
-        self._wait_for(self.server.limits.head_seconds)
+        if self._identify is None:
+            self._wait_for(self.server.limits.head_seconds)
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -285,49 +597,65 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        self._in_body = True
         if self._closing:
             return
-        self._wait_for(self.server.limits.body_seconds)
-        length = self._headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > self.server.limits.body_bytes:
-            self._refuse(too_large(self.server.limits.body_bytes))
-        elif self._headers.get("expect", "").lower() == "100-continue":
-            self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        length = self._headers.get("content-length")
+        if length is not None and length.isdecimal():
+            self._length = int(length)
+            if self._length > self.server.limits.body_bytes:
+                self._refuse(too_large(self.server.limits.body_bytes))
 
     def on_body(self, data: bytes) -> None:
         self._size += len(data)
         if self._size > self.server.limits.body_bytes:
             self._refuse(too_large(self.server.limits.body_bytes))
-        elif not self._closing:
-            self._body.append(data)
+        elif self._closing:
+            return
+        elif not self._body:
+            self._body = data
+        else:
+            # Not a list of pieces: those of the shortest chunks take thirty times their content.
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += data
 
     def on_message_complete(self) -> None:
+        self._in_body = False
         if self._closing:
             return
-        path, _, query = _origin_form(self._url.decode("latin-1")).partition("?")
-        method = self._parser.get_method().decode("latin-1")
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        request = HttpRequest(
-            method, path, query, self._headers, body, self._certificate, self._peer
-        )
-        asked = Asked(request, chunks=self._parser.get_http_version() != "1.0")
-        if not self._parser.should_keep_alive() or self._parser.should_upgrade():
-            self._closing = True
-        if not asked.chunks:
+        chunks = self._parser.get_http_version() != "1.0"
+        body = self._body if isinstance(self._body, bytes) else bytes(self._body)
+        held = self.server.bodies.finish(self) if self._counted else 0
+        asked = Asked(self._request(body), chunks, held)
+        if not self._parser.should_keep_alive() or self._parser.should_upgrade() or not chunks:
             self._closing = True
         self._reset()
-        if self._task is not None or self._waiting:
+        if self._is_busy or self._has_answered or self.paused:
             self._waiting.append(asked)
-            if len(self._waiting) >= self.server.limits.pipelined:
-                self._transport.pause_reading()
         else:
+            self._has_answered = True
             self._begin(asked)
+
+    def _request(self, body: bytes) -> HttpRequest:
+        path, _, query = _origin_form(self._url.decode("latin-1")).partition("?")
+        return HttpRequest(
+            self._parser.get_method().decode("latin-1"),
+            path,
+            query,
+            self._headers,
+            body,
+            self._certificate,
+            self._peer,
+            self._identify,
+        )
 
     # Answering.
 
     def _begin(self, asked: Asked) -> None:
         self._deadline = 0.0
         self._chunks = asked.chunks
+        self._body_bytes = asked.body_bytes
         request = asked.request
         try:
             answer = self.server.handler(request)
@@ -336,12 +664,21 @@ class Connection(asyncio.Protocol):
             answer = Response(500)
         if isinstance(answer, Response) and _is_short(answer, request):
             self._write_whole(answer, request.method)
-            self._wait_for(self.server.limits.idle_seconds)
-            self._finish_if_idle()
+            self._rest()
             return
         loop = asyncio.get_running_loop()
         # The connection owns this task: it is cancelled when the connection is lost.
         self._task = loop.create_task(self._answer(request, answer))
+
+    def _rest(self) -> None:
+        """A request is answered; the next one may take its time."""
+        if self._body_bytes:
+            self.server.bodies.release(self._body_bytes)
+            self._body_bytes = 0
+        limits = self.server.limits
+        self._wait_for(limits.idle_seconds if self._identify is None else limits.first_seconds)
+        if self._closing:
+            self._finish_if_idle()
 
     async def _answer(self, request: HttpRequest, answer: Response | Awaitable[Response]) -> None:
         try:
@@ -357,18 +694,8 @@ class Connection(asyncio.Protocol):
         finally:
             self._task = None
             self._streaming = False
-        self._next()
-
-    def _next(self) -> None:
-        if self._waiting and not self._transport.is_closing():
-            if len(self._waiting) == self.server.limits.pipelined:
-                self._transport.resume_reading()
-            self._begin(self._waiting.popleft())
-            if self._task is None:
-                asyncio.get_running_loop().call_soon(self._next)
-        else:
-            self._wait_for(self.server.limits.idle_seconds)
-            self._finish_if_idle()
+            self._rest()
+        self._go_on()
 
     async def _write(self, request: HttpRequest, response: Response) -> None:
         body = response.body
@@ -436,7 +763,11 @@ class Connection(asyncio.Protocol):
         bodiless = method == "HEAD" or response.status in _BODILESS
         if not self._unwritten:
             self.server.write_soon(self)
-        self._unwritten += head if bodiless else head + response.body
+        answer = head if bodiless else head + response.body
+        self._unwritten.append(answer)
+        self._unwritten_size += len(answer)
+        if self._unwritten_size > _UNWRITTEN:
+            self.flush()
 
     def _write_head(self, response: Response, length: int | None) -> None:
         self.send(self._head(response, length))
@@ -458,13 +789,23 @@ class Connection(asyncio.Protocol):
         """Answer and close: the rest of what the peer sends is not worth reading."""
         if self._closing:
             return
-        self._closing = True
         if self.server.refused is not None:
             self.server.refused(_origin_form(self._url.decode("latin-1")), error)
-        if self._task is not None or self._waiting:
+        refusal = Response(error.code, msgspec.json.encode(error.status()), headers=[])
+        if error.retry_after:
+            refusal.headers.append(("Retry-After", str(error.retry_after)))
+        self._reject(refusal)
+
+    def _reject(self, refusal: Response) -> None:
+        self._closing = True
+        self._unparsed = b""
+        self.server.bodies.forget(self)
+        if self._is_busy:
             return  # what was asked before is still answered, but nothing after it
-        self._write_whole(Response(error.code, msgspec.json.encode(error.status())))
+        self._write_whole(refusal)
+        self._is_lingering = True
         self._wait_for(self.server.limits.linger_seconds)
+        self._read_on_or_pause()
 
     # Flow control and life span.
 
@@ -478,6 +819,9 @@ class Connection(asyncio.Protocol):
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._drained = None
+        if self._waiting and not self._is_in_backlog and self._task is None:
+            self._is_in_backlog = True
+            self.server.work_soon(self)
 
     async def drain(self) -> None:
         if self.paused:
@@ -489,9 +833,12 @@ class Connection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         """Write at once, after whatever still waits to be written."""
+        if self._unwritten:
+            data = b"".join((*self._unwritten, data))
+            self._unwritten.clear()
+            self._unwritten_size = 0
         if not self._transport.is_closing():
-            self._transport.write(self._unwritten + data if self._unwritten else data)
-        self._unwritten = b""
+            self._transport.write(data)
 
     def flush(self) -> None:
         if self._unwritten:
@@ -501,6 +848,8 @@ class Connection(asyncio.Protocol):
         """End what has run out of time: the peer owes us a request, or takes no answer."""
         if self._deadline and now > self._deadline:
             self.abort()
+        elif self._duplex is not None:
+            self._expire_takeover(self._duplex, now)
         elif self.paused:
             unsent = self._transport.get_write_buffer_size()
             if unsent < self._unsent:
@@ -508,6 +857,15 @@ class Connection(asyncio.Protocol):
             elif now > self._stalled_from + self.server.limits.stall_seconds:
                 self.abort()
             self._unsent = unsent
+
+    def _expire_takeover(self, duplex: Duplex, now: float) -> None:
+        """Let go of a peer that has gone if nobody reads on to find that out."""
+        if not duplex.has_lost_its_peer:
+            self._stalled_from = 0.0
+        elif not self._stalled_from:
+            self._stalled_from = now
+        elif now > self._stalled_from + self.server.limits.takeover_seconds:
+            self.abort()
 
     @property
     def busy(self) -> bool:
@@ -517,6 +875,7 @@ class Connection(asyncio.Protocol):
     def finish(self) -> None:
         """Close when the request under way is done; at once if it is a stream."""
         self._closing = True
+        self._unparsed = b""
         if self._duplex is not None:
             self._duplex.close()
         elif self._streaming and self._task is not None:
@@ -530,7 +889,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _finish_if_idle(self) -> None:
-        if self._closing and self._task is None and not self._waiting:
+        if self._closing and not self._is_lingering and not self._is_busy:
             self.flush()
             self._transport.close()
 
@@ -541,9 +900,12 @@ class Connection(asyncio.Protocol):
     def _reset(self) -> None:
         self._url = b""
         self._headers: dict[str, str] = {}
-        self._body: list[bytes] = []
+        self._body = b""
         self._size = 0
+        self._length = 0
+        self._counted = 0
         self._head_size = 0
+        self._screened = False
 
     def _count(self, size: int) -> None:
         self._head_size += size
@@ -579,6 +941,36 @@ def _certificate(transport: asyncio.BaseTransport) -> dict[str, Any] | None:
     if not certificate:
         return None
     return certificate | {"sha256": hashlib.sha256(tls.getpeercert(True)).hexdigest()}
+
+
+async def _listening(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on all addresses of a host; raises OSError."""
+    loop = asyncio.get_running_loop()
+    kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
+    found = await loop.getaddrinfo(host or None, port, type=kind, flags=passive)
+    made: list[socket.socket] = []
+    try:
+        for family, *_, address in dict.fromkeys(found):
+            listening = socket.socket(family, kind | socket.SOCK_NONBLOCK)
+            made.append(listening)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            _bind(listening, address)
+            listening.listen(_BACKLOG)
+    except BaseException:
+        for listening in made:
+            listening.close()
+        raise
+    return made
+
+
+def _bind(listening: socket.socket, address: Any) -> None:
+    try:
+        listening.bind(address)
+    except OSError as error:
+        why = f"cannot listen on {address[0]} port {address[1]}: {error.strerror}"
+        raise OSError(error.errno, why) from None
 
 
 def _is_short(response: Response, request: HttpRequest) -> bool:

@@ -8,14 +8,21 @@ from collections.abc import AsyncIterator, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from kedge.web.duplex import AHEAD, ByteStream
+from kedge.web.duplex import AHEAD, ByteStream, turn
 
 NAME: Final = "SPDY/3.1"
-MOST: Final = (1 << 24) - 1
-"""Bytes of one frame; its length has no room for more."""
-_MOST_HEADERS: Final = 64 << 10
-_STREAMS: Final = 2048
-"""Streams that may be open at once on one connection."""
+_MOST_CONTROL: Final = 16 << 10
+"""Bytes of one control frame, which has to be waited for whole."""
+_MOST_HEADERS: Final = 8 << 10
+"""Bytes of the headers of one stream, unpacked: a hundred packed ones can become this many."""
+_HEADERS: Final = 32
+"""Headers of one stream; Kubernetes sends three."""
+_STREAMS: Final = 512
+"""Streams that may be open at once on one connection. A forwarded connection takes two."""
+_FRAMES_PER_TURN: Final = 64
+"""Frames of one peer that are looked at before others get their turn."""
+_UNREAD: Final = 4 * AHEAD
+"""Bytes of all streams of one connection that may wait to be read."""
 _PIECE: Final = 32 << 10
 _FIN: Final = 1
 _CONTROL: Final = 0x8003
@@ -120,37 +127,72 @@ Event = Opened | Data | Replied | Broke | Pinged | Leaving
 
 
 class Parser:
-    """Bytes in, events out; keeps what is not complete."""
+    """Bytes in, events out. Data is handed on as it comes, so that no more is kept than one read
+    can bring, whatever length a frame announces."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
+        self._stream = 0
+        """Of the data that is coming in."""
+        self._final = False
+        self._left = 0
+        """Bytes of its frame that have not come yet."""
+        self.is_exhausted = True
+        """Whether there is nothing to take before more is added."""
 
-    def feed(self, data: bytes) -> list[Event]:
-        """What has become complete; raises Violation."""
+    def add(self, data: bytes) -> None:
         self._buffer += data
+        self.is_exhausted = False
+
+    def take(self, most: int) -> list[Event]:
+        """What there is in so many frames or parts of them; raises Violation."""
         found = []
-        while len(self._buffer) >= 8:
-            head = bytes(self._buffer[:8])
-            size = int.from_bytes(head[5:8], "big")
-            if len(self._buffer) < 8 + size:
+        for _ in range(most):
+            event = self._next()
+            if self.is_exhausted:
                 break
-            body = bytes(self._buffer[8 : 8 + size])
-            del self._buffer[: 8 + size]
-            event = self._event(head, body)
             if event is not None:
                 found.append(event)
         return found
 
-    def _event(self, head: bytes, body: bytes) -> Event | None:
-        final = bool(head[4] & _FIN)
+    def _next(self) -> Event | None:
+        buffer = self._buffer
+        if self._left:
+            self.is_exhausted = not buffer
+            return None if self.is_exhausted else self._data()
+        self.is_exhausted = True
+        if len(buffer) < 8:
+            return None
+        head = bytes(buffer[:8])
+        size = int.from_bytes(head[5:8], "big")
         if not head[0] & 0x80:
-            return Data(int.from_bytes(head[:4], "big"), body, final)
+            del buffer[:8]
+            self.is_exhausted = False
+            self._stream, self._final = int.from_bytes(head[:4], "big"), bool(head[4] & _FIN)
+            self._left = size
+            return None if size else self._data()
+        if size > _MOST_CONTROL:
+            raise Violation("a control frame is too long")
+        if len(buffer) < 8 + size:
+            return None
+        body = bytes(buffer[8 : 8 + size])
+        del buffer[: 8 + size]
+        self.is_exhausted = False
+        return self._event(head, body)
+
+    def _data(self) -> Data:
+        content = bytes(self._buffer[: self._left])
+        del self._buffer[: len(content)]
+        self._left -= len(content)
+        return Data(self._stream, content, self._final and not self._left)
+
+    def _event(self, head: bytes, body: bytes) -> Event | None:
         version, kind = struct.unpack("!HH", head[:4])
         if version != _CONTROL:
             raise Violation(f"version {version & 0x7FFF} of SPDY")
         try:
-            return self._control(kind, body, final)
+            return self._control(kind, body, bool(head[4] & _FIN))
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
             raise Violation(f"a broken frame: {error}") from error
 
@@ -179,9 +221,11 @@ class Parser:
         if self._inflate.unconsumed_tail:
             raise Violation("the headers of a stream are too long")
         (count,) = struct.unpack_from("!I", block)
+        if count > _HEADERS:
+            raise Violation("a stream has too many headers")
         at = 4
         texts = []
-        for _ in range(2 * min(count, _MOST_HEADERS)):
+        for _ in range(2 * count):
             (size,) = struct.unpack_from("!I", block, at)
             at += 4 + size
             if at > len(block):
@@ -242,7 +286,7 @@ class Stream:
         self._connection = connection
         self._pieces: list[bytes] = []
         self._arrival: asyncio.Future[None] | None = None
-        self.size = 0
+        self._size = 0
         """Bytes that wait to be read."""
         self.ended = False
         """Whether the peer sends nothing more."""
@@ -258,9 +302,7 @@ class Stream:
             self._arrival = asyncio.get_running_loop().create_future()
             await self._arrival
         content = b"".join(self._pieces)
-        self._pieces.clear()
-        self.size = 0
-        self._connection.was_read()
+        self._drop()
         return content
 
     def write(self, data: bytes) -> None:
@@ -276,10 +318,18 @@ class Stream:
 
     def close(self) -> None:
         self._unwanted = True
-        self._pieces.clear()
-        self.size = 0
         self._connection.finish(self)
-        self._connection.was_read()
+        self._drop()
+
+    def forget(self) -> None:
+        """Nobody will read on; what waits was perhaps read for nothing."""
+        self._unwanted = True
+        self._drop()
+
+    def _drop(self) -> None:
+        self._pieces.clear()
+        size, self._size = self._size, 0
+        self._connection.was_read(size)
 
     def reset(self, status: Reset = Reset.CANCEL) -> None:
         """Give it up."""
@@ -288,7 +338,8 @@ class Stream:
     def arrived(self, content: bytes, *, final: bool) -> None:
         if content and not self.ended and not self._unwanted:
             self._pieces.append(content)
-            self.size += len(content)
+            self._size += len(content)
+            self._connection.unread += len(content)
         self.ended = self.ended or final
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
@@ -305,14 +356,21 @@ class Connection:
         self._last = 0
         self._opened: asyncio.Queue[Stream | None] = asyncio.Queue()
         self._room: asyncio.Future[None] | None = None
+        self._has_answered = False
+        """Whether frames were sent that the peer has brought about by itself."""
+        self.unread = 0
+        """Bytes of all streams that wait to be read."""
 
     async def run(self) -> None:
         """Read until the peer has gone, or breaks the rules."""
         try:
             while content := await self._stream.read():
-                for event in self._parser.feed(content):
-                    self._take(event)
-                await self._breathe()
+                self._parser.add(content)
+                while not self._parser.is_exhausted:
+                    for event in self._parser.take(_FRAMES_PER_TURN):
+                        self._take(event)
+                    await self._breathe()
+                    await turn()
         except (Violation, ConnectionError):
             pass
         finally:
@@ -362,9 +420,10 @@ class Connection:
             self._stream.write(reset(stream.number, status))
         stream.finished = True
         stream.arrived(b"", final=True)
-        self.was_read()
+        stream.forget()
 
-    def was_read(self) -> None:
+    def was_read(self, size: int) -> None:
+        self.unread -= size
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
@@ -385,7 +444,7 @@ class Connection:
                     stream.finished = True
                     stream.arrived(b"", final=True)
             case Pinged(number):
-                self._stream.write(ping(number))
+                self._answer(ping(number))
 
     def _open(self, event: Opened) -> None:
         number = event.stream
@@ -393,7 +452,7 @@ class Connection:
             raise Violation(f"stream {number} cannot be opened")
         self._last = number
         if len(self._streams) >= _STREAMS:
-            self._stream.write(reset(number, Reset.REFUSED_STREAM))
+            self._answer(reset(number, Reset.REFUSED_STREAM))
             return
         stream = self._streams[number] = Stream(self, number, event.headers)
         if event.final:
@@ -404,9 +463,17 @@ class Connection:
         if stream.finished and stream.ended:
             self._streams.pop(stream.number, None)
 
+    def _answer(self, frame: bytes) -> None:
+        self._has_answered = True
+        self._stream.write(frame)
+
     async def _breathe(self) -> None:
-        """Read on only when what has come is being read: there is no other way to slow the peer
-        down, so one stream that nobody reads holds all others up."""
-        while any(stream.size > 16 * AHEAD for stream in self._streams.values()):
+        """Read on only when what has come is being read, and when the peer reads what it is
+        answered: there is no other way to slow the peer down, so one stream that nobody reads
+        holds all others up."""
+        if self._has_answered:
+            self._has_answered = False
+            await self._stream.drain()
+        while self.unread > _UNREAD:
             self._room = asyncio.get_running_loop().create_future()
             await self._room

@@ -2,19 +2,23 @@
 
 import asyncio
 import base64
+import codecs
 import contextlib
 import hashlib
 import os
 import struct
+from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from kedge.web.duplex import ByteStream
+from kedge.web.duplex import ByteStream, turn
 from kedge.web.message import asks_upgrade
 
-MOST: Final = 32 << 20
-"""Bytes of one message; more is refused."""
+MOST: Final = 1 << 20
+"""Bytes of a message that is received whole; more is refused."""
+_FRAMES_PER_TURN: Final = 64
+"""Frames of one peer that are looked at before others get their turn."""
 GOODBYE_SECONDS: Final = 2.0
 """How long a peer may take to answer a goodbye."""
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -54,10 +58,13 @@ class Violation(Exception):
 
 
 class Received(NamedTuple):
-    """A whole message, or a control frame."""
+    """A control frame, or a piece of a message: what has come of it."""
 
     opcode: Opcode
     payload: bytes
+    begins: bool = True
+    """Whether a message begins with it."""
+    ends: bool = True
 
 
 def mask(payload: bytes, key: bytes) -> bytes:
@@ -82,29 +89,49 @@ def frame(opcode: Opcode, payload: bytes, key: bytes = b"") -> bytes:
 
 
 class Parser:
-    """Bytes in, messages out; joins fragments, and keeps what is not complete."""
+    """Bytes in, frames out. Messages are not collected: a peer may announce one of any length, and
+    whatever has come of it is handed on. So no more is kept than one read can bring."""
 
-    def __init__(self, *, masked: bool, most: int = MOST) -> None:
+    def __init__(self, *, masked: bool) -> None:
         self._masked = masked
         """Whether frames must be: those of clients are, those of servers are not."""
-        self._most = most
         self._buffer = bytearray()
         self._kind: Opcode | None = None
-        """Of the message whose fragments are coming in."""
-        self._fragments: list[bytes] = []
-        self._size = 0
+        """Of the message that is coming in."""
+        self._begun = False
+        """Whether a piece of that was handed on."""
+        self._final = False
+        """Whether the frame that is coming in is its last."""
+        self._left = 0
+        """Bytes of that frame that have not come yet."""
+        self._key = b""
+        self._text = _strict_text()
+        self.is_exhausted = True
+        """Whether there is nothing to take before more is added."""
 
-    def feed(self, data: bytes) -> list[Received]:
-        """What has become complete; raises Violation."""
+    def add(self, data: bytes) -> None:
         self._buffer += data
+        self.is_exhausted = False
+
+    def take(self, most: int) -> list[Received]:
+        """What there is in so many frames or parts of them; raises Violation."""
         found = []
-        while (received := self._frame()) is not None:
-            if (message := self._joined(*received)) is not None:
-                found.append(message)
+        for _ in range(most):
+            if self._left:
+                received = self._piece() if self._buffer else None
+                self.is_exhausted = received is None
+            else:
+                received = self._frame()
+            if self.is_exhausted:
+                break
+            if received is not None:
+                found.append(received)
         return found
 
-    def _frame(self) -> tuple[bool, Opcode, bytes] | None:
+    def _frame(self) -> Received | None:
+        """Begin the next frame; control frames are waited for whole."""
         buffer = self._buffer
+        self.is_exhausted = True
         if len(buffer) < 2:
             return None
         first, second = buffer[0], buffer[1]
@@ -119,16 +146,46 @@ class Parser:
             if len(buffer) < at:
                 return None
             size = int.from_bytes(buffer[2:at], "big")
-        if self._size + size > self._most:
-            raise Violation(Code.TOO_BIG, f"a message is longer than {self._most} bytes")
         start = at + (4 if self._masked else 0)
-        if len(buffer) < start + size:
+        if len(buffer) < start + (size if opcode >= Opcode.CLOSE else 0):
             return None
-        payload = bytes(buffer[start : start + size])
-        if self._masked:
-            payload = mask(payload, bytes(buffer[at:start]))
-        del buffer[: start + size]
-        return final, opcode, payload
+        self._key = bytes(buffer[at:start])
+        del buffer[:start]
+        self.is_exhausted = False
+        if opcode >= Opcode.CLOSE:
+            return Received(opcode, self._unmasked(size))
+        return self._begin(opcode, size, final=final)
+
+    def _begin(self, opcode: Opcode, size: int, *, final: bool) -> Received | None:
+        if (opcode is Opcode.CONTINUATION) is (self._kind is None):
+            raise Violation(Code.PROTOCOL_ERROR, "fragments are out of order")
+        if self._kind is None:
+            self._kind, self._begun, self._text = opcode, False, _strict_text()
+        self._left, self._final = size, final
+        # A frame that says nothing is worth a word only if it is the last.
+        return self._piece() if final and not size else None
+
+    def _piece(self) -> Received:
+        assert self._kind is not None
+        payload = self._unmasked(min(self._left, len(self._buffer)))
+        self._left -= len(payload)
+        ends = self._final and not self._left
+        if self._kind is Opcode.TEXT:
+            _check_text(self._text, payload, final=ends)
+        piece = Received(self._kind, payload, not self._begun, ends)
+        self._begun = True
+        if ends:
+            self._kind = None
+        return piece
+
+    def _unmasked(self, size: int) -> bytes:
+        payload = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        if not self._masked:
+            return payload
+        payload, by = mask(payload, self._key), size % 4
+        self._key = self._key[by:] + self._key[:by]
+        return payload
 
     def _opcode(self, first: int) -> Opcode:
         if first & 0x70:
@@ -138,27 +195,13 @@ class Parser:
         except ValueError:
             raise Violation(Code.PROTOCOL_ERROR, "a frame of no known kind") from None
 
-    def _joined(self, final: bool, opcode: Opcode, payload: bytes) -> Received | None:
-        if opcode >= Opcode.CLOSE:
-            return Received(opcode, payload)
-        if (opcode is Opcode.CONTINUATION) is (self._kind is None):
-            raise Violation(Code.PROTOCOL_ERROR, "fragments are out of order")
-        if self._kind is None:
-            self._kind = opcode
-        self._fragments.append(payload)
-        self._size += len(payload)
-        if not final:
-            return None
-        message = Received(self._kind, b"".join(self._fragments))
-        self._kind, self._fragments, self._size = None, [], 0
-        if message.opcode is Opcode.TEXT:
-            _check_text(message.payload)
-        return message
+
+_strict_text: Final = codecs.getincrementaldecoder("utf-8")
 
 
-def _check_text(payload: bytes) -> None:
+def _check_text(decoder: codecs.IncrementalDecoder, payload: bytes, *, final: bool) -> None:
     try:
-        payload.decode()
+        decoder.decode(payload, final)
     except UnicodeDecodeError:
         raise Violation(Code.INVALID_DATA, "text that is not UTF-8") from None
 
@@ -173,46 +216,78 @@ def closing(payload: bytes) -> tuple[int, str]:
 class WebSocket:
     """One side of a connection. Texts and binary messages are both received as bytes."""
 
-    def __init__(self, stream: ByteStream, *, client: bool = False, most: int = MOST) -> None:
+    def __init__(self, stream: ByteStream, *, client: bool = False) -> None:
         self._stream = stream
         self._client = client
-        self._parser = Parser(masked=not client, most=most)
-        self._messages: list[bytes] = []
-        """Those not yet given out, the next one last."""
+        self._parser = Parser(masked=not client)
+        self._pieces: deque[Received] = deque()
         self._said_goodbye = False
         self._ended = False
         self.close_code = 0
         """With which the peer has closed."""
 
     async def receive(self) -> bytes | None:
-        """The next message; None when the peer has closed or gone. Pings are answered here."""
-        while not self._messages:
-            if self._ended:
-                return None
-            data = await self._stream.read()
-            if not data:
-                self._ended = True
-                return None
-            try:
-                self._take(self._parser.feed(data))
-            except Violation as violation:
-                self._ended = True
-                self.say_goodbye(violation.code, str(violation))
-        return self._messages.pop()
+        """The next message; None when the peer has closed or gone. For peers that are trusted, or
+        messages that are known to be short: others get `piece`."""
+        message = b""
+        while (piece := await self.piece()) is not None:
+            message += piece.payload
+            if len(message) > MOST:
+                self._violated(Violation(Code.TOO_BIG, f"a message is longer than {MOST} bytes"))
+            elif piece.ends:
+                return message
+        return None
 
-    def _take(self, received: list[Received]) -> None:
-        messages = []
-        for opcode, payload in received:
-            if opcode is Opcode.PING:
-                self._send(Opcode.PONG, payload)
-            elif opcode is Opcode.CLOSE:
+    async def piece(self) -> Received | None:
+        """More of a message, as soon as anything has come; None when the peer has closed or gone.
+
+        Pings are answered here. As long as the peer does not read what it gets for them, nothing
+        more is read from it: else the answers would pile up here (gorilla/websocket, which
+        kubelets use, writes them with a deadline of a second, and golang.org/x/net blocks).
+        """
+        while not self._pieces and not self._ended:
+            try:
+                ping = self._take(self._parser.take(_FRAMES_PER_TURN))
+                if ping is not None:
+                    self._send(Opcode.PONG, ping)
+                    await self._stream.drain()
+                if not self._parser.is_exhausted:
+                    await turn()
+                elif not self._pieces and not self._ended:
+                    await self._read()
+            except Violation as violation:
+                self._violated(violation)
+            except ConnectionError:
                 self._ended = True
-                self.close_code, _ = closing(payload)
+        return self._pieces.popleft() if self._pieces else None
+
+    async def _read(self) -> None:
+        data = await self._stream.read()
+        if data:
+            self._parser.add(data)
+        else:
+            self._ended = True
+
+    def _violated(self, violation: Violation) -> None:
+        self._ended = True
+        self._pieces.clear()
+        self.say_goodbye(violation.code, str(violation))
+
+    def _take(self, received: list[Received]) -> bytes | None:
+        """Note what has come; returns what the last of the pings said, which is the one to answer
+        (RFC 6455, 5.5.3)."""
+        ping = None
+        for each in received:
+            if each.opcode is Opcode.PING:
+                ping = each.payload
+            elif each.opcode is Opcode.CLOSE:
+                self._ended = True
+                self.close_code, _ = closing(each.payload)
                 self.say_goodbye(Code.NORMAL)
                 break
-            elif opcode is not Opcode.PONG:
-                messages.append(payload)
-        self._messages = messages[::-1]
+            elif each.opcode is not Opcode.PONG:
+                self._pieces.append(each)
+        return ping
 
     def send(self, payload: bytes, *, text: bool = False) -> None:
         self._send(Opcode.TEXT if text else Opcode.BINARY, payload)
@@ -236,7 +311,7 @@ class WebSocket:
         self.say_goodbye(code, reason)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(GOODBYE_SECONDS):
-                while await self.receive() is not None:
+                while await self.piece() is not None:
                     pass
         self._stream.close()
 
@@ -252,9 +327,9 @@ class Tunnel:
         self._socket = socket
 
     async def read(self) -> bytes:
-        while (data := await self._socket.receive()) is not None:
-            if data:
-                return data
+        while (piece := await self._socket.piece()) is not None:
+            if piece.payload:
+                return piece.payload
         return b""
 
     def write(self, data: bytes) -> None:

@@ -47,8 +47,7 @@ async def served(
     finally:
         for connection in list(server.connections):
             connection.abort()
-        assert server._server is not None
-        server._server.close()
+        server.stop_listening()
         await turns()
 
 

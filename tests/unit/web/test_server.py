@@ -7,19 +7,29 @@ import json
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kedge.machinery.errors import StatusError
 from kedge.testing.clock import FakeClock
+from kedge.web import duplex
 from kedge.web.duplex import Duplex
 from kedge.web.message import HttpRequest, Response, Sink, asks_upgrade
+from kedge.web.places import PlaceLimits
 from kedge.web.server import GZIP_FROM, Connection, Limits, Server
 
 PATIENCE = 10
 """Seconds of real time after which a test that waits for the network has failed."""
+
+
+class Known(NamedTuple):
+    """A caller."""
+
+    tenant: str
+    is_privileged: bool = False
 
 
 class Site:
@@ -46,6 +56,8 @@ class Site:
                 return Response(200, b"z" * GZIP_FROM)
             case "/endless":
                 return Response(200, (b"w" * 65536 for _ in iter(int, 1)))
+            case "/known":
+                request.identified(Known("somebody"))
             case "/bug":
                 raise RuntimeError("boom")
             case "/empty":
@@ -53,6 +65,13 @@ class Site:
             case "/unchanged":
                 return Response(304, b"", headers=[("ETag", '"x"')])
         return Response(200, request.body or request.path.encode(), "text/plain")
+
+    def handle_known(self, request: HttpRequest) -> Response | Awaitable[Response]:
+        """As servers do that answer errors themselves."""
+        try:
+            return self.handle(request)
+        except StatusError as error:
+            return Response(error.code, b"")
 
     async def later(self) -> Response:
         await self.release.wait()
@@ -512,12 +531,13 @@ def connected(
 
 
 async def test_a_head_or_body_that_never_ends_runs_out_of_time(site: Site) -> None:
-    for first, seconds in ((b"GE", 15), (b"GET /x", 15), (b"POST / HTTP/1.1\r\na: b\r\n", 15)):
+    for first in (b"GE", b"GET /x", b"POST / HTTP/1.1\r\na: b\r\n"):
         connection, transport = connected(site, FakeClock())
-        connection.data_received(first)
-        connection.expire(seconds)
+        connection.data_received(b"GET /known HTTP/1.1\r\n\r\n" + first)
+        await turn()
+        connection.expire(15)
         assert not transport.closed
-        connection.expire(seconds + 1)
+        connection.expire(16)
         assert transport.closed
     connection, transport = connected(site, FakeClock())
     connection.data_received(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nab")
@@ -538,13 +558,24 @@ async def test_dribbling_does_not_buy_time(site: Site) -> None:
     assert transport.closed
 
 
-async def test_idle_connections_are_closed_in_the_end(site: Site) -> None:
-    connection, transport = connected(site, FakeClock())
-    connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
-    connection.expire(180)
-    assert not transport.closed
-    connection.expire(181)
-    assert transport.closed
+async def test_idle_connections_are_closed_in_the_end_those_of_strangers_soon(site: Site) -> None:
+    for path, seconds in ((b"/known", 180), (b"/", 10)):
+        connection, transport = connected(site, FakeClock())
+        connection.data_received(b"GET %b HTTP/1.1\r\n\r\n" % path)
+        connection.expire(seconds)
+        assert not transport.closed
+        connection.expire(seconds + 1)
+        assert transport.closed
+
+
+async def test_a_first_request_has_little_time_however_it_comes(site: Site) -> None:
+    for first in (b"", b"GE", b"GET / HTTP/1.1\r\na: "):
+        connection, transport = connected(site, FakeClock())
+        connection.data_received(first)
+        connection.expire(10)
+        assert not transport.closed
+        connection.expire(11)
+        assert transport.closed
 
 
 async def test_a_request_that_is_being_answered_has_time(site: Site) -> None:
@@ -630,7 +661,7 @@ async def test_no_bytes_break_the_door(parts: list[bytes], cuts: list[int]) -> N
 async def test_a_sweep_renews_the_date_and_ends_what_is_out_of_time(site: Site) -> None:
     clock = FakeClock()
     async with listening(site, clock) as (server, wire):
-        wire.get("/a")
+        wire.get("/known")
         first = (await wire.answer())[1]["date"]
         sweeping = asyncio.ensure_future(server.sweep())
         await clock.advance(100)
@@ -648,11 +679,11 @@ async def test_a_sweep_renews_the_date_and_ends_what_is_out_of_time(site: Site) 
 # Connections that change their protocol.
 
 
-async def shouted(duplex: Duplex) -> None:
-    duplex.write(b"hello\n")
-    while data := await duplex.read():
-        duplex.write(data.upper())
-        await duplex.drain()
+async def shouted(peer: Duplex) -> None:
+    peer.write(b"hello\n")
+    while data := await peer.read():
+        peer.write(data.upper())
+        await peer.drain()
 
 
 class Shouting(Site):
@@ -712,3 +743,149 @@ async def test_a_server_that_closes_hangs_up_on_those_who_took_over() -> None:
         connection.finish()
         async with asyncio.timeout(PATIENCE):
             assert await wire.reader.read() == b"hello\n"
+
+
+# What one peer can do to the others.
+
+
+async def test_pipelined_requests_are_answered_a_few_per_turn(site: Site) -> None:
+    connection, transport = connected(site, FakeClock())
+    connection.data_received(b"GET /x HTTP/1.1\r\n\r\n" * 1000)
+    assert len(site.requests) == 1
+    assert not transport.reading
+    seen = []
+    while len(site.requests) < 1000:
+        before = len(site.requests)
+        await duplex.turn()
+        seen.append(len(site.requests) - before)
+    assert max(seen) <= 32
+    for _ in range(3):
+        await turn()
+    assert transport.reading
+    assert transport.written.count(b"HTTP/1.1 200 OK") == 1000
+    connection.connection_lost(None)
+
+
+async def test_connections_take_turns(site: Site) -> None:
+    server = Server(site.handle, FakeClock())
+    order: list[int] = []
+    greedy = []
+    for number in range(3):
+        connection = Connection(server)
+        connection.connection_made(cast(asyncio.Transport, FakeTransport()))
+        connection.data_received(b"GET /%d HTTP/1.1\r\n\r\n" % number * 50)
+        greedy.append(connection)
+    while len(site.requests) < 150:
+        await turn()
+    order = [int(request.path[1:]) for request in site.requests]
+    assert {*order[3:9]} == {0, 1, 2}
+    assert max(order.index(number, 60) for number in range(3)) < 66
+    for connection in greedy:
+        connection.connection_lost(None)
+
+
+async def test_who_does_not_read_is_answered_no_further(site: Site) -> None:
+    connection, _ = connected(site, FakeClock())
+    connection.pause_writing()
+    connection.data_received(b"GET /x HTTP/1.1\r\n\r\n" * 100)
+    for _ in range(5):
+        await turn()
+    assert site.requests == []
+    connection.resume_writing()
+    for _ in range(20):
+        await turn()
+    assert len(site.requests) == 100
+    connection.connection_lost(None)
+
+
+def screened(
+    site: Site, clock: FakeClock, limits: Limits | None = None
+) -> tuple[Connection, FakeTransport]:
+    """A connection to a server that reads the bodies of those only who give a name."""
+
+    def screen(request: HttpRequest) -> Response | None:
+        return None if "name" in request.headers else Response(401, b"who?")
+
+    connection = Connection(Server(site.handle, clock, limits, screen=screen))
+    transport = FakeTransport()
+    connection.connection_made(cast(asyncio.Transport, transport))
+    return connection, transport
+
+
+async def test_a_body_is_read_only_of_those_who_may_send_one(site: Site) -> None:
+    connection, transport = screened(site, FakeClock())
+    connection.data_received(b"POST /x HTTP/1.1\r\nContent-Length: 5\r\n\r\nab")
+    await turn()
+    assert transport.written.startswith(b"HTTP/1.1 401 ")
+    assert b"Connection: close" in transport.written
+    connection.data_received(b"cde")
+    await turn()
+    assert site.requests == []
+    connection, transport = screened(site, FakeClock())
+    connection.data_received(b"POST /x HTTP/1.1\r\nName: n\r\nContent-Length: 5\r\n\r\nab")
+    connection.data_received(b"cde")
+    await turn()
+    assert site.requests[0].body == b"abcde"
+
+
+async def test_a_body_behind_other_requests_waits_to_be_let_in(site: Site) -> None:
+    connection, transport = screened(site, FakeClock())
+    connection.data_received(
+        b"GET /later HTTP/1.1\r\n\r\nPOST /x HTTP/1.1\r\nContent-Length: 5\r\n\r\nab"
+    )
+    await turn()
+    assert not transport.reading
+    assert transport.written == b""
+    site.release.set()
+    for _ in range(4):
+        await turn()
+    assert transport.written.count(b"HTTP/1.1 ") == 2
+    assert b"HTTP/1.1 401 " in transport.written
+    assert transport.reading  # what still comes is thrown away
+    connection.connection_lost(None)
+
+
+async def test_bodies_share_a_budget(site: Site) -> None:
+    limits = Limits(body_bytes=100_000, bodies_bytes=150_000)
+    server = Server(site.handle, FakeClock(), limits)
+    peers = []
+    for _ in range(2):
+        connection, transport = Connection(server), FakeTransport()
+        connection.connection_made(cast(asyncio.Transport, transport))
+        peers.append((connection, transport))
+        connection.data_received(b"POST /x HTTP/1.1\r\nContent-Length: 90000\r\n\r\n")
+        connection.data_received(b"x" * 80_000)
+        await turn()
+    (_, first), (second, transport) = peers
+    assert first.written.startswith(b"HTTP/1.1 429 ")
+    assert b"Retry-After: 1\r\n" in first.written
+    second.data_received(b"x" * 10_000)
+    await turn()
+    assert transport.written.startswith(b"HTTP/1.1 200 ")
+    assert server.bodies.size == 0
+
+
+async def test_who_has_too_many_connections_is_told_so(site: Site) -> None:
+    places = PlaceLimits(total=20, strangers=5, per_tenant=1, reserve=1)
+    server = Server(site.handle_known, FakeClock(), places=places)
+    for expected in (200, 429):
+        connection, transport = Connection(server), FakeTransport()
+        connection.connection_made(cast(asyncio.Transport, transport))
+        connection.data_received(b"GET /known HTTP/1.1\r\n\r\n")
+        await turn()
+        assert transport.written.startswith(b"HTTP/1.1 %d " % expected)
+        assert transport.closed is (expected == 429)
+
+
+async def test_connections_are_counted_before_they_say_anything(site: Site) -> None:
+    places = PlaceLimits(total=20, strangers=2, stranger_seconds=0.0)
+    server = Server(site.handle, FakeClock(), places=places)
+    port = await server.listen("127.0.0.1", 0, None)
+    wires = [Wire(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(4)]
+    assert await wires[0].rest() == b""
+    assert await wires[1].rest() == b""
+    wires[3].get("/a")
+    assert (await wires[3].answer())[0] == 200
+    for wire in wires:
+        await hang_up(wire.writer)
+    server.stop_listening()

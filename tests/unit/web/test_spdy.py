@@ -27,6 +27,15 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Lu", "Lt"]), m
 headers = st.dictionaries(texts.map(str.lower), texts, max_size=5)
 
 
+def feed(parser: Parser, data: bytes) -> list[spdy.Event]:
+    """All that a parser makes of this."""
+    parser.add(data)
+    found = []
+    while not parser.is_exhausted:
+        found += parser.take(3)
+    return found
+
+
 def test_the_dictionary_is_the_published_one() -> None:
     assert len(spdy.DICTIONARY) == 1423
     assert zlib.adler32(spdy.DICTIONARY) == 0xE3C6A7C2
@@ -40,9 +49,9 @@ def test_headers_are_read_as_they_were_written_however_they_are_cut(
     wire = b"".join(framer.syn_stream(2 * i + 1, block) for i, block in enumerate(blocks))
     found: list[spdy.Event] = []
     for size in cuts:
-        found += parser.feed(wire[:size])
+        found += feed(parser, wire[:size])
         wire = wire[size:]
-    found += parser.feed(wire)
+    found += feed(parser, wire)
     assert found == [Opened(2 * i + 1, block, False) for i, block in enumerate(blocks)]
 
 
@@ -57,7 +66,7 @@ def test_other_frames_are_understood_and_unknown_ones_passed_over() -> None:
         + spdy.ping(7)
     )
     expected = [Replied(1, False), Data(1, b"abc", False), Data(1, b"", True), Broke(3, 5)]
-    assert Parser().feed(wire) == [*expected, Pinged(7)]
+    assert feed(Parser(), wire) == [*expected, Pinged(7)]
 
 
 def test_broken_frames_are_refused() -> None:
@@ -67,13 +76,32 @@ def test_broken_frames_are_refused() -> None:
     short_reset = struct.pack("!HHI", 0x8003, 3, 2) + b"\0\0"
     for wire in (other_version, no_headers, garbage, short_reset):
         with pytest.raises(Violation):
-            Parser().feed(wire)
+            feed(Parser(), wire)
 
 
 def test_headers_that_unfold_without_end_are_refused() -> None:
     bomb = Framer().syn_stream(1, {"a": "x" * 10_000_000})
     with pytest.raises(Violation, match="too long"):
-        Parser().feed(bomb)
+        feed(Parser(), bomb)
+
+
+def test_headers_that_are_many_are_refused() -> None:
+    many = Framer().syn_stream(1, {f"{number}": "" for number in range(33)})
+    with pytest.raises(Violation, match="too many"):
+        feed(Parser(), many)
+
+
+def test_a_long_control_frame_is_refused_by_its_length() -> None:
+    with pytest.raises(Violation, match="too long"):
+        feed(Parser(), struct.pack("!HHI", 0x8003, 4, 1 << 23))
+
+
+def test_data_is_handed_on_as_it_comes_and_not_kept() -> None:
+    parser = Parser()
+    assert feed(parser, struct.pack("!II", 1, 1 << 24 | 10)) == []
+    assert feed(parser, b"abc") == [Data(1, b"abc", False)]
+    assert not parser._buffer
+    assert feed(parser, b"defghij") == [Data(1, b"defghij", True)]
 
 
 class Client:
@@ -90,7 +118,7 @@ class Client:
 
     async def next(self) -> spdy.Event:
         while not self._seen:
-            self._seen += self._parser.feed(await self.end.read())
+            self._seen += feed(self._parser, await self.end.read())
         return self._seen.pop(0)
 
 
@@ -183,3 +211,58 @@ async def test_stream_numbers_must_rise_and_be_odd() -> None:
             client.open(number, streamtype="data")
         async with asyncio.timeout(5):
             await connection.run()
+
+
+class Stuck(End):
+    """The end of a connection whose peer does not read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = 0
+        self.reads = 0
+
+    async def read(self) -> bytes:
+        self.reads += 1
+        return await super().read()
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+
+    async def drain(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_a_peer_that_does_not_read_what_it_is_answered_is_not_read_from() -> None:
+    framer = Framer()
+    opening = b"".join(framer.syn_stream(2 * n + 1, {}) for n in range(700))
+    for wire in (spdy.ping(1) * 10_000, opening):
+        stuck = Stuck()
+        stuck._arrived += wire
+        stuck._ended = True
+        running = asyncio.ensure_future(Connection(stuck).run())
+        await asyncio.wait([running], timeout=0.1)
+        assert not running.done()
+        assert stuck.reads == 1
+        assert 0 < stuck.written < 3000
+        running.cancel()
+
+
+async def test_streams_that_nobody_reads_hold_the_client_up_together(connected: Connected) -> None:
+    client, connection = connected
+    opened = connection.opened()
+    streams = []
+    for number in range(20):
+        client.open(2 * number + 1, streamtype="data")
+        streams.append(await anext(opened))
+    for number in range(20):
+        client.end.write(spdy.data(2 * number + 1, b"x" * 100_000))
+    await _turn()
+    client.end.write(spdy.ping(1))
+    await _turn()
+    assert not client.end._arrived
+    for stream in streams:
+        stream.close()
+    for _ in streams:
+        await client.next()
+    assert await client.next() == Pinged(1)
+    assert connection.unread == 0

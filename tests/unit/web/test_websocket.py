@@ -1,12 +1,13 @@
 """WebSocket frames, and two sides that speak them."""
 
 import asyncio
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.testing.streams import pair
+from kedge.testing.streams import End, pair
 from kedge.web import websocket
 from kedge.web.websocket import Code, Opcode, Parser, Received, Violation, WebSocket, frame, mask
 
@@ -21,9 +22,34 @@ def unmasked(opcode: int, payload: bytes, *, final: bool = True) -> bytes:
     return bytes((head(opcode, final=final), len(payload))) + payload
 
 
-def refused(data: bytes, *, masked: bool = False, most: int = 1000) -> Code:
+def feed(parser: Parser, data: bytes) -> list[Received]:
+    """All that a parser makes of this."""
+    parser.add(data)
+    found = []
+    while not parser.is_exhausted:
+        found += parser.take(3)
+    return found
+
+
+def whole(pieces: list[Received]) -> list[tuple[Opcode, bytes]]:
+    """The messages that pieces are of, and control frames."""
+    found: list[tuple[Opcode, bytes]] = []
+    message = b""
+    for piece in pieces:
+        if piece.opcode >= Opcode.CLOSE:
+            found.append((piece.opcode, piece.payload))
+            continue
+        assert piece.begins is (not message)
+        message += piece.payload
+        if piece.ends:
+            found.append((piece.opcode, message))
+            message = b""
+    return found
+
+
+def refused(data: bytes, *, masked: bool = False) -> Code:
     with pytest.raises(Violation) as caught:
-        Parser(masked=masked, most=most).feed(data)
+        feed(Parser(masked=masked), data)
     return caught.value.code
 
 
@@ -39,16 +65,16 @@ def test_frames_are_read_as_they_were_written_however_they_are_cut(
     parser = Parser(masked=bool(key))
     found: list[Received] = []
     for size in cuts:
-        found += parser.feed(wire[:size])
+        found += feed(parser, wire[:size])
         wire = wire[size:]
-    found += parser.feed(wire)
-    assert found == sent
+    found += feed(parser, wire)
+    assert whole(found) == sent
 
 
 @pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536, 200_000])
 def test_every_way_to_write_a_length_is_understood(size: int) -> None:
     payload = bytes(i % 251 for i in range(size))
-    [received] = Parser(masked=True).feed(frame(Opcode.BINARY, payload, KEY))
+    [received] = feed(Parser(masked=True), frame(Opcode.BINARY, payload, KEY))
     assert received.payload == payload
 
 
@@ -65,12 +91,13 @@ def test_fragments_are_joined_around_control_frames() -> None:
         + unmasked(Opcode.CONTINUATION, b"ll", final=False)
         + unmasked(Opcode.CONTINUATION, b"o")
     )
-    assert Parser(masked=False).feed(wire) == [(Opcode.PING, b"?"), (Opcode.TEXT, b"hello")]
+    found = feed(Parser(masked=False), wire)
+    assert whole(found) == [(Opcode.PING, b"?"), (Opcode.TEXT, b"hello")]
 
 
 def test_the_example_of_the_standard_is_read() -> None:
     wire = bytes.fromhex("81 85 37 fa 21 3d 7f 9f 4d 51 58")
-    assert Parser(masked=True).feed(wire) == [(Opcode.TEXT, b"Hello")]
+    assert feed(Parser(masked=True), wire) == [(Opcode.TEXT, b"Hello", True, True)]
     assert websocket.accept_key("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
 
@@ -88,12 +115,71 @@ def test_what_breaks_the_protocol_is_refused_with_its_code() -> None:
     assert refused(frame(Opcode.TEXT, b"\xff")) is Code.INVALID_DATA
 
 
-def test_a_message_may_not_be_longer_than_agreed_not_even_in_pieces() -> None:
-    # The length alone is enough: nothing of it need have come.
-    assert refused(bytes((head(2), 127)) + (1 << 60).to_bytes(8, "big")) is Code.TOO_BIG
-    half = unmasked(Opcode.BINARY, b"x" * 60, final=False)
-    more = unmasked(Opcode.CONTINUATION, b"x" * 60)
-    assert refused(half + more, most=100) is Code.TOO_BIG
+def test_a_message_of_any_length_is_handed_on_as_it_comes_and_not_kept() -> None:
+    parser = Parser(masked=True)
+    assert feed(parser, bytes((head(2), 0xFF)) + (1 << 60).to_bytes(8, "big") + KEY) == []
+    for size in (1, 2, 3, 100_000):
+        payload = os.urandom(size)
+        [piece] = feed(parser, mask(payload, parser._key))
+        assert piece.payload == payload
+        assert not piece.ends
+    assert not parser._buffer
+
+
+def test_text_is_checked_across_pieces() -> None:
+    parser = Parser(masked=False)
+    euro = "€".encode()
+    assert len(feed(parser, unmasked(Opcode.TEXT, euro[:1], final=False))) == 1
+    assert feed(parser, unmasked(Opcode.CONTINUATION, euro[1:]))[0].ends
+    with pytest.raises(Violation):
+        feed(parser, unmasked(Opcode.TEXT, euro[:1]))
+
+
+def test_only_so_many_frames_are_looked_at_in_one_go() -> None:
+    parser = Parser(masked=False)
+    parser.add(unmasked(Opcode.BINARY, b"x") * 5 + unmasked(Opcode.BINARY, b"", final=False) * 5)
+    # A frame and its content are two steps; frames that say nothing are counted too.
+    assert len(parser.take(6)) == 3
+    assert not parser.is_exhausted
+
+
+async def test_a_long_message_is_refused_where_it_would_have_to_be_kept() -> None:
+    client, server = sides()
+    client.send(b"x" * (websocket.MOST + 1))
+    assert await server.receive() is None
+    assert await client.receive() is None
+    assert client.close_code == Code.TOO_BIG
+
+
+class Stuck(End):
+    """The end of a connection whose peer does not read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = 0
+        self.reads = 0
+
+    async def read(self) -> bytes:
+        self.reads += 1
+        return await super().read()
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+
+    async def drain(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+async def test_a_peer_that_does_not_read_its_pongs_is_not_read_from() -> None:
+    stuck = Stuck()
+    stuck._arrived += frame(Opcode.PING, b"x" * 100, KEY) * 1000
+    stuck._ended = True
+    receiving = asyncio.ensure_future(WebSocket(stuck).piece())
+    await asyncio.wait([receiving], timeout=0.05)
+    assert not receiving.done()
+    assert stuck.reads == 1
+    assert stuck.written < 200
+    receiving.cancel()
 
 
 def sides() -> tuple[WebSocket, WebSocket]:
@@ -133,7 +219,7 @@ async def test_a_peer_that_breaks_the_rules_is_told_and_heard_no_more() -> None:
     near, far = pair()
     near.write(frame(Opcode.BINARY, b"not masked"))
     assert await WebSocket(far).receive() is None
-    [said] = Parser(masked=False).feed(await near.read())
+    [said] = feed(Parser(masked=False), await near.read())
     assert websocket.closing(said.payload) == (Code.PROTOCOL_ERROR, "wrongly masked")
 
 

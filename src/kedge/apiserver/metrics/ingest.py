@@ -23,7 +23,7 @@ from kedge.web.message import HttpRequest, Response
 def answer(latest: Latest, http: HttpRequest, user: User) -> Response:
     """Take a frame in; raises what it is refused with."""
     name = unquote(http.path.removeprefix(PREFIX))
-    _check_sender(latest, user, name)
+    check_sender(latest, user, http)
     if http.method != "POST":
         raise method_not_allowed()
     given = http.headers.get("content-type", "")
@@ -38,8 +38,9 @@ def answer(latest: Latest, http: HttpRequest, user: User) -> Response:
     return Response(200, msgspec.json.encode(latest.take(name, frame)))
 
 
-def _check_sender(latest: Latest, user: User, name: str) -> None:
+def check_sender(latest: Latest, user: User, http: HttpRequest) -> None:
     """Nobody speaks for a node but the node, whatever rights anybody was given."""
+    name = unquote(http.path.removeprefix(PREFIX))
     if "system:unauthenticated" in user.groups:
         raise latest.refused("not-the-node", unauthorized())
     if not name or node_name(user) != name:

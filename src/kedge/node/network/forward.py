@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol
 
 log = logging.getLogger(__name__)
@@ -16,6 +17,10 @@ log = logging.getLogger(__name__)
 _IP_TRANSPARENT: Final = 19
 _DATAGRAM_PATIENCE: Final = 60.0
 _PIECE: Final = 1 << 16
+PER_SOURCE: Final = 256
+"""Connections of one pod to the cluster's own address: one per watch of a busy operator."""
+TOTAL: Final = 1024
+"""Connections, or peers that send datagrams, of one port."""
 
 Target = tuple[str, int]
 
@@ -60,9 +65,34 @@ class Awaited:
             self._listening.close()
 
 
+class Sources:
+    """How many connections each address has. Behind these ports all pods are one address, the
+    machine's: here is the last place where they can be told apart."""
+
+    def __init__(self, per_source: int = PER_SOURCE, total: int = TOTAL) -> None:
+        self._per_source = per_source
+        self._total = total
+        self._counts: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def connection(self, source: str) -> Iterator[bool]:
+        """Count a connection; gives whether it is welcome."""
+        if self._counts[source] >= self._per_source or self._counts.total() >= self._total:
+            yield False
+            return
+        self._counts[source] += 1
+        try:
+            yield True
+        finally:
+            self._counts[source] -= 1
+            if not self._counts[source]:
+                del self._counts[source]
+
+
 async def listen_tcp(address: str, port: int, target: Target) -> asyncio.Server:
     """Hand connections on; raises OSError if the port is taken."""
-    return await asyncio.start_server(_handed_to(lambda: target), address, port)
+    # Clients come from anywhere, and many of them from behind one address.
+    return await asyncio.start_server(_handed_to(lambda: target, Sources(TOTAL)), address, port)
 
 
 async def listen_on_link(link: str, here: Target, find: Callable[[], Target]) -> asyncio.Server:
@@ -74,27 +104,37 @@ async def listen_on_link(link: str, here: Target, find: Callable[[], Target]) ->
         # Without this, an address that is not the machine's own can neither be had nor answer.
         listener.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
         listener.bind(here)
-        return await asyncio.start_server(_handed_to(find), sock=listener)
+        return await asyncio.start_server(_handed_to(find, Sources()), sock=listener)
     except BaseException:
         listener.close()
         raise
 
 
-def _handed_to(find: Callable[[], Target]) -> Callable[..., Any]:
+def _handed_to(find: Callable[[], Target], sources: Sources) -> Callable[..., Any]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            try:
-                theirs, ours = await asyncio.open_connection(*find())
-                try:
-                    async with asyncio.TaskGroup() as tasks:
-                        tasks.create_task(_copy(reader, ours))
-                        tasks.create_task(_copy(theirs, writer))
-                finally:
-                    ours.close()
-            finally:
-                writer.close()
+        source = (writer.get_extra_info("peername") or ("",))[0]
+        with contextlib.suppress(OSError), sources.connection(source) as welcome:
+            if welcome:
+                await _hand_on(reader, writer, find())
+            else:
+                writer.transport.abort()
 
     return handle
+
+
+async def _hand_on(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target
+) -> None:
+    try:
+        theirs, ours = await asyncio.open_connection(*target)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_copy(reader, ours))
+                tasks.create_task(_copy(theirs, writer))
+        finally:
+            ours.close()
+    finally:
+        writer.close()
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -134,6 +174,9 @@ class _Front(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, address: Any) -> None:
         back = self._back.get(address)
         if back is None:
+            if len(self._back) >= TOTAL:
+                # The addresses of datagrams are easily made up: each would keep a descriptor.
+                next(iter(self._back.values())).close()
             back = self._back[address] = self._open(address)
         back.send(data)
 

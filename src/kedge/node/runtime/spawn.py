@@ -3,6 +3,7 @@ be done before anything else of an agent is there."""
 
 import contextlib
 import os
+import resource
 import socket
 import struct
 import subprocess
@@ -20,6 +21,9 @@ _START: Final = (
 _START_SECONDS: Final = 20.0
 """How long a supervisor may take to come up, after it has cleared up what the last one left."""
 _PACKAGES: Final = str(Path(__file__).parents[3])
+_OPEN_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""As this process was given them, before it took more for itself. Containers get these: programs
+that use select(), or close every descriptor they might have, fare badly with a million."""
 
 
 class Spawn:
@@ -43,6 +47,8 @@ class Spawn:
             )
         finally:
             os.close(copy)
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, _OPEN_FILES)
 
     def failure(self) -> str:
         """Wait until it listens; returns what went wrong, if anything."""

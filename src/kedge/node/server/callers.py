@@ -13,6 +13,7 @@ from kedge.web.message import HttpRequest, asks_upgrade
 K = TypeVar("K")
 V = TypeVar("V")
 
+_ACCOUNTS: Final = "system:serviceaccount:"
 SUPERUSERS: Final = "system:masters"
 YES_SECONDS: Final = 30.0
 NO_SECONDS: Final = 5.0
@@ -33,6 +34,15 @@ class Caller(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def tenant(self) -> str:
+        """Whose share of the node's connections this is: a namespace has one for its accounts."""
+        return self.name.rpartition(":")[0] if self.name.startswith(_ACCOUNTS) else self.name
+
+    @property
+    def is_privileged(self) -> bool:
+        return SUPERUSERS in self.groups
 
 
 def parts(path: str) -> list[str]:
@@ -77,6 +87,7 @@ class Callers:
         caller = of_certificate(request.peer_certificate) or await self._of_token(request)
         if caller is None:
             raise StatusError(401, "Unauthorized", "Unauthorized")
+        request.identified(caller)
         if SUPERUSERS in caller.groups:
             return
         wanted, asked = parts(request.path), verb(request)

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import binascii
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Final
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.node.runtime.runtime import NotFoundError, RuntimeFailure
 from kedge.node.server import remote
+from kedge.node.server.channels import ChannelReader
 from kedge.web import spdy, tunnel, websocket
 from kedge.web.duplex import ByteStream, Duplex, adopt
 from kedge.web.message import HttpRequest, Query, Response, asks_upgrade
@@ -26,6 +26,8 @@ CHANNELS: Final[Mapping[str, bool]] = {
     "v4.base64.channel.k8s.io": False,
 }
 """Subprotocols in which ports are channels, and whether these are binary."""
+_MOST_HALVES: Final = 64
+"""Connections of a client of which one stream is open and the other not yet."""
 _MOST_PORTS: Final = 120
 """Two channels each must fit into a byte, of which some values mean something else."""
 
@@ -103,6 +105,7 @@ async def forward(stream: ByteStream, pod: Pod) -> None:
                 opened.reset(spdy.Reset.PROTOCOL_ERROR)
                 continue
             connection.accept(opened)
+            _make_room(pairs)
             pair = pairs.setdefault(request, _Pair())
             if opened.headers["streamtype"] == "data":
                 pair.data = opened
@@ -111,6 +114,15 @@ async def forward(stream: ByteStream, pod: Pod) -> None:
             if pair.data is not None and pair.error is not None:
                 del pairs[request]
                 tasks.create_task(_carry(pair.data, pair.error, pod))
+
+
+def _make_room(pairs: dict[str, _Pair]) -> None:
+    """Give up the oldest stream that still waits for its other half if there are too many."""
+    if len(pairs) >= _MOST_HALVES:
+        oldest = pairs.pop(next(iter(pairs)))
+        for stream in (oldest.data, oldest.error):
+            if stream is not None:
+                stream.reset(spdy.Reset.REFUSED_STREAM)
 
 
 def _request(stream: spdy.Stream) -> str | None:
@@ -215,8 +227,9 @@ class Channels:
                 await self._socket.drain()
 
     async def _listen(self, connecting: "Sequence[asyncio.Task[Duplex]]") -> None:
-        while (message := await self._socket.receive()) is not None:
-            channel, data = self._read(message)
+        reader = ChannelReader(binary=self._binary)
+        while (piece := await self._socket.piece()) is not None:
+            channel, data = reader.read(piece)
             number, is_error = divmod(channel, 2)
             if not data or is_error or not 0 <= number < len(connecting):
                 continue
@@ -224,16 +237,6 @@ class Channels:
                 inside = await asyncio.shield(connecting[number])
                 inside.write(data)
                 await inside.drain()
-
-    def _read(self, message: bytes) -> tuple[int, bytes]:
-        if not message:
-            return -1, b""
-        if self._binary:
-            return message[0], message[1:]
-        try:
-            return message[0] - ord("0"), base64.b64decode(message[1:], validate=True)
-        except binascii.Error:
-            return -1, b""
 
     def _send(self, channel: int, data: bytes) -> None:
         if self._binary:

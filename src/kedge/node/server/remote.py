@@ -2,9 +2,8 @@
 
 import asyncio
 import base64
-import binascii
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
@@ -12,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from kedge.machinery.errors import StatusError, bad_request
+from kedge.node.server.channels import ChannelReader
 from kedge.node.server.status import Status, in_words
 from kedge.web import spdy, websocket
 from kedge.web.duplex import Duplex
@@ -171,24 +171,14 @@ class WebSocketClient:
             self.send(Channel.STDERR if wanted.stderr else Channel.ERROR, b"")
 
     async def listen(self, take: Take) -> None:
-        while (message := await self._socket.receive()) is not None:
-            for channel, data in self._read(message):
-                await take(channel, data)
-
-    def _read(self, message: bytes) -> Iterator[tuple[Channel, bytes]]:
-        if not message:
-            return
-        number, data = message[0], message[1:]
-        if self._version.closing and number == _CLOSE:
-            if data == bytes((Channel.STDIN,)):
-                yield Channel.STDIN, b""
-            return
-        if not self._version.binary:
-            number -= ord("0")
-            with contextlib.suppress(binascii.Error):
-                data = base64.b64decode(data, validate=True)
-        if data and number in (Channel.STDIN, Channel.RESIZE):
-            yield Channel(number), data
+        reader = ChannelReader(binary=self._version.binary)
+        while (piece := await self._socket.piece()) is not None:
+            number, data = reader.read(piece)
+            if self._version.closing and number == _CLOSE:
+                if data == bytes((Channel.STDIN,)):
+                    await take(Channel.STDIN, b"")
+            elif data and number in (Channel.STDIN, Channel.RESIZE):
+                await take(Channel(number), data)
 
     def send(self, channel: Channel, data: bytes) -> None:
         if self._version.binary:

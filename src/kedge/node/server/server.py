@@ -17,11 +17,17 @@ from kedge.node.observed import Observed
 from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure, State
 from kedge.node.server import commands, logs, ports, remote
 from kedge.node.server.callers import Callers
+from kedge.node.server.sessions import Sessions
+from kedge.node.stats.exposition import CONTENT_TYPE
+from kedge.web.duplex import Duplex
 from kedge.web.message import TEXT, HttpRequest, Response, json_response, text_response
-from kedge.web.server import Server
+from kedge.web.server import Limits, Server
+from kedge.web.watchdog import LoopPauses
 
 log = logging.getLogger(__name__)
 
+BODY_BYTES: Final = 64 << 10
+"""Of a request; more than clients send along with what they upgrade."""
 RUN_SECONDS: Final = 60.0
 """How long a command may take whose output is sent when it has ended."""
 
@@ -43,12 +49,22 @@ class NodePods(Protocol):
 class NodeServer:
     """Listens first, so that its port can be made known, and answers once it knows its pods."""
 
-    def __init__(self, client: Client, runtime: Runtime, node: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        runtime: Runtime,
+        node: str,
+        clock: Clock,
+        pauses: LoopPauses | None = None,
+    ) -> None:
+        self._pauses = pauses or LoopPauses()
         self._runtime = runtime
         self._clock = clock
         self._callers = Callers(client, node, clock)
         self._inotify = Inotify()
-        self._server = Server(self.handle, clock)
+        self._sessions = Sessions()
+        # Nothing here reads a body, and who asks is known only after the server was asked.
+        self._server = Server(self.handle, clock, Limits(body_bytes=BODY_BYTES))
         self._pods: NodePods | None = None
         self._usage: Usage | None = None
 
@@ -77,11 +93,18 @@ class NodeServer:
             await self._callers.admit(request)
             if self._pods is None:
                 raise StatusError(503, "ServiceUnavailable", "the node agent is starting")
+            if request.path == "/metrics":
+                _only(request, "GET")
+                return Response(200, self._pauses.text().encode(), CONTENT_TYPE)
             if request.path.startswith(("/stats/", "/metrics/")):
                 return self._tell(request)
-            return await Answer(self._pods, self._runtime, self._inotify, self._clock).to(request)
+            surroundings = (self._pods, self._runtime, self._inotify, self._sessions, self._clock)
+            return await Answer(*surroundings).to(request)
         except StatusError as error:
-            return text_response(error.message, error.code)
+            response = text_response(error.message, error.code)
+            if error.retry_after:
+                response.headers.append(("Retry-After", str(error.retry_after)))
+            return response
         except Unreachable as error:
             return text_response(f"the API server cannot be asked: {error}", 500)
         except Exception:
@@ -98,10 +121,18 @@ class NodeServer:
 class Answer:
     """The answer to one request."""
 
-    def __init__(self, pods: NodePods, runtime: Runtime, inotify: Inotify, clock: Clock) -> None:
+    def __init__(
+        self,
+        pods: NodePods,
+        runtime: Runtime,
+        inotify: Inotify,
+        sessions: Sessions,
+        clock: Clock,
+    ) -> None:
         self._pods = pods
         self._runtime = runtime
         self._inotify = inotify
+        self._sessions = sessions
         self._clock = clock
 
     async def to(self, request: HttpRequest) -> Response:
@@ -180,7 +211,7 @@ class Answer:
         async def serve(client: remote.Client) -> None:
             await commands.execute(self._runtime, record.id, command, wanted, client)
 
-        return remote.answer(request, wanted, serve)
+        return self._session(pod, remote.answer(request, wanted, serve))
 
     def _attach(self, request: HttpRequest, pod: Pod, container: str) -> Response:
         wanted = remote.Wanted.read(request.query)
@@ -189,14 +220,31 @@ class Answer:
         async def serve(client: remote.Client) -> None:
             await commands.attach(self._runtime, record.id, wanted, client)
 
-        return remote.answer(request, wanted, serve)
+        return self._session(pod, remote.answer(request, wanted, serve))
+
+    def _session(self, pod: Pod, response: Response) -> Response:
+        """The answer that begins a session, which is counted while it lasts; raises 429."""
+        uid, take_over = pod.metadata.uid, response.take_over
+        if take_over is None:
+            return response
+        self._sessions.check(uid)
+
+        async def counted(duplex: Duplex) -> None:
+            with self._sessions.open(uid):
+                await take_over(duplex)
+
+        response.take_over = counted
+        return response
 
     async def _run(self, request: HttpRequest, pod: Pod, container: str) -> Response:
         """A command to its end, for callers that want neither its streams nor its exit code."""
         record = self._container(pod, container)
         command = request.query.get("cmd").split(" ")
+        uid = pod.metadata.uid
+        self._sessions.check(uid)
         try:
-            done = await self._runtime.execute(record.id, command, RUN_SECONDS)
+            with self._sessions.open(uid):
+                done = await self._runtime.execute(record.id, command, RUN_SECONDS)
         except (RuntimeFailure, NotFoundError, TimeoutError) as error:
             why = str(error) or f"it took longer than {RUN_SECONDS:g} seconds"
             raise StatusError(500, "InternalError", why) from error
@@ -215,7 +263,8 @@ class Answer:
         async def dial(port: int) -> int:
             return await self._runtime.dial(sandbox.id, port)
 
-        return ports.answer(request, ports.Pod(pod.metadata.name, pod.metadata.uid, dial))
+        target = ports.Pod(pod.metadata.name, pod.metadata.uid, dial)
+        return self._session(pod, ports.answer(request, target))
 
 
 def _specs(pod: Pod) -> tuple[ContainerSpec, ...]:

@@ -53,7 +53,9 @@ class Client:
     async def until(self, event: spdy.Event) -> None:
         async with asyncio.timeout(PATIENCE):
             while event not in self.seen:
-                self.seen += self._parser.feed(await self.end.read())
+                self._parser.add(await self.end.read())
+                while not self._parser.is_exhausted:
+                    self.seen += self._parser.take(100)
 
     def received(self, stream: int) -> bytes:
         found = (e.content for e in self.seen if isinstance(e, spdy.Data) and e.stream == stream)

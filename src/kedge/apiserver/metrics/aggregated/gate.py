@@ -26,6 +26,9 @@ _MOST: Final = 4096
 _LONGEST: Final = 16 << 10
 """Bytes of a token."""
 
+FRONT_PROXY: Final = User("front-proxy", ("system:masters",))
+"""As whom its connections are counted: it carries the requests of everybody."""
+
 T = TypeVar("T")
 
 
@@ -43,6 +46,7 @@ class Gate:
         """Who asks; anonymous without credentials, 401 with wrong ones."""
         named = self._proxy().user(http, self._clock)
         if named is not None:
+            http.identified(FRONT_PROXY)
             return _joined(named)
         token = bearer(http.headers.get("authorization", ""))
         if not token:
@@ -50,6 +54,7 @@ class Gate:
         holder = await self._holder(token)
         if holder is None:
             raise unauthorized()
+        http.identified(holder)
         return _joined(holder)
 
     async def check(self, asked: Attributes) -> None:

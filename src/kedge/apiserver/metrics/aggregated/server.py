@@ -31,12 +31,15 @@ from kedge.machinery.errors import StatusError
 from kedge.machinery.interfaces import is_unspecified, own_addresses
 from kedge.machinery.window_store import Store
 from kedge.storage.memory import MemoryStore
-from kedge.web.server import Server
+from kedge.web.server import Limits, Server
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY: Final = 60.0
 """Seconds between two looks at how the front proxy is to be known."""
+
+_BODY_BYTES: Final = 64 << 10
+"""Nothing here reads a body; clients may send the options of a request that is refused anyway."""
 
 
 class Running(NamedTuple):
@@ -107,7 +110,8 @@ async def serve(
     kubelets, every = Kubelets(access), config.resolution
     scraper = Scraper(api.metrics, Known(api.cache), kubelets, store, clock, interval=every)
     app = MetricsApp(api, Gate(client, lambda: proxy.now, clock), _telemetry(scraper))
-    listener = Server(app.handle, clock)
+    # Whoever asks is known only after the cluster was asked, so no body is worth keeping.
+    listener = Server(app.handle, clock, Limits(body_bytes=_BODY_BYTES))
     informers = _informers(api, client, clock)
     port = await listener.listen(config.host, config.port, context)
     running = Running(url(_local(config), port), identity.ca_pem if identity else b"")

@@ -1,0 +1,47 @@
+"""Sessions: how many commands, attachments and port forwards there may be at once.
+
+Each holds descriptors, a task or several, and a process in the container. Kubelets set no bound;
+there it is the size of the machine, and one tenant with `pods/exec` finds it for all.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from kedge.machinery.errors import StatusError
+
+PER_POD: Final = 64
+PER_NODE: Final = 256
+
+
+class Sessions:
+    """Counts what is open, by pod."""
+
+    def __init__(self, per_pod: int = PER_POD, per_node: int = PER_NODE) -> None:
+        self._per_pod = per_pod
+        self._per_node = per_node
+        self._counts: Counter[str] = Counter()
+
+    def check(self, uid: str) -> None:
+        """Raise 429 if a pod, or the node, can have no further session."""
+        if self._counts[uid] >= self._per_pod:
+            raise _too_many(f"the pod has {self._per_pod} of them already")
+        if self._counts.total() >= self._per_node:
+            raise _too_many(f"the node has {self._per_node} of them already")
+
+    @contextlib.contextmanager
+    def open(self, uid: str) -> Iterator[None]:
+        """Count a session. To be entered in the same turn of the event loop as `check`."""
+        self._counts[uid] += 1
+        try:
+            yield
+        finally:
+            self._counts[uid] -= 1
+            if not self._counts[uid]:
+                del self._counts[uid]
+
+
+def _too_many(why: str) -> StatusError:
+    message = f"too many exec, attach and port-forward sessions: {why}"
+    return StatusError(429, "TooManyRequests", message, retry_after=1)

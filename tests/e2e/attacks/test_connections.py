@@ -1,0 +1,240 @@
+"""Peers that use up a server's connections, memory or time, with and without credentials."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import socket
+import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+PATH = "/api/v1/namespaces/default"
+SMALL = "POST /api/v1/namespaces/default/configmaps"
+MEBIBYTE = 1 << 20
+BODY = 3 * MEBIBYTE - 1000
+LITTLE = 48 * MEBIBYTE
+SHORT = 1.0
+"""Seconds that nobody may have to wait for a get on a connection that they have."""
+SHORT_TO_CONNECT = 3.0
+"""Seconds for a get on a new connection, two processes and a handshake on a busy machine."""
+USUAL_OPEN_FILES = 1024
+"""The soft limit of an ordinary login."""
+MANY = 1100
+"""Connections, more than that."""
+
+
+@contextlib.contextmanager
+def usual_open_files() -> Iterator[None]:
+    """Start programs as most people do. The test itself may have more."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@pytest.fixture(scope="module")
+def target(
+    own_clusters: Any, attacks: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """The API server of a cluster that is this module's own."""
+    own = own_clusters.own(tmp_path_factory.mktemp("attacked"))
+    try:
+        with usual_open_files():
+            cluster = own.up()
+        api, parts = cluster.api, urlsplit(cluster.api.url)
+        where = (parts.hostname or "", parts.port or 0)
+        yield attacks.target(*where, api.ca_pem, api.token, own.pid())
+    finally:
+        own.kedge("down", *own.which, "--purge")
+
+
+def assert_served(bystander: Any) -> None:
+    assert bystander.failures == []
+    assert len(bystander.kept) > 3
+    assert max(bystander.kept) < SHORT
+    assert max(bystander.fresh) < SHORT_TO_CONNECT
+
+
+def flood(peer: ssl.SSLSocket, data: bytes, answers: int, over: threading.Event) -> int:
+    """Send all at once, and read as it comes; returns how many answers came."""
+    sending = threading.Thread(target=_send, args=(peer, data), daemon=True)
+    sending.start()
+    found, rest = 0, b""
+    with contextlib.suppress(OSError):
+        while found < answers and not over.is_set() and (piece := peer.recv(1 << 16)):
+            rest += piece
+            found += rest.count(b"HTTP/1.1 ")
+            rest = rest[-8:]
+    return found
+
+
+def _send(peer: ssl.SSLSocket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        peer.sendall(data)
+
+
+def test_pipelined_requests_on_one_connection_keep_nobody_waiting(
+    target: Any, attacks: Any
+) -> None:
+    request = target.head("GET /api")
+    over = threading.Event()
+    with attacks.bystander(target, PATH) as bystander, target.secure() as peer:
+        with ThreadPoolExecutor(1) as pool:
+            attack = pool.submit(flood, peer, request * 30_000, 30_000, over)
+            with contextlib.suppress(TimeoutError):
+                attack.result(40)
+            over.set()
+            peer.close()
+        assert_served(bystander)
+    assert attack.result() == 30_000
+
+
+def test_pipelined_requests_whose_answers_are_never_read_keep_nobody_waiting(
+    target: Any, attacks: Any
+) -> None:
+    before = target.memory
+    request = target.head("GET /api")
+    with attacks.bystander(target, PATH) as bystander, contextlib.ExitStack() as stack:
+        for _ in range(20):
+            peer = stack.enter_context(target.secure())
+            peer.settimeout(0.2)
+            with contextlib.suppress(OSError):
+                peer.sendall(request * 20_000)
+    assert_served(bystander)
+    assert target.memory - before < LITTLE
+
+
+def opened(connect: Callable[[], socket.socket]) -> Iterable[socket.socket]:
+    """As many connections as were let in."""
+
+    def attempt(_: int) -> socket.socket | None:
+        try:
+            return connect()
+        except OSError:
+            return None
+
+    with ThreadPoolExecutor(16) as pool:
+        return [peer for peer in pool.map(attempt, range(MANY)) if peer is not None]
+
+
+def close(peers: Iterable[socket.socket]) -> None:
+    for peer in peers:
+        peer.close()
+
+
+def test_connections_that_never_say_hello_lock_nobody_out(target: Any, attacks: Any) -> None:
+    peers = opened(target.connect)
+    try:
+        with attacks.bystander(target, PATH) as bystander:
+            threading.Event().wait(2)
+        assert_served(bystander)
+    finally:
+        close(peers)
+
+
+def test_idle_connections_lock_nobody_out(target: Any, attacks: Any) -> None:
+    peers = opened(target.secure)
+    try:
+        with attacks.bystander(target, PATH) as bystander:
+            threading.Event().wait(2)
+        assert_served(bystander)
+    finally:
+        close(peers)
+
+
+def test_a_tenants_connections_lock_no_other_out(target: Any, attacks: Any) -> None:
+    account = f"POST {PATH}/serviceaccounts/default/token"
+    body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}).encode()
+    fields = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
+    with target.secure() as peer:
+        peer.sendall(target.head(account, *fields, token=target.token) + body)
+        data = b"".join(iter(lambda: peer.recv(1 << 16), b""))
+    token = json.loads(data.partition(b"\r\n\r\n")[2])["status"]["token"]
+
+    def known() -> socket.socket:
+        connection = target.secure()
+        connection.sendall(target.head("GET /api", token=token))
+        attacks.read_head(connection)
+        return connection  # type: ignore[no-any-return]
+
+    peers = opened(known)
+    try:
+        with attacks.bystander(target, PATH) as bystander:
+            threading.Event().wait(2)
+        assert_served(bystander)
+    finally:
+        close(peers)
+
+
+def started(target: Any, token: str, size: int) -> ssl.SSLSocket:
+    """A request of which so much of its body is sent."""
+    fields = ("Content-Type: application/json", f"Content-Length: {BODY}")
+    peer: ssl.SSLSocket = target.secure()
+    peer.settimeout(5)
+    with contextlib.suppress(OSError):
+        peer.sendall(target.head(SMALL, *fields, token=token) + b" " * size)
+    return peer
+
+
+def test_who_may_not_write_is_told_before_the_body_is_read(target: Any, attacks: Any) -> None:
+    for token, expected in (("", 403), ("wrong", 401)):
+        with started(target, token, 16 << 10) as peer:
+            status, fields, _ = attacks.read_head(peer)
+        assert (status, fields["connection"]) == (expected, "close")
+
+
+def test_who_expects_to_continue_is_told_first_whether_they_may(target: Any, attacks: Any) -> None:
+    fields = ("Expect: 100-continue", "Content-Type: application/json", "Content-Length: 2")
+    for token, expected in (("", 403), ("wrong", 401), (target.token, 100)):
+        with target.secure() as peer:
+            peer.sendall(target.head(SMALL, *fields, token=token))
+            assert attacks.read_head(peer)[0] == expected
+
+
+def test_bodies_of_strangers_take_no_memory(target: Any, attacks: Any) -> None:
+    before = target.memory
+    with attacks.bystander(target, PATH) as bystander, contextlib.ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(started(target, "", BODY - 1))
+    assert_served(bystander)
+    assert target.memory - before < LITTLE
+
+
+def test_unfinished_bodies_share_a_budget_that_keeps_others_writing(
+    target: Any, attacks: Any
+) -> None:
+    before = target.memory
+    with attacks.bystander(target, PATH) as bystander, contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(started(target, target.token, BODY - 1)) for _ in range(60)]
+        status, fields, _ = attacks.read_head(peers[0])
+        assert (status, fields["retry-after"]) == (429, "1")
+        last = peers[-1]
+        last.sendall(b" ")
+        assert attacks.read_head(last)[0] == 400  # nothing but spaces, but read to its end
+    assert_served(bystander)
+    assert target.memory - before < 64 * MEBIBYTE + LITTLE
+
+
+def test_the_event_loop_of_the_server_tells_of_its_pauses(target: Any) -> None:
+    with target.secure() as peer:
+        peer.sendall(target.head("GET /metrics", "Connection: close", token=target.token))
+        page = b"".join(iter(lambda: peer.recv(1 << 16), b"")).decode()
+    assert "# TYPE kedge_event_loop_pause_seconds histogram" in page
+    (longest,) = [
+        float(line.split()[1])
+        for line in page.splitlines()
+        if line.startswith("kedge_event_loop_longest_pause_seconds ")
+    ]
+    # After all of the above.
+    assert 0 < longest < SHORT

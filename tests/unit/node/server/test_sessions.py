@@ -1,0 +1,26 @@
+"""How many sessions there may be."""
+
+import contextlib
+
+import pytest
+
+from kedge.machinery.errors import StatusError
+from kedge.node.server.sessions import Sessions
+
+
+def refusal(sessions: Sessions, uid: str) -> str:
+    with pytest.raises(StatusError) as caught:
+        sessions.check(uid)
+    assert (caught.value.code, caught.value.retry_after) == (429, 1)
+    return caught.value.message
+
+
+def test_a_pod_and_a_node_have_so_many_and_no_more() -> None:
+    sessions = Sessions(per_pod=2, per_node=3)
+    with contextlib.ExitStack() as stack:
+        for uid in ("a", "a", "b"):
+            sessions.check(uid)
+            stack.enter_context(sessions.open(uid))
+        assert refusal(sessions, "a").endswith("the pod has 2 of them already")
+        assert refusal(sessions, "b").endswith("the node has 3 of them already")
+    sessions.check("a")

@@ -1,0 +1,97 @@
+"""Who gets a place, and who must go."""
+
+from typing import NamedTuple
+
+import pytest
+
+from kedge.machinery.errors import StatusError
+from kedge.web.places import PlaceLimits, Places
+
+LIMITS = PlaceLimits(total=10, strangers=3, per_tenant=2, reserve=1)
+
+
+class Somebody(NamedTuple):
+    tenant: str
+    is_privileged: bool = False
+
+
+class Peer:
+    """A connection."""
+
+    evicted = False
+
+    def evict(self) -> None:
+        self.evicted = True
+
+
+def arrived(places: Places, now: float = 0.0) -> Peer:
+    peer = Peer()
+    places.arrive(peer, now)
+    return peer
+
+
+def known(places: Places, caller: Somebody) -> Peer:
+    peer = arrived(places)
+    assert places.settle(peer, caller)
+    return peer
+
+
+def refusal(places: Places, caller: Somebody) -> str:
+    peer = arrived(places)
+    with pytest.raises(StatusError) as caught:
+        places.settle(peer, caller)
+    places.leave(peer)
+    assert (caught.value.code, caught.value.retry_after) == (429, 1)
+    return caught.value.message.rpartition(": ")[2]
+
+
+def test_the_oldest_stranger_goes_first_but_not_before_its_time() -> None:
+    places = Places(LIMITS)
+    peers = [arrived(places, now) for now in (1.0, 1.1, 1.2)]
+    assert places.make_room(1.3) == pytest.approx(0.2)
+    assert places.make_room(1.5) == 0.0
+    assert [peer.evicted for peer in peers] == [True, False, False]
+    assert places.make_room(1.5) == 0.0  # there is room now, and nobody else goes
+    assert places.evicted == 1
+
+
+def test_who_is_known_is_no_stranger_and_stays() -> None:
+    places = Places(LIMITS)
+    peers = [known(places, Somebody(f"t{number}")) for number in range(3)]
+    assert places.make_room(100.0) == 0.0
+    assert not any(peer.evicted for peer in peers)
+
+
+def test_who_is_nobody_in_particular_stays_a_stranger() -> None:
+    places = Places(LIMITS)
+    for _ in range(3):
+        assert not places.settle(arrived(places), Somebody(""))
+    assert places.make_room(0.0) > 0
+
+
+def test_a_tenant_has_a_share_and_the_privileged_have_none() -> None:
+    places = Places(LIMITS)
+    first, _ = known(places, Somebody("t")), known(places, Somebody("t"))
+    assert refusal(places, Somebody("t")) == "t has 2 connections already"
+    places.leave(first)
+    known(places, Somebody("t"))
+    for _ in range(4):
+        known(places, Somebody("admin", is_privileged=True))
+    # Six of the seven that are not for strangers are taken, and the last is reserved.
+    assert refusal(places, Somebody("u")).endswith("as many connections as it can serve")
+    known(places, Somebody("admin", is_privileged=True))
+    assert refusal(places, Somebody("admin", is_privileged=True)).endswith("it can serve")
+
+
+def test_a_process_without_descriptors_gets_one_back() -> None:
+    places = Places(LIMITS)
+    places.evict_stranger()
+    peer = arrived(places, 1.0)
+    places.evict_stranger()
+    assert peer.evicted
+
+
+def test_shares_fit_in_the_open_files_that_there_may_be() -> None:
+    small, large = PlaceLimits.within(1024), PlaceLimits.within(1 << 20)
+    assert (small.total, small.strangers, small.per_tenant) == (768, 96, 192)
+    assert (large.total, large.strangers, large.per_tenant, large.reserve) == (4096, 512, 1024, 64)
