@@ -2,6 +2,7 @@
 
 SHELL := /bin/bash
 UPGRADE := --upgrade
+HOURS := 1
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # Real processes on a busy machine may be late once; what fails twice is broken, and who was late is named.
@@ -11,7 +12,7 @@ ALONE := $(patsubst %,tests/e2e/pods/test_%.py,kill limits metrics)
 E2E = PATH="$(CURDIR)/$(BIN):$$PATH:$(CURDIR)/.venv/kubectl" \
 	KEDGE_KUBECTLS="$$(ls $(CURDIR)/.venv/kubectl/kubectl 2>/dev/null):$$KEDGE_KUBECTLS" $(PATIENT)
 
-.PHONY: help up down setup check test e2e soak bench docs lock audit clean
+.PHONY: help up down setup check test e2e soak fuzz bench docs lock audit clean
 
 help: ## say what there is to make
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9]+):.*## /  make \1\t/' | expand -t 18
@@ -33,6 +34,7 @@ check: .venv/.dev ## format, lint, types, floors, unit and contract tests
 	@tools/audit requirements/run.txt
 	$(PYTEST) -n auto --dist loadfile tests/unit
 	$(PATIENT) tests/contract
+	$(PYTEST) -n auto --dist loadfile tests/fuzz
 
 e2e: .venv/.dev ## a real kubectl against a real cluster
 	@tools/setup kubectl
@@ -43,6 +45,10 @@ e2e: .venv/.dev ## a real kubectl against a real cluster
 soak: .venv/.dev ## kill -9 in a loop for minutes, and ten times a hundred pods
 	@tools/setup kubectl
 	KEDGE_E2E_KILL_SECONDS=300 KEDGE_E2E_WAVES=10 $(E2E) tests/e2e/pods/test_kill.py
+
+fuzz: .venv/.dev ## attack every parser and a real server for hours: HOURS=0.5 for half of one
+	KEDGE_FUZZ_HOURS=$(HOURS) KEDGE_FUZZ_REQUESTS=1000000 KEDGE_FUZZ_SEED=$$RANDOM \
+		$(PYTEST) -s --timeout 0 -n auto --dist loadfile tests/fuzz
 
 test: check docs e2e ## everything
 
