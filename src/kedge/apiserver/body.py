@@ -55,9 +55,12 @@ def decode_json(data: bytes) -> Any:
 
 def read_yaml(data: bytes) -> Body:
     # A server gets ready sooner without a parser that few of its clients make it use.
-    from kedge.apiserver import yaml_body
+    from kedge.machinery import yaml_text
 
-    document, duplicates = yaml_body.read(data, depth=MAX_DEPTH)
+    try:
+        document, duplicates = yaml_text.read_strictly(data, depth=MAX_DEPTH)
+    except yaml_text.YamlError as error:
+        raise bad_request(f"error converting YAML to JSON: {error}") from None
     if not isinstance(document, dict):
         raise bad_request("the body of the request must be a YAML mapping")
     return Body(document, duplicates)

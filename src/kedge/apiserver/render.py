@@ -127,10 +127,9 @@ def joined(head: bytes, elements: Iterable[bytes], tail: bytes) -> Iterator[byte
 
 
 def to_yaml(body: bytes) -> bytes:
-    import yaml  # few clients want any, and it takes a while to load
+    from kedge.machinery import yaml_text  # few clients want any, and it takes a while to load
 
-    document = msgspec.json.decode(body)
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
+    return yaml_text.write(msgspec.json.decode(body)).encode()
 
 
 # Tables.
