@@ -8,7 +8,7 @@ import msgspec
 
 from kedge.api import protobuf
 from kedge.apiserver.media import ACCEPTED, body_type
-from kedge.machinery.errors import bad_request, unsupported_media_type
+from kedge.machinery.errors import bad_request, too_large, unsupported_media_type
 
 MAX_DEPTH = 100
 """How deeply a body may be nested; no schema comes near, and every walk below is recursive."""
@@ -32,6 +32,17 @@ def read(content_type: str, data: bytes) -> Body:
             return Body(_decoded_protobuf(data), [])
         case _:
             raise unsupported_media_type(content_type, ACCEPTED)
+
+
+SMALL = 64 << 10
+"""Bytes of a body that no client has a reason to make larger, such as the options of a delete."""
+
+
+def read_small(content_type: str, data: bytes) -> Body:
+    """The document in a body that is read at once, on the event loop; raises 413, 415 or 400."""
+    if len(data) > SMALL:
+        raise too_large(SMALL)
+    return read(content_type, data)
 
 
 def read_json(data: bytes) -> Body:

@@ -1,6 +1,6 @@
 import pytest
 
-from kedge.api.apiextensions_v1.patterns import compile_pattern
+from kedge.machinery.patterns import compile_pattern
 
 MATCHES = [
     (r"^[a-z]+$", ["abc"], ["abc\n", "ABC", ""]),
