@@ -14,8 +14,8 @@ MAX_STEPS = 1 << 21
 
 Alternatives multiply: each of a hundred thousand items may be tried against each of a thousand
 schemas. Upstream would try them all."""
-_BYTES_PER_STEP = 128
-"""How many times an instruction of a pattern meets a byte in the time of one step."""
+_USUAL_PROGRAM = 512
+"""Instructions of a pattern that is matched in the time that the rest of the work takes."""
 
 
 class TooExpensive(Exception):
@@ -78,6 +78,15 @@ class Checker:
         self._rest = _checker(rest)
         self._most_fields = props.get("maxProperties")
         self._fewest_fields = props.get("minProperties")
+        parts = (*self._any, *self._one, *self._all, *self._fields.values())
+        own = self._compiled.cost // _USUAL_PROGRAM if self._compiled else 1
+        self.effort: int = max(
+            own,
+            1,
+            *(part.effort for part in parts),
+            *(part.effort for part in (self._not, self._items, self._rest) if part is not None),
+        )
+        """How many times longer than usual it may take to judge a byte."""
 
     def errors(self, value: object, path: str = "") -> list[FieldError]:
         """Everything wrong with the value, which stands at `path`."""
@@ -91,7 +100,7 @@ class Checker:
 
     def check(self, value: object, name: str, found: Found) -> int:
         """Adds to `found` what is wrong with the value at `name`; returns how much was right."""
-        found.spend(1)
+        found.spend(1 + len(name) // 256)  # an error would hold the whole path
         if value is None:
             matched = self._check_type(None, name, found)
             self._check_enum(None, name, found)
@@ -149,7 +158,7 @@ class Checker:
             why = f"should be at least {self._fewest_chars} chars long"
             found.append(_wrong(name, value, why))
         elif self._pattern and not self._matches(value, found):
-            found.spend(len(self._pattern) // _BYTES_PER_STEP)
+            found.spend(len(self._pattern) // 128)
             found.append(_wrong(name, value, f"should match '{self._pattern}'"))
         if self._test and not self._test(value):
             found.append(_mistyped(name, self._format, value))
@@ -157,8 +166,12 @@ class Checker:
     def _matches(self, value: str, found: Found) -> bool:
         if self._compiled is None:
             return False
-        found.spend(len(value) * self._compiled.cost // _BYTES_PER_STEP)
-        return self._compiled.search(value)
+        try:
+            matched, microseconds = self._compiled.timed_search(value)
+        except OverflowError:
+            raise TooExpensive from None
+        found.spend(microseconds)
+        return matched
 
     def _check_list(self, value: list[object], name: str, found: Found) -> int:
         matched = 0

@@ -16,7 +16,7 @@ from kedge.apiserver.request import Request, field_validation
 from kedge.machinery import extensions
 from kedge.machinery.errors import StatusError, bad_request, too_large
 from kedge.machinery.schema import Schema
-from kedge.machinery.shape import AsMapping, Misfit, fit
+from kedge.machinery.shape import AsMapping, Findings, Misfit, fit
 
 _META = Schema(type="object", fields={"metadata": schema_of(ObjectMeta)})
 """What is the same in objects of every kind, custom ones too."""
@@ -50,7 +50,7 @@ def fitted(
     is what it was made from, if anything."""
     resource = request.resource
     check_kind(resource, document)
-    unknown: list[str] = []
+    unknown = Findings(body.MAX_FINDINGS)
     shaped = shape(resource, document, unknown, live)
     request.warnings += mappings(unknown)
     findings = [f'unknown field "{path}"' for path in unknown if type(path) is not AsMapping]

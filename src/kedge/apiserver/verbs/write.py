@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from kedge.machinery.errors import (
     StatusError,
     already_exists,
     conflict,
+    enough,
     invalid,
 )
 from kedge.storage.store import Conflict
@@ -144,7 +146,8 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
     assert admitted is not None
     begun = resource.begin(admitted)
     request.name = begun.metadata.name
-    await api.long_work.run(weight, _judge_new, api, request, begun, obj.metadata.name)
+    effort = weight * resource.effort()
+    await api.long_work.run(effort, _judge_new, api, request, begun, obj.metadata.name)
     await api.admission.validate(Attempt(request, "CREATE", begun))
     return await api.long_work.run(weight, _new_bytes, request, begun, owners)
 
@@ -162,11 +165,13 @@ def _new(
 
 def _judge_new(api: Api, request: Request, new: Object, name: str) -> None:
     resource = request.resource
-    errors = [
-        *_metadata_errors(resource, new, resource.check_name),
-        *resource.validate(new),
-        *resource.validate_new(new),
-    ]
+    errors = enough(
+        chain(
+            _metadata_errors(resource, new, resource.check_name),
+            resource.validate(new),
+            resource.validate_new(new),
+        )
+    )
     if errors:
         _judge(api, request, name, errors)
 
@@ -363,7 +368,8 @@ async def _changed(
     if admitted is not new:
         # What a plugin changes outside of the endpoint's part is no more kept than a client's.
         admitted = part.take(resource, admitted, old)
-    await api.long_work.run(weight, _judge_update, api, request, part, admitted, old)
+    effort = weight * resource.effort()
+    await api.long_work.run(effort, _judge_update, api, request, part, admitted, old)
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)
@@ -393,7 +399,7 @@ def _updated(
 
 
 def _judge_update(api: Api, request: Request, part: Part, new: Object, old: Object) -> None:
-    errors = list(part.validate(request.resource, new, old))
+    errors = enough(part.validate(request.resource, new, old))
     if errors:
         known = part.validate(request.resource, old, old) if api.catalog.upstream_only else ()
         _judge(api, request, request.name, errors, known)
