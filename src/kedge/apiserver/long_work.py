@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 LONG: Final = 32 << 10
 """Bytes from which on work goes to a thread. Reading, fitting and judging so much takes ten to
-twenty milliseconds at worst; going to a thread and back takes a tenth of one."""
+twenty milliseconds at worst; going to a thread and back takes a twentieth of one."""
 THREADS: Final = 2
 """How many pieces of long work are done at once; others wait in turn, small requests do not."""
 

@@ -68,7 +68,8 @@ def compose(text: str) -> yaml.Node | None:
     The composer recurses; by now the text is known not to be deep.
     """
     read_strictly(text)
-    return yaml.compose(text, Loader=_PARSER)
+    root: yaml.Node | None = yaml.compose(text, Loader=_PARSER)
+    return root
 
 
 _TAG_DIRECTIVES: Final = re.compile(r"^%TAG", re.MULTILINE)
@@ -90,6 +91,10 @@ def _one_line(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
     return f"yaml: line {mark.line + 1}: {problem}" if mark else f"yaml: {problem}"
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 0
 
 
 class _Open:
@@ -155,10 +160,10 @@ class _Composer:
                 self._open[-1].pending = _MERGE
                 return
         else:
-            value = _tagged(event.tag, event.value, event.start_mark.line + 1)
+            value = _tagged(event.tag, event.value, _line(event))
         if event.anchor is not None:
             self._anchors[event.anchor] = (value, 1, 0)
-        self._place(value, 0, event.start_mark.line + 1)
+        self._place(value, 0, _line(event))
 
     def _awaits_key(self) -> bool:
         return (
@@ -170,9 +175,9 @@ class _Composer:
     def _begin(self, event: yaml.CollectionStartEvent) -> None:
         is_mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", f"{_TAG}{'map' if is_mapping else 'seq'}"):
-            raise YamlError(f"yaml: line {event.start_mark.line + 1}: cannot represent {event.tag}")
+            raise YamlError(f"yaml: line {_line(event)}: cannot represent {event.tag}")
         if self._awaits_key():
-            line = event.start_mark.line + 1
+            line = _line(event)
             raise YamlError(f"yaml: line {line}: a mapping or a list cannot be a key")
         if len(self._open) >= self._depth:
             raise YamlError(f"yaml: exceeded max depth of {self._depth}")
@@ -194,8 +199,8 @@ class _Composer:
         self._place(value, ended.depth, 0)
 
     def _alias(self, event: yaml.AliasEvent) -> None:
-        line = event.start_mark.line + 1
-        known = self._anchors.get(event.anchor)
+        line = _line(event)
+        known = self._anchors.get(event.anchor or "")
         if known is None:
             if any(each.anchor == event.anchor for each in self._open):
                 raise YamlError(f"yaml: anchor '{event.anchor}' value contains itself")
@@ -348,7 +353,7 @@ def _tagged(tag: str, text: str, line: int) -> Any:
     name = tag.removeprefix(_TAG)
     if tag == "!" or name == "str":
         return text
-    kinds = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}
+    kinds: dict[str, Any] = {"null": type(None), "bool": bool, "int": int, "float": (int, float)}
     if name not in kinds or tag == name:
         raise YamlError(f"yaml: line {line}: cannot represent {tag}")
     value = resolved(text)

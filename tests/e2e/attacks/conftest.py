@@ -129,7 +129,7 @@ def attacks() -> type[Attacks]:
 @contextlib.contextmanager
 def usual_open_files() -> Iterator[None]:
     """Start programs as most people do. The test itself may have more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, hard))
     try:
         yield

@@ -1,5 +1,6 @@
 """YAML is read within limits that are counted while reading, and written as kubectl prints it."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -67,6 +68,10 @@ def aliases(levels: int) -> bytes:
     return b"\n".join(lines)
 
 
+def directives() -> bytes:
+    return b"".join(b"%%TAG !a%d! b\n" % i for i in range(50_000)) + b"--- a"
+
+
 WIDE = b"a: &a {" + b",".join(b"k%d: 1" % i for i in range(10_000)) + b"}\n"
 
 
@@ -83,7 +88,7 @@ WIDE = b"a: &a {" + b",".join(b"k%d: 1" % i for i in range(10_000)) + b"}\n"
         (merges(30), "excessive aliasing"),
         (WIDE + b"b: {<<: [" + b",".join([b"*a"] * 100_000) + b"]}", "excessive aliasing"),
         (b"[" + b"a," * 1_500_000 + b"]", "more than 262144 values"),
-        (b"%TAG !a! b\n" * 50_000 + b"--- a", "%TAG"),
+        (directives(), "%TAG"),
         (b"a: &a [*a]", "contains itself"),
         (b"a: &a {<<: *a}", "contains itself"),
         (b"a: " + b"9" * 1_000_000, "out of range"),
@@ -116,10 +121,8 @@ def test_time_is_proportional_to_the_text(make: Callable[[int], bytes]) -> None:
     def seconds(n: int) -> float:
         data = make(n)
         begin = time.process_time()
-        try:
+        with contextlib.suppress(yaml_text.YamlError):
             yaml_text.read(data)
-        except yaml_text.YamlError:
-            pass
         return time.process_time() - begin
 
     small = min(seconds(10_000) for _ in range(3))

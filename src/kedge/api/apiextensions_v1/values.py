@@ -325,7 +325,7 @@ def _checkers(many: Iterable[Mapping[str, Any]] | None) -> list[Checker]:
 def _tried(
     alternatives: Iterable[Checker], value: object, name: str, found: Found
 ) -> list[tuple[int, list[FieldError]]]:
-    results = []
+    results: list[tuple[int, list[FieldError]]] = []
     for alternative in alternatives:
         errors = Found(found.left)
         results.append((alternative.check(value, name, errors), errors))
