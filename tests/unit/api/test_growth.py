@@ -23,7 +23,6 @@ from kedge.machinery.schema import Schema
 
 KINDS = [
     "certificatesigningrequests",
-    "cronjobs",
     "endpointslices",
     "ingresses",
     "networkpolicies",
@@ -36,7 +35,7 @@ KINDS = [
     "services",
     "validatingwebhookconfigurations",
 ]
-FEW, FACTOR = 400, 8
+FEW, FACTOR = 200, 8
 TOLERATED = 4
 """How many times longer than in proportion a step may take: the machine may be busy."""
 UNTIMED = 0.1
