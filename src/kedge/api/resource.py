@@ -106,6 +106,10 @@ def no_grace(obj: Any, asked: int | None) -> int:
     return 0
 
 
+def usual_effort() -> int:
+    return 1
+
+
 def no_warnings(obj: Any) -> Iterable[str]:
     return ()
 
@@ -149,6 +153,8 @@ class Resource(Generic[T]):
     """(new, old): everything wrong with a write to the status subresource."""
     warn: Callable[[T], Iterable[str]] = no_warnings
     """Sentences for the writer of an object that is legal but unwise."""
+    effort: Callable[[], int] = usual_effort
+    """How many times longer than usual it may take to judge a byte of an object."""
     keeps_posted_status: bool = False
     """Whether a new object may come with a status, as a node that registers itself does."""
     held: Callable[[T], bool] = never

@@ -1,6 +1,6 @@
 """Checks that many kinds share, each yielding what is wrong with one field."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from kedge.machinery.errors import FieldError
 
@@ -13,6 +13,15 @@ def problems(path: str, value: object, found: Iterable[str]) -> Iterator[FieldEr
     """What a naming rule found, as errors of one field."""
     for problem in found:
         yield FieldError.invalid(path, value, problem)
+
+
+def repeated(values: Sequence[Hashable]) -> Iterator[int]:
+    """Where values stand that stood before."""
+    seen: set[Hashable] = set()
+    for i, value in enumerate(values):
+        if value in seen:
+            yield i
+        seen.add(value)
 
 
 def nonnegative(path: str, value: int | None) -> Iterator[FieldError]:

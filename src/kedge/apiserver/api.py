@@ -17,6 +17,7 @@ from kedge.apiserver import managed
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.agents import Agents
 from kedge.apiserver.authorization.authorizer import Authorizer
+from kedge.apiserver.long_work import LongWork
 from kedge.apiserver.metrics.latest import Latest
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
@@ -50,6 +51,7 @@ class Api:
         self.caller = caller
         self.clock = clock
         self.random = random
+        self.long_work = LongWork()
         self.metrics = Latest(cache, clock)
         """What nodes have reported of themselves and their pods."""
         self.agents: Agents | None = None

@@ -225,9 +225,7 @@ def _dropped(
     """The document without what the applier applied last time, not now, and nobody else owns."""
     if not fields.difference(last, applied):
         return merged
-    owned = applied
-    for entry in others.values():
-        owned = fields.union(owned, entry["fieldsV1"])
+    owned = _union_of_all([applied, *(entry["fieldsV1"] for entry in others.values())])
 
     def named(document: Document) -> Fields:
         return fields.named(schema, fields.of(schema, document))
@@ -270,10 +268,10 @@ def _conflict_message(conflicts: Sequence[tuple[str, str]]) -> str:
     if len(conflicts) == 1:
         owner, path = conflicts[0]
         return f"Apply failed with 1 conflict: conflict with {owner}: {path}"
-    lines = []
-    for owner in dict.fromkeys(owner for owner, _ in conflicts):
-        lines.append(f"conflicts with {owner}:")
-        lines.extend(f"- {path}" for other, path in conflicts if other == owner)
+    paths: dict[str, list[str]] = {}
+    for owner, path in conflicts:
+        paths.setdefault(owner, [f"conflicts with {owner}:"]).append(f"- {path}")
+    lines = [line for group in paths.values() for line in group]
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 
 
@@ -363,6 +361,7 @@ def _capped(owners: Owners) -> Owners:
     if excess <= 0:
         return owners
     result = dict(owners)
+    merged: dict[Owner, list[Fields]] = {}
     oldest: dict[str, Owner] = {}
     for owner in sorted(updaters, key=lambda owner: (owners[owner].get("time") or "", owner)):
         first = oldest.setdefault(owner.api_version, owner)
@@ -373,10 +372,27 @@ def _capped(owners: Owners) -> Owners:
         bucket = Owner("ancient-changes", "Update", owner.api_version, "")
         newest = owners[owner].get("time", "")
         pair = [bucket, first if owner == bucket else owner] if bucket in result else [first, owner]
-        one, other = (result.pop(each)["fieldsV1"] for each in pair)
-        result[bucket] = _entry(bucket, fields.union(one, other), owner.api_version, newest)
+        parts = merged.setdefault(bucket, [])
+        for each in pair:
+            entry = result.pop(each)
+            # The bucket's own fields are among the parts already, once it was made here.
+            if each != bucket or not parts:
+                parts.append(entry["fieldsV1"])
+        result[bucket] = _entry(bucket, {}, owner.api_version, newest)
         excess -= 1
+    for bucket, parts in merged.items():
+        result[bucket] = {**result[bucket], "fieldsV1": _union_of_all(parts)}
     return result
+
+
+def _union_of_all(sets: list[Fields]) -> Fields:
+    """What is in any of the sets, in pairs: one after the other would copy the whole each time."""
+    while len(sets) > 1:
+        sets = [
+            fields.union(sets[i], sets[i + 1]) if i + 1 < len(sets) else sets[i]
+            for i in range(0, len(sets), 2)
+        ]
+    return sets[0]
 
 
 def _listed(owners: Owners) -> list[Entry]:

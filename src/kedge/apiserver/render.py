@@ -56,8 +56,8 @@ def one(request: Request, item: Item, clock: Clock, status: int = 200) -> Respon
         case "json":
             return Response(status, own_version(request.resource, item.body), JSON, headers)
         case "yaml":
-            text = to_yaml(own_version(request.resource, item.body))
-            return Response(status, text, "application/yaml", headers)
+            pieces = yaml_pieces(msgspec.json.decode(own_version(request.resource, item.body)))
+            return Response(status, pieces, "application/yaml", headers)
         case "partial":
             return Response(status, partial(item, choice.version), JSON, headers)
         case _:
@@ -74,9 +74,7 @@ def many(request: Request, items: Sequence[Item], meta: ListMeta, clock: Clock) 
         case "json":
             return Response(200, list_pieces(resource, items, meta))
         case "yaml":
-            return Response(
-                200, to_yaml(b"".join(list_pieces(resource, items, meta))), "application/yaml"
-            )
+            return Response(200, yaml_list_pieces(resource, items, meta), "application/yaml")
         case "partial-list":
             return Response(200, partial_pieces(items, meta, choice.version))
         case _:
@@ -126,11 +124,54 @@ def joined(head: bytes, elements: Iterable[bytes], tail: bytes) -> Iterator[byte
     yield start + b",".join(piece) + tail
 
 
-def to_yaml(body: bytes) -> bytes:
-    import yaml  # few clients want any, and it takes a while to load
+YAML_PIECE = 32 << 10
+"""Writing so much YAML takes some five milliseconds."""
 
-    document = msgspec.json.decode(body)
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
+
+def to_yaml(body: bytes) -> bytes:
+    """A small document as YAML."""
+    return b"".join(yaml_pieces(msgspec.json.decode(body)))
+
+
+def yaml_pieces(document: Any) -> Iterator[bytes]:
+    """A document as YAML, written piece by piece while it is sent."""
+    from kedge.machinery import yaml_text  # few clients want any, and it takes a while to load
+
+    return _gathered(yaml_text.pieces(document))
+
+
+def yaml_list_pieces(
+    resource: Resource[Any], items: Sequence[Item], meta: ListMeta
+) -> Iterator[bytes]:
+    """A list as YAML; no more than one of its objects is decoded at a time."""
+    from kedge.machinery import yaml_text
+
+    def lines() -> Iterator[str]:
+        yield from yaml_text.pieces({"apiVersion": resource.api_version})
+        if not items:
+            yield "items: []\n"
+        else:
+            yield "items:\n"
+        for item in items:
+            yield from yaml_text.pieces([msgspec.json.decode(own_version(resource, item.body))])
+        yield from yaml_text.pieces(
+            {"kind": resource.list_kind, "metadata": msgspec.to_builtins(meta)}
+        )
+
+    return _gathered(lines())
+
+
+def _gathered(texts: Iterable[str]) -> Iterator[bytes]:
+    piece: list[str] = []
+    size = 0
+    for text in texts:
+        piece.append(text)
+        size += len(text)
+        if size >= YAML_PIECE:
+            yield "".join(piece).encode()
+            piece, size = [], 0
+    if piece:
+        yield "".join(piece).encode()
 
 
 # Tables.

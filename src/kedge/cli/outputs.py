@@ -1,44 +1,23 @@
 """Objects as YAML, as JSON, by their names or through a template, as kubectl prints them."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from kedge.api.resource import Resource
 from kedge.cli.targets import kind_of
 from kedge.cli.templates import Template
+from kedge.machinery import yaml_text as yaml_writer
 
-_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 JSON: Final = "application/json"
-_MISLEADING: Final = re.compile(r"[yYnN]|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+")
-"""Text to PyYAML that other readers take for a truth value or a number."""
 
 Found = tuple[Resource[Any], dict[str, Any]]
 """An object and what it is one of."""
 
 
-class _Dumper(_DUMPER):  # type: ignore[misc]
-    """Quotes what would be read as something else than text, and keeps lines of text as lines."""
-
-
-def _represent(dumper: Any, value: str) -> yaml.Node:
-    tag = "tag:yaml.org,2002:str"
-    if "\n" in value:
-        return yaml.ScalarNode(tag, value, style="|")
-    taken_for_text = dumper.resolve(yaml.ScalarNode, value, (True, False)) == tag
-    plain = value and taken_for_text and not _MISLEADING.fullmatch(value)
-    return yaml.ScalarNode(tag, value, style=None if plain else '"')
-
-
-_Dumper.add_representer(str, _represent)
-
-
 def yaml_text(document: object) -> str:
-    text = yaml.dump(document, Dumper=_Dumper, allow_unicode=True, sort_keys=True)
-    return str(text).rstrip("\n")
+    return yaml_writer.write(document).rstrip("\n")
 
 
 def json_text(document: object) -> str:

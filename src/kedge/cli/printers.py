@@ -31,9 +31,9 @@ def document(value: Any, output: str) -> str:
     plain = msgspec.to_builtins(value)
     if output == "json":
         return msgspec.json.format(msgspec.json.encode(plain), indent=4).decode()
-    import yaml
+    from kedge.machinery import yaml_text
 
-    return str(yaml.safe_dump(plain, sort_keys=False)).rstrip("\n")
+    return yaml_text.write(plain, sort=False).rstrip("\n")
 
 
 def size(count: int) -> str:

@@ -197,12 +197,11 @@ async def _wait_until_open(client: "Client") -> None:
 
 async def _cluster_info(client: "Client") -> dict[str, str]:
     """What the cluster tells everybody: where it is, and its authority."""
-    import yaml
-
     from kedge.api.core_v1.config_map import RESOURCE
+    from kedge.machinery import yaml_text
 
     found = await client.get(RESOURCE, "cluster-info", "kube-public")
-    info: dict[str, str] = yaml.safe_load(found.data["kubeconfig"])["clusters"][0]["cluster"]
+    info: dict[str, str] = yaml_text.read(found.data["kubeconfig"])["clusters"][0]["cluster"]
     return info
 
 

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from kedge.machinery import ownership
+from kedge.machinery import ownership, yaml_text
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LISTS: Final = ("clusters", "users", "contexts")
 LOCK_ATTEMPTS = 1000
@@ -160,11 +159,11 @@ def _read(path: Path) -> yaml.MappingNode:
         if path.exists() and not path.is_file():
             raise _malformed(path, "it is not a regular file")
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        root = yaml.compose(text, Loader=_LOADER) or yaml.compose(_EMPTY, Loader=_LOADER)
+        root = yaml_text.compose(text) or yaml_text.compose(_EMPTY)
     except OSError as error:
         raise Unusable(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _malformed(path, str(error).replace("\n", " ")) from error
+    except (yaml_text.YamlError, UnicodeDecodeError) as error:
+        raise _malformed(path, str(error)) from error
     if not isinstance(root, yaml.MappingNode):
         raise _malformed(path, "it is not a mapping")
     for key in _LISTS:

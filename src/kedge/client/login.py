@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import yaml
-
 from kedge.client.client import Client
 from kedge.client.http import HttpTransport
 from kedge.client.kubeconfig import Unusable
 from kedge.client.transport import Transport
-
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from kedge.machinery import yaml_text
 
 UNKNOWN_WAYS: Final = {
     "user": ("exec", "auth-provider", "username", "as", "as-uid", "as-groups"),
@@ -139,11 +136,11 @@ _Documents = Iterable[tuple[Path, Mapping[str, Any]]]
 
 def _document(path: Path) -> Mapping[str, Any]:
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        document = yaml_text.read(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Unusable(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Unusable(f"{path} is not a kubeconfig file: {error}".replace("\n", " ")) from error
+    except (yaml_text.YamlError, UnicodeDecodeError) as error:
+        raise Unusable(f"{path} is not a kubeconfig file: {error}") from error
     if not isinstance(document, dict | None):
         raise Unusable(f"{path} is not a kubeconfig file: it is not a mapping")
     return document or {}

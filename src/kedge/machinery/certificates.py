@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 _BLOCK: Final = re.compile(
-    rb"-----BEGIN CERTIFICATE-----\s*([A-Za-z0-9+/=\s]+?)-----END CERTIFICATE-----"
+    # Possessive: what is no certificate after all is not looked at again.
+    rb"-----BEGIN CERTIFICATE-----\s*+([A-Za-z0-9+/=\s]++)-----END CERTIFICATE-----"
 )
 _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17

@@ -183,6 +183,23 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
     return _about(422, "Invalid", group, kind, name, message, causes)
 
 
+MAX_ERRORS = 1000
+MAX_ERRORS_LENGTH = 1 << 20
+"""More errors than anybody reads: ends a validation whose every error may quote a whole list."""
+
+
+def enough(errors: Iterable[FieldError]) -> list[FieldError]:
+    """Collect errors until there are enough of them to refuse an object."""
+    found: list[FieldError] = []
+    length = 0
+    for error in errors:
+        found.append(error)
+        length += len(error.field) + len(error.body)
+        if len(found) >= MAX_ERRORS or length > MAX_ERRORS_LENGTH:
+            break
+    return found
+
+
 def invalid_options(kind: str, errors: Sequence[FieldError]) -> StatusError:
     """A query parameter or options body breaks rules."""
     return invalid("meta.k8s.io", kind, "", errors)

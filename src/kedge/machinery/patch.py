@@ -8,6 +8,11 @@ from typing import Any
 MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 << 20
 """Bytes that the copies of one JSON patch may add up to."""
+MAX_SHIFTED = 1 << 27
+"""Places that the items of lists may be shifted by, all operations of one JSON patch together.
+
+Whatever is put into a list or taken out of it shifts all that is behind it: ten thousand operations
+at the front of a list of a million items would take the better part of a minute."""
 
 
 class PatchError(Exception):
@@ -132,12 +137,43 @@ class _Draft:
         # Held by identity; keeping the copies alive keeps their identities from being reused.
         self._copies: dict[int, Any] = {}
         self._copied = 0
+        self._shifted = 0
 
     def pay_for(self, copied: Any) -> None:
         """Count what is copied: a few copies of copies would fill any memory."""
         self._copied += len(json.dumps(copied))
         if self._copied > MAX_COPIED:
             raise PatchTooLong(f"the copies in a JSON patch add up to more than {MAX_COPIED} bytes")
+
+    def insert(self, pointer: str, value: Any) -> None:
+        """Put the value where the pointer says."""
+        container, token = self.writable(pointer)
+        if isinstance(container, dict):
+            container[token] = value
+        elif token == "-":
+            container.append(value)
+        else:
+            index = _index(token, len(container) + 1)
+            self._shift(len(container) - index)
+            container.insert(index, value)
+
+    def cut(self, pointer: str) -> Any:
+        """Take away what is where the pointer says."""
+        container, token = self.writable(pointer)
+        if isinstance(container, list):
+            index = _index(token, len(container))
+            self._shift(len(container) - index)
+            return container.pop(index)
+        if token not in container:
+            raise _NoPlace(f"Unable to remove nonexistent key: {token}: missing value")
+        return container.pop(token)
+
+    def _shift(self, places: int) -> None:
+        self._shifted += places
+        if self._shifted > MAX_SHIFTED:
+            raise PatchTooLong(
+                f"a JSON patch may not shift items by more than {MAX_SHIFTED} places"
+            )
 
     def parent(self, pointer: str) -> tuple[Any, str]:
         """What holds the place that the pointer names, for reading, and the last token."""
@@ -168,7 +204,7 @@ class _Draft:
 def _add(draft: _Draft, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "add")
     try:
-        _insert(*draft.writable(path), operation.get("value"))
+        draft.insert(path, operation.get("value"))
     except _NoContainer:
         raise _missing("add", f'path: "{path}"') from None
     except _NoPlace as e:
@@ -178,7 +214,7 @@ def _add(draft: _Draft, operation: dict[str, Any]) -> None:
 def _remove(draft: _Draft, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "remove")
     try:
-        _cut(*draft.writable(path))
+        draft.cut(path)
     except _NoContainer:
         raise _missing("remove", f'path: "{path}"') from None
     except _NoPlace as e:
@@ -206,7 +242,7 @@ def _move(draft: _Draft, operation: dict[str, Any]) -> None:
     origin = _text(operation, "from", "move")
     path = _text(operation, "path", "move")
     try:
-        value = _cut(*draft.writable(origin))
+        value = draft.cut(origin)
     except _NoContainer:
         raise _missing("move", f"from path: {origin}") from None
     except _NoPlace as e:
@@ -261,7 +297,7 @@ class _NoPlace(Exception):
 
 def _put(draft: _Draft, deed: str, path: str, value: Any) -> None:
     try:
-        _insert(*draft.writable(path), value)
+        draft.insert(path, value)
     except _NoContainer:
         raise _missing(deed, f"destination path: {path}") from None
     except _NoPlace as e:
@@ -305,24 +341,7 @@ def _read(container: Any, token: str) -> Any:
     return container[_index(token, len(container))]
 
 
-def _insert(container: Any, token: str, value: Any) -> None:
-    if isinstance(container, dict):
-        container[token] = value
-    elif token == "-":
-        container.append(value)
-    else:
-        container.insert(_index(token, len(container) + 1), value)
-
-
-def _cut(container: Any, token: str) -> Any:
-    if isinstance(container, list):
-        return container.pop(_index(token, len(container)))
-    if token not in container:
-        raise _NoPlace(f"Unable to remove nonexistent key: {token}: missing value")
-    return container.pop(token)
-
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def _index(token: str, length: int) -> int:

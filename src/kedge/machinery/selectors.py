@@ -41,9 +41,15 @@ class LabelSelector:
 
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda each: each.key))
-        plain = [each for each in self.requirements if each.operator in ("=", "==")]
-        self._equal = tuple((each.key, each.values[0]) for each in plain)
-        self._tests = tuple(_compiled(each) for each in self.requirements if each not in plain)
+        equal: list[tuple[str, str]] = []
+        tests: list[Callable[[Labels], bool]] = []
+        for each in self.requirements:
+            if each.operator in ("=", "=="):
+                equal.append((each.key, each.values[0]))
+            else:
+                tests.append(_compiled(each))
+        self._equal = tuple(equal)
+        self._tests = tuple(tests)
 
     @property
     def empty(self) -> bool:

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kedge.machinery import durations
@@ -44,6 +44,22 @@ class Misfit(Exception):
         place = ".".join([self._owner or self.field.rpartition(".")[2], *self._names])
         what = _json_type(self.value)
         return f"json: cannot unmarshal {what} into Go struct field {place} of type {self._type}"
+
+
+class Findings(list[str]):
+    """Paths of fields that a document should not have, as many as anybody wants to read."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def append(self, path: str) -> None:
+        if len(self) < self._most:
+            super().append(path)
+
+    def extend(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.append(path)
 
 
 def fit(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[str, Any]:

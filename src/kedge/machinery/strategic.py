@@ -72,11 +72,12 @@ def _retained(original: Document, patch: Document) -> Document:
     keep = patch[RETAIN_KEYS]
     if not isinstance(keep, list):
         raise PatchMalformed(_BAD_RETAIN)
+    kept = {key for key in keep if isinstance(key, str)}
     for key, value in patch.items():
         told = key == RETAIN_KEYS or key.startswith((SET_ORDER, DELETE_VALUES))
-        if value is not None and not told and key not in keep:
+        if value is not None and not told and key not in kept:
             raise PatchMalformed(_BAD_RETAIN)
-    return {key: value for key, value in original.items() if key in keep}
+    return {key: value for key, value in original.items() if key in kept}
 
 
 def _arrange(schema: Schema, result: Document, patch: Document) -> set[str]:
@@ -122,7 +123,7 @@ def _live_order(schema: Schema, present: list[Any], patch: list[Any]) -> list[An
     if not key or not schema.merge:
         return present
     deleted = _deletions(patch, key)
-    kept = [item for item in present if _identity(item, key) not in deleted]
+    kept = [item for item in present if _hashable(_identity(item, key)) not in deleted]
     known = _ranks(kept, key)
     new = [
         item for item in patch if PATCH not in item and _hashable(_identity(item, key)) not in known
@@ -151,7 +152,8 @@ def _delete_values(result: Document, name: str, values: Any) -> None:
     if not isinstance(values, list):
         raise PatchMalformed(_BAD_VALUES)
     if isinstance(present, list):
-        result[name] = [item for item in present if item not in values]
+        gone = set(map(_hashable, values))
+        result[name] = [item for item in present if _hashable(item) not in gone]
 
 
 def _merged_list(schema: Schema, present: list[Any], patch: list[Any]) -> list[Any]:
@@ -171,7 +173,7 @@ def _merged_items(schema: Schema, present: list[Any], patch: list[Any]) -> list[
         _deletions(patch, key)
         return [_plain(item) for item in patch if PATCH not in item]
     deleted = _deletions(patch, key)
-    kept = [item for item in present if item.get(key) not in deleted]
+    kept = [item for item in present if _hashable(item.get(key)) not in deleted]
     additions = [item for item in patch if PATCH not in item]
     merged = list(kept)
     places = _ranks(kept, key)
@@ -184,13 +186,13 @@ def _merged_items(schema: Schema, present: list[Any], patch: list[Any]) -> list[
     return _sorted(merged, additions, kept, key)
 
 
-def _deletions(patch: list[Document], key: str) -> list[Any]:
+def _deletions(patch: list[Document], key: str) -> set[Any]:
     """The keys of the items to delete; complains of other directives."""
-    deleted = []
+    deleted = set()
     for item in patch:
         match item.get(PATCH, "replace"):
             case "delete":
-                deleted.append(_identity(item, key))
+                deleted.add(_hashable(_identity(item, key)))
             case "replace":
                 pass
             case "merge":
@@ -227,7 +229,12 @@ def _ranks(items: Iterable[Any], key: str) -> dict[Any, int]:
 
 
 def _hashable(identity: Any) -> Any:
-    return printed(identity) if isinstance(identity, dict | list) else identity
+    """What compares as an identity does, in time that does not grow with their number.
+
+    A true and a 1 are different, and so are a text and what prints like it."""
+    if isinstance(identity, dict | list):
+        return ("", printed(identity))
+    return (type(identity), identity) if isinstance(identity, bool) else identity
 
 
 def _identity(item: Any, key: str) -> Any:

@@ -185,7 +185,7 @@ async def _told(url: str, tls: ssl.SSLContext) -> bytes:
 
 
 def _authority(kubeconfig: str) -> bytes:
-    import yaml
+    from kedge.machinery import yaml_text  # only to join, and it takes a while to load
 
-    content: Any = yaml.safe_load(kubeconfig)
+    content: Any = yaml_text.read(kubeconfig)
     return base64.b64decode(content["clusters"][0]["cluster"]["certificate-authority-data"])

@@ -6,9 +6,10 @@ import hashlib
 import logging
 import socket
 import ssl
+import types
 import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import chain
@@ -736,6 +737,8 @@ class Connection(asyncio.Protocol):
             data = await loop.run_in_executor(None, packer.compress, piece) if packer else piece
             chunks.write(data)
             await chunks.drain()
+            # Pieces are made as they are sent: others have their turn between two of them.
+            await _next_turn()
         if packer:
             chunks.write(packer.flush())
         self._end_of_chunks()
@@ -983,6 +986,12 @@ def _is_short(response: Response, request: HttpRequest) -> bool:
 def _sliced(body: bytes, size: int = 256 << 10) -> Iterable[bytes]:
     view = memoryview(body)
     return (bytes(view[at : at + size]) for at in range(0, len(body), size))
+
+
+@types.coroutine
+def _next_turn() -> Generator[None, None, None]:
+    """Let the event loop do what else there is to do."""
+    yield
 
 
 def _takes_gzip(request: HttpRequest) -> bool:

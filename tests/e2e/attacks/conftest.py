@@ -1,6 +1,8 @@
-"""Another user of the machine, and disks that are small enough to be filled."""
+"""A server to attack, another user of the machine, and disks that are small enough to fill."""
 
+import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -9,6 +11,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,6 +20,8 @@ import kedge
 from kedge.cli import process
 
 NOBODY = 65534
+USUAL_OPEN_FILES = 1024
+"""The soft limit of an ordinary login."""
 SYSTEM_PYTHON = "/usr/bin/python3"
 NEEDS_ROOT = "to become another user and to mount takes root and setpriv"
 
@@ -167,3 +173,30 @@ def small_disk(user: User) -> Iterator[SmallDisk]:
     yield SmallDisk(directory, user.uid)
     user.kedge("down", "--all", "--purge")
     subprocess.run(["umount", "-l", directory], check=True)
+
+
+@contextlib.contextmanager
+def usual_open_files() -> Iterator[None]:
+    """Start programs as most people do. The test itself may have more."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@pytest.fixture(scope="module")
+def target(
+    own_clusters: Any, attacks: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """The API server of a cluster that is this module's own."""
+    own = own_clusters.own(tmp_path_factory.mktemp("attacked"))
+    try:
+        with usual_open_files():
+            cluster = own.up()
+        api, parts = cluster.api, urlsplit(cluster.api.url)
+        where = (parts.hostname or "", parts.port or 0)
+        yield attacks.target(*where, api.ca_pem, api.token, own.pid())
+    finally:
+        own.kedge("down", *own.which, "--purge")

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
 import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
-
-import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 PATH = "/api/v1/namespaces/default"
 SMALL = "POST /api/v1/namespaces/default/configmaps"
@@ -26,37 +22,8 @@ SHORT = 1.0
 """Seconds that nobody may have to wait for a get on a connection that they have."""
 SHORT_TO_CONNECT = 3.0
 """Seconds for a get on a new connection, two processes and a handshake on a busy machine."""
-USUAL_OPEN_FILES = 1024
-"""The soft limit of an ordinary login."""
 MANY = 1100
 """Connections, more than that."""
-
-
-@contextlib.contextmanager
-def usual_open_files() -> Iterator[None]:
-    """Start programs as most people do. The test itself may have more."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-@pytest.fixture(scope="module")
-def target(
-    own_clusters: Any, attacks: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
-    """The API server of a cluster that is this module's own."""
-    own = own_clusters.own(tmp_path_factory.mktemp("attacked"))
-    try:
-        with usual_open_files():
-            cluster = own.up()
-        api, parts = cluster.api, urlsplit(cluster.api.url)
-        where = (parts.hostname or "", parts.port or 0)
-        yield attacks.target(*where, api.ca_pem, api.token, own.pid())
-    finally:
-        own.kedge("down", *own.which, "--purge")
 
 
 def assert_served(bystander: Any) -> None:

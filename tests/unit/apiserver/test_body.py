@@ -91,10 +91,10 @@ def test_yaml_reads_as_kubernetes_reads_it() -> None:
     yes: on
     nothing: ~
     12: number key
-    true: boolean key
     anchor: &a {x: 1}
     alias: *a
-    merged: {<<: *a, y: 2}
+    merged: {<<: *a, z: 2}
+    y: n
     """
     assert body.read_yaml(text).document == {
         "text": "12:30:45",
@@ -105,12 +105,12 @@ def test_yaml_reads_as_kubernetes_reads_it() -> None:
         "hex": 31,
         "float": 1.5,
         "power": 1000.0,
-        "true": "boolean key",
+        "true": False,
         "nothing": None,
         "12": "number key",
         "anchor": {"x": 1},
         "alias": {"x": 1},
-        "merged": {"x": 1, "y": 2},
+        "merged": {"x": 1, "z": 2},
     }
 
 

@@ -19,6 +19,7 @@ from kedge.api.apiextensions_v1.json_schema import (
 from kedge.api.apiextensions_v1.structural import validate_structural
 from kedge.api.apiextensions_v1.values import Checker
 from kedge.machinery.errors import FieldError
+from kedge.machinery.patterns import compile_pattern
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 REASONS = (
@@ -72,6 +73,10 @@ def validate_schema(schema: JSONSchemaProps, path: str, *, status: bool) -> Iter
         yield from _root_words(schema, path)
     if schema.nullable:
         yield FieldError.forbidden(f"{path}.nullable", "nullable cannot be true at the root")
+    if _patterns_are_too_large(schema):
+        why = f"the patterns of a schema may not have more than {MAX_PROGRAMS} instructions in all"
+        yield FieldError.forbidden(path, why)
+        return
     # Words that a structural schema has no place for are refused below, in clearer terms.
     if not any(_unsupported_word(each) for each in every(schema)):
         if structure := validate_structural(schema, path):
@@ -79,6 +84,24 @@ def validate_schema(schema: JSONSchemaProps, path: str, *, status: bool) -> Iter
         else:
             yield from _defaults(schema, path, root=True)
     yield from _words(schema, path, Scope(), root=True)
+
+
+MAX_PROGRAMS = 1 << 21
+"""Instructions of all patterns of a schema, 16 bytes each."""
+
+
+def _patterns_are_too_large(schema: JSONSchemaProps) -> bool:
+    """Whether the patterns would take much memory and time together, though none of them alone."""
+    total = 0
+    for pattern in {each.pattern for each in every(schema) if each.pattern}:
+        try:
+            total += compile_pattern(pattern).cost
+        except ValueError:
+            # It is refused on its own, but to find that out may have taken as long.
+            total += MAX_PROGRAMS // 32
+        if total > MAX_PROGRAMS:
+            return True
+    return False
 
 
 def _root_words(schema: JSONSchemaProps, path: str) -> Iterator[FieldError]:
@@ -233,18 +256,24 @@ def _map_items(schema: JSONSchemaProps, path: str) -> Iterator[FieldError]:
         why = "must be object if parent array's x-kubernetes-list-type is map"
         yield FieldError.invalid(f"{path}.items.type", schema.items.type, why)
         return
-    for i, key in enumerate(schema.list_map_keys):
+    # These two errors show all keys, so each is reported once.
+    seen: set[str] = set()
+    is_unknown = is_repeated = False
+    for key in schema.list_map_keys:
         field = schema.items.properties.get(key)
-        if field is None:
+        if field is None and not is_unknown:
+            is_unknown = True
             why = "entries must all be names of item properties"
             yield FieldError.invalid(keys_at, schema.list_map_keys, why)
-        elif field.type in ("array", "object"):
+        elif field is not None and field.type in ("array", "object"):
             at = f"{path}.items.properties[{key}].type"
             why = "must be a scalar type if parent array's x-kubernetes-list-type is map"
             yield FieldError.invalid(at, schema.items.type, why)
-        if key in schema.list_map_keys[:i]:
+        if key in seen and not is_repeated:
+            is_repeated = True
             why = "must not contain duplicate entries"
             yield FieldError.invalid(keys_at, schema.list_map_keys, why)
+        seen.add(key)
 
 
 def _distinct_items(schema: JSONSchemaProps, path: str) -> Iterator[FieldError]:

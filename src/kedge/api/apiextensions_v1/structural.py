@@ -6,8 +6,8 @@ from typing import Literal
 import msgspec
 
 from kedge.api.apiextensions_v1.json_schema import JSONSchemaProps, additional, junctions
-from kedge.api.apiextensions_v1.patterns import compile_pattern
 from kedge.machinery.errors import FieldError
+from kedge.machinery.patterns import compile_pattern
 
 Level = Literal["at the root", "for specified array items", "for specified object fields"]
 ROOT: Level = "at the root"

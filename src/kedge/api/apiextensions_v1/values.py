@@ -1,15 +1,39 @@
 """Values against schemas: what is wrong with a document, in the words of upstream's validator."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from kedge.api.apiextensions_v1 import formats
-from kedge.api.apiextensions_v1.patterns import compile_pattern
 from kedge.machinery.errors import FieldError
+from kedge.machinery.patterns import Pattern, compile_pattern
 
-Found = list[FieldError]
+MAX_STEPS = 1 << 21
+"""How much work the values of one object may make: some three seconds at worst.
+
+Alternatives multiply: each of a hundred thousand items may be tried against each of a thousand
+schemas. Upstream would try them all."""
+_USUAL_PROGRAM = 512
+"""Instructions of a pattern that is matched in the time that the rest of the work takes."""
+
+
+class TooExpensive(Exception):
+    """The steps are used up."""
+
+
+class Found(list[FieldError]):
+    """What is wrong with a value; the steps that are left are shared by all that look at it."""
+
+    def __init__(self, left: list[int]) -> None:
+        super().__init__()
+        self.left = left
+
+    def spend(self, steps: int) -> None:
+        self.left[0] -= steps
+        if self.left[0] < 0:
+            raise TooExpensive
+
 
 _NO_PATH = "<nil>"
 _RANGES = {"int32": 2**31, "int64": 2**63, "": 2**63}
@@ -43,7 +67,7 @@ class Checker:
         self._not = _checker(props.get("not"))
         self._most_chars, self._fewest_chars = props.get("maxLength"), props.get("minLength")
         self._pattern: str = props.get("pattern") or ""
-        self._matches = _search(self._pattern) if self._pattern else None
+        self._compiled = _compiled(self._pattern) if self._pattern else None
         self._bounds = _Bounds(props, self._types)
         self._items = _checker(props.get("items"))
         self._most_items, self._fewest_items = props.get("maxItems"), props.get("minItems")
@@ -54,15 +78,29 @@ class Checker:
         self._rest = _checker(rest)
         self._most_fields = props.get("maxProperties")
         self._fewest_fields = props.get("minProperties")
+        parts = (*self._any, *self._one, *self._all, *self._fields.values())
+        own = self._compiled.cost // _USUAL_PROGRAM if self._compiled else 1
+        self.effort: int = max(
+            own,
+            1,
+            *(part.effort for part in parts),
+            *(part.effort for part in (self._not, self._items, self._rest) if part is not None),
+        )
+        """How many times longer than usual it may take to judge a byte."""
 
     def errors(self, value: object, path: str = "") -> list[FieldError]:
         """Everything wrong with the value, which stands at `path`."""
-        found: Found = []
-        self.check(value, "", found)
+        found = Found([MAX_STEPS])
+        try:
+            self.check(value, "", found)
+        except TooExpensive:
+            why = "is too large to be validated against its schema within a reasonable time"
+            return [FieldError.invalid(path or _NO_PATH, "", why)]
         return [_placed(error, path) for error in dict.fromkeys(found)]
 
     def check(self, value: object, name: str, found: Found) -> int:
         """Adds to `found` what is wrong with the value at `name`; returns how much was right."""
+        found.spend(1 + len(name) // 256)  # an error would hold the whole path
         if value is None:
             matched = self._check_type(None, name, found)
             self._check_enum(None, name, found)
@@ -105,7 +143,11 @@ class Checker:
         return actual in self._types or (actual == "integer" and "number" in self._types)
 
     def _check_enum(self, value: object, name: str, found: Found) -> None:
-        if self._enum and not any(_same(value, allowed) for allowed in self._enum):
+        if not self._enum:
+            return
+        found.spend(len(self._enum) // 16)
+        if not any(_same(value, allowed) for allowed in self._enum):
+            found.spend(len(self._enum))
             shown = [each if isinstance(each, str) else _json(each) for each in self._enum]
             found.append(FieldError.not_supported(name, value, shown))
 
@@ -115,10 +157,21 @@ class Checker:
         elif self._fewest_chars is not None and len(value) < self._fewest_chars:
             why = f"should be at least {self._fewest_chars} chars long"
             found.append(_wrong(name, value, why))
-        elif self._matches and not self._matches(value):
+        elif self._pattern and not self._matches(value, found):
+            found.spend(len(self._pattern) // 128)
             found.append(_wrong(name, value, f"should match '{self._pattern}'"))
         if self._test and not self._test(value):
             found.append(_mistyped(name, self._format, value))
+
+    def _matches(self, value: str, found: Found) -> bool:
+        if self._compiled is None:
+            return False
+        try:
+            matched, microseconds = self._compiled.timed_search(value)
+        except OverflowError:
+            raise TooExpensive from None
+        found.spend(microseconds)
+        return matched
 
     def _check_list(self, value: list[object], name: str, found: Found) -> int:
         matched = 0
@@ -162,14 +215,14 @@ class Checker:
         if self._all:
             matched += self._check_all(value, name, found)
         if self._not is not None:
-            against: Found = []
+            against = Found(found.left)
             self._not.check(value, name, against)
             if not against:
                 found.append(_unnamed(f"{_json(name)} must not validate the schema (not)"))
         return matched
 
     def _check_any(self, value: object, name: str, found: Found) -> int:
-        tried = _tried(self._any, value, name)
+        tried = _tried(self._any, value, name, found)
         for matched, errors in tried:
             if not errors:
                 return matched
@@ -179,7 +232,7 @@ class Checker:
         return matched
 
     def _check_one(self, value: object, name: str, found: Found) -> int:
-        tried = _tried(self._one, value, name)
+        tried = _tried(self._one, value, name, found)
         valid = [matched for matched, errors in tried if not errors]
         if len(valid) == 1:
             return valid[0]
@@ -193,7 +246,7 @@ class Checker:
         return matched
 
     def _check_all(self, value: object, name: str, found: Found) -> int:
-        tried = _tried(self._all, value, name)
+        tried = _tried(self._all, value, name, found)
         failed = [errors for _, errors in tried if errors]
         for errors in failed:
             found += errors
@@ -253,12 +306,12 @@ class _Bounds:
         return "integer" if self.whole else "number"
 
 
-def _search(pattern: str) -> Callable[[str], object]:
+def _compiled(pattern: str) -> Pattern | None:
     try:
-        return compile_pattern(pattern).search
+        return compile_pattern(pattern)
     except ValueError:
         # Such a schema is refused; one from elsewhere matches nothing, as upstream has it.
-        return lambda text: None
+        return None
 
 
 def _checker(props: object) -> Checker | None:
@@ -270,11 +323,11 @@ def _checkers(many: Iterable[Mapping[str, Any]] | None) -> list[Checker]:
 
 
 def _tried(
-    alternatives: Iterable[Checker], value: object, name: str
+    alternatives: Iterable[Checker], value: object, name: str, found: Found
 ) -> list[tuple[int, list[FieldError]]]:
-    results = []
+    results: list[tuple[int, list[FieldError]]] = []
     for alternative in alternatives:
-        errors: Found = []
+        errors = Found(found.left)
         results.append((alternative.check(value, name, errors), errors))
     return results
 

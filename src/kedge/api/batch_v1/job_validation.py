@@ -257,10 +257,11 @@ def _exit_codes(
         yield FieldError.invalid(at, values, "at least one value is required")
     elif len(values) > MOST_EXIT_CODES:
         yield FieldError.too_many(at, len(values), MOST_EXIT_CODES)
+    repeated = set(rules.repeated(values))
     for i, value in enumerate(values):
         if asked.operator == "In" and value == 0:
             yield FieldError.invalid(f"{at}[{i}]", value, "must not be 0 for the In operator")
-        if value in values[:i]:
+        if i in repeated:
             yield FieldError.duplicate(f"{at}[{i}]", value)
     if values != sorted(values):
         yield FieldError.invalid(at, values, "must be ordered")

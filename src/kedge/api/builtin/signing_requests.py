@@ -17,7 +17,7 @@ FAILED: Final = "Failed"
 _CONDITIONS: Final = "status.conditions"
 _CERTIFICATE: Final = "status.certificate"
 _ANY_STATUS: Final = ("False", "True", "Unknown")
-_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)-----END \1-----", re.DOTALL)
+_BEGIN: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,64})-----\s*")
 
 
 def begun(obj: Document, asker: dict[str, Any]) -> Document:
@@ -85,16 +85,17 @@ def status_errors(new: Document, old: Document) -> Iterator[FieldError]:
 def condition_errors(new: Document, old: Document) -> Iterator[FieldError]:
     """What is wrong with the conditions that a write leaves, whichever endpoint it goes to."""
     conditions = listed(new.content, _CONDITIONS)
-    seen: list[str] = []
+    seen: set[str] = set()
     for i, condition in enumerate(conditions):
         kind = text(condition, "type")
         yield from _each(condition, f"{_CONDITIONS}[{i}]")
-        if {kind, *seen} >= {APPROVED, DENIED} and kind in (APPROVED, DENIED) and kind not in seen:
+        opposite = {APPROVED: DENIED, DENIED: APPROVED}.get(kind, "")
+        if opposite in seen and kind not in seen:
             why = "Approved and Denied conditions are mutually exclusive"
             yield FieldError.invalid(_CONDITIONS, kind, why)
         if kind in seen:
             yield FieldError.duplicate(f"{_CONDITIONS}[{i}].type", kind)
-        seen.append(kind)
+        seen.add(kind)
     for kind in (APPROVED, DENIED, FAILED):
         if len(_of(kind, new)) < len(_of(kind, old)):
             why = f'updates may not remove a condition of type "{kind}"'
@@ -125,17 +126,42 @@ def _certificate_problem(encoded: str) -> str:
         pem = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         pem = b""
-    blocks = list(_BLOCK.finditer(pem))
+    blocks = _blocks(pem)
     if not blocks:
         return "must contain at least one CERTIFICATE PEM block"
-    for block in blocks:
-        kind = block[1].decode()
+    for kind, content in blocks:
         if kind != "CERTIFICATE":
             return f'only CERTIFICATE PEM blocks are allowed, found "{kind}"'
-        if b":" in block[2]:
+        if b":" in content:
             return "no PEM block headers are permitted"
         try:
-            x509.load_der_x509_certificate(binascii.a2b_base64(block[2]))
+            x509.load_der_x509_certificate(binascii.a2b_base64(content))
         except ValueError as error:
             return str(error)
     return ""
+
+
+def _blocks(pem: bytes) -> list[tuple[str, bytes]]:
+    """What each block of PEM is and holds.
+
+    Each end is looked for once: an expression for both would look through the rest of the text at
+    each beginning that has none.
+    """
+    found: list[tuple[str, bytes]] = []
+    missing: set[bytes] = set()
+    at = 0
+    while (begin := _BEGIN.search(pem, at)) is not None:
+        at = begin.end()
+        mark = b"-----END " + begin[1] + b"-----"
+        end = -1 if mark in missing else pem.find(mark, at)
+        if end < 0:
+            missing.add(mark)
+            if len(missing) > _MOST_KINDS:
+                break
+            continue
+        found.append((begin[1].decode(), pem[at:end]))
+        at = end + len(mark)
+    return found
+
+
+_MOST_KINDS: Final = 16

@@ -476,9 +476,8 @@ def signing_request(obj: Document) -> Errors:
     for i, usage in enumerate(usages):
         if usage not in _USAGES:
             yield FieldError.not_supported(f"spec.usages[{i}]", usage, _USAGES)
-    for i, usage in enumerate(usages):
-        if usage in usages[:i]:
-            yield FieldError.duplicate(f"spec.usages[{i}]", usage)
+    for i in rules.repeated(usages):
+        yield FieldError.duplicate(f"spec.usages[{i}]", usages[i])
     yield from _signer(text(spec, "signerName"), "spec.signerName")
     seconds = spec.get("expirationSeconds", 600)
     if seconds < 600:

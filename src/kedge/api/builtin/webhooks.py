@@ -1,6 +1,6 @@
 """What may be wrong with the webhooks that take part in admission."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from urllib.parse import urlsplit
 
 from kedge.api import rules
@@ -101,10 +101,12 @@ def _alone(values: Sequence[str], path: str, words: str) -> Errors:
 def _rule_resources(resources: Sequence[str], path: str) -> Errors:
     if not resources:
         yield FieldError.required(path)
+    before: set[str] = set()
     for i, resource in enumerate(resources):
         if not resource:
             yield FieldError.required(f"{path}[{i}]")
-        yield from _covered(resource, resources[:i], f"{path}[{i}]")
+        yield from _covered(resource, before, f"{path}[{i}]")
+        before.add(resource)
     if len(resources) > 1 and "*/*" in resources:
         why = "if '*/*' is present, must not specify other resources"
         yield FieldError.invalid(path, resources, why)
@@ -113,7 +115,7 @@ def _rule_resources(resources: Sequence[str], path: str) -> Errors:
         yield FieldError.invalid(path, resources, why)
 
 
-def _covered(resource: str, before: Sequence[str], path: str) -> Errors:
+def _covered(resource: str, before: Set[str], path: str) -> Errors:
     """A subresource is listed though a wildcard before it covers it."""
     kind, slash, part = resource.partition("/")
     for wildcard in (f"{kind}/*", f"*/{part}"):
@@ -176,8 +178,9 @@ def _review_versions(versions: Sequence[str], hook: str) -> Errors:
     if not versions:
         yield FieldError.required(path, f"must specify one of {wanted}")
         return
+    repeated = set(rules.repeated(versions))
     for i, version in enumerate(versions):
-        if version in versions[:i]:
+        if i in repeated:
             yield FieldError.invalid(f"{path}[{i}]", version, "duplicate version")
         else:
             yield from rules.problems(f"{path}[{i}]", version, names.dns1035_label(version))

@@ -148,29 +148,32 @@ def _own_labels(
         elif keys:
             for i, key in enumerate(keys):
                 yield from rules.problems(f"{name}[{i}]", key, names.qualified_name(key))
+    places = {key: i for i, key in reversed(list(enumerate(match)))}
     if match and selector is not None:
         # By now the selector holds each key once, so a second time means the writer had it too.
         taken = set(selector.matchLabels)
         for requirement in selector.matchExpressions:
-            if requirement.key in match and requirement.key in taken:
+            if requirement.key in places and requirement.key in taken:
                 why = "exists in both matchLabelKeys and labelSelector"
-                yield FieldError.invalid(f"[{match.index(requirement.key)}]", requirement.key, why)
+                yield FieldError.invalid(f"[{places[requirement.key]}]", requirement.key, why)
             taken.add(requirement.key)
+    mismatched = frozenset(mismatch)
     for i, key in enumerate(match):
-        if key in mismatch:
+        if key in mismatched:
             why = "exists in both matchLabelKeys and mismatchLabelKeys"
             yield FieldError.invalid(f"matchLabelKeys[{i}]", key, why)
 
 
 def validate_spread(constraints: Sequence[TopologySpreadConstraint]) -> Iterator[FieldError]:
     """Everything wrong with how pods are to be spread."""
-    for i, constraint in enumerate(constraints):
-        yield from within(f"[{i}]", _spread(constraint, constraints[i + 1 :]))
+    last = {(one.topologyKey, one.whenUnsatisfiable): i for i, one in enumerate(constraints)}
+    for i, one in enumerate(constraints):
+        # Upstream compares each with those behind it: the last of several is never the duplicate.
+        is_repeated = last[one.topologyKey, one.whenUnsatisfiable] > i
+        yield from within(f"[{i}]", _spread(one, is_repeated=is_repeated))
 
 
-def _spread(
-    constraint: TopologySpreadConstraint, others: Sequence[TopologySpreadConstraint]
-) -> Iterator[FieldError]:
+def _spread(constraint: TopologySpreadConstraint, *, is_repeated: bool) -> Iterator[FieldError]:
     key, action = constraint.topologyKey, constraint.whenUnsatisfiable
     if constraint.maxSkew <= 0:
         yield FieldError.invalid("maxSkew", constraint.maxSkew, "must be greater than zero")
@@ -179,7 +182,7 @@ def _spread(
     actions = ("DoNotSchedule", "ScheduleAnyway")
     if action not in actions:
         yield FieldError.not_supported("whenUnsatisfiable", action, actions)
-    if any(o.topologyKey == key and o.whenUnsatisfiable == action for o in others):
+    if is_repeated:
         yield FieldError.duplicate("{topologyKey, whenUnsatisfiable}", f"{{{key}, {action}}}")
     least = constraint.minDomains
     if least is not None:

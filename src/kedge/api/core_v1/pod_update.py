@@ -93,7 +93,7 @@ def _deadline(new: PodSpec, old: PodSpec) -> Iterator[FieldError]:
 
 def _tolerations(new: Sequence[Toleration], old: Sequence[Toleration]) -> Iterator[FieldError]:
     """Tolerations may come and last longer or shorter; none may go."""
-    kept = [replace(toleration, tolerationSeconds=None) for toleration in new]
+    kept = {replace(toleration, tolerationSeconds=None) for toleration in new}
     for toleration in old:
         if replace(toleration, tolerationSeconds=None) not in kept:
             why = "existing toleration can not be modified except its tolerationSeconds"
@@ -244,8 +244,9 @@ def _host_addresses(new: "Pod", old: "Pod") -> Iterator[FieldError]:
 
 
 def _addresses(field: str, new: Sequence[str], old: Sequence[str]) -> Iterator[FieldError]:
+    known = frozenset(old)
     for i, address in enumerate(new):
-        if address not in old:
+        if address not in known:
             yield from rules.problems(f"status.{field}[{i}]", address, names.ip_address(address))
     families = [":" in address for address in new]
     if len(families) != len(set(families)):

@@ -1,7 +1,7 @@
 """What is legal in a pod but unwise: sentences for whoever writes one."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kedge.api.core_v1.container import Container, ContainerPort
 from kedge.api.core_v1.pod_spec import PodSpec, PodTemplateSpec, all_containers
@@ -156,6 +156,11 @@ def _hidden_variables(container: Container, path: str) -> Iterator[str]:
         seen.add(variable.name)
 
 
+_COMPARED: Final = 8
+"""How many entries of one port each other one is compared with; a pod has one or two of them, and
+clients are shown only the first few kilobytes of warnings anyway."""
+
+
 def _ports(spec: PodSpec, path: str) -> Iterator[str]:
     known: dict[tuple[int, str], list[tuple[str, ContainerPort]]] = {}
     named: dict[str, str] = {}
@@ -165,7 +170,7 @@ def _ports(spec: PodSpec, path: str) -> Iterator[str]:
             if port.hostIP and not port.hostPort:
                 yield f"{here}: hostIP set without hostPort: {_printed(port)}"
             others = known.setdefault((port.containerPort, port.protocol), [])
-            for there, other in others:
+            for there, other in others[:_COMPARED]:
                 if overlap := _overlap(port, other):
                     yield f"{here}: {overlap} port definition with {there}"
             others.append((here, port))

@@ -23,6 +23,7 @@ from kedge.api.core_v1.projection import (
 )
 from kedge.api.core_v1.reference_validation import (
     FILE_FIELDS,
+    container_names,
     named_container,
     validate_container_field_ref,
     validate_field_ref,
@@ -170,7 +171,9 @@ def _container_of_file(file: DownwardAPIVolumeFile, spec: PodSpec) -> Iterator[F
     if not slash or not container or not rest.strip("/"):
         why = "must be of the form <container name>/<file>"
         yield FieldError.invalid("path", file.path, why)
-    elif not any(each.name == container for each in (*spec.containers, *spec.initContainers)):
+    elif not any(
+        container in container_names(those) for those in (spec.containers, spec.initContainers)
+    ):
         why = f'container "{container}" not found in the pod'
         yield FieldError.invalid("path", file.path, why)
 

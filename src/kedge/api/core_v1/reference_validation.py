@@ -6,6 +6,7 @@ from typing import Final
 
 from kedge.api import rules
 from kedge.api.core_v1 import path_rules
+from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.api.core_v1.references import (
     ConfigMapKeySelector,
@@ -162,6 +163,31 @@ def validate_container_field_ref(ref: ObjectFieldSelector) -> Iterator[FieldErro
         yield FieldError.invalid("fieldPath", ref.fieldPath, str(error))
 
 
+def container_names(containers: Sequence[Container]) -> frozenset[str]:
+    """The names of a pod's containers, collected once for all the references of that pod."""
+    return _collected_names(_Identity(containers))
+
+
+class _Identity:
+    """A list as itself, whatever it holds."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Sequence[Container]) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.value is self.value
+
+
+@lru_cache(maxsize=8)
+def _collected_names(containers: _Identity) -> frozenset[str]:
+    return frozenset(container.name for container in containers.value)
+
+
 def named_container(ref: ObjectFieldSelector, spec: PodSpec) -> tuple[str, Sequence[FieldError]]:
     """The container that a selector names, if it is one and names one; what is wrong with that."""
     # Nearly all paths are Kubernetes' own, and of those none begins like this.
@@ -173,7 +199,7 @@ def named_container(ref: ObjectFieldSelector, spec: PodSpec) -> tuple[str, Seque
         return "", ()
     if not isinstance(parsed, fieldpath.Amount):
         return "", ()
-    if any(container.name == parsed.container for container in getattr(spec, parsed.among)):
+    if parsed.container in container_names(getattr(spec, parsed.among)):
         return parsed.container, ()
     why = f'container "{parsed.container}" not found in spec.{parsed.among}'
     error = FieldError.invalid("fieldPath", ref.fieldPath, why)

@@ -161,9 +161,10 @@ def _cluster_ips(spec: ServiceSpec) -> Iterator[FieldError]:
     elif spec.clusterIPs and not spec.clusterIP:
         why = "must be empty when `clusterIP` is not specified"
         yield FieldError.invalid(path, spec.clusterIPs, why)
+    repeated = set(rules.repeated(spec.ipFamilies))
     for i, family in enumerate(spec.ipFamilies):
         yield from rules.none_or_one_of(f"spec.ipFamilies[{i}]", family, FAMILIES)
-        if family in spec.ipFamilies[:i]:
+        if i in repeated:
             yield FieldError.duplicate(f"spec.ipFamilies[{i}]", family)
     yield from rules.none_or_one_of("spec.ipFamilyPolicy", spec.ipFamilyPolicy, FAMILY_POLICIES)
     broken = list(_broken_ips(spec.clusterIPs))

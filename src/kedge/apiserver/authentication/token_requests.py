@@ -73,7 +73,7 @@ class TokenRequests:
             request.warnings,
         )
         form = render.wanted(posted, render.PLAIN).form
-        document = decode.posted(posted, "CreateOptions")
+        document = decode.posted_small(posted, "CreateOptions")
         dry_run(posted, "CreateOptions")
         wanted = await _admitted(api, request, _prepared(api, posted, document))
         spec = wanted["spec"]

@@ -67,7 +67,7 @@ def _status(spec: dict[str, Any], authenticator: Authenticator) -> dict[str, Any
 
 def _posted(request: Request) -> dict[str, Any]:
     render.wanted(request, render.PLAIN)
-    document = decode.posted(request, "CreateOptions")
+    document = decode.posted_small(request, "CreateOptions")
     dry_run(request, "CreateOptions")
     return document
 

@@ -23,7 +23,7 @@ _SELECTED: Final = "spec.resourceAttributes"
 def serve(api: Api, request: Request, authorizer: Authorizer) -> Response:
     """POST of a review: the same document with its status filled in."""
     form = render.wanted(request, render.PLAIN).form
-    document = decode.posted(request, "CreateOptions")
+    document = decode.posted_small(request, "CreateOptions")
     dry_run(request, "CreateOptions")
     resource = request.resource
     rest = _ANSWERS[resource.kind](authorizer, request, document)

@@ -80,6 +80,7 @@ def _resource(
         scale=contents.scale,
         default=contents.default,
         validate=contents.validate,
+        effort=contents.effort,
         validate_status=contents.validate_status,
         warn=lambda obj: _warnings(crd, version, obj),
         columns=tuple(_columns(version.additionalPrinterColumns)),
@@ -92,6 +93,9 @@ def _resource(
         read=contents.read if crd.metadata.generation > 1 else None,
         registry=f"{crd.spec.group}/{words.plural}",
     )
+
+
+UNKNOWN_EFFORT = 1 << 20
 
 
 class _Contents:
@@ -114,6 +118,11 @@ class _Contents:
     @cached_property
     def checker(self) -> Checker:
         return Checker(self._props)
+
+    def effort(self) -> int:
+        """How many times longer than usual a byte takes; very long until the checkers are made."""
+        made = [self.__dict__.get(name) for name in ("checker", "status_checker")]
+        return max(each.effort for each in made if each) if any(made) else UNKNOWN_EFFORT
 
     @cached_property
     def status_checker(self) -> Checker:

@@ -33,7 +33,7 @@ async def serve(api: Api, request: Request) -> Response:
 
 async def serve_collection(api: Api, request: Request) -> Response:
     """POST to /bindings: the older spelling, where the body names the pod."""
-    binding = decode.posted(request, "CreateOptions")
+    binding = decode.posted_small(request, "CreateOptions")
     pods = api.catalog.find("", "v1", "pods")
     assert pods is not None
     name = (binding.get("metadata") or {}).get("name", "")
@@ -47,7 +47,7 @@ def read_binding(api: Api, request: Request) -> dict[str, Any]:
     kind = api.catalog.find("", "v1", "bindings")
     assert kind is not None
     posted = Request(request.http, request.user, kind, "create", request.namespace, request.name)
-    binding = decode.posted(posted, "CreateOptions")
+    binding = decode.posted_small(posted, "CreateOptions")
     name = (binding.get("metadata") or {}).get("name", "")
     if name and name != request.name:
         raise bad_request(f"name in URL does not match name in Binding object: {name}")

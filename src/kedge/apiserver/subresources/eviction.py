@@ -51,7 +51,9 @@ class _Overtaken(Exception):
 
 
 def _read(request: Request) -> dict[str, Any]:
-    document = body.read(request.http.headers.get("content-type", ""), request.http.body).document
+    document = body.read_small(
+        request.http.headers.get("content-type", ""), request.http.body
+    ).document
     if document.get("kind") not in (None, "", "Eviction"):
         raise bad_request(f"the body must be an Eviction, not a {document['kind']}")
     meta = document.get("metadata") or {}

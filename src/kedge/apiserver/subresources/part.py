@@ -13,7 +13,7 @@ async def serve(api: Api, request: Request, part: Part) -> Response:
     if request.verb == "get":
         return read.get(api, request)
     if request.verb == "update":
-        document = decode.posted(request, "UpdateOptions")
+        document = await decode.posted(api, request, "UpdateOptions")
         item, _ = await write.update_document(api, request, document, part)
     else:
         item, _ = await write.patch_part(api, request, part)

@@ -35,10 +35,10 @@ async def serve(api: Api, request: Request) -> Response:
         if item is None:
             raise gone(request)
     elif request.verb == "update":
-        wanted = decode.posted(scaled, "UpdateOptions")
+        wanted = decode.posted_small(scaled, "UpdateOptions")
         item = await _set(api, request, lambda scale: wanted)
     else:
-        patch = read_patch(scaled)
+        patch = await api.long_work.run(len(request.http.body), read_patch, scaled)
 
         def patched(scale: dict[str, Any]) -> dict[str, Any]:
             produced = patch.produce(scale, "scale", write.MAIN.ignored, api.timestamp())

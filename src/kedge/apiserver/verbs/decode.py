@@ -10,19 +10,31 @@ from kedge.api.model import Object, ObjectMeta
 from kedge.api.resource import Resource
 from kedge.api.structs import schema_of
 from kedge.apiserver import body
+from kedge.apiserver.api import Api
 from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.request import Request, field_validation
 from kedge.machinery import extensions
-from kedge.machinery.errors import StatusError, bad_request
+from kedge.machinery.errors import StatusError, bad_request, too_large
 from kedge.machinery.schema import Schema
-from kedge.machinery.shape import AsMapping, Misfit, fit
+from kedge.machinery.shape import AsMapping, Findings, Misfit, fit
 
 _META = Schema(type="object", fields={"metadata": schema_of(ObjectMeta)})
 """What is the same in objects of every kind, custom ones too."""
 
 
-def posted(request: Request, options: str) -> dict[str, Any]:
+async def posted(api: Api, request: Request, options: str) -> dict[str, Any]:
     """The fitted document in the request's body."""
+    return await api.long_work.run(len(request.http.body), _posted, request, options)
+
+
+def posted_small(request: Request, options: str) -> dict[str, Any]:
+    """The same for a kind that is never stored and never large; 413 if it is."""
+    if len(request.http.body) > body.SMALL:
+        raise too_large(body.SMALL)
+    return _posted(request, options)
+
+
+def _posted(request: Request, options: str) -> dict[str, Any]:
     content = body.read(request.http.headers.get("content-type", ""), request.http.body)
     return fitted(request, content.document, options, content.duplicates)
 
@@ -38,7 +50,7 @@ def fitted(
     is what it was made from, if anything."""
     resource = request.resource
     check_kind(resource, document)
-    unknown: list[str] = []
+    unknown = Findings(body.MAX_FINDINGS)
     shaped = shape(resource, document, unknown, live)
     request.warnings += mappings(unknown)
     findings = [f'unknown field "{path}"' for path in unknown if type(path) is not AsMapping]

@@ -206,7 +206,7 @@ def read_options(request: Request) -> DeleteOptions:
     """DeleteOptions from the body, else from the query."""
     data = request.http.body
     if data:
-        document = body.read(request.http.headers.get("content-type", ""), data).document
+        document = body.read_small(request.http.headers.get("content-type", ""), data).document
         kind = document.pop("kind", "") or "DeleteOptions"
         document.pop("apiVersion", None)
         if kind != "DeleteOptions":

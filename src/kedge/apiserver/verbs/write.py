@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from kedge.machinery.errors import (
     StatusError,
     already_exists,
     conflict,
+    enough,
     invalid,
 )
 from kedge.storage.store import Conflict
@@ -111,7 +113,7 @@ STATUS = Part("status", _take_status, _validate_status, all_but_status)
 
 async def create(api: Api, request: Request) -> Response:
     """POST: an object that was not there before."""
-    document = decode.posted(request, "CreateOptions")
+    document = await decode.posted(api, request, "CreateOptions")
     item = await create_object(api, request, Wanted(document))
     return render.one(request, item, api.clock, 201)
 
@@ -137,25 +139,46 @@ async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
 async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) -> bytes:
     """A posted document as the bytes that would be stored."""
     resource = request.resource
-    posted = decode.to_object(resource, wanted.document)
-    obj = resource.default(prepare.new(request, posted, api.clock.now(), api.random))
+    weight = len(request.http.body)
+    obj, owners = await api.long_work.run(weight, _new, api, request, wanted, manager)
     request.name = obj.metadata.name
-    # Before admission: what plugins add belongs to nobody, so no apply will conflict with it.
-    owners = _owners_from_birth(resource, obj, manager, wanted.applied)
     admitted = await api.admission.mutate(Attempt(request, "CREATE", obj))
     assert admitted is not None
     begun = resource.begin(admitted)
     request.name = begun.metadata.name
-    errors = [
-        *_metadata_errors(resource, begun, resource.check_name),
-        *resource.validate(begun),
-        *resource.validate_new(begun),
-    ]
-    if errors:
-        _judge(api, request, obj.metadata.name, errors)
+    effort = weight * resource.effort()
+    await api.long_work.run(effort, _judge_new, api, request, begun, obj.metadata.name)
     await api.admission.validate(Attempt(request, "CREATE", begun))
-    request.warnings += resource.warn(begun)
-    return new_stored_bytes(resource, begun, owners)
+    return await api.long_work.run(weight, _new_bytes, request, begun, owners)
+
+
+def _new(
+    api: Api, request: Request, wanted: Wanted, manager: str
+) -> tuple[Object, Sequence[ManagedFieldsEntry]]:
+    """A posted document as an object with all that the server sets, and who owns its fields."""
+    resource = request.resource
+    posted = decode.to_object(resource, wanted.document)
+    obj = resource.default(prepare.new(request, posted, api.clock.now(), api.random))
+    # Before admission: what plugins add belongs to nobody, so no apply will conflict with it.
+    return obj, _owners_from_birth(resource, obj, manager, wanted.applied)
+
+
+def _judge_new(api: Api, request: Request, new: Object, name: str) -> None:
+    resource = request.resource
+    errors = enough(
+        chain(
+            _metadata_errors(resource, new, resource.check_name),
+            resource.validate(new),
+            resource.validate_new(new),
+        )
+    )
+    if errors:
+        _judge(api, request, name, errors)
+
+
+def _new_bytes(request: Request, new: Object, owners: Sequence[ManagedFieldsEntry]) -> bytes:
+    request.warnings += request.resource.warn(new)
+    return new_stored_bytes(request.resource, new, owners)
 
 
 def _judge(
@@ -271,7 +294,7 @@ def _exists(resource: Resource[Any], name: str, present: Item) -> StatusError:
 
 async def update(api: Api, request: Request) -> Response:
     """PUT: the whole object as the client wants it."""
-    document = decode.posted(request, "UpdateOptions")
+    document = await decode.posted(api, request, "UpdateOptions")
     item, created = await update_document(api, request, document, MAIN)
     return render.one(request, item, api.clock, 201 if created else 200)
 
@@ -306,8 +329,10 @@ async def modify(api: Api, request: Request, change: Change, part: Part, options
             if item is None:
                 raise gone(request)
             live = live_document(request.resource, item)
+            size = len(request.http.body)
             try:
-                new = await _changed(api, request, live, change(live), part, manager)
+                wanted = await api.long_work.run(size and size + len(item.body), change, live)
+                new = await _changed(api, request, live, wanted, part, manager, len(item.body))
                 if new == live:
                     return item
                 if dry:
@@ -326,14 +351,15 @@ async def _changed(
     wanted: Wanted,
     part: Part,
     manager: str,
+    size: int,
 ) -> dict[str, Any]:
     """The document to store, after defaulting, admission and validation."""
     resource = request.resource
     _check_version(request, wanted.document, live)
-    old = decode.to_object(resource, live)
-    new = prepare.updated(request, decode.to_object(resource, wanted.document), old)
-    new = part.take(resource, resource.default(new), old)
-    document = _owned_after(api, resource, new, live, part, None if wanted.applied else manager)
+    weight = len(request.http.body) + size
+    old, new, document = await api.long_work.run(
+        weight, _updated, api, request, live, wanted, part, manager
+    )
     attempt = _attempt(request, part, new, old)
     admitted = new if attempt is None else await api.admission.mutate(attempt)
     if part.shown is not None:
@@ -342,19 +368,41 @@ async def _changed(
     if admitted is not new:
         # What a plugin changes outside of the endpoint's part is no more kept than a client's.
         admitted = part.take(resource, admitted, old)
-    errors = list(part.validate(resource, admitted, old))
-    if errors:
-        known = part.validate(resource, old, old) if api.catalog.upstream_only else ()
-        _judge(api, request, request.name, errors, known)
+    effort = weight * resource.effort()
+    await api.long_work.run(effort, _judge_update, api, request, part, admitted, old)
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)
-    request.warnings += resource.warn(admitted)
+    request.warnings += await api.long_work.run(weight, resource.warn, admitted)
     if admitted is not new:
         document = _admitted_document(resource, admitted, document)
     if part.counts and (generation := prepare.next_generation(resource, document, live)):
         document["metadata"]["generation"] = generation
     return document
+
+
+def _updated(
+    api: Api,
+    request: Request,
+    live: dict[str, Any],
+    wanted: Wanted,
+    part: Part,
+    manager: str,
+) -> tuple[Object, Object, dict[str, Any]]:
+    """The object before and after the change, and the document of the latter with its owners."""
+    resource = request.resource
+    old = decode.to_object(resource, live)
+    new = prepare.updated(request, decode.to_object(resource, wanted.document), old)
+    new = part.take(resource, resource.default(new), old)
+    document = _owned_after(api, resource, new, live, part, None if wanted.applied else manager)
+    return old, new, document
+
+
+def _judge_update(api: Api, request: Request, part: Part, new: Object, old: Object) -> None:
+    errors = enough(part.validate(request.resource, new, old))
+    if errors:
+        known = part.validate(request.resource, old, old) if api.catalog.upstream_only else ()
+        _judge(api, request, request.name, errors, known)
 
 
 def _attempt(request: Request, part: Part, new: Object, old: Object) -> Attempt | None:
@@ -434,7 +482,7 @@ async def patch(api: Api, request: Request) -> Response:
 
 async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool]:
     """Apply the patch in the body to the part of an object that an endpoint may change."""
-    change = read_patch(request)
+    change = await api.long_work.run(len(request.http.body), read_patch, request)
     while True:
         if api.find(request) is None and change.may_create and part is MAIN:
             created = await _create_by_apply(api, request, change, part)
@@ -454,7 +502,14 @@ async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool
 async def _create_by_apply(api: Api, request: Request, change: Patch, part: Part) -> Item | None:
     """Apply an object that does not exist; None if somebody else made it meanwhile."""
     resource = request.resource
-    wanted = change.produce(None, part.subresource, part.ignored, api.timestamp())
+    wanted = await api.long_work.run(
+        len(request.http.body),
+        change.produce,
+        None,
+        part.subresource,
+        part.ignored,
+        api.timestamp(),
+    )
     uid = wanted.document["metadata"].get("uid")
     if uid:
         why = (

@@ -67,12 +67,9 @@ def _read(path: Path) -> Any:
     if path.suffix == ".json":
         return json.loads(text)
     # Only where a device comes with such a file: nothing else of an agent is written in YAML.
-    import yaml
+    from kedge.machinery import yaml_text
 
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
+    return yaml_text.read(text)
 
 
 def _find(specs: Iterable[Json], kind: str, name: str) -> tuple[Json, Json | None]:

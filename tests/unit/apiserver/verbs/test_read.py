@@ -259,12 +259,12 @@ async def test_a_token_from_a_store_that_got_further_is_expired(server: LocalSer
 
 
 async def test_yaml_is_served_and_taken(server: LocalServer) -> None:
-    posted = b"metadata:\n  name: y\ndata:\n  when: 2001-01-01\n"
+    posted = b"metadata:\n  name: why\ndata:\n  when: 2001-01-01\n"
     made = await server.post(MAPS, posted, content_type=YAML)
     assert made["data"] == {"when": "2001-01-01"}
-    answer = await server.call("GET", f"{MAPS}/y", accept=YAML)
+    answer = await server.call("GET", f"{MAPS}/why", accept=YAML)
     assert answer.headers["Content-Type"] == "application/yaml"
-    assert yaml.safe_load(answer.text)["metadata"]["name"] == "y"
+    assert yaml.safe_load(answer.text)["metadata"]["name"] == "why"
     listed = await server.call("GET", MAPS, accept=YAML)
     assert yaml.safe_load(listed.text)["kind"] == "ConfigMapList"
 

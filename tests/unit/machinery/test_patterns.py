@@ -1,6 +1,8 @@
+import time
+
 import pytest
 
-from kedge.api.apiextensions_v1.patterns import compile_pattern
+from kedge.machinery.patterns import compile_pattern
 
 MATCHES = [
     (r"^[a-z]+$", ["abc"], ["abc\n", "ABC", ""]),
@@ -46,3 +48,33 @@ def test_what_go_refuses_is_refused(pattern: str, why: str) -> None:
     with pytest.raises(ValueError, match="error parsing regexp") as refusal:
         compile_pattern(pattern)
     assert str(refusal.value) == f"error parsing regexp: {why}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        (r"\pL{1000}", "expression too large"),
+        ("a" * 70_000, "expression too large: 70000 characters"),
+        ("((a{100}){100}){100}", "invalid repeat count: `{100}`"),
+        (r"\C", r"invalid escape sequence: `\C`"),
+        ("\ud800", "invalid UTF-8"),
+    ],
+    ids=["classes", "long", "repeats", "bytes", "surrogate"],
+)
+def test_what_is_large_or_no_text_is_refused(pattern: str, why: str) -> None:
+    with pytest.raises(ValueError, match="error parsing regexp") as refusal:
+        compile_pattern(pattern)
+    assert str(refusal.value) == f"error parsing regexp: {why}"
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(.*a){20}$", r"^(\w+\s?)*$"])
+def test_matching_does_not_backtrack(pattern: str) -> None:
+    begin = time.process_time()
+    assert not compile_pattern(pattern).search("a" * 20_000 + "!" + "b" * 10)
+    assert time.process_time() - begin < 2
+
+
+def test_a_match_that_might_take_long_is_not_tried() -> None:
+    with pytest.raises(OverflowError):
+        compile_pattern(r"[\pL\pN]{1,60}x").timed_search("a" * 20_000)
+    assert compile_pattern(r"^[\pL\pN]{1,63}$").search("äöü1")

@@ -1,0 +1,101 @@
+"""Regular expressions that users write: RE2's syntax, matched in time proportional to the text.
+
+This is the one door to the library. Python's own engine backtracks: `^(a+)+$` takes 13 s for 28
+characters, whoever may write a pattern decides how long the server stands still.
+"""
+
+import time
+from functools import lru_cache
+from typing import Any, Final
+
+MAX_MEMORY: Final = 8 << 20
+"""Bytes for the program of one pattern and for the states that are kept of its automaton, as RE2
+has it by default. It is room for some 300,000 instructions; `[\\pL\\pN]{1,63}` has 130,000."""
+MAX_STEPS: Final = 1 << 30
+"""RE2 falls back from its automaton to trying every instruction for every byte: the time that a
+match takes at worst is the product of both, some 8 ns each. More than this is not tried."""
+_MEASURED: Final = 1 << 17
+"""A match of fewer steps is over within a millisecond."""
+MAX_LENGTH: Final = 1 << 16
+"""Characters of one pattern."""
+_REMEMBERED: Final = 256
+
+# What RE2 and Go's regexp/syntax call the same mistakes.
+_GO_WORDS: Final = {
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+class Pattern:
+    """A compiled expression, to be searched for."""
+
+    __slots__ = ("_search", "cost")
+
+    def __init__(self, compiled: Any) -> None:
+        self._search = compiled.search
+        self.cost: int = compiled.programsize
+        """How many steps a match takes at worst, for each byte of the text."""
+
+    def search(self, text: str) -> bool:
+        """Return whether the expression matches anywhere in the text."""
+        return self.timed_search(text)[0]
+
+    def timed_search(self, text: str) -> tuple[bool, int]:
+        """Return whether the expression matches, and how many microseconds that took.
+
+        The interpreter is free for other threads meanwhile. OverflowError if it might take long.
+        """
+        steps = len(text) * self.cost
+        if steps > MAX_STEPS:
+            raise OverflowError(f"the text is too long to be matched: {len(text)} characters")
+        begin = time.thread_time_ns() if steps > _MEASURED else 0
+        try:
+            matched = self._search(text) is not None
+        except UnicodeEncodeError:
+            matched = False  # half a surrogate pair: not text, so nothing matches
+        return matched, (time.thread_time_ns() - begin) // 1000 if begin else 1
+
+
+def compile_pattern(pattern: str) -> Pattern:
+    """Compile the expression; ValueError in Go's words if Go would refuse it, or if it is large."""
+    compiled = _compiled(pattern)
+    if isinstance(compiled, str):
+        raise ValueError(f"error parsing regexp: {compiled}")
+    return compiled
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _compiled(pattern: str) -> Pattern | str:
+    """The expression, or what is wrong with it: to find that out may take as long."""
+    import re2  # a server gets ready sooner without what few kinds make it use
+
+    if len(pattern) > MAX_LENGTH:
+        return f"expression too large: {len(pattern)} characters"
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = MAX_MEMORY
+    if r"\C" in pattern.replace(r"\\", ""):
+        return r"invalid escape sequence: `\C`"
+    try:
+        compiled = re2.compile(pattern, options)
+    except UnicodeEncodeError:
+        return "invalid UTF-8"
+    except re2.error as error:
+        return _in_go_words(error)
+    return Pattern(compiled)
+
+
+def _in_go_words(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    what, _, where = text.partition(": ")
+    if what.startswith("pattern too large"):
+        return "expression too large"
+    return f"{_GO_WORDS.get(what, what)}: `{where}`" if where else _GO_WORDS.get(what, what)
