@@ -272,7 +272,7 @@ class Listener:
         # The listener owns this task: it is cancelled when the listener is closed.
         task = self._loop.create_task(self._greet(connection, accepted))
         self._arriving.add(task)
-        task.add_done_callback(self._arriving.discard)
+        task.add_done_callback(lambda task: self._greeted(task, connection, accepted))
         connection.arrive(task)
 
     async def _greet(self, connection: "Connection", accepted: socket.socket) -> None:
@@ -285,12 +285,16 @@ class Listener:
         except OSError as error:
             # Strangers bring this about at will, so it is worth a line only to who looks for one.
             log.debug("handshake failed error=%r", error)
-        except asyncio.CancelledError:
-            if not connection.is_made:
-                accepted.close()
-        finally:
-            if not connection.is_made:
-                self._server.places.leave(connection)
+
+    def _greeted(
+        self, task: "asyncio.Task[None]", connection: "Connection", accepted: socket.socket
+    ) -> None:
+        """Give up what did not become a connection. Not in `_greet`: a task that is cancelled
+        before its first step runs none of its code."""
+        self._arriving.discard(task)
+        if not connection.is_made:
+            accepted.close()
+            self._server.places.leave(connection)
 
 
 class Asked(NamedTuple):
