@@ -65,3 +65,11 @@ def test_every_page_is_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     for page in DOCS.glob("*.md"):
         assert f"(docs/{page.name})" in readme
+
+
+def test_every_test_that_the_security_page_names_exists() -> None:
+    named = set(re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", (DOCS / "security.md").read_text()))
+    assert len(named) > 50
+    for path, name in named:
+        source = (DOCS.parent / path).read_text()
+        assert f"def {name}" in source, f"{path}::{name}"

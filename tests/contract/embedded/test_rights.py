@@ -24,6 +24,7 @@ async def status_of(bench: Bench, security: Security) -> dict[str, str]:
 async def test_the_default_is_the_well_known_capabilities_behind_a_filter(bench: Bench) -> None:
     status = await status_of(bench, Security())
     assert status["CapEff"] == status["CapBnd"] == "00000000a80425fb"
+    assert status["CapInh"] == status["CapAmb"] == "0" * 16
     assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "0")
 
 
