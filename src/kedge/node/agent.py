@@ -22,7 +22,7 @@ from kedge.client.events import WARNING, Recorder
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.open_files import raise_limit
-from kedge.node import machine, record, registration
+from kedge.node import machine, record, registration, security_modules
 from kedge.node.access import Access
 from kedge.node.certificates import Renewal
 from kedge.node.cgroups.tree import NoCgroups, PodTree
@@ -50,6 +50,7 @@ from kedge.node.runtime.spawn import Spawn
 from kedge.node.runtime_classes import RuntimeClasses
 from kedge.node.server.server import NodeServer
 from kedge.node.sources import Following, Sources
+from kedge.node.user_namespaces import UserNamespaces
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.supervisor import cgroups
 from kedge.supervisor.spread import spread
@@ -249,6 +250,7 @@ class Agent:
         this: Registration,
     ) -> Parts:
         config = self._config
+        files = PodFiles(config.pods, config.logs)
         return Parts(
             runtime=self._runtime,
             images=self._images,
@@ -257,14 +259,16 @@ class Agent:
             environment=Variables(sources, this, volumes.place),
             devices=self._devices,
             cgroups=self._cgroups(),
+            user_ids=UserNamespaces(self._runtime, files),
             events=recorder,
-            files=PodFiles(config.pods, config.logs),
+            files=files,
             classes=RuntimeClasses(client),
             here=this,
             clock=self._clock,
             dns=_machine_dns,
             hosts=_machine_hosts,
             profiles=config.state / "seccomp",
+            security_modules=security_modules.enabled(),
         )
 
     def _cgroups(self) -> PodCgroups:
@@ -276,7 +280,12 @@ class Agent:
     def _described(self, port: int) -> Node:
         cidr = str(self._bridge.network) if self._bridge is not None else ""
         return registration.described(
-            self._config, self._machine, self._runtime.level, port=port, pod_cidr=cidr
+            self._config,
+            self._machine,
+            self._runtime.level,
+            port=port,
+            pod_cidr=cidr,
+            user_namespaces=not self._runtime.no_user_namespaces,
         )
 
     def _seen_images(self) -> Sequence[ContainerImage]:

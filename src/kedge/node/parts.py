@@ -222,6 +222,20 @@ class PodCgroups(Protocol):
         ...
 
 
+class UserIds(Protocol):
+    """Gives pods with a user namespace of their own ids of the machine
+    (kedge.node.user_namespaces)."""
+
+    async def ensure(self, pod: Pod) -> int:
+        """What id 0 of the pod is on the machine; 0 for a pod with the machine's users.
+        Idempotent. Raises RuntimeFailure."""
+        ...
+
+    async def release(self, uid: str) -> None:
+        """A pod needs its ids no more. Idempotent."""
+        ...
+
+
 class Events(Protocol):
     """Tells the users what happens (kedge.client.events.Recorder)."""
 
@@ -272,6 +286,7 @@ class Parts:
     environment: Environment
     devices: Devices
     cgroups: PodCgroups
+    user_ids: UserIds
     events: Events
     files: PodFiles
     classes: Classes
@@ -283,6 +298,8 @@ class Parts:
     """The machine's own /etc/hosts."""
     profiles: Path
     """Where seccomp profiles of type Localhost are."""
+    security_modules: frozenset[str] = frozenset()
+    """Which of AppArmor and SELinux the machine enforces."""
 
     def host_ips(self) -> list[str]:
         """The node's addresses, one of each family."""

@@ -9,6 +9,7 @@ from kedge.client.client import Client
 from kedge.client.informer import Informer
 from kedge.client.view import objects
 from kedge.machinery.durations import format_time
+from kedge.node import security_modules
 from kedge.node.admission import Rejection, admit, shortages
 from kedge.node.allotment import summary
 from kedge.node.backoff import TRIALS, Delay
@@ -167,6 +168,8 @@ class Pods:
         if begun or over:
             return None
         parts = self._parts
+        if objection := security_modules.objection(pod, parts.security_modules):
+            return objection
         return admit(pod, self._others(pod), parts.here.node, parts.devices.manages)
 
     def _others(self, pod: Pod) -> list[Pod]:

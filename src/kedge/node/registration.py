@@ -59,7 +59,13 @@ _HEALTHY: Final = (
 
 
 def described(
-    config: NodeConfig, machine: Machine, level: Level, *, port: int, pod_cidr: str = ""
+    config: NodeConfig,
+    machine: Machine,
+    level: Level,
+    *,
+    port: int,
+    pod_cidr: str = "",
+    user_namespaces: bool = False,
 ) -> Node:
     """The node as it presents itself, without its conditions."""
     labels = {
@@ -85,7 +91,7 @@ def described(
         runtimeHandlers=[
             NodeRuntimeHandler(
                 features=NodeRuntimeHandlerFeatures(
-                    recursiveReadOnlyMounts=level is Level.FULL, userNamespaces=False
+                    recursiveReadOnlyMounts=level is Level.FULL, userNamespaces=user_namespaces
                 )
             )
         ],

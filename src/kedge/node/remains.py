@@ -48,4 +48,5 @@ class Remains:
         parts.devices.release(uid)
         await parts.volumes.unmount(uid)
         parts.cgroups.remove(uid)
+        await parts.user_ids.release(uid)
         parts.files.remove(uid)

@@ -6,6 +6,7 @@ from pathlib import Path
 from kedge.api.core_v1.container import Container, EphemeralContainer
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.security import PodSecurityContext, SeccompProfile, SecurityContext
+from kedge.node import security_modules
 from kedge.node.parts import ConfigFailure, Image
 from kedge.node.runtime.runtime import PidMode, Security
 
@@ -23,6 +24,9 @@ def security(
     user = own.runAsUser if own.runAsUser is not None else of_pod.runAsUser
     group = own.runAsGroup if own.runAsGroup is not None else of_pod.runAsGroup
     _mind_root(pod, container, image, user)
+    if security_modules.wants_app_armor(pod, container):
+        # Pods are refused for that; an ephemeral container comes later.
+        raise ConfigFailure("apparmor is not supported")
     privileged = bool(own.privileged)
     capabilities = own.capabilities
     return Security(
@@ -37,7 +41,9 @@ def security(
         read_only_root=bool(own.readOnlyRootFilesystem),
         no_new_privileges=own.allowPrivilegeEscalation is False,
         seccomp=_seccomp(own.seccompProfile or of_pod.seccompProfile, privileged, profiles),
-        unmasked_proc=own.procMount == "Unmasked",
+        selinux_label=security_modules.selinux_label(pod, container),
+        # The API refuses it with the machine's users: /proc/sys would be the machine's to write.
+        unmasked_proc=own.procMount == "Unmasked" and pod.spec.hostUsers is False,
         pid=_pid_mode(pod, container, target),
         pid_target=target,
     )

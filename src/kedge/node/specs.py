@@ -22,7 +22,10 @@ from kedge.node.runtime.runtime import (
 )
 
 
-def sandbox_spec(pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: Dns) -> SandboxSpec:
+def sandbox_spec(
+    pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: Dns, first_id: int = 0
+) -> SandboxSpec:
+    """`first_id` is what id 0 of the pod is on the machine, if it has a user namespace."""
     spec, meta = pod.spec, pod.metadata
     context = spec.securityContext
     return SandboxSpec(
@@ -33,6 +36,7 @@ def sandbox_spec(pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: Dns) -
         hostname=kernel_hostname(pod),
         log_directory=str(logs),
         cgroup_parent=cgroup,
+        first_id=first_id,
         host_network=spec.hostNetwork,
         host_pid=spec.hostPID,
         host_ipc=spec.hostIPC,

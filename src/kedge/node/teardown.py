@@ -14,6 +14,7 @@ from kedge.node.network.bridge import Bridge
 from kedge.node.parts import VolumeFailure
 from kedge.node.runtime import channel, spawn
 from kedge.node.runtime.runtime import RuntimeFailure
+from kedge.node.user_namespaces import void_claims
 from kedge.node.volumes.mounts import take_down
 from kedge.supervisor import cgroups
 
@@ -46,6 +47,8 @@ def teardown(directory: Path) -> str:
             take_down(place)
         except VolumeFailure as failure:
             left.append(str(failure))
+    if not any(left):
+        void_claims(directory / "pods")
     return "; ".join(filter(None, left))
 
 

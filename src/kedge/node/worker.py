@@ -306,15 +306,16 @@ class Worker:
         cgroup = await self._prepare(pod)
         if cgroup is None:
             return
-        spec = sandbox_spec(
-            pod,
-            action.attempt,
-            logs=parts.files.logs(pod),
-            cgroup=cgroup,
-            dns=dns_of(pod, parts.dns()),
-        )
         try:
             await parts.classes.check(pod)
+            spec = sandbox_spec(
+                pod,
+                action.attempt,
+                logs=parts.files.logs(pod),
+                cgroup=cgroup,
+                dns=dns_of(pod, parts.dns()),
+                first_id=await parts.user_ids.ensure(pod),
+            )
             sandbox = await parts.runtime.run_sandbox(spec)
         except RuntimeFailure as error:
             text = f"Failed to create pod sandbox: {error}"
@@ -405,6 +406,7 @@ class Worker:
         if not self._ended:
             await self._parts.volumes.unmount(self._uid)
             self._parts.cgroups.remove(self._uid)
+            await self._parts.user_ids.release(self._uid)
             self._ended = True
             self._released()
         if self._removed:

@@ -106,6 +106,8 @@ class Command:
         mapped = self._machine.mapped
         start.entered = self._container.pidfd, namespaces.different(target)
         start.entered_pids = _open(target, "pid")
+        # The pod's own, not the one that its first process may have gone on to.
+        start.users, start.first_id = self._container.pod.users, self._container.pod.first_id
         if mapped and (plan["user"] or plan["group"]):
             start.entered_users = _open(target, "user")
         try:

@@ -14,8 +14,11 @@ TRUSTED = "trusted.overlay.opaque"
 USER = "user.overlay.opaque"
 
 
-def conceal(lower: str, upper: str, paths: Iterable[str], opaque: str) -> None:
-    """Make paths of the machine empty in `upper`, which is about to be laid over `lower`.
+def conceal(
+    lower: str, upper: str, paths: Iterable[str], opaque: str, *, seen_at: str = ""
+) -> None:
+    """Make paths of the machine empty in `upper`, which is about to be laid over `lower`, or over
+    the same files `seen_at` another place, where they have other owners.
 
     The attribute `opaque` has the kernel ignore the directory below. All of this reads the
     machine's own files, before anything of a container exists, so that links are safe to follow.
@@ -27,7 +30,7 @@ def conceal(lower: str, upper: str, paths: Iterable[str], opaque: str) -> None:
             continue
         # A path whose parents cannot be read or copied cannot be read through the overlay either.
         with contextlib.suppress(PermissionError):
-            _conceal(lower, upper, inside.split("/"), opaque)
+            _conceal(seen_at or lower, upper, inside.split("/"), opaque)
 
 
 def _conceal(lower: str, upper: str, parts: list[str], opaque: str) -> None:

@@ -105,6 +105,8 @@ class Container:
         self.pidfd = -1
         """Stands for its first process."""
         self.streams: Streams | None = None
+        self.pod = Pod()
+        """The namespaces that it shares with the other containers of its pod."""
         self._machine = machine
         self._records = records
         self._tell = tell
@@ -153,6 +155,7 @@ class Container:
 
     def start(self, pod: Pod, pids: Pids, done: Waiting) -> None:
         """Fork it; `done` is called when the program runs or is known not to."""
+        self.pod = pod
         self._arrange_group()
         self.streams = Streams(self._machine.loop, self.plan["log"])
         stdio = self._pipes()
@@ -161,6 +164,7 @@ class Container:
         start.terminal = self._plain_terminal()
         start.namespaces = pod.joined()
         start.own_namespaces = libc.NEW_CGROUP
+        start.users, start.first_id = pod.users, pod.first_id
         start.entered_pids = pids.shared
         if group := self.group:
             start.doors = group.doors()
@@ -241,6 +245,8 @@ class Container:
             shm=pod.shm,
             any_device=self._any_device,
             proc=pids.proc,
+            users=pod.users,
+            first_id=pod.first_id,
         )
         sent = start.descriptors() | {given.shm, given.proc[0]}
         arguments = (self.plan, fields, vars(given))

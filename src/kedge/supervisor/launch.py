@@ -14,7 +14,7 @@ import termios
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, Self
 
-from kedge.supervisor import descriptors, libc, privileges, rootfs, trees
+from kedge.supervisor import descriptors, libc, privileges, rootfs, trees, user_namespace
 from kedge.supervisor.plan import Plan
 
 PTMX: Final = "/dev/pts/ptmx"
@@ -50,6 +50,11 @@ class Start:
         """A pid namespace that is to be entered at the very end."""
         self.entered_users = -1
         """A user namespace that is to be entered."""
+        self.users = -1
+        """The pod's user namespace, to be entered when nothing is left to do on the machine; -1 for
+        the machine's own."""
+        self.first_id = 0
+        """What id 0 of that namespace is on the machine."""
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Self:
@@ -61,7 +66,7 @@ class Start:
     def descriptors(self) -> set[int]:
         """What a child needs on its way. Among them are the supervisor's own standard streams, so
         that no other descriptor gets their numbers before `_connect` replaces them."""
-        entered = {self.entered[0], self.entered_pids, self.entered_users}
+        entered = {self.entered[0], self.entered_pids, self.entered_users, self.users}
         return {0, 1, 2, self.status, *self.stdio, self.terminal, *self.namespaces, *entered}
 
 
@@ -151,6 +156,10 @@ def _arrive(plan: Plan, start: Start, arrange: Callable[[], None]) -> tuple[bool
         libc.unshare(start.own_namespaces)
     arrange()
     _connect(start, plan)
+    if start.users >= 0:
+        # After this there is nothing of the machine that this process may do.
+        user_namespace.enter(start.users, own_mounts=bool(start.own_namespaces))
+        os.close(start.users)
     # From here on paths are resolved that the container chose. Only its own streams are open now,
     # so that no path through /proc/self/fd leads to anything of the machine.
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -260,9 +269,9 @@ def _connect(start: Start, plan: Plan) -> None:
         # A user of its own could not open /dev/stdout again if it belonged to root.
         if not stat.S_ISCHR(os.fstat(descriptor).st_mode) or start.terminal >= 0:
             with contextlib.suppress(OSError):
-                os.fchown(descriptor, plan["user"], -1)
+                os.fchown(descriptor, start.first_id + plan["user"], -1)
         os.dup2(descriptor, number)
-    descriptors.keep_only({0, 1, 2, start.status})
+    descriptors.keep_only({0, 1, 2, start.status, start.users})
 
 
 def _execute(plan: Plan, start: Start, programs: list[str]) -> NoReturn:

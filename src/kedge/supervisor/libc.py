@@ -32,6 +32,7 @@ ATTR_RDONLY: Final = 0x1
 ATTR_NOSUID: Final = 0x2
 ATTR_NODEV: Final = 0x4
 ATTR_NOEXEC: Final = 0x8
+_ATTR_IDMAP: Final = 0x10_0000
 
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_DUMPABLE: Final = 4
@@ -160,6 +161,14 @@ def set_mount(
     _syscall("mount_setattr", _MOUNT_SETATTR, tree, name, flags, attributes, len(attributes))
 
 
+def map_ids(tree: int, user_namespace: int, *, recursive: bool) -> None:
+    """Have a mount that `open_tree` gave show owners as the ids that a user namespace gives them,
+    and store what is written through it under the ids inside of that namespace."""
+    attributes = struct.pack("=QQQQ", _ATTR_IDMAP, 0, 0, user_namespace)
+    flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
+    _syscall("mount_setattr", _MOUNT_SETATTR, tree, b"", flags, attributes, len(attributes))
+
+
 def open_in(root: int, path: str, flags: int, resolve: int = 0) -> int:
     """Open a path as a process whose root is that directory would, but follow no magic links."""
     return open_at(root, path, flags, IN_ROOT | NO_MAGIC_LINKS | resolve)
@@ -208,6 +217,21 @@ def capabilities() -> int:
     _old("capget", header, data)
     low, _, _, high, _, _ = struct.unpack("=6I", data.raw)
     return int(low) | int(high) << 32
+
+
+def own_new_files(user: int, group: int) -> None:
+    """Give what this process makes from now on to a user and group; it may do what it could."""
+    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
+    data = ctypes.create_string_buffer(24)
+    _old("capget", header, data)
+    _libc.setfsgid(ctypes.c_uint(group))
+    _libc.setfsuid(ctypes.c_uint(user))
+    # The kernel takes the capabilities about files away from who ceases to be root for files; they
+    # stay permitted. Both calls say nothing about failure, the next look does.
+    _old("capset", header, data.raw)
+    now = _libc.setfsuid(-1) & 0xFFFF_FFFF, _libc.setfsgid(-1) & 0xFFFF_FFFF
+    if now != (user, group):
+        raise OSError(1, f"setfsuid: files cannot be given to user {user}")
 
 
 def set_capabilities(effective: int) -> None:

@@ -9,7 +9,7 @@ import socket
 import struct
 from typing import Final, NoReturn
 
-from kedge.supervisor import descriptors, libc, privileges, wire
+from kedge.supervisor import descriptors, libc, privileges, user_namespace, wire
 from kedge.supervisor.launcher import Launcher
 from kedge.supervisor.plan import Shared
 
@@ -20,13 +20,15 @@ _KINDS: Final = {
     "mnt": libc.NEW_MOUNT,
     "cgroup": libc.NEW_CGROUP,
 }
+_APART: Final = ("user", "mnt")
+"""Kinds that are not made along with the others: one before, the other after them."""
 _AF_NETLINK: Final = 16
 _NETLINK_ROUTE: Final = 0
 _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 1
 _PAUSE_USER: Final = 65_535
 """Who the first process of a shared pid namespace is, as with upstream's pause image."""
-_SHM: Final = "mode=1777,size=65536k"
+_SHM: Final = "mode=1777,size=65536k,uid=0,gid=0"
 _OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
@@ -37,6 +39,8 @@ class Pod:
         self.held: dict[str, int] = {}
         self.pause = 0
         """The first process of a shared pid namespace."""
+        self.first_id = 0
+        """What id 0 of its user namespace is on the machine."""
 
     def joined(self) -> list[int]:
         """Those that every container of the pod enters."""
@@ -45,6 +49,11 @@ class Pod:
     @property
     def shm(self) -> int:
         return self.held.get("mnt", -1)
+
+    @property
+    def users(self) -> int:
+        """Its user namespace; -1 if it has the machine's users."""
+        return self.held.get("user", -1)
 
     @property
     def network(self) -> str:
@@ -85,14 +94,24 @@ def make(shared: Shared, directory: str, status: socket.socket, door: str) -> No
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         _check_sysctls(shared)
         kinds = kinds_of(shared)
-        libc.unshare(sum(_KINDS[kind] for kind in kinds if kind != "mnt"))
+        if first := first_id_of(shared):
+            # Whoever makes a namespace decides which user namespace owns it.
+            libc.setns(user_namespace.make(first), libc.NEW_USER)
+        libc.unshare(sum(_KINDS[kind] for kind in kinds if kind not in _APART))
         _settle(shared, kinds)
+        sysctls = os.open("/proc/sys", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         held = [_open(kind) for kind in kinds if kind != "mnt"]
         knocker = os.open(door, os.O_WRONLY | os.O_CLOEXEC) if door else -1
         if "mnt" in kinds:
             held.append(_shared_memory(directory))
         if "net" in kinds:
             held.append(_netlink())
+        if first:
+            # Settings of the kernel belong to root of the namespace, who could not have reached
+            # the directory above.
+            user_namespace.become_root()
+        for name, value in shared["sysctls"].items():
+            _set(name, value, sysctls)
         wire.post(status, b"{}", held)
         _knock(knocker)
     except OSError as error:
@@ -110,8 +129,14 @@ def _knock(door: int) -> None:
 
 def kinds_of(shared: Shared) -> list[str]:
     """The namespaces that a pod has of its own, in the order in which they are sent."""
-    kinds = [] if shared["host_network"] else ["net", "uts"]
+    kinds = ["user"] if first_id_of(shared) else []
+    kinds += [] if shared["host_network"] else ["net", "uts"]
     return kinds + ([] if shared["host_ipc"] else ["ipc", "mnt"])
+
+
+def first_id_of(shared: Shared) -> int:
+    """What id 0 of a pod is on the machine; records of earlier releases do not say."""
+    return shared.get("first_id", 0)
 
 
 def different(pid: int) -> int:
@@ -129,8 +154,8 @@ def share_pids(pod: Pod, launcher: Launcher, directory: str) -> int:
     with ours:
         with theirs:
             done = theirs.fileno()
-            sent = [*pod.joined(), done]
-            arguments = (pod.joined(), directory, done)
+            sent = [*pod.joined(), pod.users, done]
+            arguments = (pod.joined(), pod.users, directory, done)
             pod.pause = launcher.fork("pause", arguments, sent, is_new_pid_namespace=True)
         # Containers see this process, so none may start before it has given up everything.
         try:
@@ -152,8 +177,6 @@ def _settle(shared: Shared, kinds: list[str]) -> None:
     if "net" in kinds:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
             fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))
-    for name, value in shared["sysctls"].items():
-        _set(name, value)
 
 
 def _check_sysctls(shared: Shared) -> None:
@@ -170,9 +193,9 @@ def _check_sysctls(shared: Shared) -> None:
             raise OSError(1, f'sysctl "{name}" is not allowed with host ipc enabled')
 
 
-def _set(name: str, value: str) -> None:
+def _set(name: str, value: str, sysctls: int) -> None:
     try:
-        descriptor = os.open(f"/proc/sys/{_path(name)}", os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(_path(name), os.O_WRONLY | os.O_CLOEXEC, dir_fd=sysctls)
         try:
             os.write(descriptor, value.encode())
         finally:
@@ -215,7 +238,7 @@ def _own_proc(directory: str, own: int) -> int:
     return os.open("mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
 
 
-def pause(joined: list[int], directory: str, done: int) -> NoReturn:
+def pause(joined: list[int], users: int, directory: str, done: int) -> NoReturn:
     """Be the first process of a pod's shared pid namespace; sends that, and a mount namespace with
     nothing but its /proc, to the supervisor.
 
@@ -232,6 +255,8 @@ def pause(joined: list[int], directory: str, done: int) -> NoReturn:
         home, pids, proc = _open("mnt"), _open("pid"), _own_proc(directory, own)
         libc.setns(home, libc.NEW_MOUNT)
         _leave_for("tmpfs", directory, "size=0,mode=555", libc.MS_RDONLY)
+        if users >= 0:
+            user_namespace.enter(users, own_mounts=False)
         descriptors.keep_only({done, pids, proc})
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGCHLD])

@@ -78,5 +78,8 @@ class Shared(TypedDict):
     shared_pid: bool
     cgroup_parent: str
     sysctls: dict[str, str]
+    first_id: int
+    """The first of the machine's ids that the ids 0 to 65,535 of the pod's own user namespace are;
+    0 for a pod without one."""
     files: dict[str, str]
     """Small files that containers get to see: names and content."""

@@ -5,12 +5,13 @@ import errno
 import fcntl
 import glob
 import os
+import socket
 import stat
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kedge.supervisor import beneath, conceal, devices, inside, libc, trees
+from kedge.supervisor import beneath, conceal, devices, idmapped, inside, libc, trees, wire
 from kedge.supervisor.plan import Bind, Node, Plan
 
 Note = Callable[[str], None]
@@ -57,6 +58,8 @@ _REPLACEABLE: Final = (
 _SCRATCH: Final = ("tmp", "run", "var/tmp")
 _VIRTUAL: Final = ("proc", "sys", "dev")
 _HERE: Final = -100
+_TTY: Final = 5
+"""The group that terminals belong to."""
 _PROC_ROOT: Final = 1
 """The number of the root directory's inode in every /proc."""
 _TIOCGPTN: Final = 0x8004_5430
@@ -85,6 +88,8 @@ class Given:
         shm: int,
         any_device: bool,
         proc: tuple[int, str],
+        users: int = -1,
+        first_id: int = 0,
     ) -> None:
         self.home = home
         """The container's own directory, outside."""
@@ -102,6 +107,10 @@ class Given:
         self.proc = proc
         """A mount namespace, and where in it the /proc of the pid namespace is that the container
         shares; -1 if it has one of its own."""
+        self.users = users
+        """The pod's user namespace, not yet entered; -1 for the machine's own."""
+        self.first_id = first_id
+        """What id 0 of that namespace is on the machine."""
 
 
 def build(plan: Plan, given: Given, note: Note) -> int:
@@ -116,7 +125,7 @@ def build(plan: Plan, given: Given, note: Note) -> int:
     libc.unshare(libc.NEW_MOUNT)
     null = devices.null()
     binds = [
-        (bind, _tree(bind, no_devices=not given.any_device and not plan["privileged"]))
+        (bind, _tree(bind, given.users, no_devices=not given.any_device and not plan["privileged"]))
         for bind in sorted(plan["binds"], key=lambda each: each["target"])
     ]
     nodes = [
@@ -126,6 +135,7 @@ def build(plan: Plan, given: Given, note: Note) -> int:
     ]
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     _mount_root(plan, given, given.place, note)
+    _own_new_files(given)
     root = os.open(given.place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for path in plan["hidden"]:
         _hide(root, path, null)
@@ -145,6 +155,13 @@ def build(plan: Plan, given: Given, note: Note) -> int:
     if plan["read_only"]:
         libc.set_mount(_HERE, "/", on=libc.ATTR_RDONLY)
     return terminal
+
+
+def _own_new_files(given: Given) -> None:
+    """Have directories that are made to mount something on, and file systems in memory, belong to
+    root in the container."""
+    if given.users >= 0:
+        libc.own_new_files(given.first_id, given.first_id)
 
 
 def _enter() -> None:
@@ -168,11 +185,39 @@ def _shared_proc(given: Given) -> int:
     namespace, path = given.proc
     if namespace < 0:
         return -1
-    tree = _tree_of(namespace, path)
+    tree = _proc_of_children(given.place) if given.users >= 0 else _tree_of(namespace, path)
     if not libc.is_proc(tree) or os.fstat(tree).st_ino != _PROC_ROOT:
         raise Unsafe(errno.EPERM, f"{path} of the container whose processes it shares is not /proc")
     safe = libc.ATTR_NOSUID | libc.ATTR_NODEV | libc.ATTR_NOEXEC
     libc.set_mount(tree, on=safe)
+    return tree
+
+
+def _proc_of_children(place: str) -> int:
+    """The /proc of the pid namespace that children of this process are in, mounted by one of them.
+
+    The /proc of another container in a user namespace cannot be copied: the kernel has locked its
+    masks on top of it. The child is seen in the container with all its rights, but nobody in a user
+    namespace can trace or signal a process of the machine.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            libc.unshare(libc.NEW_MOUNT)
+            libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+            libc.mount("proc", place, "proc", _SAFE)
+            wire.post(theirs, b"{}", [libc.open_tree(place, recursive=False)])
+        finally:
+            os._exit(0)
+    theirs.close()
+    with ours:
+        try:
+            _, (tree,) = wire.take(ours)
+        except wire.Closed:
+            raise OSError(errno.EPERM, "/proc of the pod cannot be mounted") from None
+        finally:
+            os.waitpid(pid, 0)
     return tree
 
 
@@ -187,12 +232,14 @@ def _tree_of(namespace: int, path: str) -> int:
         os.close(home)
 
 
-def _tree(bind: Bind, *, no_devices: bool) -> int:
+def _tree(bind: Bind, users: int, *, no_devices: bool) -> int:
     source = bind["source"]
     if bind["propagation"] == "Bidirectional":
         _need_shared(source)
     try:
         tree = _source_tree(bind)
+        if users >= 0:
+            idmapped.show(tree, source, users)
         # A private copy of a shared mount could not become its slave any more, so this comes
         # before everything is made private.
         libc.set_mount(tree, propagation=_PROPAGATION[bind["propagation"]], recursive=True)
@@ -262,7 +309,8 @@ def _unmountable(bind: Bind, error: OSError) -> OSError:
     if isinstance(error, Unsafe):
         return error
     number = error.errno or 0
-    reason = os.strerror(number).lower()
+    unmappable = isinstance(error, idmapped.Unmappable)
+    reason = str(error.strerror) if unmappable else os.strerror(number).lower()
     return OSError(number, f'failed to mount "{bind["source"]}" at "{bind["target"]}": {reason}')
 
 
@@ -275,29 +323,32 @@ def _mount_root(plan: Plan, given: Given, place: str, note: Note) -> None:
             "the machine's own directories are read-only in the container, but for their top level"
         )
     else:
-        _overlay(["/"], given.home, place, note, concealed=plan["concealed"])
+        _overlay(["/"], given, place, note, concealed=plan["concealed"])
         _show(plan["shown"], given, place, "")
 
 
 def _layers(lowers: list[str], given: Given, place: str, note: Note) -> None:
     try:
-        _overlay(lowers, given.home, place, note, "userxattr" if given.mapped else "")
+        _overlay(lowers, given, place, note, "userxattr" if given.mapped else "")
     except PermissionError:
+        if given.users >= 0:
+            raise
         trees.merge(lowers, f"{given.home}/copy")
         libc.mount(f"{given.home}/copy", place, flags=libc.MS_BIND)
 
 
 def _overlay(
     lowers: list[str],
-    home: str,
+    given: Given,
     place: str,
     note: Note,
     extra: str = "",
     *,
     concealed: Sequence[str] = (),
 ) -> None:
+    home, users = given.home, given.users
     try:
-        _overlay_at(lowers, home, place, extra, concealed)
+        _overlay_at(lowers, home, place, extra, concealed, users=users)
     except OSError as error:
         if error.errno != 22:
             raise
@@ -305,13 +356,22 @@ def _overlay(
         libc.mount("tmpfs", f"{home}/upper", "tmpfs", data="mode=755")
         for name in ("upper", "work"):
             os.mkdir(f"{home}/upper/{name}")
-        _overlay_at(lowers, f"{home}/upper", place, extra, concealed)
+        _overlay_at(lowers, f"{home}/upper", place, extra, concealed, users=users)
         note("what the container writes to its root is kept in memory")
 
 
 def _overlay_at(
-    lowers: list[str], home: str, place: str, extra: str, concealed: Sequence[str] = ()
+    lowers: list[str],
+    home: str,
+    place: str,
+    extra: str,
+    concealed: Sequence[str] = (),
+    *,
+    users: int,
 ) -> None:
+    below = lowers[0]
+    if users >= 0:
+        lowers = idmapped.lowers(lowers, f"{home}/lowers", users)
     top = os.stat(lowers[0])
     # The container sees who owns the upper directory as the owner of its root. A user namespace
     # knows one owner only, which lets it write where it otherwise could not.
@@ -320,7 +380,7 @@ def _overlay_at(
     os.chmod(f"{home}/upper", stat.S_IMODE(top.st_mode))
     if concealed:
         opaque = conceal.USER if extra else conceal.TRUSTED
-        conceal.conceal(lowers[0], f"{home}/upper", concealed, opaque)
+        conceal.conceal(below, f"{home}/upper", concealed, opaque, seen_at=lowers[0])
     if len(lowers) > 1:
         # All names have to fit into one page of options.
         directory = os.path.commonpath(lowers)
@@ -351,21 +411,23 @@ def _view_by_parts(plan: Plan, given: Given, place: str) -> None:
             os.mkdir(path)
             if part.name not in (*_VIRTUAL, *_SCRATCH) and part.path not in plan["concealed"]:
                 home = f"{given.home}/parts/{part.name}"
-                _view_of_part(part.path, home, path, plan["concealed"], "userxattr")
+                _view_of_part(part.path, home, path, plan["concealed"], "userxattr", given.users)
     for name in _SCRATCH:
         if os.path.isdir(f"{place}/{name}"):
             libc.mount("tmpfs", f"{place}/{name}", "tmpfs", _SAFE, "mode=1777")
     _show(plan["shown"], given, place, "userxattr")
 
 
-def _view_of_part(path: str, home: str, place: str, concealed: Sequence[str], extra: str) -> None:
+def _view_of_part(
+    path: str, home: str, place: str, concealed: Sequence[str], extra: str, users: int
+) -> None:
     for name in ("upper", "work"):
         os.makedirs(f"{home}/{name}", exist_ok=True)
     try:
-        _overlay_at([path], home, place, extra, concealed)
+        _overlay_at([path], home, place, extra, concealed, users=users)
     except OSError:
         target = os.open(place, os.O_PATH | os.O_CLOEXEC)
-        _bind_read_only(path, target)
+        _bind_read_only(path, target, users)
         os.close(target)
         _cover_below(path, place, concealed)
 
@@ -383,14 +445,16 @@ def _cover_below(path: str, place: str, concealed: Sequence[str]) -> None:
 
 def _show(paths: Sequence[str], given: Given, place: str, extra: str) -> None:
     """Show files and directories of the machine that lie below concealed directories."""
+    _own_new_files(given)
     root = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for number, path in enumerate(filter(os.path.exists, paths)):
         is_directory = os.path.isdir(path)
         target = (inside.directory if is_directory else inside.file)(root, path)
         if is_directory:
-            _view_of_part(path, f"{given.home}/shown/{number}", _name(target), (), extra)
+            home = f"{given.home}/shown/{number}"
+            _view_of_part(path, home, _name(target), (), extra, given.users)
         else:
-            _bind_read_only(path, target)
+            _bind_read_only(path, target, given.users)
         os.close(target)
     os.close(root)
 
@@ -439,7 +503,7 @@ def _proc_and_sys(root: int, plan: Plan, given: Given, proc_tree: int) -> None:
     except PermissionError:
         # Only who owns the network namespace may mount it.
         target = inside.plain_directory(root, "sys")
-        _bind_read_only("/sys", target)
+        _bind_read_only("/sys", target, -1)
         os.close(target)
         return
     if given.views == [("", "")]:
@@ -448,8 +512,10 @@ def _proc_and_sys(root: int, plan: Plan, given: Given, proc_tree: int) -> None:
         _first_version(root, given, lock)
 
 
-def _bind_read_only(source: str, target: int) -> None:
+def _bind_read_only(source: str, target: int, users: int) -> None:
     tree = libc.open_tree(source)
+    if users >= 0:
+        idmapped.show(tree, source, users)
     libc.set_mount(tree, on=libc.ATTR_RDONLY, recursive=True)
     libc.move_mount(tree, target)
     os.close(tree)
@@ -479,7 +545,7 @@ def _dev(root: int, plan: Plan, given: Given, shm: int) -> None:
     previous = os.umask(0)
     _nodes(dev, plan, given)
     os.umask(previous)
-    owner = "" if given.mapped else ",gid=5"
+    owner = "" if given.mapped else f",gid={given.first_id + _TTY}"
     pts = f"newinstance,ptmxmode=0666,mode=0620{owner}"
     libc.mount("devpts", f"{dev}/pts", "devpts", libc.MS_NOSUID | libc.MS_NOEXEC, pts)
     # Whose message queues may be mounted follows from whose namespace it is.
@@ -528,7 +594,7 @@ def _nodes(dev: str, plan: Plan, given: Given) -> None:
     if plan["privileged"]:
         _all_nodes("/dev", dev)
     for node in filter(_below_dev, plan["devices"]):
-        _one_node(node, dev)
+        _one_node(node, dev, given.first_id)
 
 
 def _below_dev(node: Node) -> bool:
@@ -552,21 +618,24 @@ def _all_nodes(source: str, target: str) -> None:
             os.mkdir(path, 0o755)
             _all_nodes(entry.path, path)
         elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+            # With a user namespace it stays the machine's: what root alone may open there, such
+            # as a disk, nobody in the container may.
             _copy_node(path, status)
 
 
-def _one_node(node: Node, dev: str) -> None:
-    """A device where the plan wants it, below /dev."""
+def _one_node(node: Node, dev: str, first_id: int) -> None:
+    """A device where the plan wants it, below /dev. It is the container's to use, so its owner on
+    the machine is the same one in the container."""
     path = dev + os.path.normpath(node["target"]).removeprefix("/dev")
     os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    _copy_node(path, os.stat(node["source"]))
+    _copy_node(path, os.stat(node["source"]), first_id)
 
 
-def _copy_node(path: str, status: os.stat_result) -> None:
+def _copy_node(path: str, status: os.stat_result, first_id: int = 0) -> None:
     os.mknod(path, status.st_mode, status.st_rdev)
-    os.chown(path, status.st_uid, status.st_gid)
+    os.chown(path, first_id + status.st_uid, first_id + status.st_gid)
 
 
 def _mask(root: int, null: int) -> None:

@@ -54,6 +54,7 @@ class Sandbox:
 
         def made(error: str, descriptors: list[int]) -> None:
             self.pod.held = dict(zip(kinds, descriptors, strict=False))
+            self.pod.first_id = namespaces.first_id_of(self.shared)
             rest = descriptors[len(kinds) :]
             try:
                 if not error:

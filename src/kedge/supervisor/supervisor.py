@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any, Final
 
 from kedge.supervisor import container as life
-from kedge.supervisor import descriptors, processes, removal
+from kedge.supervisor import descriptors, processes, removal, user_namespace
 from kedge.supervisor import level as levels
 from kedge.supervisor.command import Command
 from kedge.supervisor.container import Container, Machine
 from kedge.supervisor.launcher import Launcher
 from kedge.supervisor.loop import Loop, Timer
+from kedge.supervisor.namespaces import first_id_of
 from kedge.supervisor.plan import Plan
 from kedge.supervisor.records import Records
 from kedge.supervisor.sandbox import Sandbox
@@ -51,6 +52,7 @@ class Supervisor:
         """`outer` is the machine's /proc for who is in a user namespace, else -1."""
         self._loop = loop
         self._level = level
+        self._no_users = _no_user_namespaces(directory, level)
         self._machine = Machine(
             loop,
             launcher,
@@ -166,7 +168,14 @@ class Supervisor:
         return container
 
     def _hello(self, call: Call) -> None:
-        call.answer({"protocol": PROTOCOL, "level": self._level, "pid": self._machine.own_pid()})
+        call.answer(
+            {
+                "protocol": PROTOCOL,
+                "level": self._level,
+                "pid": self._machine.own_pid(),
+                "no_user_namespaces": self._no_users,
+            }
+        )
 
     def _watch(self, call: Call) -> None:
         call.connection.watching = True
@@ -185,6 +194,8 @@ class Supervisor:
 
     def _run_sandbox(self, call: Call) -> None:
         name = call.message["name"]
+        if first_id_of(call.message["shared"]) and self._no_users:
+            raise Failure(f"a pod cannot have a user namespace here: {self._no_users}")
         for other in self._sandboxes.values():
             if other.record["name"] == name:
                 raise Failure(f'the sandbox name "{name}" is reserved for {other.id}')
@@ -573,6 +584,13 @@ def _told(record: Document) -> Document:
     if "outer_pid" in told:
         told["pid"] = told.pop("outer_pid")
     return told
+
+
+def _no_user_namespaces(directory: str, level: str) -> str:
+    """Why pods cannot have user namespaces; empty if they can."""
+    if level != levels.FULL:
+        return f"it takes root and control groups, and this node has the level {level}"
+    return user_namespace.obstacle(directory)
 
 
 def _nothing() -> None:

@@ -28,7 +28,7 @@ from kedge.node.parts import (
     VolumeFailure,
 )
 from kedge.node.pods import Pods
-from kedge.node.runtime.runtime import Dns, Mount, Resources
+from kedge.node.runtime.runtime import Dns, Mount, Resources, RuntimeFailure
 from kedge.node.runtime_classes import RuntimeClasses
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import pod_document
@@ -225,6 +225,24 @@ class RecordedEvents:
         return [message for _, known, message in self.told if known == reason]
 
 
+class FakeUserIds:
+    """Gives every pod that wants one the next range."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, int] = {}
+        self.failure = ""
+
+    async def ensure(self, pod: Pod) -> int:
+        if pod.spec.hostUsers is not False:
+            return 0
+        if self.failure:
+            raise RuntimeFailure(self.failure)
+        return self.given.setdefault(pod.metadata.uid, (len(self.given) + 1) << 16)
+
+    async def release(self, uid: str) -> None:
+        self.given.pop(uid, None)
+
+
 class Here:
     """A node of ten processors."""
 
@@ -253,6 +271,7 @@ class LocalNode:
         self.environment = FakeEnvironment()
         self.devices = FakeDevices()
         self.cgroups = FakeCgroups()
+        self.user_ids = FakeUserIds()
         self.events = RecordedEvents()
         self.here = Here()
         self.files = PodFiles(directory / "pods", directory / "logs")
@@ -270,6 +289,7 @@ class LocalNode:
             environment=self.environment,
             devices=self.devices,
             cgroups=self.cgroups,
+            user_ids=self.user_ids,
             events=self.events,
             files=self.files,
             classes=RuntimeClasses(self.server.client),

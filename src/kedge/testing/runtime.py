@@ -51,6 +51,7 @@ class FakeRuntime:
     name = "fake"
     version = "1"
     level = Level.FULL
+    no_user_namespaces = ""
 
     def __init__(self, clock: Clock) -> None:
         self.calls: list[tuple[str, ...]] = []

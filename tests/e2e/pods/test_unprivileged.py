@@ -139,3 +139,20 @@ def test_homes_are_hidden_in_the_image_host(
         said = somebody.kubectl("logs", "h")
         assert "a private key" not in said
         assert Path(directory).name not in said.splitlines()
+
+
+def test_a_pod_with_users_of_its_own_is_refused(
+    somebody: Somebody, eventually: Callable[..., Any]
+) -> None:
+    somebody.kedge("up", "--nodes=1")
+    spec = json.dumps({"spec": {"hostUsers": False}})
+    somebody.kubectl("run", "own", "--image=host", f"--overrides={spec}", "--", "sleep", "1000")
+    path = "-o=jsonpath={.items[*].message}"
+    chosen = "--field-selector=reason=FailedCreatePodSandBox"
+    eventually(lambda: somebody.kubectl("get", "events", chosen, path))
+    said = somebody.kubectl("get", "events", chosen, path)
+    assert "can't set `spec.hostUsers: false`, runtime does not support user namespaces" in said
+    assert "this node has the level" in said
+    handlers = "-o=jsonpath={.status.runtimeHandlers[0].features.userNamespaces}"
+    assert somebody.kubectl("get", "node", "node-1", handlers) == "false"
+    assert somebody.kubectl("get", "pod", "own", "-o=jsonpath={.status.phase}") == "Pending"

@@ -35,7 +35,9 @@ MACHINE = Machine(
     os_image="Debian",
     architecture="amd64",
 )
-OURS = described(CONFIG, MACHINE, Level.FULL, port=10250, pod_cidr="10.244.3.0/24")
+OURS = described(
+    CONFIG, MACHINE, Level.FULL, port=10250, pod_cidr="10.244.3.0/24", user_namespaces=True
+)
 IMAGES = [ContainerImage(names=["host"], sizeBytes=1)]
 
 
@@ -85,6 +87,8 @@ async def test_node_presents_itself_and_is_ready(server: LocalServer) -> None:
     assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
     assert status["nodeInfo"]["kubeletVersion"].endswith("+kedge")
     assert status["images"] == [{"names": ["host"], "sizeBytes": 1}]
+    features = {"recursiveReadOnlyMounts": True, "userNamespaces": True}
+    assert status["runtimeHandlers"] == [{"features": features}]
     assert condition(node, "Ready")["reason"] == "KubeletReady"
     assert {c["type"]: c["status"] for c in status["conditions"]} == {
         "MemoryPressure": "False",

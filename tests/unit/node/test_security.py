@@ -67,3 +67,21 @@ def test_processes_are_shared_as_the_pod_says() -> None:
     assert made(hostPID=True).pid is PidMode.HOST
     assert made(shareProcessNamespace=True).pid is PidMode.POD
     assert made().pid is PidMode.CONTAINER
+
+
+def test_proc_is_unmasked_only_for_users_of_its_own() -> None:
+    assert made({"procMount": "Unmasked"}, hostUsers=False).unmasked_proc
+    assert not made({"procMount": "Unmasked"}).unmasked_proc
+    assert not made(hostUsers=False).unmasked_proc
+
+
+def test_a_container_that_comes_later_gets_no_profile_either() -> None:
+    with pytest.raises(ConfigFailure, match="apparmor is not supported"):
+        made({"appArmorProfile": {"type": "Localhost", "localhostProfile": "p"}})
+    assert made({"appArmorProfile": {"type": "Unconfined"}}).selinux_label == ""
+
+
+def test_a_label_is_passed_on_to_be_told() -> None:
+    options = {"seLinuxOptions": {"user": "u", "role": "r", "type": "t", "level": "s0:c1"}}
+    assert made(options).selinux_label == "u:r:t:s0:c1"
+    assert made(securityContext=options).selinux_label == "u:r:t:s0:c1"

@@ -14,7 +14,8 @@ from kedge.testing.pods import new_pod
 def test_a_sandbox_is_what_the_pod_shares() -> None:
     ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]
     pod = new_pod(metadata={"uid": "u", "labels": {"a": "b"}}, container={"ports": ports})
-    spec = sandbox_spec(pod, 2, logs=Path("/logs"), cgroup="/cg", dns=Dns())
+    spec = sandbox_spec(pod, 2, logs=Path("/logs"), cgroup="/cg", dns=Dns(), first_id=65536)
+    assert spec.first_id == 65536
     assert (spec.attempt, spec.hostname, spec.cgroup_parent) == (2, "pod", "/cg")
     assert spec.ports == [PortMapping(container_port=80, host_port=8080)]
     assert spec.labels["a"] == "b"

@@ -565,3 +565,45 @@ async def test_one_container_can_restart_them_all(node: LocalNode) -> None:
     assert {c.state for c in (node.runtime.newest("ctr"), node.runtime.newest("watcher"))} == {
         State.RUNNING
     }
+
+
+OWN_USERS = {"hostUsers": False}
+
+
+async def test_a_pod_keeps_its_ids_as_long_as_it_is_there(node: LocalNode) -> None:
+    await node.create(spec=OWN_USERS)
+    assert [each.first_id for each in node.runtime.sandbox_specs.values()] == [65_536]
+    await node.kill()
+    await node.start()
+    assert list(node.user_ids.given.values()) == [65_536]
+    await node.delete()
+    await node.later(40)
+    assert node.user_ids.given == {}
+
+
+async def test_a_pod_that_has_ended_needs_no_ids(node: LocalNode) -> None:
+    node.runtime.lives["ctr"] = [Life(after=5)]
+    await node.create(spec={**OWN_USERS, "restartPolicy": "Never"})
+    assert list(node.user_ids.given.values()) == [65_536]
+    await node.later(6)
+    assert (await node.status())["phase"] == "Succeeded"
+    assert node.user_ids.given == {}
+
+
+async def test_a_pod_that_cannot_have_ids_of_its_own_waits_and_says_why(node: LocalNode) -> None:
+    node.user_ids.failure = "can't set `spec.hostUsers: false`"
+    await node.create(spec=OWN_USERS)
+    text = "Failed to create pod sandbox: can't set `spec.hostUsers: false`"
+    assert node.events.messages("FailedCreatePodSandBox") == [text]
+    assert (await node.status())["phase"] == "Pending"
+    assert node.runtime.calls == []
+
+
+async def test_a_profile_that_cannot_be_enforced_is_refused(node: LocalNode) -> None:
+    context = {"appArmorProfile": {"type": "RuntimeDefault"}}
+    await node.create(spec={"securityContext": context})
+    status = await node.status()
+    text = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
+    assert (status["phase"], status["reason"]) == ("Failed", "AppArmor")
+    assert text in status["message"]
+    assert node.events.messages("AppArmor") == [text]

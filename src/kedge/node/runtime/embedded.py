@@ -89,6 +89,7 @@ class EmbeddedRuntime:
         clock: Clock | None = None,
     ) -> None:
         self.level = Level.PLAIN
+        self.no_user_namespaces = ""
         self.supervisor = 0
         """The supervisor's process."""
         self._directory = directory
@@ -162,6 +163,8 @@ class EmbeddedRuntime:
             raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
         await connected.ask("watch")
         self.level = Level(hello["level"])
+        # One of an earlier release says nothing, and would give the pod the machine's users.
+        self.no_user_namespaces = hello.get("no_user_namespaces", "the supervisor is too old")
         before, self.supervisor = self.supervisor, int(hello["pid"])
         self._connected_at = self._clock.monotonic()
         listed = await connected.ask("list")
@@ -253,6 +256,7 @@ class EmbeddedRuntime:
             log_directory=of_sandbox.log_directory,
             files=self._directory / "sandboxes" / sandbox,
             hostname=of_sandbox.hostname,
+            first_id=of_sandbox.first_id,
             hidden=[*self._hidden, *planning.linked(self._listed), self._directory],
             host_image=self._host_image,
         )

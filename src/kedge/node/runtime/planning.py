@@ -25,6 +25,7 @@ from kedge.node.runtime.runtime import (
     Security,
 )
 from kedge.supervisor.plan import Bind, Plan, Shared
+from kedge.supervisor.user_namespace import LENGTH
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RESOLV_CONF: Final = "resolv.conf"
@@ -55,6 +56,8 @@ class Place(NamedTuple):
     hostname: str
     hidden: Sequence[Path]
     host_image: HostImage
+    first_id: int = 0
+    """What id 0 of the pod is on the machine; 0 for a pod with the machine's users."""
 
 
 def shared(spec: SandboxSpec) -> Shared:
@@ -70,6 +73,7 @@ def shared(spec: SandboxSpec) -> Shared:
         shared_pid=spec.shared_pid and not spec.host_pid,
         cgroup_parent=spec.cgroup_parent,
         sysctls=dict(spec.sysctls),
+        first_id=spec.first_id,
         files=files,
     )
 
@@ -96,6 +100,8 @@ def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
     security = spec.security
     user = _user(security, image)
     held = _capabilities(security)
+    if place.first_id:
+        _fits_user_namespace(spec, user)
     argv = command(spec, image)
     return Plan(
         lowers=[str(layer) for layer in image.layers],
@@ -134,6 +140,30 @@ def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
         oom_score_adj=spec.resources.oom_score_adj,
         shortfalls=shortfalls(spec, place.level, user.uid),
     )
+
+
+def _fits_user_namespace(spec: ContainerSpec, user: passwd.User) -> None:
+    """Refuse what a pod with a user namespace cannot have, before the kernel does."""
+    for what, number in (
+        ("user", user.uid),
+        *(("group", each) for each in _all_groups(spec, user)),
+    ):
+        if number >= LENGTH:
+            raise RuntimeFailure(
+                f"{what} {number} does not exist in the pod's user namespace: "
+                f"it has the ids 0 to {LENGTH - 1}"
+            )
+    for mount in spec.mounts:
+        if mount.propagation == "Bidirectional":
+            # The kernel makes mounts of a user namespace receive and never send.
+            raise RuntimeFailure(
+                f'"{mount.container_path}" cannot be mounted with Bidirectional propagation: '
+                "mounts made in a user namespace do not propagate to the machine"
+            )
+
+
+def _all_groups(spec: ContainerSpec, user: passwd.User) -> list[int]:
+    return [user.gid, *groups(spec.security, user)]
 
 
 def _absolute(path: str) -> str:
@@ -235,9 +265,12 @@ def signal_number(name: str) -> int:
 
 def shortfalls(spec: ContainerSpec, level: Level, uid: int) -> list[str]:
     """What is asked for and cannot be had at a level, in words."""
-    if level is Level.FULL:
-        return []
-    return [*_no_limits(spec.resources), *_no_powers(spec, level, uid)]
+    found = []
+    if label := spec.security.selinux_label:
+        found.append(f'its SELinux label "{label}" has no effect: this machine has no SELinux')
+    if level is not Level.FULL:
+        found += [*_no_limits(spec.resources), *_no_powers(spec, level, uid)]
+    return found
 
 
 def _no_limits(asked: Resources) -> list[str]:

@@ -88,6 +88,9 @@ class SandboxSpec(Value):
     cgroup_parent: str = ""
     """The pod's cgroup below the root of each hierarchy; the node agent makes and removes it.
     Empty where there are no cgroups."""
+    first_id: int = 0
+    """What id 0 of the pod is on the machine: it has a user namespace with 65,536 ids from there
+    on. 0 for a pod with the machine's users."""
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False
@@ -160,6 +163,8 @@ class Security(Value):
     no_new_privileges: bool = False
     seccomp: str = "RuntimeDefault"
     """RuntimeDefault, Unconfined, or the path of a profile."""
+    selinux_label: str = ""
+    """user:role:type:level; empty for none."""
     unmasked_proc: bool = False
     pid: PidMode = PidMode.CONTAINER
     pid_target: str = ""
@@ -280,6 +285,8 @@ class Runtime(Protocol):
     name: str
     version: str
     level: Level
+    no_user_namespaces: str
+    """Why pods cannot have user namespaces; empty if they can."""
 
     async def sandboxes(self) -> list[Sandbox]: ...
 

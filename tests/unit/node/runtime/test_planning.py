@@ -178,3 +178,29 @@ def test_links_lead_to_what_is_kept_elsewhere(tmp_path: Path) -> None:
         each.mkdir(parents=True)
     (listed / "other").symlink_to(elsewhere)
     assert planning.linked([listed, tmp_path / "missing"]) == [elsewhere]
+
+
+def test_a_label_of_selinux_is_a_shortfall_at_every_level(image: Image, tmp_path: Path) -> None:
+    found = plan(image, tmp_path, security=Security(selinux_label="u:r:t:s0"))["shortfalls"]
+    assert found == ['its SELinux label "u:r:t:s0" has no effect: this machine has no SELinux']
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"security": Security(user=65_536)}, "user 65536 does not exist"),
+        ({"security": Security(group=70_000)}, "group 70000 does not exist"),
+        ({"security": Security(groups=(70_000,))}, "group 70000 does not exist"),
+        (
+            {"mounts": [Mount(container_path="/v", host_path="/", propagation="Bidirectional")]},
+            "do not propagate",
+        ),
+    ],
+)
+def test_a_user_namespace_refuses_what_it_cannot_have(
+    image: Image, tmp_path: Path, more: dict[str, object], why: str
+) -> None:
+    spec = ContainerSpec(name="main", image=image.id, **more)  # type: ignore[arg-type]
+    assert planning.plan(spec, image, place(tmp_path))
+    with pytest.raises(RuntimeFailure, match=why):
+        planning.plan(spec, image, place(tmp_path)._replace(first_id=65_536))
