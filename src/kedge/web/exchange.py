@@ -12,6 +12,7 @@ from typing import Final
 import httptools
 
 from kedge.web.duplex import Duplex, connect
+from kedge.web.message import header_line
 
 CONNECT_SECONDS: Final = 10.0
 _HEAD: Final = 64 << 10
@@ -46,11 +47,11 @@ class Asking:
     body: bytes = b""
 
     def encoded(self, authority: str) -> bytes:
-        lines = [f"{self.method} {self.target} HTTP/1.1", f"host: {authority}"]
-        lines += [f"{name}: {value}" for name, value in self.headers]
+        head = f"{self.method} {self.target} HTTP/1.1\r\nhost: {authority}\r\n"
+        head += "".join(header_line(name, value) for name, value in self.headers)
         if self.body or self.method in ("POST", "PUT", "PATCH"):
-            lines.append(f"content-length: {len(self.body)}")
-        return "\r\n".join([*lines, "\r\n"]).encode("latin-1", "replace") + self.body
+            head += f"content-length: {len(self.body)}\r\n"
+        return f"{head}\r\n".encode("latin-1", "replace") + self.body
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """What the server's rooms know of HTTP: a request, a response, and a sink for streams."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -11,6 +11,15 @@ from kedge.web.places import Caller
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
+_LINE_ENDS: Final = {ord(sign): " " for sign in "\r\n\0"}
+
+
+def header_line(name: str, value: str) -> str:
+    """Return a header field as it is sent. The end of a line inside of a value would begin another
+    field or the body (response splitting), so it becomes a blank."""
+    if "\n" in value or "\r" in value or "\0" in value:
+        value = value.translate(_LINE_ENDS)
+    return f"{name}: {value}\r\n"
 
 
 class HttpRequest(msgspec.Struct):

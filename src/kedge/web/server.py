@@ -23,7 +23,7 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, bad_request, too_large
 from kedge.web.bodies import BodyBudget
 from kedge.web.duplex import Duplex
-from kedge.web.message import HttpRequest, Response, TakeOver
+from kedge.web.message import HttpRequest, Response, TakeOver, header_line
 from kedge.web.places import Caller, PlaceLimits, Places, affordable, too_many
 
 log = logging.getLogger(__name__)
@@ -750,7 +750,7 @@ class Connection(asyncio.Protocol):
     async def _hand_over(self, response: Response, take_over: TakeOver) -> None:
         if self._held is None:
             raise ValueError("a connection was to be taken over that has not been offered")
-        lines = [f"{name}: {value}\r\n" for name, value in response.headers]
+        lines = [header_line(name, value) for name, value in response.headers]
         head = f"{_REASONS[response.status]}{self.server.date}{''.join(lines)}\r\n"
         self.send(head.encode("latin-1", "replace"))
         held, self._held = self._held, b""
@@ -783,7 +783,7 @@ class Connection(asyncio.Protocol):
         lines = _REASONS.get(response.status) or f"HTTP/1.1 {response.status} Status\r\n"
         lines += f"Content-Type: {response.content_type}\r\n{self.server.date}"
         for name, value in response.headers:
-            lines += f"{name}: {value}\r\n"
+            lines += header_line(name, value)
         if self._closing and not self._waiting:
             lines += "Connection: close\r\n"
         if length is not None and response.status not in _BODILESS:
