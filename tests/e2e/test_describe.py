@@ -25,6 +25,7 @@ def test_every_kind_can_be_described(any_kubectl: Kubectl) -> None:
     kubectl = any_kubectl
     manifests: list[dict[str, Any]] = []
     text = MINIMAL.read_text().replace("NAMESPACE", kubectl.namespace)
+    text = text.replace("ADDRESS", "10.9.8.7")
     for number, manifest in enumerate(yaml.safe_load_all(text)):
         name = f"{kubectl.namespace}-{number}"
         manifest.setdefault("metadata", {}).setdefault("name", name)

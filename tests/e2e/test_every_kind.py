@@ -23,7 +23,7 @@ ANSWERED_NOT_STORED = {"authentication.k8s.io/v1", "authorization.k8s.io/v1"}
 
 
 def written_for(namespace: str, manifest: Manifest) -> Manifest:
-    text = json.dumps(manifest).replace("NAMESPACE", namespace)
+    text = json.dumps(manifest).replace("NAMESPACE", namespace).replace("ADDRESS", "10.9.8.8")
     filled: Manifest = json.loads(text)
     filled.setdefault("metadata", {}).setdefault("name", f"{namespace}-one")
     return filled

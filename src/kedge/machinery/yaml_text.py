@@ -386,7 +386,7 @@ def write(document: Any, *, sort: bool = True) -> str:
 def pieces(document: Any, *, sort: bool = True) -> Iterator[str]:
     """Yield the document's lines, a few at a time."""
     if not document or not isinstance(document, dict | list):
-        yield f"{_scalar(document, 0)}\n"
+        yield f"{_scalar(document, 0, 0)}\n"
     else:
         yield from _lines(document, "", sort, "")
 
@@ -408,7 +408,7 @@ def _lines(value: Any, indent: str, sort: bool, first: str) -> Iterator[str]:
         if inner and isinstance(inner, dict | list):
             yield from _lines(inner, f"{indent}  ", sort, f"{lead}- ")
         else:
-            yield f"{lead}- {_scalar(inner, len(indent) + 2)}\n"
+            yield f"{lead}- {_scalar(inner, len(indent) + 2, len(lead) + 2)}\n"
         lead = indent
 
 
@@ -421,13 +421,16 @@ def _member(head: str, inner: Any, indent: str, sort: bool) -> Iterator[str]:
         yield f"{head}\n"
         yield from _lines(inner, indent, sort, "")
     else:
-        yield f"{head} {_scalar(inner, len(indent) + 2)}\n"
+        yield f"{head} {_scalar(inner, len(indent) + 2, len(head) + 1)}\n"
 
 
-def _scalar(value: Any, indent: int) -> str:
+def _scalar(value: Any, indent: int, column: int) -> str:
+    """Return a value that begins at a column; further lines of it begin at the indentation."""
     match value:
         case str():
-            return _text(value, indent)
+            text = _text(value, indent)
+            is_long = column + len(text) > _WIDTH and " " in text and "\n" not in text
+            return _folded(text, indent, column) if is_long else text
         case None:
             return "null"
         case bool():
@@ -444,12 +447,30 @@ def _scalar(value: Any, indent: int) -> str:
             raise TypeError(f"cannot represent {type(value).__name__}")
 
 
+def _folded(text: str, indent: int, column: int) -> str:
+    """Break a long line at its blanks, where libyaml and Go's port of it break it: at the first
+    single blank beyond the width. Readers make one blank of the break again."""
+    style, margin = text[0], "\n" + " " * indent
+    first, last = (1, len(text) - 2) if style in "'\"" else (-1, -1)
+    folded, start, at = "", 0, 0
+    while (at := text.find(" ", max(at, start + _WIDTH + 1 - column))) >= 0:
+        is_followed = text[at + 1 : at + 2] == " "
+        if text[at - 1] != " " and at not in (first, last) and (style == '"' or not is_followed):
+            # A blank at the beginning of a line would be lost, so it is escaped.
+            folded += text[start:at] + margin + ("\\" if is_followed else "")
+            start, column = at + 1, indent + is_followed
+        at += 1
+    return folded + text[start:]
+
+
 def _float(value: float) -> str:
     text = repr(value)
     # Readers of YAML 1.1 take 1e+16 for text.
     return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
 
+_WIDTH: Final = 80
+"""Columns beyond which long text is broken."""
 _MAX_SIMPLE_KEY: Final = 128
 """Readers look only so far for the colon that makes a text a key."""
 _PRINTABLE: Final = r" !-~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd"

@@ -34,6 +34,26 @@ def test_what_is_written_is_read_again_by_this_reader_and_by_others(value: Any) 
     assert yaml.safe_load(text) == value
 
 
+class _Folding(yaml.CSafeDumper):
+    """libyaml's rules for line breaks, with this writer's choice of quotes."""
+
+
+def _with_our_quotes(dumper: Any, value: str) -> yaml.Node:
+    mark = yaml_text.write(value)[0]
+    return yaml.ScalarNode("tag:yaml.org,2002:str", value, style=mark if mark in "'\"" else None)
+
+
+_Folding.add_representer(str, _with_our_quotes)
+WORDS = st.sampled_from(["a", "lorem", "ipsum-dolor", "x:y", "#c", "'q'", "", " ", "\t", "w" * 90])
+
+
+@given(st.lists(WORDS, min_size=10, max_size=60).map(" ".join), st.integers(1, 40))
+def test_long_text_is_broken_where_libyaml_breaks_it(text: str, width: int) -> None:
+    document = {"k": {"n" * width: text, "list": [text, {"m": text}]}}
+    assert yaml_text.read(yaml_text.write(document)) == document
+    assert yaml_text.write(document) == yaml.dump(document, Dumper=_Folding, allow_unicode=True)
+
+
 def test_text_is_laid_out_as_kubectl_does_it() -> None:
     document = {
         "b": [{"x": "1", "a": [[1, 2], {}]}, "plain text", "a: b", ""],
