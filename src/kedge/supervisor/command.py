@@ -1,18 +1,16 @@
 """A command in a container that runs: for probes, hooks and people."""
 
-import json
 import os
-import socket
 import stat
 from collections.abc import Callable
 from functools import partial
 from resource import struct_rusage
 from typing import Any, Final
 
-from kedge.supervisor import launch, libc, namespaces, processes
+from kedge.supervisor import devices, launch, libc, namespaces, processes, reports
 from kedge.supervisor.container import Container, Machine
-from kedge.supervisor.loop import READABLE
 from kedge.supervisor.plan import Plan
+from kedge.supervisor.reports import Report, Reports
 
 Document = dict[str, Any]
 _PTMX: Final = (5, 2)
@@ -34,7 +32,9 @@ class Command:
         """Called once, when it runs or is known not to."""
         self._ready = False
         self._pid = 0
-        self._status: socket.socket | None = None
+        self._reaped = 0
+        """A process whose number may be another one's by now."""
+        self._reports: Reports | None = None
 
     def start(self, argv: list[str], *, terminal: bool, stdin: bool) -> list[int]:
         """Fork it; returns the caller's ends of its streams: a terminal, or input (if wanted),
@@ -42,7 +42,7 @@ class Command:
         plan = self._plan(argv, terminal)
         controlling = self._open_terminal() if terminal else -1
         stdio, kept = _pipes(stdin=stdin) if not terminal else (_nowhere(), [controlling])
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = reports.pair()
         start = launch.Start(theirs.fileno(), stdio)
         start.terminal = controlling
         if group := self._container.group:
@@ -58,16 +58,14 @@ class Command:
             theirs.close()
             for descriptor in set(stdio):
                 os.close(descriptor)
-        self._status = ours
-        ours.setblocking(False)
-        self._machine.loop.on(ours.fileno(), READABLE, self._hear)
-        self._machine.loop.child(self._pid, partial(self._exited, self._pid))
-        self._machine.loop.announcing(ours.fileno())
+        loop = self._machine.loop
+        loop.child(self._pid, partial(self._exited, self._pid))
+        self._reports = Reports(loop, ours, self._pid, heard=self._hear, ended=self._set_off)
         return kept
 
     def kill(self) -> None:
         """The command and all it began."""
-        if self.exit_code is None:
+        if self.exit_code is None and self._pid != self._reaped:
             processes.kill_tree(self._pid)
 
     def _plan(self, argv: list[str], terminal: bool) -> Plan:
@@ -116,26 +114,18 @@ class Command:
             for descriptor in {start.entered_pids, start.entered_users} - {-1}:
                 os.close(descriptor)
 
-    def _hear(self) -> None:
-        while self._status is not None:
-            try:
-                content = self._status.recv(65_536)
-            except BlockingIOError:
-                return
-            except OSError:
-                content = b""
-            if not content:
-                self._machine.loop.off(self._status.fileno())
-                self._status.close()
-                self._status = None
-                if self._ready and not self.error:
-                    self._settle()
-                return
-            message = json.loads(content)
-            if "pid" in message:
-                self._announced(message["pid"])
-            self.error = message.get("error", self.error)
-            self._ready = self._ready or "ready" in message
+    def _hear(self, report: Report) -> None:
+        if report.pid:
+            self._announced(report.pid)
+        self.error = report.error or self.error
+        self._ready = self._ready or report.is_ready
+
+    def _set_off(self) -> None:
+        if self.error:
+            # It ends by itself, unless the error is what others say about it.
+            self.kill()
+        elif self._ready:
+            self._settle()
 
     def _announced(self, pid: int) -> None:
         """The process that entered the container has begun the one that stays there."""
@@ -143,9 +133,12 @@ class Command:
         self._machine.loop.child(pid, partial(self._exited, pid))
 
     def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:
-        self._hear()
+        assert self._reports is not None
+        self._reaped = pid
+        self._reports.listen()
         if pid != self._pid:
             return
+        self._reports.close()
         code = os.waitstatus_to_exitcode(status)
         self.exit_code = 128 - code if code < 0 else code
         if not self._ready and not self.error:
@@ -172,7 +165,7 @@ def _pipes(*, stdin: bool) -> tuple[tuple[int, int, int], list[int]]:
         source, ours = os.pipe2(os.O_CLOEXEC)
         kept.append(ours)
     else:
-        source = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        source = devices.open_null()
     ends = []
     for _ in ("stdout", "stderr"):
         read, write = os.pipe2(os.O_CLOEXEC)
@@ -182,5 +175,5 @@ def _pipes(*, stdin: bool) -> tuple[tuple[int, int, int], list[int]]:
 
 
 def _nowhere() -> tuple[int, int, int]:
-    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    null = devices.open_null()
     return null, null, null

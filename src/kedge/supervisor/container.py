@@ -1,7 +1,6 @@
 """One container: from its plan to its end."""
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -11,12 +10,13 @@ from functools import partial
 from resource import struct_rusage
 from typing import Any, Final, NamedTuple
 
-from kedge.supervisor import cgroups, devices, launch, libc, processes, rootfs
+from kedge.supervisor import cgroups, devices, launch, libc, processes, reports, rootfs
 from kedge.supervisor.launcher import Launcher
 from kedge.supervisor.loop import READABLE, Loop
 from kedge.supervisor.namespaces import Pod
 from kedge.supervisor.plan import Plan
 from kedge.supervisor.records import Records
+from kedge.supervisor.reports import Report, Reports
 from kedge.supervisor.streams import Streams
 
 Document = dict[str, Any]
@@ -110,7 +110,7 @@ class Container:
         self._machine = machine
         self._records = records
         self._tell = tell
-        self._status: socket.socket | None = None
+        self._reports: Reports | None = None
         self._error = ""
         self._ready = False
         self._started: list[Waiting] = []
@@ -159,7 +159,7 @@ class Container:
         self._arrange_group()
         self.streams = Streams(self._machine.loop, self.plan["log"])
         stdio = self._pipes()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = reports.pair()
         start = launch.Start(theirs.fileno(), stdio)
         start.terminal = self._plain_terminal()
         start.namespaces = pod.joined()
@@ -219,7 +219,7 @@ class Container:
     def _pipes(self) -> tuple[int, int, int]:
         assert self.streams is not None
         if self.plan["terminal"]:
-            null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+            null = devices.open_null()
             return null, null, null
         return self.streams.pipes(stdin=self.plan["stdin"])
 
@@ -254,11 +254,9 @@ class Container:
 
     def _follow(self, pid: int, status: socket.socket) -> None:
         self._hold(pid)
-        self._status = status
-        status.setblocking(False)
-        self._machine.loop.on(status.fileno(), READABLE, self._hear)
-        # In a pid namespace that is shared, the process that becomes the container is another one.
-        self._machine.loop.announcing(status.fileno())
+        self._reports = Reports(
+            self._machine.loop, status, pid, heard=self._hear, ended=self._set_off
+        )
 
     def _hold(self, pid: int) -> None:
         """Take that process for the container's first one."""
@@ -269,38 +267,22 @@ class Container:
         self.record["outer_pid"] = self._machine.outer_pid(pid, self.pidfd)
         self._machine.loop.child(pid, partial(self._exited, pid))
 
-    def _hear(self) -> None:
+    def _hear(self, report: Report) -> None:
         """What the child says on its way to the program; its silence is success."""
-        while self._status is not None:
-            try:
-                content, rights, _, _ = self._status.recvmsg(65_536, socket.CMSG_SPACE(4))
-            except BlockingIOError:
-                return
-            except OSError:
-                content, rights = b"", []
-            if not content:
-                self._set_off()
-                return
-            message = json.loads(content)
-            if "note" in message:
-                self.note(message["note"])
-            elif "error" in message:
-                self._error = message["error"]
-            elif "ready" in message:
-                self._ready = True
-            elif "pid" in message:
-                self._hold(message["pid"])
-            elif rights and self.streams is not None:
-                descriptor = int.from_bytes(rights[0][2][:4], "little")
-                os.set_inheritable(descriptor, False)
-                self.streams.terminal(descriptor)
+        if report.note:
+            self.note(report.note)
+        if report.pid:
+            self._hold(report.pid)
+        if report.terminal >= 0 and self.streams is not None:
+            self.streams.terminal(report.terminal)
+        self._error = report.error or self._error
+        self._ready = self._ready or report.is_ready
 
     def _set_off(self) -> None:
         """The child has closed its end: the program runs, or there will be none."""
-        assert self._status is not None
-        self._machine.loop.off(self._status.fileno())
-        self._status.close()
-        self._status = None
+        if self._error:
+            # It ends by itself, unless the error is what others say about it.
+            self.kill()
         if self._error or not self._ready:
             return
         self.record.update(
@@ -314,10 +296,13 @@ class Container:
         self._call(self._started)
 
     def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:
-        self._hear()
+        assert self._reports is not None
+        self._reports.listen()
         if pid != self.pid:
             # It has begun the one that counts, and was no more than its way there.
             return
+        # Another process may hold a copy of its end.
+        self._reports.close()
         code = os.waitstatus_to_exitcode(status)
         code = 128 - code if code < 0 else code
         kills = self.group.oom_kills() if self.group else 0

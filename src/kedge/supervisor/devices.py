@@ -65,6 +65,25 @@ def null() -> int:
     return found
 
 
+def open_null() -> int:
+    """The null device, open for a container to read and write.
+
+    A descriptor lets root change mode and owner of what it stands for (fchmod), which is the
+    machine's: this one is of a read-only mount that is nowhere to be seen. runc opens the
+    container's own for the same reason, which a volume may have taken the place of here.
+    """
+    try:
+        tree = libc.open_tree("/dev/null", recursive=False)
+    except OSError:
+        # Without the right to mount, nobody here is root, or containers are not kept apart at all.
+        return os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        libc.set_mount(tree, on=libc.ATTR_RDONLY)
+        return os.open(f"/proc/self/fd/{tree}", os.O_RDWR | os.O_CLOEXEC)
+    finally:
+        os.close(tree)
+
+
 def program(rules: list[str]) -> bytes:
     """A program for the kernel that allows what one of the rules allows.
 

@@ -129,7 +129,7 @@ def build(plan: Plan, given: Given, note: Note) -> int:
         for bind in sorted(plan["binds"], key=lambda each: each["target"])
     ]
     nodes = [
-        (node, libc.open_tree(node["source"]))
+        (node, _node_tree(node["source"]))
         for node in plan["devices"]
         if not given.any_device or not _below_dev(node)
     ]
@@ -475,7 +475,7 @@ def _cover(found: int, null: int) -> None:
     if stat.S_ISDIR(os.fstat(found).st_mode):
         libc.mount("tmpfs", _name(found), "tmpfs", _SAFE | libc.MS_RDONLY, "size=0,mode=755")
     else:
-        tree = libc.open_tree("", at=null, recursive=False)
+        tree = _node_tree("", null)
         libc.move_mount(tree, found)
         os.close(tree)
     os.close(found)
@@ -603,8 +603,20 @@ def _below_dev(node: Node) -> bool:
 
 
 def _bind_node(source: str, path: str) -> None:
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
-    libc.mount(source, path, flags=libc.MS_BIND)
+    target = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    tree = _node_tree(source)
+    libc.move_mount(tree, target)
+    os.close(tree)
+    os.close(target)
+
+
+def _node_tree(source: str, at: int = _HERE) -> int:
+    """A node of the machine as a tree that can be mounted. What is written to the device does not
+    count as writing to a read-only mount; its mode, owner and times do, which are the machine's: a
+    container whose root is that of the machine could take /dev/null from everybody else."""
+    tree = libc.open_tree(source, at=at, recursive=False)
+    libc.set_mount(tree, on=libc.ATTR_RDONLY)
+    return tree
 
 
 def _all_nodes(source: str, target: str) -> None:

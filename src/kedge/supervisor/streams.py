@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from kedge.supervisor import devices
 from kedge.supervisor.logs import Lines, Log
 from kedge.supervisor.loop import READABLE, WRITABLE, Loop, Timer
 
@@ -183,7 +184,7 @@ class Streams:
 
     def pipes(self, *, stdin: bool) -> tuple[int, int, int]:
         """The container's ends of its pipes, to be closed by the caller after forking."""
-        source = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        source = devices.open_null()
         if stdin:
             os.close(source)
             source, self._input = os.pipe2(os.O_CLOEXEC)

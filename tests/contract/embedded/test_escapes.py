@@ -10,11 +10,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.contract.embedded.workbench import Bench, gone, needs_root, small_root
+from tests.contract.embedded.workbench import Bench, gone, needs_root, small_root, until_said
 
 from kedge.node.images.image import Image
 from kedge.node.runtime.runtime import Mount, PidMode, RuntimeFailure, Security
-from kedge.supervisor import processes
+from kedge.supervisor import processes, rootfs
 
 pytestmark = needs_root
 
@@ -287,3 +287,26 @@ async def test_the_end_of_the_launcher_is_the_end_of_the_supervisor(bench: Bench
 
 def processes_name(pid: int) -> str:
     return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+@pytest.mark.parametrize("tty", [False, True])
+async def test_the_null_device_of_the_machine_cannot_be_changed(bench: Bench, tty: bool) -> None:
+    """Standard input and masks are made of it; root in a container is root on the machine."""
+    before = os.stat("/dev/null")
+    paths = " ".join(f'"{path}"' for path in rootfs.MASKED)
+    script = (
+        f"for file in /proc/self/fd/0 /dev/stdin {paths}; do chmod 667 $file; chown 7 $file; "
+        "touch -d @7 $file; done; cat < /dev/null && echo > /dev/null && echo usable; "
+        "exec sleep 1000"
+    )
+    try:
+        container = await bench.start(await bench.pod(), "sh", "-c", script, tty=tty)
+        await until_said(bench, container, "usable")
+        await tried(bench, container, "sh", "-c", script.replace("exec sleep 1000", ":"))
+        after = os.stat("/dev/null")
+    finally:
+        os.chmod("/dev/null", stat.S_IMODE(before.st_mode))
+        os.chown("/dev/null", before.st_uid, before.st_gid)
+        os.utime("/dev/null", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (after.st_mode, after.st_uid) == (before.st_mode, before.st_uid)
+    assert after.st_mtime > 7
