@@ -30,7 +30,7 @@ from kedge.node.config import NodeConfig
 from kedge.node.devices.devices import NodeDevices, find_directory
 from kedge.node.environment import Variables
 from kedge.node.eviction import Eviction
-from kedge.node.files import PodFiles
+from kedge.node.files import PodFiles, WrittenPlaces
 from kedge.node.hosts import resolv_conf
 from kedge.node.image_collection import ImageCollection
 from kedge.node.images import host
@@ -184,8 +184,8 @@ class Agent:
             volumes.open()
             pods = Pods(client, self._parts(client, recorder, sources, volumes, this), config.name)
             devices.connect(this.nudge, pods.wake, pods.active)
-            layers = config.runtime / "containers"
-            eviction = Eviction(pods, volumes, lambda id_: [layers / id_ / "upper"], clock)
+            places = WrittenPlaces(config.pods, config.runtime)
+            eviction = Eviction(pods, volumes, places, clock)
             collection = ImageCollection(
                 self._images, lambda *what: recorder.record(this.node, "Warning", *what), clock
             )

@@ -1,6 +1,6 @@
 """Eviction: pods that keep more on the disk than they may have to go."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -34,9 +34,23 @@ class Evictable(Protocol):
 class Measured(Protocol):
     """The volumes of pods, as far as they say how much is in them."""
 
-    async def excess(self, pod: Pod, written: Mapping[str, Sequence[Path]]) -> str:
+    async def excess(
+        self, pod: Pod, written: Mapping[str, Sequence[Path]], shared: Sequence[Path]
+    ) -> str:
         """Why a pod has to go; empty if it may stay. `written` says for each container where what
-        it writes outside of volumes is."""
+        it writes outside of volumes is, `shared` where small files are that all of them see."""
+        ...
+
+
+class Places(Protocol):
+    """Where the node keeps what pods write outside of volumes."""
+
+    def layers(self, container: str) -> Sequence[Path]:
+        """What a container, by its id, writes to its root."""
+        ...
+
+    def shared(self, uid: str, sandboxes: Sequence[str]) -> Sequence[Path]:
+        """Directories with files that containers of a pod, with these sandboxes, see."""
         ...
 
 
@@ -47,13 +61,12 @@ class Eviction:
         self,
         pods: Evictable,
         volumes: Measured,
-        layers: Callable[[str], Sequence[Path]],
+        places: Places,
         clock: Clock,
     ) -> None:
         self._pods = pods
         self._volumes = volumes
-        self._layers = layers
-        """Where a container, by its id, keeps what it writes to its root."""
+        self._places = places
         self._clock = clock
 
     async def run(self) -> None:
@@ -64,9 +77,12 @@ class Eviction:
         for pod in list(self._pods.active()):
             if (pod.spec.priority or 0) >= _CRITICAL_PRIORITY:
                 continue
-            containers = self._pods.observed(pod.metadata.uid).containers
-            if message := await self._volumes.excess(pod, self._written(containers)):
-                self._pods.evict(pod.metadata.uid, message)
+            uid = pod.metadata.uid
+            observed = self._pods.observed(uid)
+            shared = self._places.shared(uid, [each.id for each in observed.sandboxes])
+            written = self._written(observed.containers)
+            if message := await self._volumes.excess(pod, written, shared):
+                self._pods.evict(uid, message)
 
     def _written(self, containers: Iterable[Container]) -> dict[str, list[Path]]:
         """By name: logs of all attempts are in one directory, layers in one for each."""
@@ -76,5 +92,5 @@ class Eviction:
             logs = Path(container.log_path).parent
             if container.log_path and logs not in places:
                 places.append(logs)
-            places += self._layers(container.id)
+            places += self._places.layers(container.id)
         return found

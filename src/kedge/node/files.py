@@ -1,7 +1,7 @@
 """Files: the directories of pods, and the small files that every pod has."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -85,6 +85,22 @@ class PodFiles:
             return
         except OSError:
             _REMOVALS.submit(removal.remove, directory)
+
+
+class WrittenPlaces:
+    """Where on the disk things are that containers write outside of volumes."""
+
+    def __init__(self, pods: Path, runtime: Path) -> None:
+        self._pods = pods
+        self._runtime = runtime
+
+    def layers(self, container: str) -> list[Path]:
+        """What a container writes to its root."""
+        return [self._runtime / "containers" / container / "upper"]
+
+    def shared(self, uid: str, sandboxes: Iterable[str]) -> list[Path]:
+        """Directories with the small files of a pod: hosts, termination logs, names of servers."""
+        return [self._pods / uid, *(self._runtime / "sandboxes" / each for each in sandboxes)]
 
 
 def _entries(directory: Path) -> list["os.DirEntry[str]"]:

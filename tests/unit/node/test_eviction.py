@@ -35,13 +35,22 @@ class Node:
     def evict(self, uid: str, message: str) -> None:
         self.evicted.append((uid, message))
 
-    async def excess(self, pod: Pod, written: Mapping[str, Sequence[Path]]) -> str:
+    def layers(self, container: str) -> Sequence[Path]:
+        return [Path("/run") / container]
+
+    def shared(self, uid: str, sandboxes: Sequence[str]) -> Sequence[Path]:
+        return [Path("/pods") / uid, *map(Path, sandboxes)]
+
+    async def excess(
+        self, pod: Pod, written: Mapping[str, Sequence[Path]], shared: Sequence[Path]
+    ) -> str:
         self.written[pod.metadata.name] = written
+        assert shared == [Path("/pods") / pod.metadata.uid]
         return self.too_much.get(pod.metadata.name, "")
 
 
 def eviction(node: Node, clock: FakeClock | None = None) -> Eviction:
-    return Eviction(node, node, lambda id_: [Path("/run") / id_], clock or FakeClock())
+    return Eviction(node, node, node, clock or FakeClock())
 
 
 async def test_only_who_uses_too_much_goes() -> None:

@@ -22,11 +22,13 @@ def limited(pod: Pod) -> bool:
     return RESOURCE in total(pod.spec, "limits") or any(map(_limit, pod.spec.volumes))
 
 
-def excess(pod: Pod, volumes: Mapping[str, int], containers: Mapping[str, int]) -> str:
+def excess(
+    pod: Pod, volumes: Mapping[str, int], containers: Mapping[str, int], shared: int = 0
+) -> str:
     """Why the pod has to go, in upstream's words; empty if it may stay.
 
     `volumes` is what its emptyDirs hold, `containers` what each container wrote to its own root
-    and to its log; both in bytes.
+    and to its log, `shared` the small files that all of them have; in bytes.
     """
     for volume in pod.spec.volumes:
         limit = _limit(volume)
@@ -35,7 +37,7 @@ def excess(pod: Pod, volumes: Mapping[str, int], containers: Mapping[str, int]) 
     whole = total(pod.spec, "limits").get(RESOURCE)
     if whole is not None:
         kept = [volumes.get(each.name, 0) for each in pod.spec.volumes if not _in_memory(each)]
-        if sum(kept) + sum(containers.values()) > whole.value():
+        if sum(kept) + sum(containers.values()) + shared > whole.value():
             return (
                 f"Pod ephemeral local storage usage exceeds the total limit of containers {whole}. "
             )
@@ -60,6 +62,17 @@ def held(directories: Iterable[Path]) -> int:
     """How many bytes of the disk these directories take, a file with several names once."""
     seen: set[tuple[int, int]] = set()
     return sum(_held(os.fspath(each), seen) for each in directories)
+
+
+def held_at_top(directories: Iterable[Path]) -> int:
+    """How many bytes of the disk the files right in these directories take."""
+    used = 0
+    for directory in directories:
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    used += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+    return used
 
 
 def _held(top: str, seen: set[tuple[int, int]]) -> int:

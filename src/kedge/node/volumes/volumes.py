@@ -338,10 +338,14 @@ class PodVolumes:
 
     # What pods use, and do not get.
 
-    async def excess(self, pod: Pod, written: Mapping[str, Sequence[Path]]) -> str:
+    async def excess(
+        self, pod: Pod, written: Mapping[str, Sequence[Path]], shared: Sequence[Path]
+    ) -> str:
         """Why the pod has to be evicted for what it keeps on disk, in upstream's words; empty if it
         may stay. `written` says for each container where what it writes outside of volumes is: its
-        own layer and its logs. Cheap enough to be asked every ten seconds."""
+        own layer and its logs. `shared` are the directories whose files are mounted in containers:
+        /etc/hosts, termination logs and the like, to which they write as much as they want
+        (CVE-2020-8557). Cheap enough to be asked every ten seconds."""
         held = self._held.get(pod.metadata.uid)
         if held is None or not usage.limited(pod):
             return ""
@@ -355,6 +359,7 @@ class PodVolumes:
                 pod,
                 {each.name: usage.held([self.place(pod, each.name)]) for each in empty},
                 {name: usage.held(directories) for name, directories in written.items()},
+                usage.held_at_top(shared),
             ),
         )
         held.looked_at = self._clock.monotonic()

@@ -125,3 +125,15 @@ def test_files_that_may_not_be_deleted(
     pods.gone("locks")
     eventually(lambda: not (agent.node / "pods" / uid).exists())
     eventually(lambda: not any((agent.node / "runtime" / "trash").iterdir()))
+
+
+@pytest.mark.parametrize("path", ["/etc/hosts", "/dev/termination-log", "/etc/resolv.conf"])
+def test_small_files_that_grow_count_for_the_limit_of_the_pod(pods: Any, path: str) -> None:
+    """CVE-2020-8557: what is mounted in a container is in no volume, and in no layer of it."""
+    name = "grows-" + path.rpartition("/")[2].replace(".", "-")
+    limited = {"resources": {"limits": {"ephemeral-storage": "10Mi"}}}
+    script = f"head -c 20000000 /dev/zero >> {path}; exec sleep 1000"
+    pods.create(name, script, container=limited, restartPolicy="Never")
+    pod = pods.over(name, 40)
+    assert pod["status"]["reason"] == "Evicted"
+    assert "ephemeral local storage usage exceeds" in pod["status"]["message"]

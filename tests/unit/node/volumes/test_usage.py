@@ -86,3 +86,13 @@ def test_what_lies_deeper_than_any_path_is_held_as_well(tmp_path: Path) -> None:
     (tmp_path / "beside" / "file").write_bytes(b"x" * MI)
     assert usage.held([tmp_path]) >= 2 * MI
     remove(tmp_path / "nested")
+
+
+def test_small_files_of_the_pod_count_but_not_what_is_below_them(tmp_path: Path) -> None:
+    """CVE-2020-8557: a container writes to its /etc/hosts."""
+    (tmp_path / "etc-hosts").write_bytes(b"x" * MI)
+    (tmp_path / "link").symlink_to("/")
+    (tmp_path / "volumes").mkdir()
+    (tmp_path / "volumes" / "large").write_bytes(b"x" * MI)
+    kept = usage.held_at_top([tmp_path, tmp_path / "missing"])
+    assert MI <= kept < 2 * MI

@@ -778,10 +778,10 @@ async def test_a_volume_that_holds_too_much_is_noticed(box: Box, tmp_path: Path)
     await box.volumes.mount(pod)
     layer = tmp_path / "layer"
     layer.mkdir()
-    assert await box.volumes.excess(pod, {"c": [layer]}) == ""
+    assert await box.volumes.excess(pod, {"c": [layer]}, []) == ""
     (layer / "file").write_bytes(b"x" * 3_000_000)
-    assert "Pod ephemeral local storage" in await box.volumes.excess(pod, {"c": [layer]})
+    assert "Pod ephemeral local storage" in await box.volumes.excess(pod, {"c": [layer]}, [])
     (box.volumes.place(pod, "v0") / "file").write_bytes(b"x" * 2_000_000)
-    assert await box.volumes.excess(pod, {"c": [layer]}) == (
+    assert await box.volumes.excess(pod, {"c": [layer]}, []) == (
         'Usage of EmptyDir volume "v0" exceeds the limit "1Mi". '
     )
