@@ -23,10 +23,11 @@ def conceal(
     The attribute `opaque` has the kernel ignore the directory below. All of this reads the
     machine's own files, before anything of a container exists, so that links are safe to follow.
     """
+    top = os.path.realpath(lower)
     for path in paths:
         real = os.path.realpath(path)
-        inside = os.path.relpath(real, lower)
-        if inside == "." or inside.startswith("../") or not os.path.lexists(real):
+        inside = os.path.relpath(real, top)
+        if inside == "." or inside.split("/")[0] == ".." or not os.path.lexists(real):
             continue
         # A path whose parents cannot be read or copied cannot be read through the overlay either.
         with contextlib.suppress(PermissionError):

@@ -324,7 +324,7 @@ def _mount_root(plan: Plan, given: Given, place: str, note: Note) -> None:
         )
     else:
         _overlay(["/"], given, place, note, concealed=plan["concealed"])
-        _show(plan["shown"], given, place, "")
+        _show(plan, given, place, "")
 
 
 def _layers(lowers: list[str], given: Given, place: str, note: Note) -> None:
@@ -415,7 +415,7 @@ def _view_by_parts(plan: Plan, given: Given, place: str) -> None:
     for name in _SCRATCH:
         if os.path.isdir(f"{place}/{name}"):
             libc.mount("tmpfs", f"{place}/{name}", "tmpfs", _SAFE, "mode=1777")
-    _show(plan["shown"], given, place, "userxattr")
+    _show(plan, given, place, "userxattr")
 
 
 def _view_of_part(
@@ -436,23 +436,24 @@ def _cover_below(path: str, place: str, concealed: Sequence[str]) -> None:
     """Mount emptiness on what is concealed below a directory that could not be overlaid."""
     root, null = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), devices.null()
     for each in concealed:
-        inside_it = os.path.relpath(os.path.realpath(each), path)
+        inside_it = os.path.relpath(os.path.realpath(each), os.path.realpath(path))
         if not inside_it.startswith(".."):
             _hide(root, inside_it, null)
     os.close(null)
     os.close(root)
 
 
-def _show(paths: Sequence[str], given: Given, place: str, extra: str) -> None:
-    """Show files and directories of the machine that lie below concealed directories."""
+def _show(plan: Plan, given: Given, place: str, extra: str) -> None:
+    """Show files and directories of the machine that lie below concealed directories. What is
+    concealed below them again, kedge's own files, stays so."""
     _own_new_files(given)
     root = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    for number, path in enumerate(filter(os.path.exists, paths)):
+    for number, path in enumerate(filter(os.path.exists, plan["shown"])):
         is_directory = os.path.isdir(path)
         target = (inside.directory if is_directory else inside.file)(root, path)
         if is_directory:
             home = f"{given.home}/shown/{number}"
-            _view_of_part(path, home, _name(target), (), extra, given.users)
+            _view_of_part(path, home, _name(target), plan["concealed"], extra, given.users)
         else:
             _bind_read_only(path, target, given.users)
         os.close(target)

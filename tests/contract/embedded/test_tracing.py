@@ -32,6 +32,8 @@ def look(pid):
         seen.add("the machine's files")
     for name in os.listdir(f"/proc/{pid}/fd"):
         to = os.readlink(f"/proc/{pid}/fd/{name}")
+        if os.stat(f"/proc/{pid}/fd/{name}").st_rdev == os.makedev(1, 3):
+            continue  # The null device, of a mount that has no name.
         if to.startswith("/") and not to.startswith(("/dev/", "/proc/")):
             seen.add(f"a descriptor of {to}")
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:

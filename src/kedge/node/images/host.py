@@ -38,6 +38,9 @@ CREDENTIALS: Final = tuple(
         "password hashes": (
             "/etc/gshadow",
             "/etc/gshadow-",
+            "/boot/grub",
+            "/boot/grub2",
+            "/etc/grub.d",
             "/etc/security/opasswd",
             "/etc/shadow",
             "/etc/shadow-",
@@ -45,28 +48,35 @@ CREDENTIALS: Final = tuple(
             "/var/cache/debconf/passwords.dat",
         ),
         "keys of this machine": (
+            "/etc/credstore",
+            "/etc/credstore.encrypted",
             "/etc/cryptsetup-keys.d",
             "/etc/krb5.keytab",
             "/etc/letsencrypt",
             "/etc/pki/tls/private",
             "/etc/ssh",
             "/etc/ssl/private",
+            "/var/lib/systemd/credential.secret",
+            "/var/lib/systemd/random-seed",
         ),
         "network credentials": (
             "/etc/NetworkManager/system-connections",
             "/etc/ipsec.secrets",
+            "/etc/netplan",
             "/etc/openvpn",
             "/etc/ppp",
             "/etc/wireguard",
             "/etc/wpa_supplicant",
             "/var/lib/bluetooth",
             "/var/lib/iwd",
+            "/var/lib/tailscale",
         ),
         "credentials of services": (
             "/etc/apt/auth.conf",
             "/etc/apt/auth.conf.d",
             "/etc/ceph",
             "/etc/exim4/passwd.client",
+            "/etc/mysql/debian.cnf",
             "/etc/postfix/sasl_passwd",
             "/etc/samba",
             "/var/lib/cloud",
@@ -76,13 +86,18 @@ CREDENTIALS: Final = tuple(
         "other clusters and container engines": (
             "/etc/cni",
             "/etc/containerd",
+            "/etc/containers",
             "/etc/docker",
             "/etc/kubernetes",
             "/etc/rancher",
             "/var/lib/containerd",
+            "/var/lib/containers",
             "/var/lib/docker",
             "/var/lib/etcd",
+            "/var/lib/incus",
             "/var/lib/kubelet",
+            "/var/lib/libvirt",
+            "/var/lib/lxd",
             "/var/lib/rancher",
         ),
         "other users' mail, jobs and crash dumps": (
@@ -92,6 +107,7 @@ CREDENTIALS: Final = tuple(
             "/var/spool/cron",
             "/var/spool/mail",
         ),
+        "memory of this machine": ("/swap", "/swap.img", "/swapfile"),
     }.items()
     for path in paths
 )
@@ -110,7 +126,11 @@ def host_image(*, own: Sequence[Path], shown: Sequence[Path], is_enabled: bool) 
     return HostImage(
         is_enabled=is_enabled,
         hidden=(*kept, *kedge),
-        shown=tuple(str(path) for path in shown if _below_any(path, directories)),
+        shown=tuple(
+            str(path)
+            for path in shown
+            if _below_any(path, directories) and not _below_any(path, own)
+        ),
     )
 
 
@@ -131,12 +151,15 @@ def _homes(accounts: Iterable[pwd.struct_passwd]) -> Iterator[HiddenPath]:
     yield HiddenPath("/home", reason)
     for account in accounts:
         home = Path(os.path.normpath(account.pw_dir or "/"))
-        if _is_home(home):
-            yield HiddenPath(str(home), reason)
+        # A link in /home may lead to another disk, or to /data/home.
+        for each in (home, Path(os.path.realpath(home))):
+            if _is_home(each):
+                yield HiddenPath(str(each), reason)
 
 
 def _is_home(home: Path) -> bool:
-    return home.is_absolute() and home not in _NOT_HOMES and not _below_any(home, [Path("/home")])
+    above = [Path("/home"), Path(os.path.realpath("/home"))]
+    return home.is_absolute() and home not in _NOT_HOMES and not _below_any(home, above)
 
 
 def _below_any(path: Path, directories: Iterable[Path]) -> bool:

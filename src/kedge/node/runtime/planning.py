@@ -106,7 +106,7 @@ def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
     return Plan(
         lowers=[str(layer) for layer in image.layers],
         hidden=[str(path) for path in place.hidden] if image.is_host else [],
-        concealed=[each.path for each in place.host_image.hidden] if image.is_host else [],
+        concealed=_concealed(place) if image.is_host else [],
         shown=list(place.host_image.shown) if image.is_host else [],
         binds=binds(spec.mounts, place),
         devices=[
@@ -164,6 +164,13 @@ def _fits_user_namespace(spec: ContainerSpec, user: passwd.User) -> None:
 
 def _all_groups(spec: ContainerSpec, user: passwd.User) -> list[int]:
     return [user.gid, *groups(spec.security, user)]
+
+
+def _concealed(place: Place) -> list[str]:
+    """What a container of the image `host` does not find even if it may unmount what hides it:
+    also the directories of other clusters, which are known only now."""
+    listed = [*(each.path for each in place.host_image.hidden), *map(str, place.hidden)]
+    return list(dict.fromkeys(listed))
 
 
 def _absolute(path: str) -> str:

@@ -66,3 +66,23 @@ def test_the_image_can_be_switched_off(own_cluster: Any, own_pods: Callable[...,
     mine.create("refused")
     mine.when("refused", lambda pod: "--no-host-image" in str(pod["status"]))
     assert "switched off" in own_cluster.kedge("image", "list", "host", *own_cluster.which)
+
+
+def test_kedges_own_files_stay_hidden_below_what_is_shown(
+    own_clusters: Any, own_pods: Callable[..., Any]
+) -> None:
+    """Also from a container that may unmount what is mounted over them."""
+    with tempfile.TemporaryDirectory(dir="/root", prefix="kedge-test-") as home:
+        own = own_clusters.own(Path(home))
+        running = own.up("--nodes=1", f"--host-image-show={home}")
+        try:
+            mine = own_pods(running.api, "default")
+            more = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
+            steal = f"cat {own.state}/token 2> /dev/null | wc -c"
+            script = f"while umount {own.state}; do :; done; {steal}"
+            said = mine.says("unmounter", f"{script}; echo done", container=more)
+            assert (own.state / "token").stat().st_size > 0
+        finally:
+            own.down()
+    assert "0" in said.splitlines()
+    assert said.endswith("done")

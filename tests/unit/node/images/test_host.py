@@ -1,6 +1,9 @@
 """What the image `host` hides of a machine."""
 
+import pwd
 from pathlib import Path
+
+import pytest
 
 from kedge.node.images.host import HostImage, host_image
 
@@ -31,3 +34,19 @@ def test_a_path_below_a_hidden_directory_is_shown_and_the_rest_stays_hidden() ->
 
 def test_kedges_own_files_cannot_be_shown() -> None:
     assert "/state" in hidden(image("/", "/state"))
+
+
+def test_what_lies_below_kedges_own_files_cannot_be_shown() -> None:
+    given = host_image(own=[Path("/root/state")], shown=[Path("/root/state/a")], is_enabled=True)
+    assert given.shown == ()
+
+
+def test_a_home_behind_a_link_is_hidden_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """/home hides the link only."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "me").symlink_to(tmp_path / "disk")
+    me = pwd.struct_passwd(("me", "x", 1000, 1000, "", str(tmp_path / "me"), "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [me])
+    assert str(tmp_path / "disk") in hidden(image())

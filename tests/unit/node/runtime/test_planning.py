@@ -134,7 +134,7 @@ def test_only_views_of_the_machine_have_to_hide_something(image: Image, tmp_path
     view, own = plan(HOST_IMAGE, tmp_path), plan(image, tmp_path)
     assert (view["hidden"], view["concealed"], view["shown"]) == (
         ["/state"],
-        ["/home"],
+        ["/home", "/state"],
         ["/home/a"],
     )
     assert (own["hidden"], own["concealed"], own["shown"]) == ([], [], [])
