@@ -1,5 +1,6 @@
 """Files: the directories of pods, and the small files that every pod has."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,10 +39,18 @@ class PodFiles:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write_hosts(self, uid: str, content: str) -> Path:
-        """The pod's /etc/hosts. Written in place: containers that see it go on seeing it."""
+        """The pod's /etc/hosts. Written in place: containers that see it go on seeing it.
+
+        One of them may hold a lease on it (F_SETLEASE), for which an ordinary open waits 45 s, and
+        all pods of the node with it. Such a pod keeps what is in the file.
+        """
         path = self.directory(uid) / "etc-hosts"
-        path.write_text(content)
-        path.chmod(0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.suppress(BlockingIOError):
+            with open(os.open(path, flags, 0o644), "w") as file:
+                file.truncate()
+                file.write(content)
+            path.chmod(0o644)
         return path
 
     def hosts(self, uid: str) -> Path:

@@ -44,7 +44,8 @@ def _make(path: str, kind: str) -> None:
         if kind == "DirectoryOrCreate":
             os.makedirs(path, 0o755, exist_ok=True)
         else:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o644))
     except OSError as error:
         # In the words of those who know upstream's.
         what = "mkdir" if kind == "DirectoryOrCreate" else "open"

@@ -137,3 +137,36 @@ def test_small_files_that_grow_count_for_the_limit_of_the_pod(pods: Any, path: s
     pod = pods.over(name, 40)
     assert pod["status"]["reason"] == "Evicted"
     assert "ephemeral local storage usage exceeds" in pod["status"]["message"]
+
+
+LEASE = """
+import fcntl, os, signal, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+while True:
+    try:
+        file = os.open("/etc/hosts", os.O_RDONLY)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        open("/shared/held", "w").close()
+        time.sleep(1000)
+    except OSError:
+        time.sleep(0.05)
+"""
+"""Makes whoever opens the file wait, until the kernel takes the lease away after 45 s."""
+
+
+def test_a_lease_on_the_hosts_file_keeps_nobody_waiting(
+    pods: Any, about: Any, responds: Callable[[str], None]
+) -> None:
+    mounts = [{"name": "shared", "mountPath": "/shared"}]
+    holder = {"name": "holder", "image": "host", "command": ["/usr/bin/python3", "-c", LEASE]}
+    waits = (
+        "until test -e /shared/held; do sleep 0.05; done; test -e /shared/again && exec sleep 99"
+    )
+    main = {"command": ["sh", "-c", f"{waits}; touch /shared/again; exit 1"]}
+    containers = [
+        {**holder, "volumeMounts": mounts},
+        {"name": "main", "image": "host", "volumeMounts": mounts, **main},
+    ]
+    pods.create("lease", containers=containers, volumes=[{"name": "shared", "emptyDir": {}}])
+    pods.when("lease", lambda pod: about.status(pod).get("restartCount"), 30)
+    responds("beside-the-lease")
