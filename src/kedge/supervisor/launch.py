@@ -21,6 +21,8 @@ PTMX: Final = "/dev/pts/ptmx"
 _SYS_CHROOT: Final = 1 << 18
 _TIOCSPTLCK: Final = 0x4004_5431
 _TIOCGPTPEER: Final = 0x5441
+_MOST_TEXT: Final = 8192
+"""Characters of what is said to the supervisor: names of programs may be as long as a pod."""
 
 
 class Refused(Exception):
@@ -353,7 +355,7 @@ def _reason(error: OSError) -> str:
 
 
 def _noting(start: Start) -> rootfs.Note:
-    return lambda text: _say(start, {"note": text})
+    return lambda text: _say(start, {"note": text[:_MOST_TEXT]})
 
 
 def _say(start: Start, message: dict[str, object], sent: list[int] | None = None) -> None:
@@ -374,5 +376,5 @@ def _give_up(start: Start, error: BaseException) -> NoReturn:
         text = f"{type(error).__name__}: {error}"
         sys.excepthook(type(error), error, error.__traceback__)
     with contextlib.suppress(OSError):
-        _say(start, {"error": text})
+        _say(start, {"error": text[:_MOST_TEXT]})
     os._exit(1)

@@ -148,3 +148,13 @@ async def test_a_copy_of_the_socket_does_not_bring_a_dead_container_back(bench: 
             assert (await bench.runtime.container(each.id)).state is State.EXITED
     async with asyncio.timeout(10):
         await bench.runtime.remove_sandbox(pod.id)
+
+
+@pytest.mark.parametrize("length", [40_000, 120_000])
+async def test_a_very_long_name_of_a_program_is_told_in_part(bench: Bench, length: int) -> None:
+    pod = await bench.pod()
+    with pytest.raises(RuntimeFailure, match='exec: "/xxx'):
+        await bench.start(pod, "/" + "x" * length)
+    container = await bench.start(pod, "sleep", "1000")
+    with pytest.raises(RuntimeFailure, match='exec: "/xxx'):
+        await bench.runtime.execute(container, ["/" + "x" * length], 10)
