@@ -92,9 +92,9 @@ def _only_nodes(where: "Where", found: "list[Found]") -> list[Path]:
 
 def take_nodes_down(directory: Path, *, purge: bool) -> str:
     """End the nodes of a cluster that runs elsewhere; says what was done."""
-    from kedge.cli import process
+    from kedge.cli import process, registry
 
-    nodes = sorted((directory / "nodes").iterdir())
+    nodes = registry.node_directories(directory)
     names = ", ".join(f'"{node.name}"' for node in nodes)
     with changing(directory):
         running = any(process.running(node, "node") for node in nodes)
@@ -177,9 +177,11 @@ def end_nodes(directory: Path) -> None:
 
 def _end_nodes(directory: Path) -> list[str]:
     """The same; returns what could not be stopped or removed."""
+    from kedge.cli import registry
+
     problems: list[str] = []
-    nodes = directory / "nodes"
-    for node in sorted(nodes.iterdir()) if nodes.exists() else ():
+    nodes = _attempt(problems, lambda: registry.node_directories(directory))
+    for node in nodes or ():
         _attempt(problems, lambda node=node: _end_node(node))  # type: ignore[misc]
     return problems
 

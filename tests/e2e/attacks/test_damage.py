@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,6 +39,7 @@ class Wreck:
         self._killed = user.home / "killed"
         user.does(*UP)
         self.create("old")
+        self._wait_for_keys()
         user.does("down")
         self._keep(self._stopped)
         user.does(*UP)
@@ -45,6 +47,14 @@ class Wreck:
         self.create("new")
         kill(self.state)
         self._keep(self._killed)
+
+    def _wait_for_keys(self) -> None:
+        """A server is ready before the key exists that signs tokens of service accounts."""
+        for _ in range(2000):
+            if (self.state / "pki" / "sa.pub").exists():
+                return
+            time.sleep(0.01)
+        raise AssertionError("no key for service accounts was made")
 
     def create(self, name: str) -> None:
         done = self.user.kubectl("create", "configmap", name)
@@ -104,7 +114,8 @@ def kept_wreck(module_user: User, kill: Callable[[Path], int]) -> Wreck:
 @pytest.fixture
 def wreck(kept_wreck: Wreck) -> Iterator[Wreck]:
     yield kept_wreck
-    kept_wreck.user.kedge("down")
+    if process.running(kept_wreck.state):
+        kept_wreck.user.kedge("down")
 
 
 def emptied(state: Path, *names: str) -> None:
