@@ -118,9 +118,14 @@ def take_down(found: "Found", root: Path, *, purge: bool) -> str:
         problems += _end_nodes(directory)
         killed = _attempt(problems, lambda: restarts.stop_process(directory, "server", _GRACE))
         check_down(f'cluster "{name}"', directory, problems)
-        (directory / "server.json").unlink(missing_ok=True)
-        restarts.forget(directory)
-        withdraw_context(directory, root)
+        try:
+            (directory / "server.json").unlink(missing_ok=True)
+            restarts.forget(directory)
+            withdraw_context(directory, root)
+        except OSError as error:
+            raise Failure(
+                f'cluster "{name}" is down, but {directory} cannot be changed: {error.strerror}'
+            ) from error
         if purge:
             _delete(directory)
             registry.forget(root, name, directory)

@@ -156,3 +156,30 @@ def test_what_is_no_node_among_the_nodes_keeps_no_cluster_from_going(terminal: T
     assert done.returncode == 0, done.stderr
     assert not (terminal.states / "k").exists()
     assert Path("/etc/passwd").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to mount takes root")
+def test_a_cluster_on_a_disk_that_became_read_only_can_be_stopped(terminal: Terminal) -> None:
+    """As ext4 makes itself after an error of the disk."""
+    place = terminal.home / "disk"
+    place.mkdir()
+    which = (f"--state={place}/k", "--name=k")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700", "tmpfs", place], check=True)
+    try:
+        assert terminal.kedge("up", *which, "--nodes=1").returncode == 0
+        # Over it, because what has a file open for writing keeps the disk from being remounted.
+        subprocess.run(["mount", "--bind", place, place], check=True)
+        subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
+        done = terminal.kedge("down", *which)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+        assert "Read-only file system" in done.stderr
+        assert process.running(place / "k") is None
+        assert process.running(place / "k" / "nodes" / "node-1", "node") is None
+        assert restarts.running(place / "k") is None
+        refused = terminal.kedge("up", *which, "--nodes=1").stderr
+        assert f"cannot keep the cluster in {place}/k" in refused
+        subprocess.run(["umount", "-l", place], check=True)
+        done = terminal.kedge("down", *which, "--purge")
+        assert done.returncode == 0, done.stderr
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
