@@ -12,6 +12,7 @@ If it is killed, the kernel hands its children to process 1 and nothing else hap
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -468,6 +469,10 @@ def main(directory: str, control: str, claim: str, *parts: str) -> NoReturn:
     for each in parts:
         name, pid, birth = (*each.split(":"), "")[:3]
         found.append(Part(name, int(pid), birth))
+    # A program that crashes again and again would fill the disk with images of its memory, secrets
+    # included. The first crash may leave one, if the user wants that: it was started before.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     restarter = Restarter(place, int(control), found)
     if restarter.start():
         restarter.run()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -232,6 +233,25 @@ def test_of_a_log_the_last_lines_of_this_run_count(tmp_path: Path) -> None:
     # The program has set its log aside by itself.
     log.write_text("new\n")
     assert tail(str(log), 1000) == ["new"]
+
+
+def test_only_the_first_crash_may_leave_an_image_of_memory(cluster: Cluster) -> None:
+    manner = (
+        "import resource\n"
+        'with open(place / "limits", "a") as file:\n'
+        "    print(resource.getrlimit(resource.RLIMIT_CORE)[0], file=file)"
+    )
+    limits = resource.getrlimit(resource.RLIMIT_CORE)
+    if not limits[1]:
+        pytest.skip("core files are switched off for good here")
+    resource.setrlimit(resource.RLIMIT_CORE, (limits[1], limits[1]))
+    try:
+        cluster.start(cluster.program(manner))
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, limits)
+    os.kill(cluster.starts()[0][0], signal.SIGKILL)
+    until(lambda: cluster.state() == "running" and len(cluster.starts()) == 2)
+    assert (cluster.directory / "limits").read_text().split() == [str(limits[1]), "0"]
 
 
 def test_a_record_that_is_taken_in_parts_is_whole(
