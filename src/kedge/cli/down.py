@@ -98,7 +98,8 @@ def take_nodes_down(directory: Path, *, purge: bool) -> str:
     names = ", ".join(f'"{node.name}"' for node in nodes)
     with changing(directory):
         running = any(process.running(node, "node") for node in nodes)
-        check_down(f"node {names}", directory, _end_nodes(directory))
+        problems = _end_strays(directory) + _end_nodes(directory)
+        check_down(f"node {names}", directory, problems)
         if purge:
             _delete(directory)
     said = f"Node {names} was {'stopped' if running else 'not running; its pods are stopped'}"
@@ -115,6 +116,7 @@ def take_down(found: "Found", root: Path, *, purge: bool) -> str:
     with changing(directory):
         # The parent first: it would start again what is stopped here.
         _attempt(problems, lambda: restarts.stop(directory))
+        problems += _end_strays(directory)
         problems += _end_nodes(directory)
         killed = _attempt(problems, lambda: restarts.stop_process(directory, "server", _GRACE))
         check_down(f'cluster "{name}"', directory, problems)
@@ -188,6 +190,16 @@ def _end_nodes(directory: Path) -> list[str]:
     nodes = _attempt(problems, lambda: registry.node_directories(directory))
     for node in nodes or ():
         _attempt(problems, lambda node=node: _end_node(node))  # type: ignore[misc]
+    return problems
+
+
+def _end_strays(directory: Path) -> list[str]:
+    """Stop what no pid file leads to; returns what could not be stopped."""
+    from kedge.cli import process
+
+    problems: list[str] = []
+    for stray in process.strays(directory):
+        _attempt(problems, lambda stray=stray: process.stop(stray, _GRACE))  # type: ignore[misc]
     return problems
 
 

@@ -183,3 +183,29 @@ def test_a_cluster_on_a_disk_that_became_read_only_can_be_stopped(terminal: Term
         assert done.returncode == 0, done.stderr
     finally:
         subprocess.run(["umount", "-l", place], check=True)
+
+
+def pids(place: Path) -> list[int]:
+    parts = ((place, "server"), (place, "restarter"), (place / "nodes" / "node-1", "node"))
+    return [found.pid for found in (process.running(*each) for each in parts) if found]
+
+
+@pytest.mark.parametrize("content", [None, "²3 1\n"])
+def test_a_cluster_whose_pid_files_are_gone_or_damaged_is_stopped(
+    terminal: Terminal, content: str | None
+) -> None:
+    """Programs that tidy up /tmp delete what is old and never written to. What such a file led to
+    ran on for ever, in a directory that was deleted."""
+    assert terminal.kedge("up", "--name=k", "--nodes=1").returncode == 0
+    place = terminal.states / "k"
+    running = pids(place)
+    assert len(running) == 3
+    for file in (place / "server.pid", place / "restarter.pid", place / "nodes/node-1/node.pid"):
+        if content is None:
+            file.unlink()
+        else:
+            file.write_text(content)
+    done = terminal.kedge("down", "--name=k", "--purge")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [pid for pid in running if process.birth(pid)] == []
+    assert not place.exists()
