@@ -24,7 +24,9 @@ _DOUBTFUL: Final = 40
 """Pauses after which a lock of a dead process is taken for a file that was damaged."""
 _EXITING: Final = 0x4
 """PF_EXITING in the flags of /proc/PID/stat."""
-_DELETED: Final = ".pid (deleted)"
+_DELETED: Final = " (deleted)"
+_CLAIMS: Final = ("restarter.pid", "node.pid", "server.pid", "supervisor.lock")
+"""The files that a cluster's processes lock for as long as they live."""
 _KILLED: Final = 1 << (signal.SIGKILL - 1)
 
 
@@ -111,19 +113,20 @@ def _holder(descriptor: int) -> Process:
 
 def strays(state: Path) -> list[Process]:
     """The processes of a cluster whose pid files were deleted while they ran, as programs do that
-    tidy up /tmp: nothing else leads to them. The one that restarts the others comes first."""
+    tidy up /tmp: nothing else leads to them. Each comes before those that it would start again."""
     above = f"{os.path.realpath(state)}/"
-    found = {each: part for each in _own() if (part := _deleted_claim(each.pid, above))}
-    return sorted(found, key=lambda each: (found[each] != "restarter", each.pid))
+    found = {each: claim for each in _own() if (claim := _deleted_claim(each.pid, above))}
+    return sorted(found, key=lambda each: _CLAIMS.index(found[each]))
 
 
 def _deleted_claim(pid: int, above: str) -> str:
-    """Which part of the cluster in that directory the process runs, by a pid file that is gone."""
+    """The file in that directory that the process holds as its claim, although it is gone."""
     with contextlib.suppress(OSError):
         for number in _descriptors(pid):
             link = os.readlink(f"/proc/{pid}/fd/{number}")
-            if link.startswith(above) and link.endswith(_DELETED):
-                return os.path.basename(link.removesuffix(_DELETED))
+            name = os.path.basename(link).removesuffix(_DELETED)
+            if link.startswith(above) and link.endswith(_DELETED) and name in _CLAIMS:
+                return name
     return ""
 
 
@@ -134,10 +137,15 @@ def _own() -> Iterator[Process]:
             if os.stat(f"/proc/{pid}").st_uid != os.geteuid() or pid == os.getpid():
                 continue
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if any(
-                word.rpartition(b"/")[2] == b"kedge" or b"kedge.restarter" in word for word in words
-            ):
+            if any(map(_names_kedge, words)):
                 yield Process(pid, birth(pid))
+
+
+def _names_kedge(word: bytes) -> bool:
+    """`-m kedge`, `.../bin/kedge`, or a program that imports a small part of it."""
+    if word.startswith(b"import sys;"):
+        return b" kedge." in word
+    return word.rpartition(b"/")[2] == b"kedge"
 
 
 def _processes() -> list[str]:

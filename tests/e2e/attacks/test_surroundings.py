@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -185,6 +186,15 @@ def test_a_cluster_on_a_disk_that_became_read_only_can_be_stopped(terminal: Term
         subprocess.run(["umount", "-l", place], check=True)
 
 
+def supervisors(runtime: Path) -> list[str]:
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(runtime) in each.read_text(errors="replace").split("\0"):
+                found.append(each.parent.name)
+    return found
+
+
 def pids(place: Path) -> list[int]:
     parts = ((place, "server"), (place, "restarter"), (place / "nodes" / "node-1", "node"))
     return [found.pid for found in (process.running(*each) for each in parts) if found]
@@ -200,12 +210,18 @@ def test_a_cluster_whose_pid_files_are_gone_or_damaged_is_stopped(
     place = terminal.states / "k"
     running = pids(place)
     assert len(running) == 3
+    runtime = place / "nodes" / "node-1" / "runtime"
+    assert supervisors(runtime)
     for file in (place / "server.pid", place / "restarter.pid", place / "nodes/node-1/node.pid"):
         if content is None:
             file.unlink()
         else:
             file.write_text(content)
+    if content is None:
+        (runtime / "supervisor.lock").unlink()
+        (runtime / "supervisor.sock").unlink()
     done = terminal.kedge("down", "--name=k", "--purge")
     assert (done.returncode, done.stderr) == (0, "")
     assert [pid for pid in running if process.birth(pid)] == []
+    assert supervisors(runtime) == []
     assert not place.exists()
