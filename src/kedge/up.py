@@ -44,10 +44,11 @@ def background(config: UpConfig, say: Say) -> Up:
         with contextlib.suppress(state.Gone):
             try:
                 return _start(config, say)
-            except AlreadyRunning:
+            except AlreadyRunning as error:
                 attempts -= 1
                 if not attempts:
-                    raise
+                    # The exit codes that tell failures apart are for what starts servers again.
+                    raise Failure(str(error)) from error
 
 
 def _start(config: UpConfig, say: Say) -> Up:
