@@ -18,6 +18,7 @@ from kedge.cli import (
     exec,
     explain,
     get,
+    inheritance,
     logs,
     namespace,
     recommend,
@@ -174,6 +175,7 @@ DEEDS: Final[Mapping[str, cli.Deed]] = {
 
 
 def main() -> int:
+    inheritance.put_right()
     return cli.run(sys.argv[1:], DEEDS)
 
 

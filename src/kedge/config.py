@@ -77,8 +77,11 @@ class Source:
 
     def root(self) -> Path:
         """Where clusters are kept and listed."""
-        if chosen := self.environment.get("XDG_STATE_HOME"):
-            return Path(chosen).resolve() / "kedge"
+        chosen = Path(self.environment.get("XDG_STATE_HOME", ""))
+        # As the base directory specification has it: a relative path is invalid, and ignored. A
+        # cluster would be found again in one working directory only.
+        if chosen.is_absolute():
+            return chosen.resolve() / "kedge"
         return self.usual_root()
 
     def usual_root(self) -> Path:
@@ -90,7 +93,12 @@ class Source:
     def home(self) -> Path:
         if home := self.environment.get("HOME"):
             return Path(home)
-        return Path("~").expanduser()
+        try:
+            return Path("~").expanduser()
+        except RuntimeError as error:
+            raise Failure(
+                f"user {os.geteuid()} has no home directory: set HOME to one that is theirs"
+            ) from error
 
 
 def where(source: Source) -> Where:

@@ -21,6 +21,7 @@ from kedge.controllers.names import SCHEDULER
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.open_files import raise_limit
+from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.web.message import HttpRequest, Response
 from kedge.web.server import note_failure
 from kedge.web.watchdog import LoopPauses, watched
@@ -34,7 +35,11 @@ is soon answered, while the first look of all controllers takes longer."""
 
 def run(config: ServerConfig, on_ready: OnReady) -> None:
     """Run until SIGTERM or SIGINT; `on_ready` is called once everything answers."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        handlers=[BoundedLogHandler("server.log")],
+    )
     # Few objects of a server form cycles, and looking for them costs more than it finds.
     gc.set_threshold(20_000, 20, 50)
     raise_limit()
@@ -47,34 +52,42 @@ async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     loop.set_exception_handler(note_failure)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    clock = SystemClock()
-    with watched(clock) as pauses:
-        await _serve(config, clock, pauses, on_ready, stop)
+    await _serve(config, SystemClock(), on_ready, stop)
 
 
 async def _serve(
-    config: ServerConfig,
-    clock: Clock,
-    pauses: LoopPauses,
-    on_ready: OnReady,
-    stop: asyncio.Event,
+    config: ServerConfig, clock: Clock, on_ready: OnReady, stop: asyncio.Event
 ) -> None:
+    pauses = LoopPauses()
     async with serve(config, clock, pauses) as server, asyncio.TaskGroup() as tasks:
         gc.freeze()
         gc.enable()
         on_ready(server)
-        if config.local_nodes:
-            await clock.sleep(HEAD_START)
-        offices = elections(server, config, clock)
-        work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
-        if config.restart_reason:
-            work.append(tasks.create_task(tell_restart(server, config.restart_reason, clock)))
-        await stop.wait()
-        for task in work:
-            task.cancel()
-        await asyncio.wait(work)
-        for office, _ in offices:
-            await office.resign()
+        # Not before: a start that makes keys keeps no client waiting.
+        with watched(clock, pauses):
+            await _work(server, config, clock, tasks, stop)
+
+
+async def _work(
+    server: Running,
+    config: ServerConfig,
+    clock: Clock,
+    tasks: asyncio.TaskGroup,
+    stop: asyncio.Event,
+) -> None:
+    """Run controllers and scheduler until the server is to stop."""
+    if config.local_nodes:
+        await clock.sleep(HEAD_START)
+    offices = elections(server, config, clock)
+    work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
+    if config.restart_reason:
+        work.append(tasks.create_task(tell_restart(server, config.restart_reason, clock)))
+    await stop.wait()
+    for task in work:
+        task.cancel()
+    await asyncio.wait(work)
+    for office, _ in offices:
+        await office.resign()
 
 
 async def tell_restart(server: Running, reason: str, clock: Clock) -> None:

@@ -44,10 +44,11 @@ def background(config: UpConfig, say: Say) -> Up:
         with contextlib.suppress(state.Gone):
             try:
                 return _start(config, say)
-            except AlreadyRunning:
+            except AlreadyRunning as error:
                 attempts -= 1
                 if not attempts:
-                    raise
+                    # The exit codes that tell failures apart are for what starts servers again.
+                    raise Failure(str(error)) from error
 
 
 def _start(config: UpConfig, say: Say) -> Up:
@@ -199,9 +200,21 @@ def foreground(config: UpConfig, say: Say) -> Up | None:
     """Run the cluster until it is told to end, and undo what was done; None, unless it runs."""
     directory = config.server.state
     cluster = prepare(config, say)
-    if process.running(directory):
-        return _as_it_runs(directory)
-    restarts.stop(directory)
+    with contextlib.ExitStack() as turn:
+        # Until the server is ready: another command would take what is half started for leftovers.
+        turn.enter_context(changing(directory))
+        if process.running(directory):
+            return _as_it_runs(directory)
+        restarts.stop(directory)
+        _run_in_foreground(config, cluster, say, turn)
+    return None
+
+
+def _run_in_foreground(
+    config: UpConfig, cluster: state.Cluster, say: Say, turn: contextlib.ExitStack
+) -> None:
+    """Be the server; `turn` is closed when other commands may touch the cluster."""
+    directory = config.server.state
     settings = settle_port(config, cluster, say)
     prepare_nodes(config.nodes)
     programs = node_programs(config.nodes, directory)
@@ -220,15 +233,26 @@ def foreground(config: UpConfig, say: Say) -> Up | None:
             launch.keep([this, *_parts(programs, ready.url, None)], config.restart)
             say(f'API server of cluster "{cluster.name}" ready at {done.url}; Ctrl-C stops it.')
             say(f'Context "{context(cluster.name)}" is the current one in {done.kubeconfig}.')
+            turn.close()
 
         try:
             server.run(settings, announce)
-        finally:
-            restarts.stop(directory)
-            end_nodes(directory)
-            if adopted:
-                withdraw_context(directory, config.root)
-    return None
+        except AlreadyRunning:
+            # By other means than 'kedge up': nodes and the process that restarts them are its own.
+            raise
+        except BaseException:
+            _end_foreground(config, adopted=adopted)
+            raise
+        _end_foreground(config, adopted=adopted)
+
+
+def _end_foreground(config: UpConfig, *, adopted: bool) -> None:
+    # Not in turn with other commands: a 'kedge down' that has stopped this process waits for it.
+    directory = config.server.state
+    restarts.stop(directory)
+    end_nodes(directory)
+    if adopted:
+        withdraw_context(directory, config.root)
 
 
 def prepare_nodes(nodes: Sequence["NodeConfig"]) -> None:

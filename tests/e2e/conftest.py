@@ -109,7 +109,7 @@ def eventually(condition: Callable[[], T], within: float = PATIENCE) -> T:
     return found
 
 
-@pytest.fixture(name="eventually")
+@pytest.fixture(name="eventually", scope="session")
 def eventually_fixture() -> Callable[..., Any]:
     return eventually
 

@@ -169,6 +169,16 @@ def test_without_a_state_home_root_and_users_have_places_of_their_own(
     assert source.root() == Path("/var/lib/kedge")
 
 
+def test_a_relative_state_home_is_ignored(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clusters would be found again in one working directory only."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    for value in ("states", "./states", ""):
+        environment["XDG_STATE_HOME"] = value
+        assert config.Source(flags("list"), environment).root() == Path("/var/lib/kedge")
+
+
 def test_containers_see_no_cluster_of_this_user_wherever_it_is_listed(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

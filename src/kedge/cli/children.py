@@ -122,6 +122,7 @@ class Launch:
         self, directory: Path, programs: Mapping[str, Program], adopted: Mapping[str, Process]
     ) -> None:
         """`adopted` are processes that run already and are to be watched as well."""
+        self._directory = directory
         self._control, theirs = socket.socketpair()
         self._received = b""
         self._ended: dict[str, int | None] = {}
@@ -167,9 +168,14 @@ class Launch:
         with contextlib.suppress(OSError):
             self._control.sendall(json.dumps(go).encode() + b"\n")
         deadline = SystemClock().monotonic() + _ANSWER_SECONDS
-        # It hangs up when it has put down what it watches.
         while (answer := self._answer(deadline)) is not None:
             _raise_failure(answer)
+            if answer.get("kept"):
+                return
+        raise Failure(
+            "the process that starts the others again when they die has ended, or does not answer:"
+            f" {self._directory / PART}.log may say why; 'kedge up' starts another one"
+        )
 
     def end(self) -> None:
         """End the programs, and their parent: it does that when nobody is left to ask for more."""

@@ -92,13 +92,14 @@ def _only_nodes(where: "Where", found: "list[Found]") -> list[Path]:
 
 def take_nodes_down(directory: Path, *, purge: bool) -> str:
     """End the nodes of a cluster that runs elsewhere; says what was done."""
-    from kedge.cli import process
+    from kedge.cli import process, registry
 
-    nodes = sorted((directory / "nodes").iterdir())
+    nodes = registry.node_directories(directory)
     names = ", ".join(f'"{node.name}"' for node in nodes)
     with changing(directory):
         running = any(process.running(node, "node") for node in nodes)
-        check_down(f"node {names}", directory, _end_nodes(directory))
+        problems = _end_strays(directory) + _end_nodes(directory)
+        check_down(f"node {names}", directory, problems)
         if purge:
             _delete(directory)
     said = f"Node {names} was {'stopped' if running else 'not running; its pods are stopped'}"
@@ -115,12 +116,18 @@ def take_down(found: "Found", root: Path, *, purge: bool) -> str:
     with changing(directory):
         # The parent first: it would start again what is stopped here.
         _attempt(problems, lambda: restarts.stop(directory))
+        problems += _end_strays(directory)
         problems += _end_nodes(directory)
         killed = _attempt(problems, lambda: restarts.stop_process(directory, "server", _GRACE))
         check_down(f'cluster "{name}"', directory, problems)
-        (directory / "server.json").unlink(missing_ok=True)
-        restarts.forget(directory)
-        withdraw_context(directory, root)
+        try:
+            (directory / "server.json").unlink(missing_ok=True)
+            restarts.forget(directory)
+            withdraw_context(directory, root)
+        except OSError as error:
+            raise Failure(
+                f'cluster "{name}" is down, but {directory} cannot be changed: {error.strerror}'
+            ) from error
         if purge:
             _delete(directory)
             registry.forget(root, name, directory)
@@ -177,10 +184,22 @@ def end_nodes(directory: Path) -> None:
 
 def _end_nodes(directory: Path) -> list[str]:
     """The same; returns what could not be stopped or removed."""
+    from kedge.cli import registry
+
     problems: list[str] = []
-    nodes = directory / "nodes"
-    for node in sorted(nodes.iterdir()) if nodes.exists() else ():
+    nodes = _attempt(problems, lambda: registry.node_directories(directory))
+    for node in nodes or ():
         _attempt(problems, lambda node=node: _end_node(node))  # type: ignore[misc]
+    return problems
+
+
+def _end_strays(directory: Path) -> list[str]:
+    """Stop what no pid file leads to; returns what could not be stopped."""
+    from kedge.cli import process
+
+    problems: list[str] = []
+    for stray in process.strays(directory):
+        _attempt(problems, lambda stray=stray: process.stop(stray, _GRACE))  # type: ignore[misc]
     return problems
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kedge.cli import process, restarts, state
-from kedge.cli.registry import Found
+from kedge.cli.registry import Found, node_directories
 from kedge.cli.up import context
 from kedge.machinery.durations import human_age
 from kedge.restarter.restarter import SERVER
@@ -87,7 +87,7 @@ def look(found: Found, now: datetime) -> Status:
         state=str(found.directory),
         context=context(found.cluster.name),
         store_bytes=store_bytes(found.directory),
-        nodes=tuple(_nodes(found.directory / "nodes")),
+        nodes=tuple(_nodes(found.directory)),
     )
     known = _with_restarts(known, found.directory, now)
     running = process.running(found.directory)
@@ -144,7 +144,7 @@ def _seen(part: restarts.PartSeen, now: datetime) -> RestartSeen:
 def _nodes(directory: Path) -> Iterator[NodeSeen]:
     from kedge.node import record
 
-    for place in sorted(directory.iterdir()) if directory.exists() else ():
+    for place in node_directories(directory):
         known = record.read(place)
         agent = process.running(place, "node")
         yield NodeSeen(

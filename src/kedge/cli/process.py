@@ -20,8 +20,13 @@ from kedge.machinery import ballast
 _PAUSE: Final = 0.005
 _END_SECONDS: Final = 5.0
 """How long the kernel may take to clear a killed process away: its memory goes before its files."""
+_DOUBTFUL: Final = 40
+"""Pauses after which a lock of a dead process is taken for a file that was damaged."""
 _EXITING: Final = 0x4
 """PF_EXITING in the flags of /proc/PID/stat."""
+_DELETED: Final = " (deleted)"
+_CLAIMS: Final = ("restarter.pid", "node.pid", "server.pid", "supervisor.lock")
+"""The files that a cluster's processes lock for as long as they live."""
 _KILLED: Final = 1 << (signal.SIGKILL - 1)
 
 
@@ -71,12 +76,14 @@ def running(state: Path, part: str = "server") -> Process | None:
     except OSError as error:
         raise Failure(f"{_pid_file(state, part)} cannot be used: {error.strerror}") from error
     try:
-        for _ in range(round(_END_SECONDS / _PAUSE)):
+        for attempt in range(round(_END_SECONDS / _PAUSE)):
             if not _is_locked(looking):
                 return None
             recorded = _recorded(looking)
             if recorded is not None and not is_ending(recorded):
                 break
+            if attempt == _DOUBTFUL and not is_ending(found := _holder(looking)):
+                return found
             time.sleep(_PAUSE)
         return _holder(looking)
     finally:
@@ -92,15 +99,60 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> Process:
-    """The recorded process, if it really has the file open; one that nobody can name if not.
+    """The recorded process, if it really has the file open. If not, the file is damaged: the kedge
+    that has it open, or one that nobody can name.
 
     The number alone is what whoever may write the file says: to signal it would let them choose a
     victim.
     """
-    recorded = _recorded(descriptor)
-    if recorded is None or not _has_open(recorded.pid, os.fstat(descriptor)):
-        return Process(0, "")
-    return recorded
+    recorded, file = _recorded(descriptor), os.fstat(descriptor)
+    if recorded is not None and _has_open(recorded.pid, file):
+        return recorded
+    return next((each for each in _own() if _has_open(each.pid, file)), Process(0, ""))
+
+
+def strays(state: Path) -> list[Process]:
+    """The processes of a cluster whose pid files were deleted while they ran, as programs do that
+    tidy up /tmp: nothing else leads to them. Each comes before those that it would start again."""
+    above = f"{os.path.realpath(state)}/"
+    found = {each: claim for each in _own() if (claim := _deleted_claim(each.pid, above))}
+    return sorted(found, key=lambda each: _CLAIMS.index(found[each]))
+
+
+def _deleted_claim(pid: int, above: str) -> str:
+    """The file in that directory that the process holds as its claim, although it is gone."""
+    with contextlib.suppress(OSError):
+        for number in _descriptors(pid):
+            link = os.readlink(f"/proc/{pid}/fd/{number}")
+            name = os.path.basename(link).removesuffix(_DELETED)
+            if link.startswith(above) and link.endswith(_DELETED) and name in _CLAIMS:
+                return name
+    return ""
+
+
+def _own() -> Iterator[Process]:
+    """All that runs kedge on behalf of this user."""
+    for pid in map(int, filter(str.isdecimal, _processes())):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid != os.geteuid() or pid == os.getpid():
+                continue
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if any(map(_names_kedge, words)):
+                yield Process(pid, birth(pid))
+
+
+def _names_kedge(word: bytes) -> bool:
+    """`-m kedge`, `.../bin/kedge`, or a program that imports a small part of it."""
+    if word.startswith(b"import sys;"):
+        return b" kedge." in word
+    return word.rpartition(b"/")[2] == b"kedge"
+
+
+def _processes() -> list[str]:
+    try:
+        return os.listdir("/proc")
+    except OSError:
+        return []
 
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
@@ -210,4 +262,4 @@ def _record(descriptor: int) -> None:
 
 def _recorded(descriptor: int) -> Process | None:
     pid, _, born = os.pread(descriptor, 128, 0).decode(errors="replace").strip().partition(" ")
-    return Process(int(pid), born) if pid.isdigit() else None
+    return Process(int(pid), born) if pid.isascii() and pid.isdecimal() else None

@@ -5,6 +5,7 @@ that is gone counts for nothing.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +48,8 @@ def find(where: Where) -> Found | None:
 def resolve(root: Path, name: str) -> Path:
     """The directory of the cluster with that name, whether it is there or not."""
     entry = root / name
-    return entry.resolve() if entry.is_symlink() else entry
+    # Unlike Path.is_symlink, this is False where we may not look: to read the cluster says why.
+    return entry.resolve() if os.path.islink(entry) else entry
 
 
 def every(root: Path) -> Iterator[Found]:
@@ -69,8 +71,19 @@ def joined(root: Path) -> Iterator[Path]:
 
 
 def holds_nodes(directory: Path) -> bool:
-    nodes = directory / "nodes"
-    return nodes.is_dir() and any(nodes.iterdir())
+    return bool(node_directories(directory))
+
+
+def node_directories(directory: Path) -> list[Path]:
+    """The directories of the nodes that a cluster has on this machine. Whatever else is among them
+    was put there by somebody else, and is no node: a file, or a link that may lead anywhere."""
+    try:
+        found = list(os.scandir(directory / "nodes"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise Failure(f"{directory}/nodes cannot be read: {error.strerror}") from error
+    return sorted(Path(each.path) for each in found if each.is_dir(follow_symlinks=False))
 
 
 def check_free(root: Path, name: str, directory: Path) -> None:

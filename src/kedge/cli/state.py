@@ -1,6 +1,7 @@
 """The directory of one cluster, and what it remembers from one start to the next."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -276,7 +277,7 @@ def changing(state: Path) -> Iterator[None]:
     Raises Gone if the one before has deleted it."""
     lock = state / _LOCK
     try:
-        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        held = _open_lock(lock)
     except FileNotFoundError as error:
         raise _gone(state) from error
     except OSError as error:
@@ -288,6 +289,17 @@ def changing(state: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
+
+
+def _open_lock(lock: Path) -> int:
+    try:
+        return os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        # As the kernel makes it after an error of the disk. To lock takes no right to write, and
+        # what runs on such a disk is to be stopped all the same.
+        return os.open(lock, os.O_RDONLY | os.O_NOFOLLOW)
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

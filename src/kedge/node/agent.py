@@ -52,6 +52,7 @@ from kedge.node.server.server import NodeServer
 from kedge.node.sources import Following, Sources
 from kedge.node.user_namespaces import UserNamespaces
 from kedge.node.volumes.volumes import PodVolumes
+from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.supervisor import cgroups
 from kedge.supervisor.spread import spread
 from kedge.web.watchdog import LoopPauses, watched
@@ -71,7 +72,11 @@ def run(
     """Run until SIGTERM or SIGINT; `begun` is a supervisor that is being started, `find` waits
     until the server is known, `ready` is called once the node is registered. Containers run on
     when the agent ends."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        handlers=[BoundedLogHandler("node.log")],
+    )
     gc.set_threshold(20_000, 20, 50)
     raise_limit()
     uvloop.run(_run(config, begun, find, ready))
@@ -88,7 +93,8 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        pauses = stack.enter_context(watched(SystemClock()))
+        pauses = LoopPauses()
+        stack.enter_context(watched(SystemClock(), pauses))
         agent = await Agent.begin(config, begun, pauses, stack)
         access = await asyncio.to_thread(find)
         async with asyncio.TaskGroup() as tasks:

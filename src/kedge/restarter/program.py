@@ -10,7 +10,8 @@ REASON_VARIABLE: Final = "KEDGE_RESTART_REASON"
 on the command line, because other users of the machine can read the latter."""
 _TAIL_BYTES: Final = 8192
 _TAIL_LINES: Final = 10
-_LOG_LIMIT: Final = 10 * 2**20
+LOG_LIMIT: Final = 10 * 2**20
+"""Bytes from which on a log is set aside."""
 
 
 class Program(NamedTuple):
@@ -67,7 +68,7 @@ def make_room(log: str) -> int:
     """Set a log that has grown large aside; returns where what is written from now on begins."""
     try:
         size = os.stat(log).st_size
-        if size < _LOG_LIMIT:
+        if size < LOG_LIMIT:
             return size
         os.replace(log, f"{log}.1")
     except OSError:
@@ -79,7 +80,9 @@ def tail(log: str, begin: int) -> list[str]:
     """The last lines of a log, of those that were written after the first `begin` bytes."""
     try:
         with open(log, "rb") as file:
-            file.seek(max(begin, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            size = os.fstat(file.fileno()).st_size
+            # A program sets a log aside that grows large while it runs, and begins a new one.
+            file.seek(max(begin if begin <= size else 0, size - _TAIL_BYTES))
             return file.read(_TAIL_BYTES).decode(errors="replace").splitlines()[-_TAIL_LINES:]
     except OSError:
         return []

@@ -12,6 +12,7 @@ If it is killed, the kernel hands its children to process 1 and nothing else hap
 import contextlib
 import json
 import os
+import resource
 import select
 import signal
 import sys
@@ -21,7 +22,15 @@ from typing import Any, Final, NoReturn
 
 from kedge.restarter import decision
 from kedge.restarter.decision import Ending, Failures
-from kedge.restarter.program import REASON_VARIABLE, Pipes, Program, make_room, spawn, tail
+from kedge.restarter.program import (
+    LOG_LIMIT,
+    REASON_VARIABLE,
+    Pipes,
+    Program,
+    make_room,
+    spawn,
+    tail,
+)
 
 PART: Final = "restarter"
 """Its pid file and its log are called after it."""
@@ -186,6 +195,8 @@ class Restarter:
                 # It was ready, and has died while `kedge up` did the rest.
                 self._consider(part, part.early)
         self._write(go["policy"])
+        with contextlib.suppress(OSError):
+            os.write(self._control, b'{"kept": true}\n')
         self._poll.unregister(self._control)
         os.close(self._control)
         return bool(go["policy"] == "always")
@@ -374,7 +385,9 @@ def write(name: str, content: bytes, directory: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     made = os.open(new, flags, 0o600, dir_fd=directory)
     try:
-        os.write(made, content)
+        # A disk that is nearly full takes a part of it, and says no only to the next part.
+        while content:
+            content = content[os.write(made, content) :]
     finally:
         os.close(made)
     os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -436,7 +449,11 @@ def _read(path: str) -> str:
 
 
 def note(text: str) -> None:
-    """A line for the log."""
+    """A line for the log, which begins anew when it is large: there may be a line a minute for
+    ever, and what is known of the last ends is in RECORD."""
+    with contextlib.suppress(OSError):
+        if os.fstat(sys.stderr.fileno()).st_size > LOG_LIMIT:
+            os.ftruncate(sys.stderr.fileno(), 0)
     print(time.strftime("%Y-%m-%d %H:%M:%S"), text, file=sys.stderr, flush=True)
 
 
@@ -452,6 +469,10 @@ def main(directory: str, control: str, claim: str, *parts: str) -> NoReturn:
     for each in parts:
         name, pid, birth = (*each.split(":"), "")[:3]
         found.append(Part(name, int(pid), birth))
+    # A program that crashes again and again would fill the disk with images of its memory, secrets
+    # included. The first crash may leave one, if the user wants that: it was started before.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     restarter = Restarter(place, int(control), found)
     if restarter.start():
         restarter.run()

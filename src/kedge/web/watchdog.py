@@ -164,10 +164,9 @@ def _runner(frame: FrameType | None) -> FrameType | None:
 
 
 @contextmanager
-def watched(clock: Clock) -> Iterator[LoopPauses]:
-    """Watch the running event loop while the context is open."""
+def watched(clock: Clock, pauses: LoopPauses) -> Iterator[None]:
+    """Watch the running event loop while the context is open, and note its pauses."""
     loop, thread = asyncio.get_running_loop(), threading.get_ident()
-    pauses = LoopPauses()
     waiting = _runner(sys._getframe())
 
     def stack() -> str:
@@ -193,6 +192,6 @@ def watched(clock: Clock) -> Iterator[LoopPauses]:
     watching = threading.Thread(target=run, name="watchdog", daemon=True)
     watching.start()
     try:
-        yield pauses
+        yield
     finally:
         over.set()

@@ -90,15 +90,15 @@ class User:
         return self.run("kubectl", *arguments, input=input)
 
 
-@pytest.fixture(params=[0, NOBODY], ids=["root", "user"], scope="module")
+@pytest.fixture(params=[0], ids=["root"], scope="module")
 def module_user(request: pytest.FixtureRequest) -> Iterator[User]:
-    """Root, then an ordinary user, each for all tests of a file."""
+    """One user for all tests of a file: root, unless a test asks for others."""
     yield from _user(request.param)
 
 
-@pytest.fixture(params=[0, NOBODY], ids=["root", "user"])
+@pytest.fixture(params=[0], ids=["root"])
 def user(request: pytest.FixtureRequest) -> Iterator[User]:
-    """Root, then an ordinary user."""
+    """Root, unless a test asks for others."""
     yield from _user(request.param)
 
 

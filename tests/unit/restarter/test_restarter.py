@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 from kedge.cli import process, restarts
 from kedge.cli.children import Part, launching
 from kedge.cli.failure import AlreadyRunning, Failure
+from kedge.restarter import restarter
 from kedge.restarter.program import Program, make_room, tail
 from kedge.restarter.restarter import PART
 
@@ -228,6 +230,60 @@ def test_of_a_log_the_last_lines_of_this_run_count(tmp_path: Path) -> None:
         file.write("".join(f"line {number}\n" for number in range(20)))
     assert tail(str(log), begin) == [f"line {number}" for number in range(10, 20)]
     assert tail(str(tmp_path / "none"), 0) == []
+    # The program has set its log aside by itself.
+    log.write_text("new\n")
+    assert tail(str(log), 1000) == ["new"]
+
+
+def test_only_the_first_crash_may_leave_an_image_of_memory(cluster: Cluster) -> None:
+    manner = (
+        "import resource\n"
+        'with open(place / "limits", "a") as file:\n'
+        "    print(resource.getrlimit(resource.RLIMIT_CORE)[0], file=file)"
+    )
+    limits = resource.getrlimit(resource.RLIMIT_CORE)
+    if not limits[1]:
+        pytest.skip("core files are switched off for good here")
+    resource.setrlimit(resource.RLIMIT_CORE, (limits[1], limits[1]))
+    try:
+        cluster.start(cluster.program(manner))
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, limits)
+    os.kill(cluster.starts()[0][0], signal.SIGKILL)
+    until(lambda: cluster.state() == "running" and len(cluster.starts()) == 2)
+    assert (cluster.directory / "limits").read_text().split() == [str(limits[1]), "0"]
+
+
+def test_a_record_that_is_taken_in_parts_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a disk that is nearly full."""
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda number, data: write(number, data[:3]))
+    directory = os.open(tmp_path, os.O_RDONLY)
+    restarter.write("record", b"0123456789", directory)
+    os.close(directory)
+    assert (tmp_path / "record").read_bytes() == b"0123456789"
+
+
+def test_the_log_of_the_parent_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarter, "LOG_LIMIT", 1000)
+    with (tmp_path / "log").open("a") as log:
+        monkeypatch.setattr(sys, "stderr", log)
+        for number in range(100):
+            restarter.note(f"line {number}")
+    content = (tmp_path / "log").read_text()
+    assert len(content) < 1100
+    assert content.endswith("line 99\n")
+
+
+def test_a_parent_that_dies_before_it_knows_all_is_no_success(cluster: Cluster) -> None:
+    program = cluster.program()
+    with launching(cluster.directory, {"server": program}) as launch:
+        launch.children["server"].line(20)
+        os.kill(cluster.parent, signal.SIGKILL)
+        with pytest.raises(Failure, match="has ended, or does not answer"):
+            launch.keep([cluster.part(program)], "always")
 
 
 def test_the_pid_file_is_called_after_the_part() -> None:

@@ -88,7 +88,8 @@ async def test_a_real_loop_is_watched_while_the_context_is_open() -> None:
             return 0.0
 
     loop = asyncio.get_running_loop()
-    with watched(Clock()) as pauses:
+    pauses = LoopPauses()
+    with watched(Clock(), pauses):
         async with asyncio.timeout(10):
             await asked.wait()
     assert pauses.longest == 0.0
