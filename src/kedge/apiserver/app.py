@@ -307,7 +307,7 @@ class App:
 
     # Paths that name no resource.
 
-    def _other(self, http: HttpRequest, user: User) -> Response:
+    def _other(self, http: HttpRequest, user: User) -> Answer:
         if http.path.startswith(frame.PREFIX):
             return ingest.answer(self.api.metrics, http, user)
         if route.parse(http.path) is None:
@@ -316,6 +316,8 @@ class App:
         if found is None:
             return text_response("404 page not found\n", 404)
         if http.method not in ("GET", "HEAD"):
+            if isinstance(found, Coroutine):
+                found.close()
             raise method_not_allowed()
         return found
 

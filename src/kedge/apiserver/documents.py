@@ -1,8 +1,9 @@
 """Discovery and OpenAPI as bytes with ETags, made anew only when the catalog has changed."""
 
+import asyncio
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 from kedge.api import openapi, openapi_protobuf
 from kedge.api.catalog import Catalog
 from kedge.apiserver import discovery
+from kedge.apiserver.long_work import LONG, LongWork
 from kedge.apiserver.media import DISCOVERY, wants_aggregated_discovery
 from kedge.machinery.clock import Clock
 from kedge.web.message import JSON, HttpRequest, Response
@@ -30,16 +32,24 @@ class Page:
 class Documents:
     """What the server says of itself."""
 
-    def __init__(self, catalog: Catalog, address: Callable[[], str], clock: Clock) -> None:
+    def __init__(
+        self, catalog: Catalog, address: Callable[[], str], clock: Clock, long_work: LongWork
+    ) -> None:
         self._catalog = catalog
+        self._long_work = long_work
+        self._making = asyncio.Lock()
         self._clock = clock
         self._address = address
         self._pages: dict[str, tuple[int, Page]] = {}
         """The documents, each with the state of the catalog that it tells of."""
         self._salt = secrets.token_hex(8)
 
-    def answer(self, request: HttpRequest) -> Response | None:
-        """The answer to a discovery or OpenAPI path, None for any other."""
+    def answer(self, request: HttpRequest) -> Response | Awaitable[Response] | None:
+        """The answer to a discovery or OpenAPI path, None for any other.
+
+        OpenAPI documents grow with the schemas of custom kinds, to megabytes each, so they are made
+        beside the event loop; everything else is small.
+        """
         segments = request.path.strip("/").split("/")
         match segments:
             case ["api"]:
@@ -77,13 +87,16 @@ class Documents:
     def _legacy(self, request: HttpRequest, make: Any) -> Response | None:
         return self._serve(request, self._page(request.path.strip("/"), make), etag=False)
 
-    def _openapi_v2(self, request: HttpRequest) -> Response | None:
+    async def _openapi_v2(self, request: HttpRequest) -> Response:
         if openapi_protobuf.MEDIA_TYPE not in request.headers.get("accept", ""):
-            return self._serve(request, self._page("v2", self._v2_document))
-        page = self._page(
-            "v2:protobuf", lambda all_: openapi_protobuf.encode(self._v2_document(all_))
+            page = await self._long_page("v2", self._v2_document, self._catalog.changes)
+            return self._present(request, page)
+        page = await self._long_page(
+            "v2:protobuf",
+            lambda all_: openapi_protobuf.encode(self._v2_document(all_)),
+            self._catalog.changes,
         )
-        return self._serve(request, page, openapi_protobuf.CONTENT_TYPE)
+        return self._present(request, page, openapi_protobuf.CONTENT_TYPE)
 
     def _v2_document(self, resources: Any) -> Any:
         return openapi.v2_document(resources, upstream_only=self._catalog.upstream_only)
@@ -95,7 +108,7 @@ class Documents:
         }
         return {"paths": {path: {"serverRelativeURL": url} for path, url in addresses.items()}}
 
-    def _openapi(self, request: HttpRequest, path: str) -> Response | None:
+    def _openapi(self, request: HttpRequest, path: str) -> Response | Awaitable[Response] | None:
         match path.split("/"):
             case ["api", version]:
                 group = ""
@@ -109,15 +122,22 @@ class Documents:
         asked = request.query.get("hash")
         if asked and asked != wanted:
             return Response(301, b"", JSON, [("Location", f"/openapi/v3/{path}?hash={wanted}")])
-        page = self._page(
+        return self._openapi_v3(request, path, group, version)
+
+    async def _openapi_v3(
+        self, request: HttpRequest, path: str, group: str, version: str
+    ) -> Response:
+        page = await self._long_page(
             f"v3/{path}",
             lambda all_: openapi.v3_document(
                 group, version, all_, upstream_only=self._catalog.upstream_only
             ),
             self._catalog.stamp(group, version),
         )
-        response = self._serve(request, page, caching="public, immutable" if asked else "no-cache")
-        if asked and response is not None:
+        asked = request.query.get("hash")
+        caching = "public, immutable" if asked else "no-cache"
+        response = self._present(request, page, caching=caching)
+        if asked:
             # kubectl keeps what has a date on it and asks again for everything else.
             expiry = self._clock.now() + timedelta(days=365)
             response.headers.append(("Expires", format_datetime(expiry, usegmt=True)))
@@ -128,9 +148,18 @@ class Documents:
         stamp = self._catalog.stamp(group, version)
         return hashlib.sha256(f"{self._salt} {path} {stamp}".encode()).hexdigest()[:32].upper()
 
-    def _page(self, name: str, make: Callable[[Any], Any], stamp: int = -1) -> Page | None:
-        if stamp == -1:
-            stamp = self._catalog.changes
+    async def _long_page(self, name: str, make: Callable[[Any], Any], stamp: int) -> Page:
+        """A page that is made in a thread, once for all who ask meanwhile."""
+        async with self._making:
+            made = self._pages.get(name)
+            if made is None or made[0] != stamp:
+                resources = list(self._catalog)
+                page = await self._long_work.run(LONG, lambda: Page(make(resources)))
+                made = self._pages[name] = (stamp, page)
+            return made[1]
+
+    def _page(self, name: str, make: Callable[[Any], Any]) -> Page | None:
+        stamp = self._catalog.changes
         made = self._pages.get(name)
         if made is None or made[0] != stamp:
             document = make(list(self._catalog))
@@ -152,6 +181,16 @@ class Documents:
             return None
         if not etag:
             return Response(200, page.body, content_type)
+        return self._present(request, page, content_type, caching=caching)
+
+    def _present(
+        self,
+        request: HttpRequest,
+        page: Page,
+        content_type: str = JSON,
+        *,
+        caching: str = "public",
+    ) -> Response:
         tag = f'"{page.etag}"'
         headers = [("ETag", tag), ("Vary", "Accept"), ("Cache-Control", caching)]
         if tag in request.headers.get("if-none-match", ""):

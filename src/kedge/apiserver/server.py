@@ -183,7 +183,7 @@ def application(
         authenticator=Authenticator(tokens, api.cache, key, api.clock),
         token_requests=TokenRequests(key),
         openid=OpenId(key, address),
-        documents=Documents(api.catalog, address, api.clock),
+        documents=Documents(api.catalog, address, api.clock, api.long_work),
         telemetry=telemetry(api, pauses),
         audit_log=audit_log,
     )

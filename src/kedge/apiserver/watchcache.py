@@ -11,11 +11,17 @@ from typing import Any, Literal
 import msgspec
 
 from kedge.api.resource import Resource
+from kedge.machinery.clock import Clock
 from kedge.machinery.selectors import FieldSelector, LabelSelector
 from kedge.storage.store import Entry, Event, Store
 
 LOG_LENGTH = 4096
 """Changes kept in memory for each resource; watches that start further back read the store."""
+LOG_BYTES = 16 << 20
+"""How large they may be together. An object may have a megabyte, and four thousand changes of one
+that is as large would fill four gigabytes, by a tenant who may write a single ConfigMap."""
+HISTORY_BYTES = 4 << 20
+"""How much history is read from the store before it is sent."""
 
 
 class _Labels(msgspec.Struct, frozen=True):
@@ -82,12 +88,14 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 class Change:
     """One event of the log. A deletion's item is the last state under the deletion's revision."""
 
-    __slots__ = ("_line", "item", "previous", "type")
+    __slots__ = ("_line", "item", "previous", "size", "type")
 
     def __init__(self, type_: ChangeType, item: Item, previous: Item | None) -> None:
         self.type = type_
         self.item = item
         self.previous = previous
+        self.size = 2 * len(item.body)
+        """Bytes that are kept for it: the object and the line that shows it."""
         self._line: bytes | None = None
 
     @property
@@ -166,6 +174,7 @@ class ResourceCache:
         self.changed = loaded
         """The revision of the latest change."""
         self.log: deque[Change] = deque()
+        self._log_bytes = 0
         self.log_start = loaded
         """Changes after this revision are all in the log."""
         self.listeners: set[Callable[[Change | None], None]] = set()
@@ -180,17 +189,28 @@ class ResourceCache:
     def __len__(self) -> int:
         return len(self._items)
 
-    def adopt(self, resource: Resource[Any]) -> None:
-        """Go on under a changed definition of the same resource."""
+    async def adopt(self, resource: Resource[Any], clock: Clock) -> None:
+        """Go on under a changed definition of the same resource.
+
+        The objects are read anew in many turns of the event loop, and take effect in one.
+        """
+        anew: dict[str, tuple[Item, bytes]] = {}
+        for item in tuple(self._items.values()):
+            await clock.give_way()
+            anew[item.key] = item, _reread(resource, item.document(), item.revision)
         changed = resource.api_version != self.resource.api_version
         self.resource = resource
         self._head = splice_head(resource)
-        for item in self._items.values():
+        for key, item in self._items.items():
+            known, body = anew.get(key, (None, b""))
+            if known is not item:  # it came meanwhile
+                body = _reread(resource, item.document(), item.revision)
             item.derived_anew()
-            item.body = self._reread(item.document(), item.revision)
+            item.body = body
         if changed:
             # The log speaks the old version: who wants to know more reads the store's history.
             self.log.clear()
+            self._log_bytes = 0
             self.log_start = self.changed
             self.epoch += 1
             for listener in tuple(self.listeners):
@@ -208,30 +228,23 @@ class ResourceCache:
         head = self._head
         if self.resource.read is None and value.startswith(head):
             return b'%b"resourceVersion":"%d",%b' % (head, revision, value[len(head) :])
-        return self._reread(msgspec.json.decode(value), revision)
-
-    def _reread(self, document: dict[str, Any], revision: int) -> bytes:
-        """A document that was perhaps stored in another version or under another definition."""
-        if self.resource.read is not None:
-            document = self.resource.read(document)
-        document["kind"] = self.resource.kind
-        document["apiVersion"] = self.resource.api_version
-        document["metadata"]["resourceVersion"] = str(revision)
-        return msgspec.json.encode(document)
+        return _reread(self.resource, msgspec.json.decode(value), revision)
 
     def get(self, key: str) -> Item | None:
         return self._items.get(key)
 
     def select(self, selection: Selection) -> list[Item]:
         """Everything selected, in the order of the keys."""
+        found = self.candidates(selection)
+        return found if selection.everything else [i for i in found if selection.matches(i)]
+
+    def candidates(self, selection: Selection) -> list[Item]:
+        """What the place alone does not rule out, at this moment and in the order of the keys."""
         items = self._items
         if selection.name and (selection.namespace or not self.resource.namespaced):
             item = items.get(self.resource.key(selection.namespace, selection.name))
-            return [item] if item is not None and selection.matches(item) else []
-        keys = self._range(selection.prefix)
-        if selection.everything:
-            return [items[key] for key in keys]
-        return [item for key in keys if selection.matches(item := items[key])]
+            return [] if item is None else [item]
+        return [items[key] for key in self._range(selection.prefix)]
 
     def values(self) -> Iterable[Item]:
         return self._items.values()
@@ -272,8 +285,9 @@ class ResourceCache:
     def _record(self, change: Change) -> None:
         self.changed = change.revision
         self.log.append(change)
-        if len(self.log) > LOG_LENGTH:
-            self.log_start = self.log.popleft().revision
+        self._log_bytes += change.size
+        while len(self.log) > LOG_LENGTH or (self._log_bytes > LOG_BYTES and len(self.log) > 1):
+            self._drop_first()
         for listener in tuple(self.listeners):
             listener(change)
 
@@ -290,7 +304,12 @@ class ResourceCache:
     def forget(self, oldest: int) -> None:
         """Drop what is older than the store's own history."""
         while self.log and self.log[0].revision <= oldest:
-            self.log_start = self.log.popleft().revision
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        dropped = self.log.popleft()
+        self._log_bytes -= dropped.size
+        self.log_start = dropped.revision
 
 
 class WatchCache:
@@ -382,17 +401,32 @@ def splice_head(resource: Resource[Any]) -> bytes:
     return msgspec.json.encode(head)[:-2]
 
 
-async def history(store: Store, cache: ResourceCache, since: int, until: int) -> list[Change]:
-    """The changes in (since, until] of a resource, from the store; raises Compacted."""
+def _reread(resource: Resource[Any], document: dict[str, Any], revision: int) -> bytes:
+    """A document that was perhaps stored in another version or under another definition."""
+    if resource.read is not None:
+        document = resource.read(document)
+    document["kind"] = resource.kind
+    document["apiVersion"] = resource.api_version
+    document["metadata"]["resourceVersion"] = str(revision)
+    return msgspec.json.encode(document)
+
+
+async def history(
+    store: Store, cache: ResourceCache, since: int, until: int
+) -> tuple[list[Change], int]:
+    """The first changes in (since, until] of a resource, from the store, and the revision that they
+    reach up to; raises Compacted."""
     changes: list[Change] = []
+    size = 0
     # The whole store is followed, not the resource alone: a write of exactly `until` must come by.
     events = store.watch("", since=since)
     try:
         async for event in events:
             if event.entry.key.startswith(cache.resource.prefix):
                 changes.append(cache.change(event))
-            if event.entry.revision >= until:
-                return changes
+                size += changes[-1].size
+            if event.entry.revision >= until or size >= HISTORY_BYTES:
+                return changes, event.entry.revision
     finally:
         await events.aclose()
-    return changes
+    return changes, until

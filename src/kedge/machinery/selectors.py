@@ -35,21 +35,38 @@ class Requirement(NamedTuple):
 
 
 class LabelSelector:
-    """All requirements at once; none of them lets everything through."""
+    """All requirements at once; none of them lets everything through.
 
-    __slots__ = ("_equal", "_tests", "requirements")
+    A user chooses how many requirements there are and how many objects they are put to, so the
+    product of the two is nothing that a match may cost. All requirements on one label are made one,
+    and a match takes as long as the object has labels.
+    """
+
+    __slots__ = ("_absent", "_denied", "_needed", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda each: each.key))
-        equal: list[tuple[str, str]] = []
-        tests: list[Callable[[Labels], bool]] = []
-        for each in self.requirements:
-            if each.operator in ("=", "=="):
-                equal.append((each.key, each.values[0]))
-            else:
-                tests.append(_compiled(each))
-        self._equal = tuple(equal)
-        self._tests = tuple(tests)
+        needed: dict[str, list[Callable[[str], bool]]] = {}
+        denied: dict[str, set[str]] = {}
+        allowed: dict[str, set[str]] = {}
+        bounds: dict[str, tuple[int, int]] = {}
+        for key, operator, values in self.requirements:
+            if operator in ("=", "==", "in"):
+                known = allowed.get(key)
+                allowed[key] = set(values) if known is None else known.intersection(values)
+            elif operator in ("gt", "lt"):
+                bounds[key] = _narrowed(bounds.get(key), operator, int(values[0]))
+            elif operator == "exists":
+                needed.setdefault(key, [])
+            elif operator != "!":
+                denied.setdefault(key, set()).update(values)
+        for key, ones in allowed.items():
+            needed.setdefault(key, []).append(ones.__contains__)
+        for key, (low, high) in bounds.items():
+            needed.setdefault(key, []).append(_comparison(low, high))
+        self._needed = tuple((key, tuple(tests)) for key, tests in needed.items())
+        self._denied = denied
+        self._absent = frozenset(each.key for each in self.requirements if each.operator == "!")
 
     @property
     def empty(self) -> bool:
@@ -57,10 +74,20 @@ class LabelSelector:
         return not self.requirements
 
     def matches(self, labels: Labels) -> bool:
-        for key, value in self._equal:
-            if labels.get(key) != value:
+        if len(self._needed) > len(labels):
+            return False
+        for key, tests in self._needed:
+            if (value := labels.get(key)) is None:
                 return False
-        return all(test(labels) for test in self._tests)
+            for test in tests:
+                if not test(value):
+                    return False
+        if not self._denied and not self._absent:
+            return True
+        return not any(
+            key in self._absent or value in self._denied.get(key, ())
+            for key, value in labels.items()
+        )
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
@@ -121,28 +148,14 @@ def labels_from_map(labels: Labels) -> LabelSelector:
     return LabelSelector(Requirement(key, "=", (value,)) for key, value in labels.items())
 
 
-def _compiled(requirement: Requirement) -> Callable[[Labels], bool]:
-    key, operator, values = requirement
-    if operator == "exists":
-        return lambda labels: key in labels
-    if operator == "!":
-        return lambda labels: key not in labels
-    if operator in ("gt", "lt"):
-        return _compiled_comparison(key, operator, int(values[0]))
-    allowed = frozenset(values)
-    if operator == "in":
-        return lambda labels: labels.get(key) in allowed
-    return lambda labels: labels.get(key) not in allowed
+def _narrowed(known: tuple[int, int] | None, operator: str, bound: int) -> tuple[int, int]:
+    """The integers that a further comparison leaves, both ends excluded."""
+    low, high = known or (-(2**63) - 1, 2**63)
+    return (max(low, bound), high) if operator == "gt" else (low, min(high, bound))
 
 
-def _compiled_comparison(key: str, operator: str, bound: int) -> Callable[[Labels], bool]:
-    def compare(labels: Labels) -> bool:
-        value = labels.get(key, "")
-        if not _is_integer(value):
-            return False
-        return int(value) > bound if operator == "gt" else int(value) < bound
-
-    return compare
+def _comparison(low: int, high: int) -> Callable[[str], bool]:
+    return lambda value: _is_integer(value) and low < int(value) < high
 
 
 def _is_integer(value: str) -> bool:
@@ -298,12 +311,18 @@ class Term(NamedTuple):
 
 
 class FieldSelector:
-    """All terms at once; none of them lets everything through."""
+    """All terms at once; none of them lets everything through. As with labels, a match takes as
+    long as there are fields, not as long as the selector is."""
 
-    __slots__ = ("terms",)
+    __slots__ = ("_denied", "_equal", "terms")
 
     def __init__(self, terms: Iterable[Term] = ()) -> None:
         self.terms = tuple(terms)
+        equal: dict[str, set[str]] = {}
+        denied: dict[str, set[str]] = {}
+        for field, operator, value in self.terms:
+            (equal if operator == "=" else denied).setdefault(field, set()).add(value)
+        self._equal, self._denied = tuple(equal.items()), tuple(denied.items())
 
     @property
     def empty(self) -> bool:
@@ -311,9 +330,11 @@ class FieldSelector:
         return not self.terms
 
     def matches(self, lookup: Callable[[str], str]) -> bool:
-        return all(
-            (lookup(field) == value) is (operator == "=") for field, operator, value in self.terms
-        )
+        for field, values in self._equal:
+            # No field has two values.
+            if len(values) > 1 or lookup(field) not in values:
+                return False
+        return not any(lookup(field) in values for field, values in self._denied)
 
     def exact(self, field: str) -> str | None:
         """The one value `field` must have, if a term says so."""

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from kedge.storage.store import Closed, Event, FutureRevision
 
 BACKLOG = 10_000
-"""Events a feed keeps for a slow consumer before it has to read them from history instead."""
+BACKLOG_BYTES = 64 << 20
+"""Events a feed keeps for a slow consumer, and their values' size, before it has to read them from
+history instead."""
 
 
 Replay = Callable[[str, int, int], Awaitable[Sequence[Event]]]
@@ -22,13 +24,15 @@ class Feed:
         self.since = since
         self.overrun = False
         self._waiting: list[Event] = []
+        self._bytes = 0
         self._wakeup = asyncio.Event()
 
     def offer(self, events: Sequence[Event]) -> None:
         wanted = [event for event in events if event.entry.key.startswith(self.prefix)]
         if not wanted or self.overrun:
             return
-        if len(self._waiting) + len(wanted) > BACKLOG:
+        self._bytes += sum(len(event.entry.value) for event in wanted)
+        if len(self._waiting) + len(wanted) > BACKLOG or self._bytes > BACKLOG_BYTES:
             self.overrun = True
             self._waiting = []
         else:
@@ -41,7 +45,7 @@ class Feed:
     async def take(self) -> Sequence[Event]:
         await self._wakeup.wait()
         self._wakeup.clear()
-        taken, self._waiting = self._waiting, []
+        taken, self._waiting, self._bytes = self._waiting, [], 0
         return taken
 
 

@@ -52,6 +52,8 @@ from kedge.storage.store import (
 GROUP = 512
 """Most writes that share one commit."""
 CHUNK = 256
+CHUNK_BYTES = 8 << 20
+"""History is read in pieces of at most so many events, and of about so many bytes."""
 """Keys expired or events replayed in one go, so that nobody waits long."""
 COMPACTION_STEP = 32
 """Revisions compacted in one go: about a millisecond, which is what a writer then waits longer."""
@@ -785,7 +787,13 @@ def replay(connection: sqlite3.Connection, prefix: str, since: int, until: int) 
     with snapshot(connection):
         check_kept(connection, since)
         wanted = bounds(prefix) | {"since": since, "until": until, "limit": CHUNK}
-        return [past(values) for values in connection.execute(sql.REPLAY, wanted)]
+        events, size = [], 0
+        for values in connection.execute(sql.REPLAY, wanted):
+            events.append(event := past(values))
+            size += len(event.entry.value) + len(event.previous.value if event.previous else b"")
+            if size >= CHUNK_BYTES:
+                break
+        return events
 
 
 @contextmanager

@@ -83,6 +83,78 @@ _HEADERS: Final = (
 )
 
 
+TENANT: Final = "tenant"
+"""A user that some of the requests impersonate; whoever sends them gives it a role."""
+
+_Large = tuple[str, dict[str, Any]]
+_HERE: Final = "namespaces/default"
+
+
+def _large_map(count: int) -> _Large:
+    return SAMPLES["ConfigMap"].path, {"data": {f"k{i}": "v" * 30 for i in range(count)}}
+
+
+def _large_labels(count: int) -> _Large:
+    labels = {f"l{i}": "x" for i in range(count)}
+    return SAMPLES["ConfigMap"].path, {"metadata": {"labels": labels}}
+
+
+def _large_owners(count: int) -> _Large:
+    owner = {"apiVersion": "v1", "kind": "Secret"}
+    owners = [{**owner, "name": f"n{i}", "uid": f"u{i}"} for i in range(count)]
+    return SAMPLES["ConfigMap"].path, {"metadata": {"ownerReferences": owners}}
+
+
+def _large_workload(count: int) -> _Large:
+    sample = SAMPLES["Deployment"]
+    document = json.loads(json.dumps(sample.document))
+    (container,) = document["spec"]["template"]["spec"]["containers"]
+    container["env"] = [{"name": f"E{i}", "value": "v" * 20} for i in range(count)]
+    return sample.path, document
+
+
+def _large_pod(count: int) -> _Large:
+    sample = SAMPLES["Pod"]
+    document = json.loads(json.dumps(sample.document))
+    spec = document["spec"]
+    spec["tolerations"] = [{"key": f"k{i}", "operator": "Exists"} for i in range(count)]
+    spec["volumes"] = [{"name": f"v{i}", "emptyDir": {}} for i in range(count // 10)]
+    return sample.path, document
+
+
+def _large_role(count: int) -> _Large:
+    names = [f"r{i}" for i in range(count // 10)]
+    rules = [
+        {"apiGroups": names, "resources": names, "verbs": names},
+        *({"apiGroups": [""], "resources": [name], "verbs": ["get"]} for name in names),
+    ]
+    return f"/apis/rbac.authorization.k8s.io/v1/{_HERE}/roles", {"rules": rules}
+
+
+def _large_policy(count: int) -> _Large:
+    ports = [{"port": 1 + i % 65_000} for i in range(count)]
+    spec = {"podSelector": {}, "ingress": [{"ports": ports}]}
+    return f"/apis/networking.k8s.io/v1/{_HERE}/networkpolicies", {"spec": spec}
+
+
+def _large_definition(count: int) -> _Large:
+    properties = {
+        f"p{i}": {"type": "object", "properties": {f"q{j}": {"type": "string"} for j in range(20)}}
+        for i in range(count // 20)
+    }
+    sample = SAMPLES["CustomResourceDefinition"]
+    document = json.loads(json.dumps(sample.document))
+    schema = {"type": "object", "properties": properties}
+    document["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+    return sample.path, document
+
+
+_LARGE: Final = (
+    *(_large_map, _large_labels, _large_owners, _large_workload, _large_pod, _large_role),
+    *(_large_policy, _large_definition),
+)
+
+
 class HostileRequest(NamedTuple):
     """One request; `target` is the path with its query."""
 
@@ -99,6 +171,84 @@ def requests(seed: int) -> Iterator[HostileRequest]:
         yield _Maker(dice).request()
 
 
+def streams(seed: int, token: str) -> Iterator[bytes]:
+    """Yield what one connection each sends: HTTP that is broken, endless or means two things."""
+    dice = random.Random(seed)
+    while True:
+        made = dice.choice(_STREAMS)(dice)
+        if dice.random() < 0.2:
+            at = dice.randrange(len(made))
+            made = made[:at] + dice.randbytes(dice.choice((1, 4, 100))) + made[at:]
+        if dice.random() < 0.1:
+            made = made[: dice.randrange(len(made))]
+        yield made.replace(b"@TOKEN", token.encode())
+
+
+def _head(line: str, *fields: str) -> bytes:
+    own = ("Host: x", "Authorization: Bearer @TOKEN", *fields)
+    return "\r\n".join((f"{line} HTTP/1.1", *own, "", "")).encode("latin-1", "replace")
+
+
+def _pipelined(dice: random.Random) -> bytes:
+    lines = ("GET /api", "GET /openapi/v2", "GET /api/v1/configmaps", "GET /version", "GET /x")
+    return b"".join(_head(dice.choice(lines)) for _ in range(dice.choice((2, 50, 400))))
+
+
+def _chunked(dice: random.Random) -> bytes:
+    sizes = ("0", "1", "5", "-1", "FFFFFFFFFFFFFFFF", "1" * 400, "5;" + "x" * 5_000, "", "0x5", "g")
+    chunks = (f"{dice.choice(sizes)}\r\n" + "a" * dice.choice((0, 5)) + "\r\n" for _ in range(9))
+    length = dice.choice(((), ("Content-Length: 5",)))
+    fields = ("Content-Type: application/json", "Transfer-Encoding: chunked", *length)
+    head = _head("POST /api/v1/namespaces/default/configmaps", *fields)
+    return head + "".join(chunks).encode() + b"0\r\n\r\n"
+
+
+def _flooded(dice: random.Random) -> bytes:
+    count, size = dice.choice(((90, 10), (5_000, 10), (10, 9_000), (1, 300_000)))
+    name = dice.choice(("X-{}", "X", "Content-Length", "Impersonate-Group", "Transfer-Encoding"))
+    return _head("GET /api", *(f"{name.format(i)}: {'v' * size}" for i in range(count)))
+
+
+def _malformed(dice: random.Random) -> bytes:
+    fields = (
+        *("Content-Length: -1", "Content-Length: 99999999999999999999", "Content-Length: 1, 2"),
+        *("Transfer-Encoding: gzip, chunked", ": x", "X", "X : y", " folded", "X: \x00", "X: \xff"),
+        *("Content-Encoding: gzip", "Expect: nothing", "Host: a", "Connection: close, upgrade"),
+        *("Upgrade: h2c", "Upgrade: SPDY/3.1", "Content-Length: 3000000", "Range: bytes=9-1"),
+    )
+    method, path = (
+        dice.choice(("GET", "POST", "", "G T", "\x16\x03")),
+        dice.choice(("/api", "x", "")),
+    )
+    chosen = (dice.choice(fields) for _ in range(dice.choice((1, 2, 6))))
+    return _head(f"{method} {path}", *chosen) + dice.randbytes(20)
+
+
+def _upgraded(dice: random.Random) -> bytes:
+    verb = dice.choice(("exec", "attach", "portforward", "proxy", "log"))
+    path = f"/api/v1/namespaces/default/pods/x-{dice.randrange(512)}/{verb}"
+    protocol = dice.choice(("v5.channel.k8s.io", "v4.channel.k8s.io", "x", "portforward.k8s.io"))
+    fields = (
+        *("Connection: Upgrade", f"Upgrade: {dice.choice(('websocket', 'SPDY/3.1', 'x'))}"),
+        *("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"),
+        *(f"Sec-WebSocket-Protocol: {protocol}", f"X-Stream-Protocol-Version: {protocol}"),
+    )
+    query = dice.choice(
+        ("", "?command=a&stdin=1", "?ports=80&ports=99999", "?command=" + "a" * 900)
+    )
+    method = dice.choice(("GET", "POST"))
+    return _head(f"{method} {path}{query}", *fields) + dice.randbytes(500)
+
+
+def _watching(dice: random.Random) -> bytes:
+    """Watches, one behind the other, of a client that says no more."""
+    watch = _head("GET /api/v1/configmaps?watch=true&timeoutSeconds=1")
+    return watch * dice.choice((1, 3, 20))
+
+
+_STREAMS: Final = (_pipelined, _chunked, _flooded, _malformed, _upgraded, _watching)
+
+
 class _Maker:
     """Makes one request, deciding everything by the same dice."""
 
@@ -107,8 +257,11 @@ class _Maker:
 
     def request(self) -> HostileRequest:
         make = self._dice.choices(
-            (self._create, self._replace, self._patch, self._read, self._delete, self._odd),
-            (30, 15, 25, 15, 8, 7),
+            (
+                *(self._create, self._replace, self._patch, self._read, self._delete, self._odd),
+                *(self._large, self._far),
+            ),
+            (30, 15, 25, 15, 8, 7, 0.3, 2),
         )[0]
         method, target, type_, body = make()
         accepts = _ODD_ACCEPTS if self._happens(0.03) else _ACCEPTS
@@ -117,6 +270,8 @@ class _Maker:
             headers.append(("Content-Type", type_))
         if self._happens(0.08):
             headers.append(self._dice.choice(_HEADERS))
+        elif self._happens(0.1):
+            headers.append(("Impersonate-User", TENANT))
         return HostileRequest(method, target, headers, body)
 
     def _happens(self, chance: float) -> bool:
@@ -157,6 +312,38 @@ class _Maker:
     def _odd(self) -> tuple[str, str, str | None, bytes]:
         method = self._dice.choice((*_METHODS, "GET", "GET", "POST"))
         return method, self._dice.choice(_PATHS), self._dice.choice(_TYPES), self._noise()
+
+    def _large(self) -> tuple[str, str, str | None, bytes]:
+        """A body that is as large as bodies may be, or a little larger."""
+        path, document = self._dice.choice(_LARGE)(self._dice.choice((2_000, 10_000, 22_000)))
+        meta = document.setdefault("metadata", {})
+        if "." not in meta.get("name", ""):  # that of a definition follows from its content
+            meta["name"] = f"large-{self._dice.randrange(6)}"
+        name = meta["name"]
+        query = "?dryRun=All" if self._happens(0.5) else "?"
+        if self._happens(0.5):
+            return "POST", path + query, "application/json", json.dumps(document).encode()
+        type_, manager = self._dice.choice(_PATCHES[1:]), self._dice.randrange(20)
+        target = f"{path}/{name}{query}&fieldManager=m{manager}"
+        force = "&force=true" if type_ == _PATCHES[3] else ""
+        return "PATCH", target + force, type_, json.dumps(document).encode()
+
+    def _far(self) -> tuple[str, str, str | None, bytes]:
+        """A read of many objects: by long selectors, in the past, by a watch."""
+        sample = self._dice.choice((*SAMPLES.values(), *[SAMPLES["ConfigMap"]] * 9))
+        count = self._dice.choice((10, 300, 1_500))
+        term = self._dice.choice(("!a{}", "a!=b{}", "a in (b,c{})", "a{}", "a notin (c{})"))
+        parts = ["timeoutSeconds=1"]
+        if self._happens(0.6):
+            parts.append("labelSelector=" + quote(",".join(term.format(i) for i in range(count))))
+        if self._happens(0.3):
+            terms = (f"metadata.name!=a{i}" for i in range(min(count, 300)))
+            parts.append("fieldSelector=" + quote(",".join(terms)))
+        if self._happens(0.5):
+            parts.append(f"resourceVersion={self._dice.randrange(3_000)}")
+            parts.append(self._dice.choice(("", "watch=true", "resourceVersionMatch=Exact")))
+        method = "DELETE" if self._happens(0.02) else "GET"
+        return method, sample.path + "?" + "&".join(filter(None, parts)), None, b""
 
     def _sample(self) -> Any:
         return self._dice.choice(tuple(SAMPLES.values()))

@@ -1,4 +1,5 @@
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -272,3 +273,39 @@ terms = st.builds(
 @given(st.lists(terms, max_size=4))
 def test_a_printed_field_selector_reads_back(found: list[Term]) -> None:
     assert set(parse_fields(str(FieldSelector(found))).terms) == set(found)
+
+
+@given(st.dictionaries(keys, values), st.lists(requirements, max_size=6))
+def test_a_selector_is_the_conjunction_of_its_requirements(
+    labels: dict[str, str], found: list[Requirement]
+) -> None:
+    each = all(LabelSelector([one]).matches(labels) for one in found)
+    assert LabelSelector(found).matches(labels) is each
+
+
+def test_comparisons_of_one_label_are_all_made() -> None:
+    selector = parse_labels("a>3,a<9,a>5")
+    matching = [number for number in range(12) if selector.matches({"a": str(number)})]
+    assert matching == [6, 7, 8]
+    assert not selector.matches({"a": "x"})
+    assert not selector.matches({})
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz")), st.lists(terms, max_size=6))
+def test_a_field_selector_is_the_conjunction_of_its_terms(
+    fields: dict[str, str], found: list[Term]
+) -> None:
+    def lookup(name: str) -> str:
+        return fields.get(name, "")
+
+    each = all(FieldSelector([one]).matches(lookup) for one in found)
+    assert FieldSelector(found).matches(lookup) is each
+
+
+@pytest.mark.parametrize("term", ["!k{}", "k{}!=x", "l0!=k{}", "l0 in (x,k{})", "l0 notin (k{})"])
+def test_a_match_does_not_take_as_long_as_the_selector(term: str) -> None:
+    labels = {f"l{i}": "x" for i in range(5)}
+    long = LabelSelector(parse_labels(",".join(term.format(i) for i in range(4_000))).requirements)
+    began = time.process_time()
+    assert all(long.matches(labels) for _ in range(2_000))
+    assert time.process_time() - began < 0.5

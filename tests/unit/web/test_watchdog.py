@@ -16,10 +16,16 @@ class Loop:
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.share = 0.25
+        """Of a processor, that the process gets."""
         self.questions: list[Callable[[], None]] = []
         self.pauses = LoopPauses()
         self.watchdog = Watchdog(
-            self.pauses, lambda: self.now, self.questions.append, lambda: "slow (x.py:1)"
+            self.pauses,
+            lambda: self.now,
+            lambda: self.now * self.share,
+            self.questions.append,
+            lambda: "slow (x.py:1)",
         )
 
     def stuck(self, periods: int) -> None:
@@ -53,8 +59,33 @@ def test_the_culprit_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture)
         loop.stuck(3)
         loop.watchdog.look()
     first, second = [record.getMessage() for record in caplog.records]
-    assert first.startswith("event loop paused seconds=0.38 culprit='slow (x.py:1)'")
+    assert first.startswith(
+        "event loop paused seconds=0.38 processor_seconds=0.09 culprit='slow (x.py:1)'"
+    )
     assert second.endswith("not_logged_before=2")
+
+
+def test_processor_time_tells_a_busy_server_from_a_busy_machine() -> None:
+    loop = Loop()
+    loop.stuck(8)
+    assert (loop.pauses.longest, loop.pauses.longest_processor) == (1.0, 0.25)
+    loop.share = 2.0  # two threads at once: no pause is longer than it lasted
+    loop.now = 0.0
+    loop.stuck(8)
+    assert loop.pauses.longest_processor == 1.0
+    assert "kedge_event_loop_longest_pause_processor_seconds 1.000" in loop.pauses.text()
+
+
+def test_a_record_is_always_logged(caplog: pytest.LogCaptureFixture) -> None:
+    loop = Loop()
+    with caplog.at_level(logging.WARNING):
+        for periods in (4, 8, 9, 16, 16, 3, 1):
+            loop.stuck(periods)
+    assert [record.getMessage().split()[3] for record in caplog.records] == [
+        "seconds=0.50",
+        "seconds=1.00",
+        "seconds=2.00",
+    ]
 
 
 def test_a_loop_that_does_not_come_back_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,7 +99,7 @@ def test_a_loop_that_does_not_come_back_is_told_of(caplog: pytest.LogCaptureFixt
 
 def test_a_loop_that_waits_is_not_woken_up() -> None:
     questions: list[Callable[[], None]] = []
-    watchdog = Watchdog(LoopPauses(), lambda: 0.0, questions.append, lambda: "")
+    watchdog = Watchdog(LoopPauses(), lambda: 0.0, lambda: 0.0, questions.append, lambda: "")
     assert watchdog.look() == IDLE_SECONDS
     assert questions == []
 

@@ -15,7 +15,7 @@ from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.authorization.attributes import Attributes
 from kedge.apiserver.authorization.authorizer import SUPERUSERS, Authorizer
 from kedge.apiserver.authorization.rbac import EVERYWHERE, RoleName, together
-from kedge.apiserver.authorization.rights import uncovered
+from kedge.apiserver.authorization.rights import TooManyPermissions, uncovered
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import forbidden, not_found
 
@@ -97,7 +97,11 @@ class Escalation:
 
     def _check_held(self, request: Request, obj: Object, rules: Sequence[PolicyRule]) -> None:
         policy = self._authorizer.policy
-        missing = uncovered(policy.rights_of(request.user, request.namespace), rules)
+        try:
+            missing = uncovered(policy.rights_of(request.user, request.namespace), rules)
+        except TooManyPermissions as error:
+            name = obj.metadata.name
+            raise forbidden(GROUP, request.resource.plural, name, str(error)) from None
         if missing:
             why = _complaint(request.user, missing)
             absent = policy.missing_roles(request.user, request.namespace)
@@ -135,16 +139,21 @@ def _complaint(user: User, missing: Iterable[PolicyRule]) -> str:
 
 def compacted(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
     """Single permissions on the same thing as one rule with several verbs; paths stay apart."""
-    merged: dict[tuple[Sequence[str], ...], PolicyRule] = {}
+    merged: dict[tuple[Sequence[str], ...], list[str]] = {}
     paths: list[PolicyRule] = []
     for part in parts:
         if part.nonResourceURLs:
             paths.append(part)
             continue
         thing = part.apiGroups, part.resources, part.resourceNames
-        known = merged.get(thing)
-        merged[thing] = part if known is None else replace(known, verbs=(*known.verbs, *part.verbs))
-    return [*paths, *merged.values()]
+        merged.setdefault(thing, []).extend(part.verbs)
+    return [
+        *paths,
+        *(
+            PolicyRule(apiGroups=groups, resources=resources, resourceNames=names, verbs=verbs)
+            for (groups, resources, names), verbs in merged.items()
+        ),
+    ]
 
 
 def _compact(rule: PolicyRule) -> str:

@@ -40,62 +40,89 @@ class Registrar:
         self._api = api
         self._cache = api.cache.of(RESOURCE)
         self._served: dict[str, list[Resource[Any]]] = {}
+        self._bases: dict[str, object] = {}
+        """What the resources that are served follow from: uid, generation and names."""
         self._homes: dict[str, Resource[Any]] = {}
         """The resource as which the objects of a definition are stored."""
-        self._pending: asyncio.Queue[str] = asyncio.Queue()
+        self._names: dict[str, tuple[int, CustomResourceDefinition]] = {}
+        """Each definition without its versions, and the revision that it was read at: whoever asks
+        for a name is compared with all others, which may have a megabyte of schemas each."""
+        self._pending: dict[str, None] = {}
+        """Keys of definitions to look at, each once, the first first."""
+        self._woken = asyncio.Event()
 
     async def load(self) -> None:
         """Serve what was established before the server stopped."""
         self._cache.listeners.add(self._note)
         for item in list(self._cache.values()):
-            definition = self._definition(item)
+            definition = await self._definition(item)
             if is_established(definition):
-                await self._serve(definition)
-            self._pending.put_nowait(item.key)
+                await self._serve(definition, len(item.body))
+            self._look_later(item.key)
 
     async def run(self) -> None:
         """Follow the definitions, for ever."""
         while True:
-            key = await self._pending.get()
+            await self._woken.wait()
+            if not self._pending:
+                self._woken.clear()
+                continue
+            del self._pending[key := next(iter(self._pending))]
             try:
                 await self._look_at(key)
             except Exception:
                 log.exception("custom resource definition not settled key=%s", key)
 
+    def _look_later(self, key: str) -> None:
+        self._pending.setdefault(key)
+        self._woken.set()
+
     async def _look_at(self, key: str) -> None:
         item = self._cache.get(key)
         if item is not None:
-            await self._settle(self._definition(item))
+            await self._settle(await self._definition(item), len(item.body))
             return
+        self._names.pop(key, None)
         self._withdraw(key.rpartition("/")[2])
         # The names that went with it may be what another definition waits for.
         for other in self._cache.values():
-            self._pending.put_nowait(other.key)
+            self._look_later(other.key)
 
     def _note(self, change: Change | None) -> None:
         if change is not None:
-            self._pending.put_nowait(change.item.key)
+            self._look_later(change.item.key)
 
-    def _definition(self, item: Item) -> CustomResourceDefinition:
-        return RESOURCE.decode(item.body)
+    async def _definition(self, item: Item) -> CustomResourceDefinition:
+        definition = await self._api.long_work.run(len(item.body), RESOURCE.decode, item.body)
+        bare = replace(definition, spec=replace(definition.spec, versions=()))
+        self._names[item.key] = item.revision, bare
+        return definition
 
-    async def _settle(self, definition: CustomResourceDefinition) -> None:
+    async def _names_of_others(self, own: str) -> list[CustomResourceDefinition]:
+        for item in tuple(self._cache.values()):
+            if item.revision != self._names.get(item.key, (0, None))[0]:
+                await self._definition(item)
+        return [
+            bare
+            for key, (_, bare) in self._names.items()
+            if not key.endswith(f"/{own}") and self._cache.get(key) is not None
+        ]
+
+    async def _settle(self, definition: CustomResourceDefinition, size: int) -> None:
         if definition.metadata.deletionTimestamp:
             if CLEANUP in definition.metadata.finalizers:
                 await self._empty(definition)
             return
-        definition = await self._judge(definition)
+        definition = await self._judge(definition, size)
         if is_established(definition):
-            await self._serve(definition)
+            await self._serve(definition, size)
 
-    async def _judge(self, definition: CustomResourceDefinition) -> CustomResourceDefinition:
-        """Decide on the names, and say so in the status."""
-        others = [
-            self._definition(item)
-            for item in self._cache.values()
-            if not item.key.endswith(f"/{definition.metadata.name}")
-        ]
-        names, conditions = accepted_names(definition, others)
+    async def _judge(
+        self, definition: CustomResourceDefinition, size: int
+    ) -> CustomResourceDefinition:
+        """Decide on the names, and say so in the status; `size` is what it has in bytes."""
+        others = await self._names_of_others(definition.metadata.name)
+        names, conditions = await self._api.long_work.run(size, accepted_names, definition, others)
         now = self._api.timestamp()
         timed = [replace(c, lastTransitionTime=c.lastTransitionTime or now) for c in conditions]
         versions = list(
@@ -117,20 +144,26 @@ class Registrar:
                 raise
         return judged
 
-    async def _serve(self, definition: CustomResourceDefinition) -> None:
-        resources = resources_of(definition)
-        name = definition.metadata.name
+    async def _serve(self, definition: CustomResourceDefinition, size: int) -> None:
+        meta = definition.metadata
+        basis = meta.uid, meta.generation, definition.status.acceptedNames
+        if self._bases.get(meta.name) == basis:
+            return
+        resources = await self._api.long_work.run(size, resources_of, definition)
+        name = meta.name
         for old in self._served.get(name, ()):
             if not any(_same(old, new) for new in resources):
                 self._api.catalog.remove(old)
-        home = _home(definition)
-        (await self._api.cache.add(home)).adopt(home)
+        home = await self._api.long_work.run(size, _home, definition)
+        cache = await self._api.cache.add(home)
+        await cache.adopt(home, self._api.clock)
         for resource in resources:
             self._api.catalog.add(resource)
-        self._served[name] = resources
+        self._served[name], self._bases[name] = resources, basis
         self._homes[name] = home
 
     def _withdraw(self, name: str) -> None:
+        self._bases.pop(name, None)
         for resource in self._served.pop(name, ()):
             self._api.catalog.remove(resource)
         home = self._homes.pop(name, None)
@@ -155,7 +188,7 @@ class Registrar:
         def look(change: Change | None) -> None:
             if change is None or change.type != "MODIFIED":
                 cache.listeners.discard(look)
-                self._pending.put_nowait(key)
+                self._look_later(key)
 
         return look
 

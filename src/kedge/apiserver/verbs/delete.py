@@ -13,6 +13,7 @@ from kedge.apiserver import body, render
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone, live_document
 from kedge.apiserver.request import Request, check_dry_run
+from kedge.apiserver.verbs.read import chosen
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.durations import format_time, parse_time
@@ -59,7 +60,7 @@ async def delete(api: Api, request: Request) -> Response:
 async def delete_collection(api: Api, request: Request) -> Response:
     """DELETE of everything selected; answers with what was deleted."""
     options = read_options(request)
-    items = api.cache_of(request.resource).select(selected(request))
+    items = await chosen(api, api.cache_of(request.resource), selected(request))
     affected: list[Item] = []
     for item in items:
         one = _request_for(request, item)
@@ -86,33 +87,44 @@ async def delete_object(api: Api, request: Request, options: DeleteOptions) -> t
             item = api.find(request)
             if item is None:
                 raise gone(request)
-            check_preconditions(request, item.document(), options.preconditions)
-            obj = request.resource.from_document(live_document(request.resource, item))
+            size, resource = len(item.body), request.resource
+            live = await api.long_work.run(size, live_document, resource, item)
+            check_preconditions(request, live, options.preconditions)
+            obj = await api.long_work.run(size, resource.from_document, live)
             if not request.subresource:  # an eviction was admitted as such
                 attempt = Attempt(request, "DELETE", None, obj)
                 await api.admission.mutate(attempt)
                 await api.admission.validate(attempt)
             try:
-                return await _begin_or_finish(api, request, item, obj, options, dry)
+                return await _begin_or_finish(api, request, item, obj, options, dry=dry)
             except Conflict as race:
                 await api.caught_up(race)
 
 
 async def _begin_or_finish(
-    api: Api, request: Request, item: Item, obj: Object, options: DeleteOptions, dry: bool
+    api: Api, request: Request, item: Item, obj: Object, options: DeleteOptions, *, dry: bool
 ) -> tuple[Item, bool]:
     resource = request.resource
     grace = _grace(resource, obj, options)
     finalizers = _finalizers(request, obj, options)
     if grace == 0 and not finalizers and not resource.held(obj):
         return (item if dry else await api.delete(resource, item)), True
-    document = _doomed(api, resource, obj, grace, finalizers)
-    live = live_document(resource, item)
-    if document == live:
+    document, is_same = await api.long_work.run(
+        len(item.body), _marked, api, resource, item, obj, grace, finalizers
+    )
+    if is_same:
         return item, False
     if dry:
         return Item(item.key, item.revision, msgspec.json.encode(document)), False
     return await api.put(resource, document, expect=item.revision), False
+
+
+def _marked(
+    api: Api, resource: Resource[Any], item: Item, obj: Object, grace: int, finalizers: list[str]
+) -> tuple[dict[str, Any], bool]:
+    """The object with its end in sight, and whether it was in sight before."""
+    document = _doomed(api, resource, obj, grace, finalizers)
+    return document, document == live_document(resource, item)
 
 
 def _doomed(

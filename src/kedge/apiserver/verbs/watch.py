@@ -179,7 +179,10 @@ class Follower:
                 return
             # A cache that was filled a moment ago may be ahead of the others.
             self._position = max(self._api.cache.revision, self._cache.loaded)
-            for item in self._cache.select(self._selection):
+            for item in self._cache.candidates(self._selection):
+                await self._api.clock.give_way()
+                if not self._selection.everything and not self._selection.matches(item):
+                    continue
                 sink.write(self._lines.of("ADDED", item))
                 if sink.paused:
                     await sink.drain()
@@ -224,11 +227,13 @@ class Follower:
         # The log moves on while history is read and sent, so there may be more to read.
         while self._position < self._cache.log_start:
             until = self._cache.log_start
-            for change in await history(self._api.store, self._cache, self._position, until):
+            changes, reached = await history(self._api.store, self._cache, self._position, until)
+            for change in changes:
+                await self._api.clock.give_way()
                 self._send(change)
                 if self._sink.paused:
                     await self._sink.drain()
-            self._position = max(self._position, until)
+            self._position = max(self._position, reached)
 
     async def _follow(self) -> None:
         clock = self._api.clock

@@ -1,10 +1,18 @@
+import time
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.api.rbac_v1.role import PolicyRule
-from kedge.apiserver.authorization.rights import Rights, broken_down, keys_of, uncovered
+from kedge.apiserver.authorization.rights import (
+    Rights,
+    TooManyPermissions,
+    broken_down,
+    keys_of,
+    uncovered,
+)
 
 GROUPS = ("", "apps", "*")
 RESOURCES = ("pods", "pods/log", "scale", "jobs/scale", "*", "*/scale", "*/log")
@@ -93,3 +101,46 @@ def test_a_right_to_every_object_is_more_than_one_to_each_that_there_is() -> Non
         PolicyRule(apiGroups=("",), resources=("pods",), verbs=("get",))
     ]
     assert uncovered([Rights([every])], [named]) == []
+
+
+@given(
+    rules,
+    st.sampled_from(("", "apps", "batch")),
+    st.sampled_from(("pods", "pods/log", "jobs/scale", "scale")),
+    st.sampled_from(("get", "delete")),
+    st.sampled_from(("", "a", "c")),
+)
+def test_rules_that_are_not_taken_apart_mean_the_same(
+    given: list[PolicyRule], group: str, resource: str, verb: str, name: str
+) -> None:
+    keys = keys_of(group, resource)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kedge.apiserver.authorization.rights.MOST_ENTRIES", 0)
+        wide = Rights(given)
+    assert wide.allow(keys, verb, name) == Rights(given).allow(keys, verb, name)
+    assert wide.allow_all(keys, verb) == Rights(given).allow_all(keys, verb)
+
+
+def test_a_rule_costs_what_it_is_long_not_what_it_multiplies_to() -> None:
+    many = [f"n{i}" for i in range(2_000)]
+    wide = PolicyRule(apiGroups=many, resources=many, verbs=many)
+    named = [
+        PolicyRule(apiGroups=[""], resources=["pods"], verbs=["get"], resourceNames=[name])
+        for name in many * 8
+    ]
+    began = time.process_time()
+    rights = Rights([wide, *named])
+    assert time.process_time() - began < 1
+    assert rights.allow(keys_of("n5", "n7"), "n1999", "")
+    assert rights.allow(keys_of("", "pods"), "get", "n1999")
+    assert not rights.allow(keys_of("n5", "n7"), "other", "")
+
+
+def test_more_permissions_than_can_be_compared_are_refused() -> None:
+    many = [f"n{i}" for i in range(2_000)]
+    with pytest.raises(TooManyPermissions, match="more than 10000 single permissions"):
+        uncovered([], [PolicyRule(apiGroups=many, resources=many, verbs=many)])
+    same = PolicyRule(apiGroups=[""] * 2_000, resources=["pods"] * 2_000, verbs=["get"] * 2_000)
+    assert uncovered([], [same]) == [
+        PolicyRule(apiGroups=("",), resources=("pods",), verbs=("get",))
+    ]

@@ -4,6 +4,10 @@ from typing import Any
 
 import pytest
 
+from kedge.api.apiextensions_v1.definition import CustomResourceDefinition
+from kedge.api.resource import Resource
+from kedge.apiserver.crd import registrar
+from kedge.apiserver.crd.resources import resources_of
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import MERGE, STRATEGIC, TABLE, LocalServer
@@ -354,3 +358,29 @@ async def test_unknown_fields_are_kept_where_the_schema_says_so(server: LocalSer
         deep = {"x": deep}
     answer = await server.call("POST", WIDGETS, widget("deep") | {"anything": deep})
     assert answer.status == 400
+
+
+async def test_definitions_are_read_and_served_once_for_each_change(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ten definitions of a megabyte each, ten times ten readings stopped the server."""
+    made: list[str] = []
+
+    def counted(crd: CustomResourceDefinition) -> list[Resource[Any]]:
+        made.append(crd.metadata.name)
+        return resources_of(crd)
+
+    monkeypatch.setattr(registrar, "resources_of", counted)
+    names = [f"{letter}s" for letter in "abcdef"]
+    for name in names:
+        body = definition()
+        body["metadata"]["name"] = f"{name}.example.com"
+        body["spec"]["names"] = {"plural": name, "kind": name.capitalize()}
+        await server.post(CRDS, body)
+    await server.settle()
+    # Each is served as itself and as what its objects are stored as.
+    assert sorted(made) == sorted(f"{name}.example.com" for name in names * 2)
+    await server.delete(f"{CRDS}/as.example.com")
+    await server.settle()
+    assert made.count("bs.example.com") == 2
+    assert (await server.call("GET", WIDGETS.replace("widgets", "bs"))).status == 200

@@ -425,3 +425,29 @@ async def test_a_watcher_in_the_same_process_sees_what_one_outside_sees(tmp_path
                 assert told == await seen(outside, view, labels)
                 assert [type_ for type_, _, name in told if name == "two"] == ["ADDED", "DELETED"]
         await outside.close()
+
+
+async def test_the_log_is_bounded_in_bytes_too(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchcache, "LOG_BYTES", 50_000)
+    monkeypatch.setattr(watchcache, "HISTORY_BYTES", 30_000)
+    first = await make(server, "a")
+    for number in range(20):
+        await server.merge(f"{MAPS}/a", {"data": {"n": str(number), "large": "x" * 5_000}})
+    cache = server.app.api.cache.of(config_map.RESOURCE)
+    assert sum(change.size for change in cache.log) <= 50_000
+    assert len(cache.log) > 1
+    watching = await server.watch(f"{MAPS}?watch=true&resourceVersion={version(first)}")
+    numbers = [event["object"]["data"]["n"] for event in await watching.events()]
+    assert numbers == [str(number) for number in range(20)]
+
+
+async def test_an_object_larger_than_the_log_is_watched_all_the_same(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchcache, "LOG_BYTES", 100)
+    watching = await server.watch(f"{MAPS}?watch=true")
+    for name in ("a", "b", "c"):
+        await make(server, name)
+    assert await watching.seen() == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]

@@ -1,7 +1,7 @@
 """Request in, response out, for a server that has nothing but metrics."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
 from kedge.api.catalog import BUILT_IN, Catalog
 from kedge.apiserver import route
@@ -32,7 +32,7 @@ class MetricsApp:
         self._gate = gate
         self._telemetry = telemetry
         self.catalog = Catalog([resource for resource in BUILT_IN if resource.measured])
-        self._documents = Documents(self.catalog, lambda: address, api.clock)
+        self._documents = Documents(self.catalog, lambda: address, api.clock, api.long_work)
         self.ready = False
 
     async def handle(self, http: HttpRequest) -> Response:
@@ -80,8 +80,10 @@ class MetricsApp:
         if found is None:
             return text_response("404 page not found\n", 404)
         if http.method not in ("GET", "HEAD"):
+            if isinstance(found, Coroutine):
+                found.close()
             raise method_not_allowed()
-        return found
+        return found if isinstance(found, Response) else await found
 
     async def _allowed(self, http: HttpRequest, asks: Callable[[User], Attributes]) -> User:
         user = await self._gate.user(http)
