@@ -78,8 +78,7 @@ async def _serve(
 
 
 async def tell_restart(server: Running, reason: str, clock: Clock) -> None:
-    """Say on the service `kubernetes`, which stands for the API server in the cluster, that the
-    server was started again, and why."""
+    """Record an event about a restart of the server on the service `kubernetes`."""
     from kedge.api.core_v1.references import ObjectReference
     from kedge.api.core_v1.service import RESOURCE
     from kedge.client.events import WARNING, Recorder, reference_to

@@ -50,7 +50,7 @@ from kedge.web.watchdog import LoopPauses
 log = logging.getLogger(__name__)
 
 BALLAST_SECONDS: Final = 5.0
-"""How often it is seen to that there is a reserve of space."""
+"""How often the reserve files are checked."""
 SETTLING: Final = 0.5
 """Seconds from the first answer to the work that can wait."""
 
@@ -144,7 +144,8 @@ async def serve(
 
 
 async def keep_ballast(store: Store, state: Path, clock: Clock) -> None:
-    """For ever: have some space in reserve for the next start, whenever there is enough of it."""
+    """Keep reserve files on disk for the next start, whenever there is enough space. Runs until
+    cancelled."""
     while True:
         if not store.trouble:
             await asyncio.to_thread(ballast.ensure, state)
@@ -163,8 +164,9 @@ async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
             await bootstrap.ensure_range(api)
             return
         except (OSError, StoreError) as error:
-            # The server goes on without: on a full disk, what needs them says so.
-            log.error("not settled, tried again later error=%s", error)
+            # The server continues without them. On a full disk the code that needs them reports
+            # the error.
+            log.error("startup objects not written, retrying error=%s", error)
             await clock.sleep(BALLAST_SECONDS)
 
 

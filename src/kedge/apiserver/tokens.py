@@ -13,7 +13,7 @@ def ensure(path: Path) -> str:
     except (FileNotFoundError, UnicodeDecodeError):
         token = ""
     if not token.isprintable() or not token:
-        # Not even zeros, which a crash may leave of a file, are anybody's token.
+        # A crash may leave zeros in the file; they are not a token.
         token = secrets.token_urlsafe(32)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = f"{token}\n".encode()

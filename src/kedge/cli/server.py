@@ -91,8 +91,8 @@ def run(
     announce: Callable[["Announcement"], None],
     check: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run the server till it is told to end; `announce` is called once it answers, `check` raises
-    if nobody wants it any more."""
+    """Run the server until a signal ends it; `announce` is called once it answers, `check`
+    raises if the starter is gone."""
     # Nothing that is imported or loaded now is garbage; the control plane turns this on again.
     gc.disable()
     from kedge import control_plane
@@ -109,7 +109,7 @@ def run(
     try:
         notes = integrity.check(config.state, cluster, database=config.store == "sqlite")
     except Failure as failure:
-        # Only somebody who puts a file back can help, and not another attempt.
+        # The administrator has to restore a file; a retry would fail too.
         raise LastingFailure(str(failure)) from failure
     for note in notes:
         print(f"warning: {note}", file=sys.stderr, flush=True)

@@ -27,7 +27,7 @@ class Gone(Failure):
 
 
 class RecordDamaged(Failure):
-    """`cluster.json` is missing or cannot be read, but what else there is shows a cluster."""
+    """`cluster.json` is missing or unreadable, but the directory holds a cluster."""
 
     def __init__(self, state: Path, what: str) -> None:
         super().__init__(
@@ -52,11 +52,12 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     kubeconfig_existed: bool = True
     """Whether that file was there before."""
     kept: tuple[str, ...] = ()
-    """Files that a server of this cluster has made, and without which it is not the same one."""
+    """Files that a server of this cluster has made and that must not be replaced."""
 
     @property
     def has_run(self) -> bool:
-        """Whether a server has been ready here; those of before `kept` left only their port."""
+        """Whether a server has been ready here; releases without `kept` recorded only their
+        port."""
         return bool(self.kept or self.port)
 
 
@@ -78,7 +79,7 @@ def prepare(state: Path, name: str) -> Cluster:
     check_owner(state)
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Once more: whoever was quicker than us in a directory for everybody owns it now.
+        # Checked again: in a directory like /tmp another user may have created it first.
         check_owner(state)
         cluster = _known(state, name)
         if cluster is None:
@@ -101,10 +102,10 @@ def prepare(state: Path, name: str) -> Cluster:
 
 
 def check_owner(state: Path) -> None:
-    """Fail unless the directory, if it is there, is ours alone, and so is the way to it.
+    """Fail if other users can change the directory, if it exists, or a directory above it.
 
-    Whoever owns a cluster's directory reads the administrator's token in it, and says in it which
-    processes and control groups are the cluster's, which to stop it kills.
+    The owner of a cluster's directory can read the administrator's token, and decides which
+    processes and control groups `kedge down` kills.
     """
     try:
         ownership.check_directory(state)
@@ -119,19 +120,19 @@ def check_owner(state: Path) -> None:
 
 
 def _hide(state: Path) -> None:
-    """Take away what others may see of a directory that was made by other means."""
+    """Remove the access of other users to a directory that kedge did not create."""
     mode = stat.S_IMODE(state.stat().st_mode)
     if mode & 0o077:
         state.chmod(mode & 0o700)
-        _warn(f"{state} had mode {mode:04o}, and has {mode & 0o700:04o} now: others saw into it")
+        _warn(f"{state} had mode {mode:04o}, and has {mode & 0o700:04o} now: others had access")
 
 
 def _known(state: Path, name: str) -> Cluster | None:
-    """The cluster that the directory holds; its lost or torn `cluster.json` is made again."""
+    """Return the cluster in the directory; a lost or damaged `cluster.json` is recreated."""
     try:
         return read(state)
     except RecordDamaged as damage:
-        # Nothing is lost with it but a port and what was current in a kubeconfig before.
+        # Only the port and the earlier current context of the kubeconfig are lost.
         made = ("store.db", "pki/ca.crt", "pki/ca.key", "token")
         cluster = Cluster(name=name, kept=tuple(file for file in made if (state / file).exists()))
         with contextlib.suppress(FileNotFoundError):
@@ -196,7 +197,9 @@ def read(state: Path) -> Cluster | None:
         document = msgspec.json.decode(content)
     except msgspec.DecodeError as error:
         raise RecordDamaged(state, f"{path} is damaged ({error})") from error
-    layout = document.get("layout", "that is not said") if isinstance(document, dict) else "unknown"
+    layout = (
+        document.get("layout", "the layout is missing") if isinstance(document, dict) else "unknown"
+    )
     if layout != LAYOUT:
         raise _unknown_layout(state, str(layout))
     try:
@@ -206,7 +209,7 @@ def read(state: Path) -> Cluster | None:
 
 
 def _is_store(path: Path) -> bool:
-    """Whether the file is a store of ours, by the number that SQLite keeps at its byte 68."""
+    """Return whether the file is a kedge store, by SQLite's application id at byte 68."""
     with contextlib.suppress(OSError, ownership.Untrusted):
         return ownership.read(path, 72)[68:] == b"kedg"
     return False
@@ -246,8 +249,8 @@ def write_server(state: Path, server: Server) -> None:
 
 
 def _write(path: Path, content: bytes, *, needed: bool) -> None:
-    """Replace the file unless it says so already, which a full disk does not prevent; if it does
-    prevent the rest, that is said, and no reason to fail unless the file is needed."""
+    """Replace the file if its content differs. A full disk is only a warning, unless the file is
+    needed."""
     with contextlib.suppress(OSError):
         if path.read_bytes() == content:
             return

@@ -15,7 +15,7 @@ NAME: Final = "status"
 HELP: Final = "Show whether a cluster runs, and where"
 DESCRIPTION: Final = """\
 Show whether a cluster runs, where it listens, since when, and how much it holds; which of its
-processes have died, why, and whether they are started again.
+processes have died, why, and whether they are restarted.
 The exit code is 0 if the cluster is ready, else 1."""
 EXAMPLES: Final = """\
   kedge status
@@ -76,7 +76,7 @@ def describe(status: "Status") -> str:
 def _restart(status: "Status") -> str:
     if status.restart == "never" or status.parent:
         return f"{status.restart}, process {status.parent}" if status.parent else status.restart
-    return "nothing is started again, its process is gone: 'kedge up' mends that"
+    return "the parent process is gone, nothing is restarted: run 'kedge up'"
 
 
 def _death(seen: "RestartSeen") -> str:

@@ -23,7 +23,7 @@ class TooExpensive(Exception):
 
 
 class Found(list[FieldError]):
-    """What is wrong with a value; the steps that are left are shared by all that look at it."""
+    """Errors of one object, with the steps that are left to validate it."""
 
     def __init__(self, left: list[int]) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Checker:
             *(part.effort for part in parts),
             *(part.effort for part in (self._not, self._items, self._rest) if part is not None),
         )
-        """How many times longer than usual it may take to judge a byte."""
+        """How many times longer than usual validating a byte may take."""
 
     def errors(self, value: object, path: str = "") -> list[FieldError]:
         """Everything wrong with the value, which stands at `path`."""

@@ -155,11 +155,13 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
 def _new(
     api: Api, request: Request, wanted: Wanted, manager: str
 ) -> tuple[Object, Sequence[ManagedFieldsEntry]]:
-    """A posted document as an object with all that the server sets, and who owns its fields."""
+    """Return a posted document as an object, with the fields that the server sets and managed
+    fields."""
     resource = request.resource
     posted = decode.to_object(resource, wanted.document)
     obj = resource.default(prepare.new(request, posted, api.clock.now(), api.random))
-    # Before admission: what plugins add belongs to nobody, so no apply will conflict with it.
+    # Before admission: fields that plugins add have no manager, so an apply does not conflict
+    # with them.
     return obj, _owners_from_birth(resource, obj, manager, wanted.applied)
 
 
@@ -389,7 +391,8 @@ def _updated(
     part: Part,
     manager: str,
 ) -> tuple[Object, Object, dict[str, Any]]:
-    """The object before and after the change, and the document of the latter with its owners."""
+    """Return the object before and after the change, and the latter's document with managed
+    fields."""
     resource = request.resource
     old = decode.to_object(resource, live)
     new = prepare.updated(request, decode.to_object(resource, wanted.document), old)

@@ -344,10 +344,10 @@ class JobController:
 async def _all(
     pods: Sequence[Pod], deed: Callable[[Pod], Coroutine[Any, Any, None]]
 ) -> tuple[list[Pod], list[BaseException]]:
-    """Do something to all pods: those with which it went well, and what went wrong.
+    """Apply an action to all pods; returns the pods for which it succeeded, and the failures.
 
-    Each deed waits until its effect is seen, and each event is compared with all who wait: so
-    there are never many at once.
+    Each action waits for its watch event, and each event is compared with all waiting actions,
+    so only a few run at once.
     """
     done: list[Pod] = []
     failures: list[BaseException] = []

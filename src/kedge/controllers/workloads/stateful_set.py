@@ -159,7 +159,8 @@ class StatefulSetController:
     def _affordable(
         self, owner: StatefulSet, pods: Sequence[Pod], steps: Iterator[Step]
     ) -> list[Step]:
-        """The steps for this look at a set; what they do to its pods leads to the next look."""
+        """Return the steps of this reconciliation; the resulting pod events trigger the next
+        one."""
         room = room_for_more(pods)
         some: list[Step] = []
         for step in steps:
