@@ -166,7 +166,7 @@ async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
         except (OSError, StoreError) as error:
             # The server continues without them. On a full disk the code that needs them reports
             # the error.
-            log.error("startup objects not written, retrying error=%s", error)
+            log.error("signing key or address range not prepared, retrying error=%s", error)
             await clock.sleep(BALLAST_SECONDS)
 
 

@@ -15,7 +15,8 @@ class Turns:
     A turn of an event loop runs all ready tasks and then polls the sockets, so a request waits
     for the sum of all ready tasks, not for the longest of them. A budget per task would
     therefore bound nothing: a hundred workers with ten milliseconds each are a second. The
-    budget belongs to the loop, and tasks that come when it is spent wait in order. Each turn wakes one of them, so none starves.
+    budget belongs to the loop, and tasks that come when it is spent wait in order. Each turn
+    wakes one of them, so none starves.
 
     A computation between two calls of `give_way` is not interrupted: loops whose length a user
     chooses call it in each round.

@@ -213,9 +213,9 @@ class Agent:
             await client.close()
 
     async def _tell_restarts(self, recorder: Recorder, this: Registration) -> None:
-        """Say on the node that its agent was started again, or its supervisor."""
+        """Record events on the node about restarts of its agent and its supervisor."""
         if reason := self._config.restart_reason:
-            message = f"The node agent {reason}; it was started again, and containers ran on"
+            message = f"The node agent {reason}; it was restarted, and containers kept running"
             recorder.record(this.node, WARNING, "AgentRestarted", message)
         while True:
             message = await self._runtime.restarted()

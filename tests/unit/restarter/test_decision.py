@@ -63,7 +63,7 @@ def test_what_lacks_something_for_the_moment_is_never_given_up(code: int) -> Non
 def test_what_cannot_start_before_somebody_mends_it_is_given_up_at_once(ready: float) -> None:
     verdict = decide(Failures(), Ending(DO_NOT_TRY_AGAIN, ready))
     assert verdict.delay is None
-    assert verdict.why == "it says that another attempt would end in the same way"
+    assert verdict.why == "its exit code says that a restart would fail too"
 
 
 @pytest.mark.parametrize(
