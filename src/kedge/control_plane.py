@@ -93,7 +93,7 @@ async def tell_restart(server: Running, reason: str, clock: Clock) -> None:
         about = ObjectReference(
             apiVersion="v1", kind="Service", namespace="default", name="kubernetes"
         )
-    message = f"The API server {reason}; it was started again"
+    message = f"The API server {reason}; it was restarted"
     recorder.record(about, WARNING, "ServerRestarted", message)
     await recorder.run()
 

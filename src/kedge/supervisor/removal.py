@@ -1,10 +1,10 @@
 """Removes directories that containers wrote to.
 
 A container may try to make this fail: with directories thousands deep, too deep for paths and
-for recursion; millions of files; immutable files; links to files of the machine. So there is no recursion and no path, only names relative to two
-descriptors: the top, and the directory that is being emptied. Every directory is moved to the top
-before it is emptied, where it is one level deep. The kernel does not move a mount point, so this
-does not delete files of other file systems either.
+for recursion; millions of files; immutable files; links to files of the machine. So there is no
+recursion and no path, only names relative to two descriptors: the top, and the directory that is
+being emptied. Every directory is moved to the top before it is emptied, where it is one level deep.
+The kernel does not move a mount point, so this does not delete files of other file systems either.
 
 Entries that cannot be removed are left and reported; the rest is removed.
 """
