@@ -210,4 +210,4 @@ async def test_an_object_that_cannot_be_taken_in_is_left_out(
     async with slowly(Script([msgspec.json.encode(listed)], [told]), clock) as cache:
         await clock.observe(lambda: len(cache.names) == 2)
         assert cache.names == ["a", "b"]
-    assert caplog.text.count("left out resource=configmaps") == 2
+    assert caplog.text.count("object skipped resource=configmaps") == 2
