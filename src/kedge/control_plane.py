@@ -68,7 +68,7 @@ async def _serve(
         offices = elections(server, config, clock)
         work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
         if config.restart_reason:
-            work.append(tasks.create_task(tell_restart(server, config.restart_reason, clock)))
+            work.append(tasks.create_task(record_restart(server, config.restart_reason, clock)))
         await stop.wait()
         for task in work:
             task.cancel()
@@ -77,7 +77,7 @@ async def _serve(
             await office.resign()
 
 
-async def tell_restart(server: Running, reason: str, clock: Clock) -> None:
+async def record_restart(server: Running, reason: str, clock: Clock) -> None:
     """Record an event about a restart of the server on the service `kubernetes`."""
     from kedge.api.core_v1.references import ObjectReference
     from kedge.api.core_v1.service import RESOURCE

@@ -14,7 +14,7 @@ import msgspec
 
 from kedge.cli import integrity, node, process, registry, restarts, server, state
 from kedge.cli.announcement import Announcement, decode
-from kedge.cli.children import Child, Part, launching
+from kedge.cli.children import Child, ProgramSpec, launching
 from kedge.cli.down import changing, end_nodes, withdraw_context
 from kedge.cli.failure import AlreadyRunning, Failure
 from kedge.cli.process import Process
@@ -168,20 +168,22 @@ def _recorded_programs(config: UpConfig, recorded: restarts.Restarts | None) -> 
 
 def _parts(
     programs: Mapping[str, Program], url: str, recorded: restarts.Restarts | None
-) -> list[Part]:
+) -> list[ProgramSpec]:
     """Return the programs in the form that their parent needs."""
     before = {each.name: each for each in recorded.parts} if recorded else {}
-    return [_part(name, each, url, before.get(name)) for name, each in programs.items()]
+    return [_program_spec(name, each, url, before.get(name)) for name, each in programs.items()]
 
 
-def _part(name: str, program: Program, url: str, before: restarts.PartSeen | None) -> Part:
+def _program_spec(
+    name: str, program: Program, url: str, before: restarts.ProgramStatus | None
+) -> ProgramSpec:
     skipped = len(_kedge())
     flags = list(program.arguments[skipped:])
     if name == SERVER:
         # A restarted server uses the same port, where clients know it.
         port = urlsplit(url).port or 0
         flags = [f"--port={port}" if flag.startswith("--port=") else flag for flag in flags]
-    return Part(
+    return ProgramSpec(
         name=name,
         what=program.what,
         arguments=[*program.arguments[:skipped], *flags],
@@ -216,7 +218,7 @@ def foreground(config: UpConfig, say: Say) -> Up | None:
             tell(nodes, ready.url)
             done = adopt(config, ready)
             adopted = True
-            this = Part(name=SERVER, what="the server", arguments=[], flags=[], log="")
+            this = ProgramSpec(name=SERVER, what="the server", arguments=[], flags=[], log="")
             launch.keep([this, *_parts(programs, ready.url, None)], config.restart)
             say(f'API server of cluster "{cluster.name}" ready at {done.url}; Ctrl-C stops it.')
             say(f'Context "{context(cluster.name)}" is the current one in {done.kubeconfig}.')

@@ -338,7 +338,7 @@ class OwnCluster:
         return pid
 
     def kill(self) -> None:
-        """As if the power had failed: the server goes, and with it what would start it again."""
+        """Kill the server as a power failure would, and its parent, which would restart it."""
         pid = self.pid()
         if parent := process.running(self.state, "restarter"):
             os.kill(parent.pid, signal.SIGKILL)
@@ -552,7 +552,7 @@ def any_kubectl(cluster: Cluster, namespace: str) -> Kubectl:
     return Kubectl(kubectls()[max(kubectls(), key=age)], cluster, namespace)
 
 
-# Attacks: servers that are attacked, and others who use them meanwhile.
+# Attacks: servers that are attacked, and other clients that use them meanwhile.
 
 
 class Target(NamedTuple):
@@ -599,8 +599,8 @@ def read_head(peer: socket.socket) -> tuple[int, dict[str, str], bytes]:
 
 
 class Bystander:
-    """Asks the server for something small all the time: on a connection that it keeps, and now and
-    then on a new one. `slowest` is how long it had to wait at most."""
+    """Sends small requests all the time, on one connection and now and then on a new one.
+    `slowest` is the longest wait for an answer."""
 
     def __init__(self, target: Target, path: str) -> None:
         self._target = target

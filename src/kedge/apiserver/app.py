@@ -28,7 +28,7 @@ from kedge.apiserver.subresources import binding
 from kedge.apiserver.subresources import table as subresources
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.verbs import delete, read, watch, write
-from kedge.machinery import ballast
+from kedge.machinery import reserve_files
 from kedge.machinery.errors import (
     StatusError,
     insufficient_storage,
@@ -358,7 +358,7 @@ class App:
     def _health(self, http: HttpRequest, name: str, below: list[str]) -> Response | None:
         """Answer a health check in Kubernetes' format. Unlike upstream it shows the reason of a
         failure."""
-        failures = {"ping": "", "store": self.api.store.trouble, "watch-cache": ""}
+        failures = {"ping": "", "store": self.api.store.failure, "watch-cache": ""}
         if name == "livez" and failures["store"] == DISK_FULL:
             # A restart would not help: the next process would have the same full disk.
             failures["store"] = ""
@@ -435,7 +435,7 @@ def _refused_by_disk(http: HttpRequest, error: StoreError | OSError) -> StatusEr
     """Return the error for a client whose request could not write to the store or to a file."""
     if isinstance(error, DiskFull):
         return insufficient_storage(str(error))
-    if ballast.is_full(error):
+    if reserve_files.is_full(error):
         return insufficient_storage("the disk that holds the cluster's keys is full")
     log.error("request failed method=%s path=%s", http.method, http.path, exc_info=error)
     return internal(_DEFECT if isinstance(error, OSError) else f"the store failed: {error}")

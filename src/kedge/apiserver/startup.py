@@ -20,7 +20,7 @@ def explain(error: BaseException, config: ServerConfig) -> str:
     return ""
 
 
-def is_lasting(error: BaseException) -> bool:
+def is_permanent(error: BaseException) -> bool:
     """Return whether the error needs a repair, so that a retry would fail too. Lack of space and
     a port in use are temporary."""
     if isinstance(error, StoreError):

@@ -36,7 +36,7 @@ _ANSWER_SECONDS: Final = 10.0
 _PAUSE: Final = 0.01
 
 
-class Part(NamedTuple):
+class ProgramSpec(NamedTuple):
     """One program of the cluster, as its parent gets it."""
 
     name: str
@@ -160,7 +160,7 @@ class Launch:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def keep(self, parts: Sequence[Part], policy: str) -> None:
+    def keep(self, parts: Sequence[ProgramSpec], policy: str) -> None:
         """Keep the programs: from now on their parent restarts them, if the policy is "always"."""
         go = {"policy": policy, "parts": [each._asdict() for each in parts]}
         with contextlib.suppress(OSError):

@@ -20,13 +20,13 @@ class AlreadyRunning(Failure):
     code = RUNS_ALREADY
 
 
-class LastingFailure(Failure):
+class PermanentFailure(Failure):
     """A retry fails too, until the cause is repaired."""
 
     code = DO_NOT_TRY_AGAIN
 
 
-class PassingFailure(Failure):
+class TemporaryFailure(Failure):
     """A retry may succeed: the cause is temporary."""
 
     code = TRY_LATER

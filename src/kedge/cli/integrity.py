@@ -41,7 +41,7 @@ def check(directory: Path, cluster: state.Cluster, *, database: bool) -> list[st
     return notes
 
 
-def note_made(directory: Path, *, database: bool) -> None:
+def record_files(directory: Path, *, database: bool) -> None:
     """Record which files a ready server has made, for the next `check`."""
     cluster = state.read(directory)
     if cluster is None:

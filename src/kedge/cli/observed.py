@@ -30,7 +30,7 @@ class NodeSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pid: int = 0
 
 
-class RestartSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The restarts of one process that died or is missing."""
 
     name: str
@@ -75,7 +75,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The restart policy, always or never; empty if nothing runs."""
     parent: int = 0
     """The pid of the parent; 0 if it is gone ('kedge up' starts another one)."""
-    restarts: tuple[RestartSeen, ...] = ()
+    restarts: tuple[RestartStatus, ...] = ()
     """The processes that have died."""
 
 
@@ -126,9 +126,9 @@ def _with_restarts(status: Status, directory: Path, now: datetime) -> Status:
     )
 
 
-def _seen(part: restarts.PartSeen, now: datetime) -> RestartSeen:
+def _seen(part: restarts.ProgramStatus, now: datetime) -> RestartStatus:
     waits = max(0, round(part.next - now.timestamp())) if part.state == "waiting" else None
-    return RestartSeen(
+    return RestartStatus(
         name=part.name,
         state=part.state,
         restarts=part.restarts,

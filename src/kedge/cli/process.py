@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.cli.failure import AlreadyRunning, Failure
-from kedge.machinery import ballast
+from kedge.machinery import reserve_files
 
 _PAUSE: Final = 0.005
 _END_SECONDS: Final = 5.0
@@ -51,7 +51,7 @@ def claim(state: Path, part: str = "server") -> int:
             time.sleep(_PAUSE)
             continue
         # Overwritten in place: that needs no new space on a full disk.
-        ballast.with_room(state, lambda: _record(held))
+        reserve_files.with_room(state, lambda: _record(held))
         # Left open on purpose: closing it would let go.
         return held
     os.close(held)

@@ -16,7 +16,7 @@ _GRACE: Final = 7.0
 _LARGEST: Final = 1 << 20
 
 
-class PartSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ProgramStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One of the programs."""
 
     name: str
@@ -43,7 +43,7 @@ class Restarts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     policy: str
     pid: int
-    parts: tuple[PartSeen, ...]
+    parts: tuple[ProgramStatus, ...]
 
 
 def read(directory: Path) -> Restarts | None:

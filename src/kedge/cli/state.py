@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from kedge.cli.failure import Failure
-from kedge.machinery import atomic, ballast, ownership
+from kedge.machinery import atomic, ownership, reserve_files
 
 LAYOUT: Final = 1
 """How the directory is arranged; a kedge that arranges it otherwise counts on."""
@@ -109,7 +109,7 @@ def check_owner(state: Path) -> None:
     """
     try:
         ownership.check_directory(state)
-    except ownership.Untrusted as error:
+    except ownership.UntrustedPath as error:
         raise Failure(
             f"{state} is not used, because {error}, who would then control the cluster: run kedge"
             " as the user whose directory it is, take it away from others with chown and chmod, or"
@@ -189,7 +189,7 @@ def read(state: Path) -> Cluster | None:
         if _is_store(state / "store.db") and (state / "pki" / "ca.crt").exists():
             raise RecordDamaged(state, f"{path} is missing") from None
         return None
-    except ownership.Untrusted as error:
+    except ownership.UntrustedPath as error:
         raise Failure(f"{state} is not used, because {error}") from error
     except OSError as error:
         raise _unreadable(state, error) from error
@@ -210,7 +210,7 @@ def read(state: Path) -> Cluster | None:
 
 def _is_store(path: Path) -> bool:
     """Return whether the file is a kedge store, by SQLite's application id at byte 68."""
-    with contextlib.suppress(OSError, ownership.Untrusted):
+    with contextlib.suppress(OSError, ownership.UntrustedPath):
         return ownership.read(path, 72)[68:] == b"kedg"
     return False
 
@@ -255,9 +255,9 @@ def _write(path: Path, content: bytes, *, needed: bool) -> None:
         if path.read_bytes() == content:
             return
     try:
-        ballast.with_room(path.parent, lambda: atomic.write(path, content))
+        reserve_files.with_room(path.parent, lambda: atomic.write(path, content))
     except OSError as error:
-        if needed or not ballast.is_full(error):
+        if needed or not reserve_files.is_full(error):
             raise
         _warn(f"{path} is not up to date: {error.strerror}")
 

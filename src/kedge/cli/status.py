@@ -8,7 +8,7 @@ from kedge.cli import flags
 from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from kedge.cli.observed import RestartSeen, Status
+    from kedge.cli.observed import RestartStatus, Status
     from kedge.cli.registry import Where
 
 NAME: Final = "status"
@@ -79,7 +79,7 @@ def _restart(status: "Status") -> str:
     return "the parent process is gone, nothing is restarted: run 'kedge up'"
 
 
-def _death(seen: "RestartSeen") -> str:
+def _death(seen: "RestartStatus") -> str:
     """How a process ended, and what was done about it."""
     said = f"{seen.ended} ago, {seen.reason}"
     if seen.given_up:

@@ -157,7 +157,7 @@ class Informer(Generic[V]):
         objects: list[V] = []
         for encoded in listing.items:
             await self._clock.give_way()
-            with self._unharmed():
+            with self._skip_failing():
                 objects.append(self._view.decode(encoded))
         for _ in self._receiver.replace(objects) or ():
             await self._clock.give_way()
@@ -165,7 +165,7 @@ class Informer(Generic[V]):
         self.synced.set()
 
     @contextmanager
-    def _unharmed(self) -> Iterator[None]:
+    def _skip_failing(self) -> Iterator[None]:
         """Skip an object that raises an exception, and log the exception.
 
         All controllers run in one task group: an object that ended its informer would end them
@@ -186,7 +186,7 @@ class Informer(Generic[V]):
             ) as events:
                 async for event in events:
                     await self._clock.give_way()
-                    with self._unharmed():
+                    with self._skip_failing():
                         self._receive(event)
                     last = event
                     self._failures = 0

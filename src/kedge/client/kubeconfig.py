@@ -223,9 +223,9 @@ def _opened(directory: Path) -> Iterator[int]:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if os.fstat(descriptor).st_uid in (0, os.geteuid()):
-            ownership.check_way(directory / "file")
+            ownership.check_parents(directory / "file")
         yield descriptor
-    except ownership.Untrusted as error:
+    except ownership.UntrustedPath as error:
         raise Unusable(f"cannot change a file in {directory}: {error}") from error
     finally:
         os.close(descriptor)

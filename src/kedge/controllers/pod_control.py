@@ -101,7 +101,7 @@ class PodControl:
         await self._pods.left(pod)
 
 
-def tell_held_back(recorder: Recorder, owner: Object) -> None:
+def record_held_back(recorder: Recorder, owner: Object) -> None:
     """Record an event that explains missing pods. It comes before the pods are created, because
     their events use up the rate limit of the owner."""
     message = f"at most {MOST_WAITING} pods wait for a node: more are created when these have one"

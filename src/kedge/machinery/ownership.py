@@ -15,27 +15,27 @@ from typing import Final
 _OTHERS_WRITE: Final = 0o022
 
 
-class Untrusted(Exception):
+class UntrustedPath(Exception):
     """Another user made the path or can change it; the message names the user and the path."""
 
 
 def check_directory(path: Path) -> None:
-    """Raise Untrusted if other users can change the directory or a directory above it.
+    """Raise UntrustedPath if other users can change the directory or a directory above it.
 
     For a path that does not exist yet, the existing directories above it are checked.
     """
     real = Path(os.path.realpath(path))
-    check_way(real)
+    check_parents(real)
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         found = os.stat(real)
         if found.st_uid != os.geteuid():
-            raise Untrusted(f"{real} belongs to {user_name(found.st_uid)}")
+            raise UntrustedPath(f"{real} belongs to {user_name(found.st_uid)}")
         if _others_write(found):
-            raise Untrusted(f"{real} may be written to by other users")
+            raise UntrustedPath(f"{real} may be written to by other users")
 
 
-def check_way(path: Path) -> None:
-    """Raise Untrusted if a user other than us and root can replace a directory above the path.
+def check_parents(path: Path) -> None:
+    """Raise UntrustedPath if a user other than us and root can replace a directory above the path.
 
     In a directory with the sticky bit, such as /tmp, others can add entries but not replace
     entries of another user. So each directory below it must have the right owner, which is
@@ -47,13 +47,13 @@ def check_way(path: Path) -> None:
         except (FileNotFoundError, NotADirectoryError):
             return
         if found.st_uid not in _trusted_owners():
-            raise Untrusted(f"{above} belongs to {user_name(found.st_uid)}")
+            raise UntrustedPath(f"{above} belongs to {user_name(found.st_uid)}")
         if _others_write(found) and not found.st_mode & stat.S_ISVTX:
-            raise Untrusted(f"{above} may be written to by other users")
+            raise UntrustedPath(f"{above} may be written to by other users")
 
 
 def open_file(path: Path) -> int:
-    """Open a regular file of ours for reading; Untrusted if it is a link, a device or another
+    """Open a regular file of ours for reading; UntrustedPath if it is a link, a device or another
     user's.
 
     Links are not followed, since they could lead anywhere. The open does not block, since
@@ -61,15 +61,15 @@ def open_file(path: Path) -> int:
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if path.is_symlink():
-        raise Untrusted(f"{path} is a link")
+        raise UntrustedPath(f"{path} is a link")
     descriptor = os.open(path, flags)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_uid in (0, os.geteuid()):
         return descriptor
     os.close(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise Untrusted(f"{path} is not a regular file")
-    raise Untrusted(f"{path} belongs to {user_name(found.st_uid)}")
+        raise UntrustedPath(f"{path} is not a regular file")
+    raise UntrustedPath(f"{path} belongs to {user_name(found.st_uid)}")
 
 
 def read(path: Path, limit: int = 1 << 20) -> bytes:

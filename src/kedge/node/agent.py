@@ -199,7 +199,7 @@ class Agent:
                 if self._bridge is not None:
                     tasks.create_task(self._bridge.run())
                 await this.registered.wait()
-                tasks.create_task(self._tell_restarts(recorder, this))
+                tasks.create_task(self._record_restarts(recorder, this))
                 renewal = Renewal(access, client, clock, config.name, config.address)
                 tasks.create_task(renewal.run(asks=bool(record.read_server(config.state))))
                 await pods.synced.wait()
@@ -212,7 +212,7 @@ class Agent:
             await server.close()
             await client.close()
 
-    async def _tell_restarts(self, recorder: Recorder, this: Registration) -> None:
+    async def _record_restarts(self, recorder: Recorder, this: Registration) -> None:
         """Record events on the node about restarts of its agent and its supervisor."""
         if reason := self._config.restart_reason:
             message = f"The node agent {reason}; it was restarted, and containers kept running"

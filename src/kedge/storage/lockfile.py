@@ -25,7 +25,7 @@ class InUse(StoreError):
         self.holder = holder
 
 
-class Held:
+class StoreLock:
     """The lock of one store, until it is closed."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -50,7 +50,7 @@ class Held:
         os.close(self._descriptor)
 
 
-def hold(path: Path) -> Held:
+def hold(path: Path) -> StoreLock:
     """Lock the file through a second file beside it."""
     held = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
@@ -59,4 +59,4 @@ def hold(path: Path) -> Held:
         holder = os.read(held, _PID_BYTES).decode().strip()
         os.close(held)
         raise InUse(path, holder) from None
-    return Held(path, held)
+    return StoreLock(path, held)

@@ -16,12 +16,12 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Self, TypeVar
 
-from kedge.machinery import ballast
+from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
 from kedge.storage import statements as sql
 from kedge.storage.expiry import Expiry, milliseconds
 from kedge.storage.feed import Feeds
-from kedge.storage.lockfile import Held, hold
+from kedge.storage.lockfile import StoreLock, hold
 from kedge.storage.reserve import (
     LAST_BYTES,
     LOW_BYTES,
@@ -36,12 +36,12 @@ from kedge.storage.store import (
     Closed,
     Compacted,
     Conflict,
-    Damaged,
     DiskFull,
     Entry,
     Event,
     FutureRevision,
     Page,
+    StoreDamaged,
     StoreError,
     check_key,
     delete_event,
@@ -137,7 +137,7 @@ class Chore:
 class Writer:
     """The thread that owns the writing connection: groups what waits into one durable commit."""
 
-    def __init__(self, held: Held, deliver: Deliver) -> None:
+    def __init__(self, held: StoreLock, deliver: Deliver) -> None:
         """`deliver` is called on the thread after each commit, with its events and outcomes."""
         path = held.path
         self._path = path
@@ -433,7 +433,7 @@ class Log:
 class SqliteStore:
     """Fulfils the Store protocol; `await SqliteStore.open(path, clock)` makes one."""
 
-    def __init__(self, held: Held, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, held: StoreLock, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._held = held
         self._path = held.path
         self._loop = loop
@@ -473,7 +473,7 @@ class SqliteStore:
         return self._feeds.revision
 
     @property
-    def trouble(self) -> str:
+    def failure(self) -> str:
         if self._writer.broken:
             return "the file is in doubt"
         return DISK_FULL if self._writer.full else ""
@@ -573,7 +573,7 @@ class SqliteStore:
                 future.set_result(outcome)
 
 
-def checked(held: Held) -> sqlite3.Connection:
+def checked(held: StoreLock) -> sqlite3.Connection:
     """Open the file after checking that it is undamaged and has our layout; makes a new one."""
     path = held.path
     check_files(path)
@@ -581,11 +581,11 @@ def checked(held: Held) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     path.chmod(0o600)
     if path.stat().st_size > 0:
-        ballast.with_room(path.parent, lambda: look_through(held))
-    return ballast.with_room(path.parent, lambda: open_first(path))
+        reserve_files.with_room(path.parent, lambda: look_through(held))
+    return reserve_files.with_room(path.parent, lambda: open_first(path))
 
 
-def look_through(held: Held) -> None:
+def look_through(held: StoreLock) -> None:
     """Raise the error if the file is damaged. Opens it read-only: closing a writable connection
     would checkpoint the log, and destroy the rest of a torn one."""
     path = held.path
@@ -599,7 +599,7 @@ def look_through(held: Held) -> None:
 
 
 def check_files(path: Path) -> None:
-    """Raise Damaged if the files' sizes and headers cannot be those of a store."""
+    """Raise StoreDamaged if the files' sizes and headers cannot be those of a store."""
     size, header = start_of(path)
     _, log_header = start_of(Path(f"{path}-wal"))
     logged = int.from_bytes(log_header[:4], "big") & ~1 == WAL_MAGIC
@@ -651,8 +651,8 @@ def check_layout(path: Path, application: int, layout: int) -> None:
         raise UnknownLayout(path, layout)
 
 
-def check_content(connection: sqlite3.Connection, held: Held) -> None:
-    """Raise Damaged if pages are inconsistent, or if acknowledged writes are lost."""
+def check_content(connection: sqlite3.Connection, held: StoreLock) -> None:
+    """Raise StoreDamaged if pages are inconsistent, or if acknowledged writes are lost."""
     path = held.path
     if path.stat().st_size <= CHECKED_BYTES:
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -667,9 +667,9 @@ def check_content(connection: sqlite3.Connection, held: Held) -> None:
         )
 
 
-def damaged(path: Path, why: str) -> Damaged:
+def damaged(path: Path, why: str) -> StoreDamaged:
     name = path.name
-    return Damaged(
+    return StoreDamaged(
         f"{path}, which holds all objects of the cluster, is damaged: {why}. Nothing was changed."
         f" Put back a copy of the directory, or of {name} alone, and then remove {name}-wal,"
         f" {name}-shm and {name}.lock; to go on with what is there, remove {name}.lock; 'sqlite3"
@@ -733,7 +733,7 @@ def is_full(error: Exception) -> bool:
     return (
         code in FULL
         or isinstance(error, DiskFull)
-        or ballast.is_full(error)
+        or reserve_files.is_full(error)
         or (isinstance(error, OSError) and error.errno == errno.EFBIG)
     )
 

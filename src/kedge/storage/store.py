@@ -78,7 +78,7 @@ class DiskFull(StoreError):
     """There is no space for the write; deletions and small changes may still succeed."""
 
 
-class Damaged(StoreError):
+class StoreDamaged(StoreError):
     """Stored data cannot be read, or part of it is lost."""
 
 
@@ -98,7 +98,7 @@ class Store(Protocol):
         ...
 
     @property
-    def trouble(self) -> str:
+    def failure(self) -> str:
         """Why writes are refused, in a few words; empty while they are not."""
         ...
 

@@ -71,7 +71,7 @@ _PROPAGATION: Final = {
 }
 
 
-class Unsafe(OSError):
+class UnsafeMount(OSError):
     """A mount that would break the container's confinement."""
 
 
@@ -186,7 +186,9 @@ def _shared_proc(given: Given) -> int:
         return -1
     tree = _proc_of_children(given.place) if given.users >= 0 else _tree_of(namespace, path)
     if not libc.is_proc(tree) or os.fstat(tree).st_ino != _PROC_ROOT:
-        raise Unsafe(errno.EPERM, f"{path} of the container whose processes it shares is not /proc")
+        raise UnsafeMount(
+            errno.EPERM, f"{path} of the container whose processes it shares is not /proc"
+        )
     safe = libc.ATTR_NOSUID | libc.ATTR_NODEV | libc.ATTR_NOEXEC
     libc.set_mount(tree, on=safe)
     return tree
@@ -301,11 +303,11 @@ def _refuse_proc(target: int, bind: Bind, proc: int) -> None:
     below, where = f"{os.readlink(_name(proc))}/", f"{os.readlink(_name(target))}/"
     if where.startswith(below) and where.removeprefix(below).rstrip("/") not in _REPLACEABLE:
         what = f'"{bind["source"]}" at "{bind["target"]}"'
-        raise Unsafe(errno.EPERM, f"failed to mount {what}: it is inside /proc")
+        raise UnsafeMount(errno.EPERM, f"failed to mount {what}: it is inside /proc")
 
 
 def _unmountable(bind: Bind, error: OSError) -> OSError:
-    if isinstance(error, Unsafe):
+    if isinstance(error, UnsafeMount):
         return error
     number = error.errno or 0
     unmappable = isinstance(error, idmapped.Unmappable)

@@ -46,7 +46,7 @@ def stranger(ordinary_user: "User") -> "User":
 
 
 def kill(state: Path) -> int:
-    """As if the power had failed: the server goes, and first what would start it again."""
+    """Kill the server as a power failure would, and first its parent, which would restart it."""
     pid = 0
     for part in ("restarter", "server"):
         if found := process.running(state, part):
@@ -72,7 +72,7 @@ class SmallDisk:
         self._owner = owner
 
     def fill(self) -> None:
-        """Take every byte that is left, and go on taking what becomes free until then."""
+        """Take every free byte."""
         for size in (1 << 20, 4096, 1):
             with self._filler.open("ab", buffering=0) as file:
                 try:

@@ -1,4 +1,5 @@
-"""A disk that fills up under a cluster: nothing is lost, room can be made, and it comes back."""
+"""A disk that fills up under a cluster: nothing is lost, objects can be deleted, and it
+recovers."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def test_a_full_disk_loses_nothing_and_takes_deletions(
     assert "ok" in user.kubectl("get", "--raw", "/livez").stdout
     assert names(user) == {*written}
 
-    # Whatever fills the disk takes all that becomes free, and still objects can be deleted.
+    # Another program takes all free space, but objects can still be deleted.
     small_disk.fill()
     gone, kept = written[:-5], written[-5:]
     done = user.kubectl("delete", "configmap", *gone, "--wait=false")

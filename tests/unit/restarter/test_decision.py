@@ -1,4 +1,4 @@
-"""What follows the end of a server or an agent."""
+"""The decision about a server or an agent that ended."""
 
 import signal
 
@@ -23,7 +23,7 @@ NEVER_READY = Ending(1, ready_seconds=None)
 
 
 def delays(ending: Ending, times: int) -> list[float | None]:
-    """What is done about one end after the other."""
+    """Return the decisions about a sequence of ends."""
     failures, found = Failures(), []
     for _ in range(times):
         verdict = decide(failures, ending)

@@ -199,7 +199,7 @@ def test_what_the_caller_has_open_reaches_no_program(cluster: Cluster) -> None:
         os.close(write)
     os.kill(cluster.starts()[0][0], signal.SIGKILL)
     until(lambda: len(cluster.starts()) == 2 and cluster.state() == "running")
-    # Nobody else holds the pipe: its end is seen.
+    # No other process holds the pipe, so its end is seen.
     assert os.read(read, 1) == b""
     os.close(read)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kedge.machinery import atomic, ballast
+from kedge.machinery import atomic, reserve_files
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import rsa
@@ -152,7 +152,7 @@ class SigningKey:
             serialization.NoEncryption(),
         )
         self._private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        ballast.with_room(
+        reserve_files.with_room(
             self._private.parent.parent, lambda: atomic.write(self._private, pem, mode=0o600)
         )
         self._write_public(key)

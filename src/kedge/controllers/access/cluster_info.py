@@ -34,7 +34,7 @@ TOKENS: Final = "kube-system"
 TYPE: Final = "bootstrap.kubernetes.io/token"
 
 
-class TokenTime(msgspec.Struct, frozen=True, gc=False):
+class TokenExpiration(msgspec.Struct, frozen=True, gc=False):
     """The expiration of a bootstrap token; nothing else of the token is kept."""
 
     metadata: Key
@@ -48,7 +48,7 @@ class ClusterInfoController:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._tokens: Cache[TokenTime] = Cache()
+        self._tokens: Cache[TokenExpiration] = Cache()
         self._informer = Informer(
             client,
             View(SECRETS, _token),
@@ -92,7 +92,7 @@ class ClusterInfoController:
                 raise
 
 
-def seconds_left(tokens: Iterable[TokenTime], now: datetime) -> float | None:
+def seconds_left(tokens: Iterable[TokenExpiration], now: datetime) -> float | None:
     """Return the seconds until the last token expires; None if one does not expire."""
     ends = [token.ends for token in tokens]
     if None in ends:
@@ -109,9 +109,9 @@ def binding() -> RoleBinding:
     )
 
 
-def _token(body: bytes) -> TokenTime:
+def _token(body: bytes) -> TokenExpiration:
     found = SECRETS.decode(body)
-    return TokenTime(Key(found.metadata.namespace, found.metadata.name), ends_of(found))
+    return TokenExpiration(Key(found.metadata.namespace, found.metadata.name), ends_of(found))
 
 
 def ends_of(secret: Secret) -> datetime | None:

@@ -25,8 +25,8 @@ from kedge.controllers.pod_control import (
     BURST,
     Shortfall,
     in_growing_batches,
+    record_held_back,
     room_for_more,
-    tell_held_back,
 )
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.workloads.history import History, Revisions, template_of
@@ -166,7 +166,7 @@ class StatefulSetController:
         for step in steps:
             if isinstance(step, Create):
                 if not room:
-                    tell_held_back(self._recorder, owner)
+                    record_held_back(self._recorder, owner)
                     break
                 room -= 1
             if len(some) == BURST:

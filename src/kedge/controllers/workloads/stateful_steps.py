@@ -91,7 +91,7 @@ def next_steps(
     """
     if is_leaving(owner):
         return
-    slots, condemned = parted(owner, pods)
+    slots, condemned = split_pods(owner, pods)
     if owner.spec.podManagementPolicy == "Parallel":
         for slot in slots:
             if (step := _filling(owner, slot, current, update)) is not None:
@@ -114,7 +114,7 @@ def next_steps(
         yield from _rolling(owner, slots, update, now)
 
 
-def parted(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[Slots, list[Pod]]:
+def split_pods(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[Slots, list[Pod]]:
     """Return the ordinals of the set, and the pods beyond them, highest first."""
     by_ordinal = {ordinal: pod for pod in pods if (ordinal := ordinal_of(pod)) >= 0}
     wanted = ordinals(owner)

@@ -1,4 +1,4 @@
-"""Whatever of a cluster is killed or stopped: it comes back, it says why, and `kedge down` ends."""
+"""Killed or stopped processes of a cluster are restarted and reported, and `kedge down` ends."""
 
 import contextlib
 import itertools
@@ -30,7 +30,7 @@ NAMES = {SERVER: "server", AGENT: "node", PARENT: "restarter"}
 CGROUPS = Path("/sys/fs/cgroup")
 EVENTS = "/api/v1/namespaces/default/events"
 DOWN_SECONDS = 60.0
-"""How long `kedge down` may take, whatever was done to the cluster."""
+"""How long `kedge down` may take in any state of the cluster."""
 
 pytestmark = pytest.mark.skipif(
     "KEDGE_E2E_KUBECONFIG" in os.environ, reason="the cluster must be our own to kill it"
@@ -156,11 +156,11 @@ PAIRS = [*((part,) for part in PARTS), *itertools.combinations(PARTS, 2)]
 
 
 @pytest.mark.parametrize("killed", PAIRS, ids="+".join)
-def test_what_is_killed_comes_back(
+def test_killed_processes_are_restarted(
     victim: Victim, killed: tuple[str, ...], own_pods: Callable[[Any, str], Any]
 ) -> None:
-    """By itself, unless the parent is killed too: then with the next `kedge up`. Containers notice
-    only the death of their supervisor."""
+    """The parent restarts them, or the next `kedge up` if the parent is killed too. Containers
+    end only with their supervisor."""
     api = victim.up()
     pods = own_pods(api, "default")
     pods.create("lasting")
