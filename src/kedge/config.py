@@ -292,7 +292,7 @@ def _node(source: Source, name: str, *, resolution: int = RESOLUTION) -> NodeCon
 
 
 def _host_image(source: Source, rules: Sequence[str]) -> bool:
-    """Whether pods may use the image `host`; rules that lead to it make no sense without it."""
+    """Return whether pods may use the image `host`; --image-map rules to it require it."""
     is_on = source.get("host_image", read.truth)
     leading = next((rule for rule in rules if rule.endswith("=host")), None)
     if is_on is False and leading:

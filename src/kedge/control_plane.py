@@ -81,7 +81,7 @@ async def _work(
     offices = elections(server, config, clock)
     work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
     if config.restart_reason:
-        work.append(tasks.create_task(tell_restart(server, config.restart_reason, clock)))
+        work.append(tasks.create_task(record_restart(server, config.restart_reason, clock)))
     await stop.wait()
     for task in work:
         task.cancel()
@@ -90,9 +90,8 @@ async def _work(
         await office.resign()
 
 
-async def tell_restart(server: Running, reason: str, clock: Clock) -> None:
-    """Say on the service `kubernetes`, which stands for the API server in the cluster, that the
-    server was started again, and why."""
+async def record_restart(server: Running, reason: str, clock: Clock) -> None:
+    """Record an event about a restart of the server on the service `kubernetes`."""
     from kedge.api.core_v1.references import ObjectReference
     from kedge.api.core_v1.service import RESOURCE
     from kedge.client.events import WARNING, Recorder, reference_to
@@ -107,7 +106,7 @@ async def tell_restart(server: Running, reason: str, clock: Clock) -> None:
         about = ObjectReference(
             apiVersion="v1", kind="Service", namespace="default", name="kubernetes"
         )
-    message = f"The API server {reason}; it was started again"
+    message = f"The API server {reason}; it was restarted"
     recorder.record(about, WARNING, "ServerRestarted", message)
     await recorder.run()
 

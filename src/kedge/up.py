@@ -14,7 +14,7 @@ import msgspec
 
 from kedge.cli import integrity, node, process, registry, restarts, server, state
 from kedge.cli.announcement import Announcement, decode
-from kedge.cli.children import Child, Part, launching
+from kedge.cli.children import Child, ProgramSpec, launching
 from kedge.cli.down import changing, end_nodes, withdraw_context
 from kedge.cli.failure import AlreadyRunning, Failure
 from kedge.cli.process import Process
@@ -39,8 +39,8 @@ def background(config: UpConfig, say: Say) -> Up:
     """Start the cluster in the background, or what of it does not run."""
     attempts = _ATTEMPTS
     while True:
-        # Who waited for it to be deleted has to begin anew, and so does who was overtaken by a
-        # server that its dying parent had started.
+        # Begin again if another command has deleted the cluster meanwhile, or if the ending
+        # parent has started a server.
         with contextlib.suppress(state.Gone):
             try:
                 return _start(config, say)
@@ -57,7 +57,7 @@ def _start(config: UpConfig, say: Say) -> Up:
     with changing(directory):
         if is_whole(config):
             return _as_it_runs(directory)
-        # From here on nothing comes back by itself, and what was half started has ended.
+        # From here on nothing is restarted, and half-started programs have ended.
         restarts.stop(directory)
         if process.running(directory):
             return _complete(config, say)
@@ -65,7 +65,7 @@ def _start(config: UpConfig, say: Say) -> Up:
 
 
 def is_whole(config: UpConfig) -> bool:
-    """Whether the cluster runs, and what dies would be started again if that is wanted."""
+    """Return whether the whole cluster runs, and its parent too unless the policy is never."""
     directory = config.server.state
     if process.running(directory) is None:
         return False
@@ -96,8 +96,8 @@ def _start_all(config: UpConfig, cluster: state.Cluster, say: Say) -> Up:
             wait_for(nodes, config.wait)
             launch.keep(_parts(programs, announced.url, None), config.restart)
     except BaseException:
-        # What the agents had started by then does not end with them. If that cannot be ended, the
-        # next command tries again: why the start failed is what the user has to know now.
+        # Containers that the agents have started do not end with them. If ending them fails, the
+        # next command tries again: the user needs the reason of the failed start.
         with contextlib.suppress(Failure):
             end_nodes(directory)
         raise
@@ -108,7 +108,7 @@ def _start_all(config: UpConfig, cluster: state.Cluster, say: Say) -> Up:
 
 
 def _complete(config: UpConfig, say: Say) -> Up:
-    """The server runs: start the agents that are missing, and see that all of it is watched."""
+    """Start missing agents and a missing parent; the server runs."""
     directory = config.server.state
     known = _ready_server(config)
     recorded = restarts.read(directory)
@@ -122,14 +122,14 @@ def _complete(config: UpConfig, say: Say) -> Up:
         wait_for([*launch.children.values()], config.wait)
         launch.keep(_parts(programs, known.url, recorded), policy)
     for name in lost:
-        say(f'The agent of node "{name}" was not running: it is again.')
+        say(f'The agent of node "{name}" was not running and was restarted.')
     if policy == "always" and not lost:
-        say("The process that restarts the others was not running: it is again.")
+        say("The process that restarts the others was not running and was restarted.")
     return _as_it_runs(directory)
 
 
 def _ready_server(config: UpConfig) -> state.Server:
-    """What the running server says of itself, once it does."""
+    """Wait for the running server's record, and return it."""
     directory, clock = config.server.state, SystemClock()
     deadline = clock.monotonic() + config.wait
     while clock.monotonic() < deadline:
@@ -146,13 +146,13 @@ def _ready_server(config: UpConfig) -> state.Server:
 
 
 def _place(directory: Path, name: str) -> tuple[Path, str]:
-    """Where the process of this name has its pid file, and what that is called after."""
+    """Return the directory of the process' pid file, and the name of that file."""
     return (directory, SERVER) if name == SERVER else (directory / "nodes" / name, node.NAME)
 
 
 def _recorded_programs(config: UpConfig, recorded: restarts.Restarts | None) -> dict[str, Program]:
-    """The programs of a cluster that runs, as they were started: what this command was told about
-    them is for the next start. Those of which nothing is recorded are taken from this command."""
+    """Return the programs of a running cluster with the flags that they were started with: new
+    flags apply from the next start. Programs without a record get the flags of this command."""
     directory = config.server.state
     settings = settle_port(config, _remembered(directory), _nothing)
     here = [one for one in config.nodes if one.pki.exists()]
@@ -169,20 +169,22 @@ def _recorded_programs(config: UpConfig, recorded: restarts.Restarts | None) -> 
 
 def _parts(
     programs: Mapping[str, Program], url: str, recorded: restarts.Restarts | None
-) -> list[Part]:
-    """What the parent of the programs is told of them."""
+) -> list[ProgramSpec]:
+    """Return the programs in the form that their parent needs."""
     before = {each.name: each for each in recorded.parts} if recorded else {}
-    return [_part(name, each, url, before.get(name)) for name, each in programs.items()]
+    return [_program_spec(name, each, url, before.get(name)) for name, each in programs.items()]
 
 
-def _part(name: str, program: Program, url: str, before: restarts.PartSeen | None) -> Part:
+def _program_spec(
+    name: str, program: Program, url: str, before: restarts.ProgramStatus | None
+) -> ProgramSpec:
     skipped = len(_kedge())
     flags = list(program.arguments[skipped:])
     if name == SERVER:
-        # Started again, it is where clients know it to be.
+        # A restarted server uses the same port, where clients know it.
         port = urlsplit(url).port or 0
         flags = [f"--port={port}" if flag.startswith("--port=") else flag for flag in flags]
-    return Part(
+    return ProgramSpec(
         name=name,
         what=program.what,
         arguments=[*program.arguments[:skipped], *flags],
@@ -229,7 +231,7 @@ def _run_in_foreground(
             tell(nodes, ready.url)
             done = adopt(config, ready)
             adopted = True
-            this = Part(name=SERVER, what="the server", arguments=[], flags=[], log="")
+            this = ProgramSpec(name=SERVER, what="the server", arguments=[], flags=[], log="")
             launch.keep([this, *_parts(programs, ready.url, None)], config.restart)
             say(f'API server of cluster "{cluster.name}" ready at {done.url}; Ctrl-C stops it.')
             say(f'Context "{context(cluster.name)}" is the current one in {done.kubeconfig}.')
@@ -261,13 +263,13 @@ def prepare_nodes(nodes: Sequence["NodeConfig"]) -> None:
         # Whatever is made below, with whatever rights, is then nobody else's to reach.
         one.state.parent.mkdir(mode=0o700, exist_ok=True)
         one.state.mkdir(mode=0o700, exist_ok=True)
-        # It may look for the server elsewhere; containers do not mind.
+        # It may have the address of another server. Containers are not affected.
         restarts.stop_process(one.state, node.NAME, _GRACE)
 
 
 def node_programs(nodes: Sequence["NodeConfig"], directory: Path) -> dict[str, Program]:
-    """The agents of nodes, which wait to be told where the server is. By then it has made their
-    certificates."""
+    """Return the programs of node agents, which wait for the server's address. The server makes
+    their certificates before that."""
     return {one.name: node_program(one, directory) for one in nodes}
 
 
@@ -299,7 +301,8 @@ def prepare(config: UpConfig, say: Say) -> state.Cluster:
     registry.check_free(config.root, name, directory)
     cluster = state.prepare(directory, name)
     if process.running(directory) is None:
-        # Before anything is started: what a server refuses must not cost containers their lives.
+        # Before anything is started: containers must not end because of an error that the server
+        # would report.
         for note in integrity.check(directory, cluster, database=config.server.store == "sqlite"):
             say(f"warning: {note}.")
     try:
@@ -411,7 +414,7 @@ def adopt(config: UpConfig, announced: Announcement) -> Up:
 
 
 def _nothing(_: str) -> None:
-    """For what need not be said."""
+    """Discard the message."""
 
 
 def _remembered(directory: Path) -> state.Cluster:

@@ -17,6 +17,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 import yaml
 
+import kedge
 from kedge.cli import process
 from kedge.machinery.clock import SystemClock
 
@@ -38,6 +40,8 @@ Outcome = subprocess.CompletedProcess[str]
 Json = dict[str, Any]
 T = TypeVar("T")
 
+NOBODY = 65534
+SYSTEM_PYTHON = "/usr/bin/python3"
 PATIENCE = 20.0
 """Seconds that anything may take before it counts as not happening."""
 
@@ -96,6 +100,102 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     yield terminal
     ended = terminal.kedge("down", "--all", "--purge")
     assert ended.returncode == 0, ended.stderr
+
+
+def ok(done: Outcome) -> str:
+    """Return the output of a command that must succeed."""
+    assert done.returncode == 0, f"{shlex.join(done.args)}: {done.stderr}{done.stdout}"
+    return done.stdout
+
+
+class User:
+    """A user of the machine with a home directory, who runs kedge and kubectl: root, or a user
+    without privileges."""
+
+    def __init__(self, home: Path, uid: int) -> None:
+        self.home = home
+        self.states = home / "states" / "kedge"
+        self.uid = uid
+        packages = [str(Path(kedge.__file__).parents[1])]
+        packages += [path for path in sys.path if "site-packages" in path]
+        self.environment = {
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "states"),
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(packages),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self.become = (
+            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid else []
+        )
+        self.python = self._interpreter()
+
+    def _interpreter(self) -> str:
+        # Only a process of that user can find out what the user may run.
+        question = "import os, sys, msgspec; print(os.access(sys.executable, os.X_OK), sys.version)"
+        for python in (sys.executable, SYSTEM_PYTHON):
+            minor = ".".join(map(str, sys.version_info[:2]))
+            if self.run(python, "-c", question).stdout.startswith(f"True {minor}."):
+                return python
+        pytest.skip("no Python that another user may run")
+
+    def run(self, *words: str, input: str | None = None) -> Outcome:
+        return subprocess.run(
+            [*self.become, *words],
+            env=self.environment,
+            input=input,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def kedge(self, *arguments: str) -> Outcome:
+        return self.run(self.python, "-m", "kedge", *arguments)
+
+    def does(self, *arguments: str) -> str:
+        """Return what kedge prints when it succeeds."""
+        return ok(self.kedge(*arguments))
+
+    def fails(self, *arguments: str) -> str:
+        """Return the error of kedge when it fails."""
+        done = self.kedge(*arguments)
+        assert done.returncode == 1, f"{arguments}: {done.stderr}{done.stdout}"
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stderr
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> Outcome:
+        return self.run("kubectl", *arguments, input=input)
+
+    def reads(self, *arguments: str) -> str:
+        """Return what kubectl prints when it succeeds."""
+        return ok(self.kubectl(*arguments)).strip()
+
+
+@contextmanager
+def machine_user(uid: int) -> Iterator[User]:
+    """A user with a temporary home directory; their clusters are deleted afterwards."""
+    if os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("kubectl"):
+        pytest.skip("becoming another user takes root and setpriv; and kubectl is needed")
+    home = Path(tempfile.mkdtemp(prefix="kedge-user-"))
+    os.chown(home, uid, uid)
+    found = User(home, uid)
+    yield found
+    found.kedge("down", "--all", "--purge")
+    shutil.rmtree(home)
+
+
+@pytest.fixture(name="machine_user", scope="session")
+def machine_user_fixture() -> Any:
+    return machine_user
+
+
+@pytest.fixture
+def ordinary_user() -> Iterator[User]:
+    """A user without privileges."""
+    with machine_user(NOBODY) as found:
+        yield found
 
 
 def eventually(condition: Callable[[], T], within: float = PATIENCE) -> T:
@@ -238,7 +338,7 @@ class OwnCluster:
         return pid
 
     def kill(self) -> None:
-        """As if the power had failed: the server goes, and with it what would start it again."""
+        """Kill the server as a power failure would, and its parent, which would restart it."""
         pid = self.pid()
         if parent := process.running(self.state, "restarter"):
             os.kill(parent.pid, signal.SIGKILL)
@@ -452,7 +552,7 @@ def any_kubectl(cluster: Cluster, namespace: str) -> Kubectl:
     return Kubectl(kubectls()[max(kubectls(), key=age)], cluster, namespace)
 
 
-# Attacks: servers that are attacked, and others who use them meanwhile.
+# Attacks: servers that are attacked, and other clients that use them meanwhile.
 
 
 class Target(NamedTuple):
@@ -499,8 +599,8 @@ def read_head(peer: socket.socket) -> tuple[int, dict[str, str], bytes]:
 
 
 class Bystander:
-    """Asks the server for something small all the time: on a connection that it keeps, and now and
-    then on a new one. `slowest` is how long it had to wait at most."""
+    """Sends small requests all the time, on one connection and now and then on a new one.
+    `slowest` is the longest wait for an answer."""
 
     def __init__(self, target: Target, path: str) -> None:
         self._target = target

@@ -83,7 +83,9 @@ def test_a_node_whose_agent_was_killed_is_brought_back_by_up(terminal: Terminal)
     ok(terminal.kedge("up", "--restart=never"))
     before = status(terminal)["nodes"][0]["pid"]
     os.kill(before, signal.SIGKILL)
-    assert 'The agent of node "node-1" was not running: it is again' in ok(terminal.kedge("up"))
+    assert 'The agent of node "node-1" was not running and was restarted' in ok(
+        terminal.kedge("up")
+    )
     assert status(terminal)["nodes"][0]["status"] == "Running"
     assert status(terminal)["nodes"][0]["pid"] != before
 
@@ -191,7 +193,7 @@ def test_an_agent_comes_back_although_others_have_a_port_of_its_pods(
         return None
 
     with eventually(taken):
-        assert "it is again" in ok(terminal.kedge("up"))
+        assert "was restarted" in ok(terminal.kedge("up"))
         assert ok(terminal.kubectl("exec", "sleeper", "--", "echo", "here")) == "here\n"
 
     def open_again() -> bool:

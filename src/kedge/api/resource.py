@@ -154,7 +154,7 @@ class Resource(Generic[T]):
     warn: Callable[[T], Iterable[str]] = no_warnings
     """Sentences for the writer of an object that is legal but unwise."""
     effort: Callable[[], int] = usual_effort
-    """How many times longer than usual it may take to judge a byte of an object."""
+    """How many times longer than usual validating a byte of an object may take."""
     keeps_posted_status: bool = False
     """Whether a new object may come with a status, as a node that registers itself does."""
     held: Callable[[T], bool] = never

@@ -16,7 +16,7 @@ def problems(path: str, value: object, found: Iterable[str]) -> Iterator[FieldEr
 
 
 def repeated(values: Sequence[Hashable]) -> Iterator[int]:
-    """Where values stand that stood before."""
+    """Yield the indexes of values that repeat an earlier one."""
     seen: set[Hashable] = set()
     for i, value in enumerate(values):
         if value in seen:

@@ -28,7 +28,7 @@ from kedge.apiserver.subresources import binding
 from kedge.apiserver.subresources import table as subresources
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.verbs import delete, read, watch, write
-from kedge.machinery import ballast
+from kedge.machinery import reserve_files
 from kedge.machinery.errors import (
     StatusError,
     insufficient_storage,
@@ -123,10 +123,10 @@ class App:
         return self._finish(http, answer, labels, start, entry, request)
 
     def screen(self, http: HttpRequest) -> Response | None:
-        """Refuse a request by its head alone, before its body is read; None if it may come.
+        """Return the refusal of a request before its body is read; None if the body may be read.
 
-        Nobody without credentials makes the server keep megabytes. kube-apiserver reads bodies in
-        its handlers, behind authentication and authorization, to the same effect.
+        Requests without credentials therefore take no memory for bodies. kube-apiserver reads
+        bodies in its handlers, after authentication and authorization, to the same effect.
         """
         entry: audit.Entry | None = None
         if self.audit_log is not None:
@@ -358,10 +358,11 @@ class App:
         return sorted({*paths, *fixed, "/readyz", "/version"})
 
     def _health(self, http: HttpRequest, name: str, below: list[str]) -> Response | None:
-        """Whether all is well, as Kubernetes words it; but why not is no secret here."""
-        failures = {"ping": "", "store": self.api.store.trouble, "watch-cache": ""}
+        """Answer a health check in Kubernetes' format. Unlike upstream it shows the reason of a
+        failure."""
+        failures = {"ping": "", "store": self.api.store.failure, "watch-cache": ""}
         if name == "livez" and failures["store"] == DISK_FULL:
-            # Another process would find the same disk: to be restarted would only cost time.
+            # A restart would not help: the next process would have the same full disk.
             failures["store"] = ""
         if name == "readyz":
             failures["startup"] = "" if self.ready else "not ready"
@@ -433,10 +434,10 @@ _DEFECT: Final = "the server has a defect; its log has the details"
 
 
 def _refused_by_disk(http: HttpRequest, error: StoreError | OSError) -> StatusError:
-    """What to tell the client if the store, or a file of the server, could not be written."""
+    """Return the error for a client whose request could not write to the store or to a file."""
     if isinstance(error, DiskFull):
         return insufficient_storage(str(error))
-    if ballast.is_full(error):
+    if reserve_files.is_full(error):
         return insufficient_storage("the disk that holds the cluster's keys is full")
     log.error("request failed method=%s path=%s", http.method, http.path, exc_info=error)
     return internal(_DEFECT if isinstance(error, OSError) else f"the store failed: {error}")

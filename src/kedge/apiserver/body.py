@@ -41,11 +41,11 @@ def read(content_type: str, data: bytes) -> Body:
 
 
 SMALL = 64 << 10
-"""Bytes of a body that no client has a reason to make larger, such as the options of a delete."""
+"""Largest size of bodies that are always small, such as the options of a delete."""
 
 
 def read_small(content_type: str, data: bytes) -> Body:
-    """The document in a body that is read at once, on the event loop; raises 413, 415 or 400."""
+    """Return the document in a small body, parsed on the event loop; raises 413, 415 or 400."""
     if len(data) > SMALL:
         raise too_large(SMALL)
     return read(content_type, data)
@@ -76,10 +76,10 @@ def decode_json(data: bytes) -> Any:
 
 
 _LARGE_INTEGER = re.compile(rb"[:\[,\s]-?[0-9]{21}")
-"""Finds numbers of more than 64 bits, and at times something inside a string.
+"""Finds numbers of more than 64 bits; may also match inside a string.
 
-To make an integer of digits takes the square of their number, and nobody else gets the interpreter
-meanwhile: one body of them would hold it for a third of a second. Upstream makes floats of them."""
+Parsing an integer takes quadratic time and does not release the interpreter: one body of such
+numbers would block all requests for a third of a second. Upstream parses them as floats."""
 
 
 def _integer(digits: str) -> float:
@@ -114,10 +114,10 @@ def read_yaml(data: bytes) -> Body:
 
 
 MAX_PATH = 16 << 10
-"""How many characters the names on the way to a value may have in all.
+"""Largest length of a field's path, in characters.
 
-Errors and warnings name fields by their path, so a long path above many values is paid for many
-times: a megabyte of it above fifty thousand values filled fifty gigabytes of memory."""
+Errors and warnings name fields by their path, so a long path above many values is copied for
+each: a megabyte of path above fifty thousand values filled fifty gigabytes of memory."""
 
 
 def _check_shape(data: bytes, value: Any) -> None:
@@ -126,7 +126,7 @@ def _check_shape(data: bytes, value: Any) -> None:
 
 
 def check_depth(value: Any, left: int = MAX_DEPTH, room: int = MAX_PATH) -> None:
-    """Refuse what is nested so deeply, or under such long names, that walking it would hurt."""
+    """Refuse documents that are nested too deeply or have too long field paths."""
     if type(value) is dict:
         if not left:
             raise _too_deep()
@@ -182,13 +182,13 @@ _HOLDERS = frozenset((dict, list))
 
 
 MAX_FINDINGS = 100
-"""How many fields are named that are unknown or stand twice, as upstream's decoder has it."""
+"""How many unknown or duplicate fields an error names, as in upstream's decoder."""
 
 
 def _duplicates(data: bytes) -> list[str]:
     """Complaints about keys that stand twice in one object."""
     found: dict[str, None] = {}
-    # Numbers do not matter here, and large ones take long.
+    # Numbers are skipped: they do not matter here, and parsing large ones is slow.
     _walk(json.loads(data, object_pairs_hook=_Pairs, parse_int=str, parse_float=str), "", found)
     return [f'duplicate field "{path}"' for path in found]
 

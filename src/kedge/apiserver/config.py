@@ -88,7 +88,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     scrape_seconds: int = 15
     """Seconds between two readings of a node."""
     restart_reason: str = ""
-    """How the server before this one ended, if this one was started in its place."""
+    """How the previous server process ended, if this one replaces it."""
 
     @property
     def pki(self) -> Path:

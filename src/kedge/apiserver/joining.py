@@ -1,8 +1,8 @@
-"""What lets machines join: where the cluster is, and the rights of those who come.
+"""Objects that let machines join: the ConfigMap `cluster-info`, and roles for bootstrap tokens.
 
-Named as kubeadm names them, so that whoever knows one cluster knows this one. The binding that lets
-strangers read where the cluster is exists only while there are bootstrap tokens: a controller makes
-and removes it (`kedge.controllers.access.cluster_info`).
+Their names are kubeadm's. The binding that allows anonymous reads of `cluster-info` exists only
+while there are bootstrap tokens: a controller makes and removes it
+(`kedge.controllers.access.cluster_info`).
 """
 
 import asyncio

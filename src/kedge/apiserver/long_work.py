@@ -1,4 +1,4 @@
-"""Work that is as long as what a client sends, done beside the event loop."""
+"""Threads for work whose length depends on a client's input."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 LONG: Final = 32 << 10
-"""Bytes from which on work goes to a thread. Reading, fitting and judging so much takes ten to
-twenty milliseconds at worst; going to a thread and back takes a twentieth of one."""
+"""Work on at least so many bytes goes to a thread. Decoding and validating so much takes ten to
+twenty milliseconds at worst; handing work to a thread takes a twentieth of one."""
 THREADS: Final = 2
-"""How many pieces of long work are done at once; others wait in turn, small requests do not."""
+"""How many threads there are. Further long work waits in order; small requests do not wait."""
 
 Result = TypeVar("Result")
 
@@ -17,13 +17,13 @@ Result = TypeVar("Result")
 class LongWork:
     """Threads for pure functions of large documents.
 
-    A thread does not make the work faster, for it shares the interpreter with the event loop, but
-    it makes it divisible: the interpreter changes threads every five milliseconds, so that requests
-    of others go on meanwhile. There is no deadline, since a thread cannot be ended; what is done
-    here takes time in proportion to its input, and the input is bounded by the size of a body.
+    A thread does not make the work faster, because it shares the interpreter with the event
+    loop. But the interpreter switches threads every five milliseconds, so other requests
+    continue. There is no deadline, because a thread cannot be killed. The work takes time in
+    proportion to its input, and the size of a body bounds the input.
 
-    Only functions of their arguments belong here. Nothing that reads the watch cache, takes a lock
-    or starts a task does: those are the event loop's, and rely on nothing happening meanwhile.
+    Only pure functions may run here. Code that reads the watch cache, takes a lock or starts a
+    task belongs to the event loop, where nothing else runs at the same time.
     """
 
     def __init__(self) -> None:

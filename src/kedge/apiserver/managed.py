@@ -375,7 +375,7 @@ def _capped(owners: Owners) -> Owners:
         parts = merged.setdefault(bucket, [])
         for each in pair:
             entry = result.pop(each)
-            # The bucket's own fields are among the parts already, once it was made here.
+            # The bucket's own fields are already in `parts` if it was made here.
             if each != bucket or not parts:
                 parts.append(entry["fieldsV1"])
         result[bucket] = _entry(bucket, {}, owner.api_version, newest)
@@ -386,7 +386,8 @@ def _capped(owners: Owners) -> Owners:
 
 
 def _union_of_all(sets: list[Fields]) -> Fields:
-    """What is in any of the sets, in pairs: one after the other would copy the whole each time."""
+    """Return the union of the sets, merged in pairs: merging one after the other would copy the
+    result each time."""
     while len(sets) > 1:
         sets = [
             fields.union(sets[i], sets[i + 1]) if i + 1 < len(sets) else sets[i]

@@ -62,7 +62,7 @@ async def upgrade(
         try:
             await tunnel.join(duplex, exchange.upgraded())
         except asyncio.CancelledError:
-            # The client has gone, and the other server takes nothing more of what it has said.
+            # The client has disconnected, so the rest of its request is not forwarded.
             exchange.close()
             raise
 

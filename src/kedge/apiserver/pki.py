@@ -94,10 +94,10 @@ def _is_empty(path: Path) -> bool:
 
 
 def _check_authority(directory: Path) -> None:
-    """Raise Unusable unless the authority's key is there and belongs to its certificate.
+    """Raise Unusable unless the authority's key exists and matches its certificate.
 
-    At every start, and not only when the first certificate is signed with it: that is when somebody
-    can still put it right.
+    This runs at every start and not when the first certificate is signed, so that the
+    administrator sees the error.
     """
     for file in ("ca.crt", "ca.key"):
         if _is_empty(directory / file):

@@ -125,7 +125,7 @@ def joined(head: bytes, elements: Iterable[bytes], tail: bytes) -> Iterator[byte
 
 
 YAML_PIECE = 32 << 10
-"""Writing so much YAML takes some five milliseconds."""
+"""Size of a piece of YAML; writing one takes about five milliseconds."""
 
 
 def to_yaml(body: bytes) -> bytes:

@@ -23,15 +23,15 @@ class User:
 
     @property
     def tenant(self) -> str:
-        """Whose share of the connections a user has a part of; empty if not logged in. Service
-        accounts share that of their namespace: whoever may make one there may make many."""
+        """The tenant that the user's connections count for; empty if not authenticated. Service
+        accounts count for their namespace: a user who may create one there may create many."""
         if self.name == ANONYMOUS.name:
             return ""
         return self.name.rpartition(":")[0] if self.name.startswith(_ACCOUNTS) else self.name
 
     @property
     def is_privileged(self) -> bool:
-        """Whether the cluster, or the way to mend it, depends on this user."""
+        """Whether the cluster or its repair depends on this user."""
         return not _PRIVILEGED.isdisjoint(self.groups)
 
 

@@ -38,7 +38,7 @@ from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
-from kedge.machinery import ballast
+from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
@@ -49,8 +49,8 @@ from kedge.web.watchdog import LoopPauses
 
 log = logging.getLogger(__name__)
 
-BALLAST_SECONDS: Final = 5.0
-"""How often it is seen to that there is a reserve of space."""
+RESERVE_SECONDS: Final = 5.0
+"""How often the reserve files are checked."""
 SETTLING: Final = 0.5
 """Seconds from the first answer to the work that can wait."""
 
@@ -109,7 +109,7 @@ async def serve(
                 tasks.create_task(listener.sweep()),
                 tasks.create_task(api.metrics.run()),
                 tasks.create_task(keep_history(store, clock)),
-                tasks.create_task(keep_ballast(store, config.state, clock)),
+                tasks.create_task(keep_reserve_files(store, config.state, clock)),
                 tasks.create_task(pki.keep_renewed(identity, hosts, clock)),
             ]
             registrar = Registrar(api)
@@ -143,12 +143,13 @@ async def serve(
         await store.close()
 
 
-async def keep_ballast(store: Store, state: Path, clock: Clock) -> None:
-    """For ever: have some space in reserve for the next start, whenever there is enough of it."""
+async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
+    """Keep reserve files on disk for the next start, whenever there is enough space. Runs until
+    cancelled."""
     while True:
-        if not store.trouble:
-            await asyncio.to_thread(ballast.ensure, state)
-        await clock.sleep(BALLAST_SECONDS)
+        if not store.failure:
+            await asyncio.to_thread(reserve_files.ensure, state)
+        await clock.sleep(RESERVE_SECONDS)
 
 
 async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
@@ -163,9 +164,10 @@ async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
             await bootstrap.ensure_range(api)
             return
         except (OSError, StoreError) as error:
-            # The server goes on without: on a full disk, what needs them says so.
-            log.error("not settled, tried again later error=%s", error)
-            await clock.sleep(BALLAST_SECONDS)
+            # The server continues without them. On a full disk the code that needs them reports
+            # the error.
+            log.error("signing key or address range not prepared, retrying error=%s", error)
+            await clock.sleep(RESERVE_SECONDS)
 
 
 def application(

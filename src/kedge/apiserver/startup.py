@@ -20,11 +20,11 @@ def explain(error: BaseException, config: ServerConfig) -> str:
     return ""
 
 
-def is_lasting(error: BaseException) -> bool:
-    """Whether another attempt would fail in the same way until somebody has mended something. What
-    the machine lacks for the moment, as space or a port that others use, is not of that kind."""
+def is_permanent(error: BaseException) -> bool:
+    """Return whether the error needs a repair, so that a retry would fail too. Lack of space and
+    a port in use are temporary."""
     if isinstance(error, StoreError):
-        # How SQLite says that the disk is full, that files cannot be opened, or that it was busy.
+        # SQLite's errors for a full disk, files that cannot be opened, and a busy database.
         passing = isinstance(error, InUse | DiskFull)
         return not passing and not isinstance(error.__cause__, OperationalError)
     return isinstance(error, pki.Unusable | keys.Unusable | token_file.Unusable)

@@ -15,7 +15,7 @@ class Telemetry:
     """Counters and latency histograms of requests, and what others know when somebody looks."""
 
     def __init__(self, pauses: LoopPauses | None = None) -> None:
-        """`pauses` are those of the event loop, if anybody watches it."""
+        """`pauses` are those of the event loop, if a watchdog measures them."""
         self._requests: dict[tuple[str, str, str, str, int], int] = {}
         self._latencies: dict[tuple[str, str], list[float]] = {}
         self._others: list[tuple[str, str, str, Values]] = []

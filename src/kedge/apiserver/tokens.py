@@ -3,7 +3,7 @@
 import secrets
 from pathlib import Path
 
-from kedge.machinery import atomic, ballast
+from kedge.machinery import atomic, reserve_files
 
 
 def ensure(path: Path) -> str:
@@ -13,11 +13,11 @@ def ensure(path: Path) -> str:
     except (FileNotFoundError, UnicodeDecodeError):
         token = ""
     if not token.isprintable() or not token:
-        # Not even zeros, which a crash may leave of a file, are anybody's token.
+        # A crash may leave zeros in the file; they are not a token.
         token = secrets.token_urlsafe(32)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         content = f"{token}\n".encode()
-        ballast.with_room(path.parent, lambda: atomic.write(path, content, mode=0o600))
+        reserve_files.with_room(path.parent, lambda: atomic.write(path, content, mode=0o600))
     elif path.stat().st_mode & 0o077:
         path.chmod(0o600)
     return token

@@ -27,27 +27,27 @@ def decode(line: bytes) -> Announcement:
 
 
 def say(descriptor: int, line: bytes) -> None:
-    """Write the line to the pipe. If the reader was killed meanwhile that changes nothing: the next
-    'kedge up' finds this process."""
+    """Write the line to the pipe. A reader that was killed is not an error: the next 'kedge up'
+    finds this process."""
     with contextlib.suppress(BrokenPipeError):
         os.write(descriptor, line)
     os.close(descriptor)
 
 
 def check_reader(descriptor: int | None) -> Callable[[], None]:
-    """A check that raises if the reader of the pipe is gone.
+    """Return a check that raises if the pipe has no reader.
 
-    Whoever has just claimed its place asks: a starter that was killed before that can no longer end
-    this process, and a 'kedge down' in between has not seen it.
+    A program calls it after it has locked its pid file. If its starter was killed before that, a
+    'kedge down' in between did not find this process, so it must exit.
     """
 
     def check() -> None:
         if descriptor is None:
             return
         poll = select.poll()
-        # A pipe without a reader shows an error, whatever is asked for.
+        # poll(2) always reports POLLERR for a pipe without a reader.
         poll.register(descriptor, 0)
         if poll.poll(0):
-            raise Failure("the process that started this one has ended meanwhile")
+            raise Failure("the process that started this one has ended")
 
     return check

@@ -1,9 +1,9 @@
-"""Programs that start in the background, outlive their starter and say when they are ready.
+"""Programs that start in the background, outlive their starter and report when they are ready.
 
-They are children of a process that outlives the starter as well and starts them again when they
-die: `kedge.restarter`. That process begins as a fork of this one, which starts the programs, and
-then becomes a small interpreter by execve(2), keeping them as its children. So nothing waits for
-the small interpreter, and it learns how each of them ends.
+Their parent is `kedge.restarter`, which also outlives the starter and restarts them when they
+die. It begins as a fork of this process, starts the programs, and then replaces itself by a
+small interpreter with execve(2), which keeps its children. So the start does not wait for the
+small interpreter, and the interpreter gets the exit status of each program.
 """
 
 import contextlib
@@ -32,23 +32,23 @@ _START: Final = (
 )
 _PACKAGES: Final = str(Path(__file__).parents[2])
 _ANSWER_SECONDS: Final = 10.0
-"""How long the parent of the programs may take to say what it knows, or to end."""
+"""How long the parent of the programs may take to answer, or to exit."""
 _PAUSE: Final = 0.01
 
 
-class Part(NamedTuple):
-    """One program of the cluster, as its parent is told of it."""
+class ProgramSpec(NamedTuple):
+    """One program of the cluster, as its parent gets it."""
 
     name: str
     what: str
     arguments: Sequence[str]
-    """How it is started again; empty if it is not to be."""
+    """How it is restarted; empty if it is not."""
     flags: Sequence[str]
     """The command and its flags among the arguments."""
     log: str
     told: str = ""
     line: str = ""
-    """What it waits to hear at its start."""
+    """The line that it waits for at its start."""
     restarts: int = 0
     reason: str = ""
     ended: float = 0.0
@@ -98,13 +98,13 @@ class Child:
         if explained:
             return kind(explained[-1].removeprefix("error: "))
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-        words = "\n".join(f"  {line}" for line in lines) or "  (it said nothing)"
+        words = "\n".join(f"  {line}" for line in lines) or "  (its log is empty)"
         return Failure(
             f"{self._program.what} ended {how} before it was ready. The end of {log}:\n{words}"
         )
 
     def let_go(self) -> None:
-        """It outlives us."""
+        """The program outlives this process."""
         self._hang_up()
         os.close(self._said)
 
@@ -147,7 +147,7 @@ class Launch:
         return self._ended[name]
 
     def _answer(self, deadline: float) -> "dict[str, Any] | None":
-        """The next thing that the parent says; None if nothing more comes."""
+        """Return the next message of the parent; None at the end."""
         while b"\n" not in self._received:
             self._control.settimeout(max(0.01, deadline - SystemClock().monotonic()))
             try:
@@ -161,9 +161,8 @@ class Launch:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def keep(self, parts: Sequence[Part], policy: str) -> None:
-        """Let the programs live on: from now on their parent starts them again, if the policy is
-        "always"."""
+    def keep(self, parts: Sequence[ProgramSpec], policy: str) -> None:
+        """Keep the programs: from now on their parent restarts them, if the policy is "always"."""
         go = {"policy": policy, "parts": [each._asdict() for each in parts]}
         with contextlib.suppress(OSError):
             self._control.sendall(json.dumps(go).encode() + b"\n")
@@ -178,7 +177,7 @@ class Launch:
         )
 
     def end(self) -> None:
-        """End the programs, and their parent: it does that when nobody is left to ask for more."""
+        """End the programs and their parent, by closing the connection to it."""
         self._control.close()
         for _ in range(round(2 * _ANSWER_SECONDS / _PAUSE)):
             if os.waitpid(self._pid, os.WNOHANG)[0]:
@@ -194,7 +193,7 @@ class Launch:
 
 
 def _raise_failure(answer: Mapping[str, Any]) -> None:
-    """Raise what has kept the parent from starting anything, if that is what it says."""
+    """Raise the error in the parent's message if it could not start the programs."""
     if "failed" in answer:
         kind = AlreadyRunning if answer["code"] == RUNS_ALREADY else Failure
         raise kind(answer["failed"])
@@ -206,7 +205,7 @@ def launching(
     programs: Mapping[str, Program],
     adopted: Mapping[str, Process] | None = None,
 ) -> Iterator[Launch]:
-    """Start programs that belong together: if anything fails in between, all of them end."""
+    """Start programs together: if one of them fails, all of them are ended."""
     launch = Launch(directory, programs, adopted or {})
     try:
         yield launch
@@ -225,7 +224,7 @@ def _become_parent(
     pipes: Mapping[str, Pipes],
     adopted: Mapping[str, Process],
 ) -> NoReturn:
-    """In a fork of this process: start the programs, and become their small parent."""
+    """Start the programs and become their parent; runs in a fork of this process."""
     try:
         os.setsid()
         claim = process.claim(directory, PART)
@@ -253,7 +252,8 @@ def _become_parent(
 
 
 def _close_all_but(kept: set[int]) -> None:
-    """Close what whoever called `kedge up` has open: a lock, say, that would never be let go."""
+    """Close descriptors inherited from the caller of `kedge up`, such as a lock that would never
+    be released."""
     begin = 3
     for descriptor in sorted(kept):
         os.closerange(begin, descriptor)
@@ -272,7 +272,8 @@ def _redirect(log: Path) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """That of the programs, also when they are started again from another directory."""
+    """Return the environment of the programs; it also works for a restart from another
+    directory."""
     environment = {name: value for name, value in os.environ.items() if name != REASON_VARIABLE}
     if paths := environment.get("PYTHONPATH"):
         absolute = [os.path.abspath(each) for each in paths.split(os.pathsep)]

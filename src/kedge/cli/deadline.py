@@ -1,4 +1,4 @@
-"""A bound in time for what waits in the kernel or in a library, by the timer of the process."""
+"""A time limit for calls that block in the kernel or in a library, by SIGALRM."""
 
 import contextlib
 import signal
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def within(seconds: float, late: Callable[[], Exception]) -> Iterator[None]:
-    """Raise what `late` makes if the body takes longer than that. For commands only: it takes the
-    SIGALRM of the process. Outside of the main thread, where no signal arrives, nothing is bound.
+    """Raise the error that `late` makes if the body takes longer. For commands only, since it
+    uses SIGALRM. In other threads than the main one, which get no signals, there is no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

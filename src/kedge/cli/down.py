@@ -18,12 +18,12 @@ NAME: Final = "down"
 HELP: Final = "Stop a cluster and take it out of the kubeconfig"
 DESCRIPTION: Final = """\
 Stop a cluster and take its context out of the kubeconfig; the context that was current before is
-current again. What is in the cluster is kept for the next 'kedge up', unless --purge is given.
-If the cluster is not running, that is no error. It works also after any of the cluster's processes
-was killed or stopped, and it always ends: what it could not stop or remove it names.
+current again. The cluster's objects are kept for the next 'kedge up', unless --purge is given.
+It is not an error if the cluster is not running. The command also works after any of the cluster's
+processes was killed or stopped. It always ends, and lists what it could not stop or remove.
 
-On a machine that has joined the cluster of another one, its node and all that it runs is ended;
-'kedge node' starts it again, unless --purge is given."""
+On a machine that has joined the cluster of another one, its node and all its containers are
+stopped; 'kedge node' starts it again, unless --purge is given."""
 EXAMPLES: Final = """\
   # Stop the cluster "default"
   kedge down
@@ -35,11 +35,11 @@ EXAMPLES: Final = """\
   kedge down --all"""
 
 _GRACE: Final = 10.0
-"""Seconds that a process gets to end by itself."""
+"""Seconds that a process gets to exit before it is killed."""
 _TURN_SECONDS: Final = 90.0
 """How long another command may take that starts or stops the same cluster."""
 _NODE_SECONDS: Final = 45.0
-"""How long the end of all that one node runs may take; usually it is a fraction of a second."""
+"""Seconds that ending all containers of one node may take; usually it takes a fraction of one."""
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ def take_down(found: "Found", root: Path, *, purge: bool) -> str:
     name, directory = found.cluster.name, found.directory
     problems: list[str] = []
     with changing(directory):
-        # The parent first: it would start again what is stopped here.
+        # The parent first: it would restart the programs that are stopped here.
         _attempt(problems, lambda: restarts.stop(directory))
         problems += _end_strays(directory)
         problems += _end_nodes(directory)
@@ -142,7 +142,7 @@ def _not_running(name: str) -> str:
 
 
 def _attempt(problems: list[str], step: "Callable[[], T]") -> "T | None":
-    """Do one step; what goes wrong with it is no reason to leave out the next ones."""
+    """Do one step; a failure is recorded and does not prevent the next steps."""
     try:
         return step()
     except Failure as failure:
@@ -151,7 +151,7 @@ def _attempt(problems: list[str], step: "Callable[[], T]") -> "T | None":
 
 
 def check_down(what: str, directory: Path, problems: list[str]) -> None:
-    """Raise a Failure that names what could not be stopped or removed, if anything could not."""
+    """Raise a Failure that lists the problems, if there are any."""
     if problems:
         raise Failure(
             f"{what} is not wholly down: {'; '.join(problems)}. What it held is kept in"
@@ -161,7 +161,7 @@ def check_down(what: str, directory: Path, problems: list[str]) -> None:
 
 @contextlib.contextmanager
 def changing(directory: Path) -> Iterator[None]:
-    """Have the cluster to oneself, but do not wait for ever for a command that does not end."""
+    """Hold the cluster's lock; fail if another command holds it for too long."""
     from kedge.cli import deadline, state
 
     with contextlib.ExitStack() as stack:
@@ -207,7 +207,7 @@ def _end_node(node: Path) -> None:
     from kedge.cli import deadline, restarts
 
     restarts.stop_process(node, "node", _GRACE)
-    # Not above: most of what a node is made of comes with it.
+    # Imported here because it loads most of the node's modules.
     from kedge.node import teardown
 
     late = Failure(

@@ -15,19 +15,19 @@ class Failure(Exception):
 
 
 class AlreadyRunning(Failure):
-    """Another process is what this one was to become."""
+    """Another process already runs this part of the cluster."""
 
     code = RUNS_ALREADY
 
 
-class LastingFailure(Failure):
-    """Trying again would fail in the same way, until somebody has mended the cause."""
+class PermanentFailure(Failure):
+    """A retry fails too, until the cause is repaired."""
 
     code = DO_NOT_TRY_AGAIN
 
 
-class PassingFailure(Failure):
-    """Trying again may succeed: the cause goes away by itself, or by what others do."""
+class TemporaryFailure(Failure):
+    """A retry may succeed: the cause is temporary."""
 
     code = TRY_LATER
 

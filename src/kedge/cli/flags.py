@@ -91,8 +91,8 @@ def add_server(parser: ArgumentParser, *, port: str, admission: str) -> None:
         "--controllers",
         type=items,
         metavar="LIST",
-        help="the controllers to run, comma-separated: * for all, NAME for one, -NAME for none of"
-        " that name, such as '*,-statefulset-controller' to delete an object that does harm;"
+        help="the controllers to run, comma-separated: * for all, NAME for one, -NAME to leave"
+        " one out, such as '*,-statefulset-controller' to delete an object that breaks it;"
         f" the names are {', '.join(names.ALL)} (default: $KEDGE_CONTROLLERS, else *)",
     )
     add_guards(parser)

@@ -21,7 +21,7 @@ DESCRIPTION: Final = """\
 Load, list and remove the images that containers of a cluster are made of. They are kept in the
 cluster's directory; the cluster need not be running.
 
-The image "host" is the machine's own files, on which a container may write without changing them.
+The image "host" is the machine's own files. A container may write to it without changing them.
 Credentials and home directories are empty in it: 'kedge image list host' lists them."""
 EXAMPLES: Final = """\
   # What 'docker save' or 'skopeo copy ... oci-archive:' wrote
@@ -161,7 +161,7 @@ def list_images(where: "Where", output: str | None) -> int:
 
 
 def list_hidden(where: "Where", output: str | None) -> int:
-    """Print what the image `host` hides of the machine, on each node of the cluster."""
+    """Print the paths that the image `host` hides, for each node of the cluster."""
     from kedge.cli import printers
 
     nodes = _host_images(where)
@@ -188,7 +188,7 @@ def list_hidden(where: "Where", output: str | None) -> int:
 
 
 def _host_images(where: "Where") -> "list[tuple[str, HostImage]]":
-    """What each node of the cluster wrote down when it last started."""
+    """Return the image `host` as each node of the cluster recorded it at its last start."""
     from kedge.cli import registry
     from kedge.node import record
 

@@ -1,4 +1,4 @@
-"""What a cluster that has run must still have: no file of it is replaced without a word."""
+"""Checks that a cluster which has run still has its files, before a start replaces them."""
 
 from pathlib import Path
 from typing import Final
@@ -14,9 +14,9 @@ _TOKEN: Final = "token"
 
 
 def check(directory: Path, cluster: state.Cluster, *, database: bool) -> list[str]:
-    """Fail if a start would begin with an empty store or other keys than those that clients know.
+    """Fail if a start would create an empty store or new keys in place of lost ones.
 
-    Returns what will be mended, for the user to know. `database` says whether there is to be one.
+    Returns messages about files that will be recreated. `database` says whether one is expected.
     """
     if not cluster.has_run:
         return []
@@ -41,8 +41,8 @@ def check(directory: Path, cluster: state.Cluster, *, database: bool) -> list[st
     return notes
 
 
-def note_made(directory: Path, *, database: bool) -> None:
-    """Remember what a server that is ready has made, for the next `check`."""
+def record_files(directory: Path, *, database: bool) -> None:
+    """Record which files a ready server has made, for the next `check`."""
     cluster = state.read(directory)
     if cluster is None:
         return
@@ -61,7 +61,7 @@ def _is_lost(directory: Path, file: str) -> bool:
 def _expects_database(directory: Path, cluster: state.Cluster) -> bool:
     if cluster.kept:
         return DATABASE in cluster.kept
-    # An older kedge noted nothing, but only a database has such a file beside it.
+    # An older kedge recorded nothing, but such a file exists only beside a database.
     return (directory / f"{DATABASE}.lock").exists()
 
 
@@ -76,7 +76,7 @@ def _lost_database(directory: Path) -> Failure:
 def _lost_authority(directory: Path) -> Failure:
     return Failure(
         f"{directory}/pki/ca.key, the key of the cluster's certificate authority, is missing or"
-        " empty, although the cluster has run: with another one no client and no node would know"
+        " empty, although the cluster has run: with another one no client and no node would trust"
         " the cluster. Nothing was changed. Put ca.key and ca.crt back from a copy of the"
         " directory. To keep the objects under a new authority, move the directory away, start the"
         f" cluster anew, stop it, and put the old {DATABASE} (and {DATABASE}-wal, if there is one)"

@@ -134,8 +134,8 @@ def run(
     ready: Callable[[], None],
     check: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run the agent till it is told to end; `ready` is called once the node is, `check` raises if
-    nobody wants it any more."""
+    """Run the agent until a signal ends it; `ready` is called once the node is ready, `check`
+    raises if the starter is gone."""
     from kedge.cli import process
     from kedge.node.runtime import spawn
 

@@ -30,23 +30,23 @@ class NodeSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pid: int = 0
 
 
-class RestartSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What can be said of a process that died, or is not there."""
+class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The restarts of one process that died or is missing."""
 
     name: str
     """server, or the name of a node."""
     state: str
     """running, starting, waiting (for its next start) or stopped (given up)."""
     restarts: int
-    """How often it was started again."""
+    """How often it was restarted."""
     reason: str
     """How it last ended."""
     ended: str
     """How long ago."""
     next_start: str = ""
-    """In how long it is started again."""
+    """Time until the next start."""
     given_up: str = ""
-    """Why it is not started again."""
+    """Why it is not restarted."""
     log: str = ""
     last_lines: tuple[str, ...] = ()
     """The end of the log when it ended."""
@@ -57,8 +57,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: str
     status: str
-    """Ready, NotReady, Running (when nobody asked whether it is ready), Starting, Restarting (it
-    died and is about to be started again) or Stopped."""
+    """Ready, NotReady, Running (readiness was not checked), Starting, Restarting (it died and
+    will be restarted) or Stopped."""
     state: str
     context: str
     pid: int = 0
@@ -72,10 +72,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     disabled_controllers: tuple[str, ...] = ()
     nodes: tuple[NodeSeen, ...] = ()
     restart: str = ""
-    """Whether processes that die are started again: always or never; empty if nothing runs."""
+    """The restart policy, always or never; empty if nothing runs."""
     parent: int = 0
-    """The process that does it; 0 if it is gone, which 'kedge up' mends."""
-    restarts: tuple[RestartSeen, ...] = ()
+    """The pid of the parent; 0 if it is gone ('kedge up' starts another one)."""
+    restarts: tuple[RestartStatus, ...] = ()
     """The processes that have died."""
 
 
@@ -126,9 +126,9 @@ def _with_restarts(status: Status, directory: Path, now: datetime) -> Status:
     )
 
 
-def _seen(part: restarts.PartSeen, now: datetime) -> RestartSeen:
+def _seen(part: restarts.ProgramStatus, now: datetime) -> RestartStatus:
     waits = max(0, round(part.next - now.timestamp())) if part.state == "waiting" else None
-    return RestartSeen(
+    return RestartStatus(
         name=part.name,
         state=part.state,
         restarts=part.restarts,

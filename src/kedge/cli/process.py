@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.cli.failure import AlreadyRunning, Failure
-from kedge.machinery import ballast
+from kedge.machinery import reserve_files
 
 _PAUSE: Final = 0.005
 _END_SECONDS: Final = 5.0
@@ -42,8 +42,8 @@ class Process(NamedTuple):
 
 
 def claim(state: Path, part: str = "server") -> int:
-    """Make this process, for as long as it lives, the one that runs this part of the cluster;
-    returns the descriptor that holds the claim."""
+    """Lock the pid file of this part of the cluster for the lifetime of this process; returns
+    the locked descriptor."""
     held = os.open(_pid_file(state, part), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     # Whoever merely looks holds the lock for an instant, hence more than one attempt.
     for _ in range(round(_END_SECONDS / _PAUSE)):
@@ -54,8 +54,8 @@ def claim(state: Path, part: str = "server") -> int:
                 break
             time.sleep(_PAUSE)
             continue
-        # Over what is there: to write over a file takes no space that a full disk does not have.
-        ballast.with_room(state, lambda: _record(held))
+        # Overwritten in place: that needs no new space on a full disk.
+        reserve_files.with_room(state, lambda: _record(held))
         # Left open on purpose: closing it would let go.
         return held
     os.close(held)
@@ -64,10 +64,10 @@ def claim(state: Path, part: str = "server") -> int:
 
 
 def running(state: Path, part: str = "server") -> Process | None:
-    """The process that runs this part of the cluster now.
+    """Return the process that runs this part of the cluster.
 
-    The lock is the proof that there is one. A process that was killed keeps it until the kernel has
-    freed its memory, which takes a second for a large one: it is waited for.
+    The lock proves that it runs. A killed process keeps the lock until the kernel has freed its
+    memory, up to a second for a large one; this function waits for that.
     """
     try:
         looking = os.open(_pid_file(state, part), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -102,8 +102,8 @@ def _holder(descriptor: int) -> Process:
     """The recorded process, if it really has the file open. If not, the file is damaged: the kedge
     that has it open, or one that nobody can name.
 
-    The number alone is what whoever may write the file says: to signal it would let them choose a
-    victim.
+    The pid in the file proves nothing: signalling it would let a user who can write the file
+    choose a victim.
     """
     recorded, file = _recorded(descriptor), os.fstat(descriptor)
     if recorded is not None and _has_open(recorded.pid, file):
@@ -156,7 +156,8 @@ def _processes() -> list[str]:
 
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
-    """Whether the process, which must be ours or we be root, holds the file open."""
+    """Return whether the process has the file open. It must belong to this user, or this user be
+    root."""
     if not Path("/proc/self/fd").exists():
         return True
     try:
@@ -177,7 +178,7 @@ def _is_same(path: str, file: os.stat_result) -> bool:
 
 
 def is_ending(process: Process) -> bool:
-    """Whether the process is dead, or has been killed and is still being cleared away."""
+    """Return whether the process is dead, or killed and not yet cleaned up by the kernel."""
     if not process.lives():
         return True
     try:
@@ -196,7 +197,7 @@ def stop(process: Process, grace: float) -> bool:
         for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, number)
-                # One that is stopped (SIGSTOP) hears nothing before it is continued.
+                # A stopped process (SIGSTOP) handles no signal until it is continued.
                 signal.pidfd_send_signal(handle, signal.SIGCONT)
             if _ends_within(process, seconds):
                 return number is signal.SIGKILL
@@ -205,8 +206,8 @@ def stop(process: Process, grace: float) -> bool:
 
 @contextlib.contextmanager
 def _handle(process: Process) -> Iterator[int]:
-    """A descriptor of this very process: it is looked at after that is open, so that no other one
-    that is given the same pid can be signalled."""
+    """Return a pidfd of this process. The process is checked after opening it, so that another
+    process that got the same pid is not signalled."""
     try:
         handle = os.pidfd_open(process.pid) if process.pid > 0 else -1
     except OSError:

@@ -40,7 +40,7 @@ def find(where: Where) -> Found | None:
     try:
         cluster = state.read(directory)
     except state.RecordDamaged:
-        # It can be stopped and deleted all the same, and `kedge up` makes the record again.
+        # It can still be stopped and deleted, and `kedge up` recreates the record.
         cluster = state.Cluster(name=where.name)
     return Found(cluster, directory) if cluster else None
 

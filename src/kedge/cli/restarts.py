@@ -1,4 +1,4 @@
-"""What the parent of a cluster's processes has put down, and how it is stopped."""
+"""The record of the parent of a cluster's processes, and how to stop it."""
 
 import os
 from pathlib import Path
@@ -12,11 +12,11 @@ from kedge.cli.process import Process
 from kedge.restarter.restarter import PART, RECORD
 
 _GRACE: Final = 7.0
-"""Seconds that the parent gets: it waits for what it has half started."""
+"""Seconds that the parent gets: it waits for programs that are starting."""
 _LARGEST: Final = 1 << 20
 
 
-class PartSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ProgramStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One of the programs."""
 
     name: str
@@ -33,7 +33,7 @@ class PartSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ended: float = 0.0
     """When it last ended, in seconds since the epoch."""
     next: float = 0.0
-    """When it is started again."""
+    """When it is restarted."""
     log: str = ""
     flags: tuple[str, ...] = ()
 
@@ -43,17 +43,18 @@ class Restarts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     policy: str
     pid: int
-    parts: tuple[PartSeen, ...]
+    parts: tuple[ProgramStatus, ...]
 
 
 def read(directory: Path) -> Restarts | None:
-    """What is known of the programs; None if nothing is."""
+    """Return the record of the programs; None if there is none."""
     try:
         descriptor = os.open(directory / RECORD, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     with open(descriptor, "rb") as file:
-        # Programs are started with the flags in there: those of a stranger are not to be.
+        # Programs are started with the flags in this file, so another user must not have written
+        # it.
         if os.fstat(descriptor).st_uid != os.geteuid():
             return None
         try:
@@ -63,29 +64,30 @@ def read(directory: Path) -> Restarts | None:
 
 
 def running(directory: Path) -> Process | None:
-    """The parent, if it runs."""
+    """Return the parent, if it runs."""
     return process.running(directory, PART)
 
 
 def stop(directory: Path) -> None:
-    """End the parent, and what it has half started; what is ready runs on."""
+    """End the parent and the programs that are starting; ready programs keep running."""
     stop_process(directory, PART, _GRACE)
 
 
 def stop_process(state: Path, part: str, grace: float) -> bool | None:
-    """End one process of a cluster; whether it had to be killed, None if it was not running."""
+    """End one process of a cluster; returns whether it had to be killed, None if it was not
+    running."""
     found = process.running(state, part)
     if found is None:
         return None
     try:
         return process.stop(found, grace)
     except Failure:
-        # It may have ended by itself between the two looks.
+        # It may have exited between the two checks.
         if process.running(state, part) is None:
             return False
         raise
 
 
 def forget(directory: Path) -> None:
-    """The cluster is down: the next one starts with a clean record."""
+    """Delete the record of a cluster that is down."""
     (directory / RECORD).unlink(missing_ok=True)

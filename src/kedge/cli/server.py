@@ -91,16 +91,16 @@ def run(
     announce: Callable[["Announcement"], None],
     check: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run the server till it is told to end; `announce` is called once it answers, `check` raises
-    if nobody wants it any more."""
+    """Run the server until a signal ends it; `announce` is called once it answers, `check`
+    raises if the starter is gone."""
     # Nothing that is imported or loaded now is garbage; the control plane turns this on again.
     gc.disable()
     from kedge import control_plane
     from kedge.apiserver.server import Running
-    from kedge.apiserver.startup import explain, innermost, is_lasting
+    from kedge.apiserver.startup import explain, innermost, is_permanent
     from kedge.cli import integrity, process, state
     from kedge.cli.announcement import Announcement
-    from kedge.cli.failure import Failure, LastingFailure, PassingFailure
+    from kedge.cli.failure import Failure, PermanentFailure, TemporaryFailure
 
     check()
     cluster = state.prepare(config.state, config.name)
@@ -109,15 +109,15 @@ def run(
     try:
         notes = integrity.check(config.state, cluster, database=config.store == "sqlite")
     except Failure as failure:
-        # Only somebody who puts a file back can help, and not another attempt.
-        raise LastingFailure(str(failure)) from failure
+        # The administrator has to restore a file; a retry would fail too.
+        raise PermanentFailure(str(failure)) from failure
     for note in notes:
         print(f"warning: {note}", file=sys.stderr, flush=True)
     # A server lives long: it must not keep the file system busy that it was started from.
     os.chdir(config.state)
 
     def on_ready(ready: Running) -> None:
-        integrity.note_made(config.state, database=config.store == "sqlite")
+        integrity.record_files(config.state, database=config.store == "sqlite")
         state.write_server(config.state, _record(config, ready.url))
         announce(Announcement(ready.url, ready.ca_pem, ready.token))
 
@@ -126,7 +126,7 @@ def run(
     except Exception as error:
         cause = innermost(error)
         if explanation := explain(cause, config):
-            kind = LastingFailure if is_lasting(cause) else PassingFailure
+            kind = PermanentFailure if is_permanent(cause) else TemporaryFailure
             raise kind(explanation) from error
         raise cause from None
     return 0

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from kedge.cli.failure import Failure
-from kedge.machinery import atomic, ballast, ownership
+from kedge.machinery import atomic, ownership, reserve_files
 
 LAYOUT: Final = 1
 """How the directory is arranged; a kedge that arranges it otherwise counts on."""
@@ -28,7 +28,7 @@ class Gone(Failure):
 
 
 class RecordDamaged(Failure):
-    """`cluster.json` is missing or cannot be read, but what else there is shows a cluster."""
+    """`cluster.json` is missing or unreadable, but the directory holds a cluster."""
 
     def __init__(self, state: Path, what: str) -> None:
         super().__init__(
@@ -53,11 +53,12 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     kubeconfig_existed: bool = True
     """Whether that file was there before."""
     kept: tuple[str, ...] = ()
-    """Files that a server of this cluster has made, and without which it is not the same one."""
+    """Files that a server of this cluster has made and that must not be replaced."""
 
     @property
     def has_run(self) -> bool:
-        """Whether a server has been ready here; those of before `kept` left only their port."""
+        """Whether a server has been ready here; releases without `kept` recorded only their
+        port."""
         return bool(self.kept or self.port)
 
 
@@ -79,7 +80,7 @@ def prepare(state: Path, name: str) -> Cluster:
     check_owner(state)
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Once more: whoever was quicker than us in a directory for everybody owns it now.
+        # Checked again: in a directory like /tmp another user may have created it first.
         check_owner(state)
         cluster = _known(state, name)
         if cluster is None:
@@ -102,14 +103,14 @@ def prepare(state: Path, name: str) -> Cluster:
 
 
 def check_owner(state: Path) -> None:
-    """Fail unless the directory, if it is there, is ours alone, and so is the way to it.
+    """Fail if other users can change the directory, if it exists, or a directory above it.
 
-    Whoever owns a cluster's directory reads the administrator's token in it, and says in it which
-    processes and control groups are the cluster's, which to stop it kills.
+    The owner of a cluster's directory can read the administrator's token, and decides which
+    processes and control groups `kedge down` kills.
     """
     try:
         ownership.check_directory(state)
-    except ownership.Untrusted as error:
+    except ownership.UntrustedPath as error:
         raise Failure(
             f"{state} is not used, because {error}, who would then control the cluster: run kedge"
             " as the user whose directory it is, take it away from others with chown and chmod, or"
@@ -120,19 +121,19 @@ def check_owner(state: Path) -> None:
 
 
 def _hide(state: Path) -> None:
-    """Take away what others may see of a directory that was made by other means."""
+    """Remove the access of other users to a directory that kedge did not create."""
     mode = stat.S_IMODE(state.stat().st_mode)
     if mode & 0o077:
         state.chmod(mode & 0o700)
-        _warn(f"{state} had mode {mode:04o}, and has {mode & 0o700:04o} now: others saw into it")
+        _warn(f"{state} had mode {mode:04o}, and has {mode & 0o700:04o} now: others had access")
 
 
 def _known(state: Path, name: str) -> Cluster | None:
-    """The cluster that the directory holds; its lost or torn `cluster.json` is made again."""
+    """Return the cluster in the directory; a lost or damaged `cluster.json` is recreated."""
     try:
         return read(state)
     except RecordDamaged as damage:
-        # Nothing is lost with it but a port and what was current in a kubeconfig before.
+        # Only the port and the earlier current context of the kubeconfig are lost.
         made = ("store.db", "pki/ca.crt", "pki/ca.key", "token")
         cluster = Cluster(name=name, kept=tuple(file for file in made if (state / file).exists()))
         with contextlib.suppress(FileNotFoundError):
@@ -189,7 +190,7 @@ def read(state: Path) -> Cluster | None:
         if _is_store(state / "store.db") and (state / "pki" / "ca.crt").exists():
             raise RecordDamaged(state, f"{path} is missing") from None
         return None
-    except ownership.Untrusted as error:
+    except ownership.UntrustedPath as error:
         raise Failure(f"{state} is not used, because {error}") from error
     except OSError as error:
         raise _unreadable(state, error) from error
@@ -197,7 +198,9 @@ def read(state: Path) -> Cluster | None:
         document = msgspec.json.decode(content)
     except msgspec.DecodeError as error:
         raise RecordDamaged(state, f"{path} is damaged ({error})") from error
-    layout = document.get("layout", "that is not said") if isinstance(document, dict) else "unknown"
+    layout = (
+        document.get("layout", "the layout is missing") if isinstance(document, dict) else "unknown"
+    )
     if layout != LAYOUT:
         raise _unknown_layout(state, str(layout))
     try:
@@ -207,8 +210,8 @@ def read(state: Path) -> Cluster | None:
 
 
 def _is_store(path: Path) -> bool:
-    """Whether the file is a store of ours, by the number that SQLite keeps at its byte 68."""
-    with contextlib.suppress(OSError, ownership.Untrusted):
+    """Return whether the file is a kedge store, by SQLite's application id at byte 68."""
+    with contextlib.suppress(OSError, ownership.UntrustedPath):
         return ownership.read(path, 72)[68:] == b"kedg"
     return False
 
@@ -247,15 +250,15 @@ def write_server(state: Path, server: Server) -> None:
 
 
 def _write(path: Path, content: bytes, *, needed: bool) -> None:
-    """Replace the file unless it says so already, which a full disk does not prevent; if it does
-    prevent the rest, that is said, and no reason to fail unless the file is needed."""
+    """Replace the file if its content differs. A full disk is only a warning, unless the file is
+    needed."""
     with contextlib.suppress(OSError):
         if path.read_bytes() == content:
             return
     try:
-        ballast.with_room(path.parent, lambda: atomic.write(path, content))
+        reserve_files.with_room(path.parent, lambda: atomic.write(path, content))
     except OSError as error:
-        if needed or not ballast.is_full(error):
+        if needed or not reserve_files.is_full(error):
             raise
         _warn(f"{path} is not up to date: {error.strerror}")
 

@@ -8,14 +8,14 @@ from kedge.cli import flags
 from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from kedge.cli.observed import RestartSeen, Status
+    from kedge.cli.observed import RestartStatus, Status
     from kedge.cli.registry import Where
 
 NAME: Final = "status"
 HELP: Final = "Show whether a cluster runs, and where"
 DESCRIPTION: Final = """\
 Show whether a cluster runs, where it listens, since when, and how much it holds; which of its
-processes have died, why, and whether they are started again.
+processes have died, why, and whether they are restarted.
 The exit code is 0 if the cluster is ready, else 1."""
 EXAMPLES: Final = """\
   kedge status
@@ -76,10 +76,10 @@ def describe(status: "Status") -> str:
 def _restart(status: "Status") -> str:
     if status.restart == "never" or status.parent:
         return f"{status.restart}, process {status.parent}" if status.parent else status.restart
-    return "nothing is started again, its process is gone: 'kedge up' mends that"
+    return "the parent process is gone, nothing is restarted: run 'kedge up'"
 
 
-def _death(seen: "RestartSeen") -> str:
+def _death(seen: "RestartStatus") -> str:
     """How a process ended, and what was done about it."""
     said = f"{seen.ended} ago, {seen.reason}"
     if seen.given_up:

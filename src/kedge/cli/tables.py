@@ -73,9 +73,9 @@ def text(cell: object) -> str:
 
 
 def harmless(value: str) -> str:
-    """Text without characters that a terminal takes for a command (CVE-2021-25743): names, events
-    and messages are written by others than those who read them. As kubectl shows them where it
-    does; it lets the rarer ones through."""
+    """Return the text without terminal control characters (CVE-2021-25743): names, events and
+    messages may come from other users. The format is kubectl's, which lets rarer characters
+    through."""
     return value.translate(_COMMANDS)
 
 

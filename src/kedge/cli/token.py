@@ -177,8 +177,8 @@ def command(info: dict[str, str], token: str) -> str:
 
 
 async def _wait_until_open(client: "Client") -> None:
-    """Return when strangers may read where the cluster is, which with a first token they may soon:
-    a machine that is told the token at once finds the door open."""
+    """Wait until `cluster-info` is readable without a credential, so that a machine can use a
+    first token immediately."""
     from kedge.api.rbac_v1.role_binding import RESOURCE
     from kedge.machinery.clock import SystemClock
     from kedge.machinery.errors import StatusError

@@ -20,9 +20,9 @@ The context kedge-NAME is put into your kubeconfig and made the current one; 'ke
 out again. What is in the cluster outlives 'kedge down' and a restart of the machine: the next
 'kedge up' finds it as it was, on the same port. If the cluster is running, nothing happens.
 
-A small process stays behind. It starts the server and the node agents again when they die, on the
-same port and at first at once, then after 1, 2, 4 ... 60 seconds; 'kedge status' says why. It gives
-up what never becomes ready, 8 times in a row. If it is gone, 'kedge up' starts another one."""
+A small process keeps running. It restarts the server and the node agents when they die, on the same
+port: immediately, then after 1, 2, 4 ... 60 seconds. 'kedge status' shows the reason. It gives up a
+program that failed to start 8 times in a row. If it is gone, 'kedge up' starts another one."""
 EXAMPLES: Final = """\
   # Start a cluster, use it, stop it
   kedge up
@@ -62,7 +62,7 @@ class UpConfig(NamedTuple):
     wait: float
     """Seconds until a server that is not ready is given up."""
     restart: "RestartPolicy" = "always"
-    """Whether what dies is started again."""
+    """Whether programs that die are restarted: always or never."""
 
 
 class Up(NamedTuple):
@@ -100,7 +100,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--restart",
         choices=flags.RESTART_POLICIES,
-        help="whether the server and the node agents are started again when they die"
+        help="whether the server and the node agents are restarted when they die"
         " (default: $KEDGE_RESTART, else always)",
     )
     parser.add_argument(

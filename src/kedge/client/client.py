@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -39,6 +39,16 @@ class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         """As the body of a request."""
         head = {"kind": "DeleteOptions", "apiVersion": "v1"}
         return msgspec.json.encode(head | msgspec.to_builtins(self))
+
+
+class ListOptions(TypedDict, total=False):
+    """Which objects are listed; `labels` and `fields` are selectors."""
+
+    labels: str
+    fields: str
+    limit: int
+    continue_: str
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,48 +130,15 @@ class Client:
         return view.decode(await self._ask("GET", path, accept=view.accept))
 
     async def list(
-        self,
-        resource: Resource[T],
-        namespace: str = "",
-        *,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 0,
-        continue_: str = "",
-        version: str = "",
+        self, resource: Resource[T], namespace: str = "", **options: Unpack[ListOptions]
     ) -> Listing[T]:
-        view = objects(resource)
-        return await self.list_as(
-            view,
-            namespace,
-            labels=labels,
-            fields=fields,
-            limit=limit,
-            continue_=continue_,
-            version=version,
-        )
+        return await self.list_as(objects(resource), namespace, **options)
 
     async def list_as(
-        self,
-        view: View[V],
-        namespace: str = "",
-        *,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 0,
-        continue_: str = "",
-        version: str = "",
+        self, view: View[V], namespace: str = "", **options: Unpack[ListOptions]
     ) -> Listing[V]:
         """Objects of one namespace or of all, in the form of a view."""
-        found = await self.list_encoded(
-            view,
-            namespace,
-            labels=labels,
-            fields=fields,
-            limit=limit,
-            continue_=continue_,
-            version=version,
-        )
+        found = await self.list_encoded(view, namespace, **options)
         return Listing([*map(view.decode, found.items)], found.version, found.continue_)
 
     async def list_encoded(

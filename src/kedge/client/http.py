@@ -15,7 +15,7 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 70.0
 """A little longer than servers give themselves for a request."""
 HEAD_BYTES = 256 << 10
-"""Of an answer, and of what may follow its body; a read may bring a little more."""
+"""Bytes of an answer's head and trailer; a read may exceed it slightly."""
 AT_ONCE = 16
 """Requests that are under way together. More would only queue at the server, and every further
 connection costs both sides a handshake that is dearer than most requests."""
@@ -139,8 +139,8 @@ class HttpTransport:
         if call.body or call.method in ("POST", "PUT", "PATCH"):
             lines.append(f"content-length: {len(call.body)}")
         head = "\r\n".join(lines)
-        # What others wrote becomes part of it: a registry's redirect or token, a webhook's path. A
-        # line end in there would be another header, or another request.
+        # The request contains untrusted text: a registry's redirect or token, a webhook's path.
+        # A line end in it would start another header or another request.
         if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
             raise Unreachable(f"refused to ask {self._authority}: a line of the request has two")
         return f"{head}\r\n\r\n".encode("latin-1") + call.body
@@ -170,7 +170,7 @@ class _Connection(asyncio.Protocol):
         self._busy = False
         self._keep = True
         self._events = 0
-        """How often the parser has got to the end of a head, an answer or a piece of a body."""
+        """How many heads, answers and pieces of bodies the parser has completed."""
         self._overhead = 0
         """Bytes that came since then."""
 
@@ -210,8 +210,8 @@ class _Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._fail(f"the server does not speak HTTP: {error}")
             self.abort()
-        # What is neither body nor the end of anything is of a head or a trailer, which the parser
-        # or we keep. Servers need not be trusted: webhooks and kubelets are ones too.
+        # Other bytes belong to a head or a trailer, which is kept in memory. Servers may be
+        # hostile: webhooks and kubelets are servers too.
         self._overhead = 0 if events != self._events else self._overhead + len(data)
         if self._overhead > HEAD_BYTES:
             self._fail("the head of the answer is too long")

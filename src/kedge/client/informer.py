@@ -50,10 +50,11 @@ class Receiver(Protocol[V_contra]):
     """What is told of the objects; never waits."""
 
     def replace(self, objects: Iterable[V_contra]) -> Iterator[None] | None:
-        """These are all objects there are: whatever else was known is gone.
+        """Replace all known objects by these.
 
-        A receiver that does much for each object returns an iterator and does one object in each
-        step. Requests are answered between two steps; no `put` or `remove` comes before the last.
+        A receiver with much work per object returns an iterator that handles one object per
+        step. Requests are answered between steps. `put` and `remove` are not called before the
+        last step.
         """
         ...
 
@@ -156,7 +157,7 @@ class Informer(Generic[V]):
         objects: list[V] = []
         for encoded in listing.items:
             await self._clock.give_way()
-            with self._unharmed():
+            with self._skip_failing():
                 objects.append(self._view.decode(encoded))
         for _ in self._receiver.replace(objects) or ():
             await self._clock.give_way()
@@ -164,17 +165,17 @@ class Informer(Generic[V]):
         self.synced.set()
 
     @contextmanager
-    def _unharmed(self) -> Iterator[None]:
-        """Leave out an object that cannot be taken in, with a word in the log.
+    def _skip_failing(self) -> Iterator[None]:
+        """Skip an object that raises an exception, and log the exception.
 
-        All controllers run in one group of tasks: an object that ends its informer would end them
-        all, and with the next start once more.
+        All controllers run in one task group: an object that ended its informer would end them
+        all, and again after each restart.
         """
         try:
             yield
         except Exception:
             resource = self._view.resource
-            log.exception("left out resource=%s", qualified(resource.group, resource.plural))
+            log.exception("object skipped resource=%s", qualified(resource.group, resource.plural))
 
     async def _watch(self) -> None:
         begun = self._clock.monotonic()
@@ -185,7 +186,7 @@ class Informer(Generic[V]):
             ) as events:
                 async for event in events:
                     await self._clock.give_way()
-                    with self._unharmed():
+                    with self._skip_failing():
                         self._receive(event)
                     last = event
                     self._failures = 0

@@ -193,7 +193,7 @@ def _write(path: Path, config: yaml.MappingNode) -> None:
     try:
         target = _target(path)
         if target.exists() and target.read_bytes() == content:
-            # What is there already needs no space, on a full disk either.
+            # A file that is up to date is not written, so this works on a full disk.
             return
         if target.exists() and not os.access(target, os.W_OK):
             raise Unusable(f"cannot change {path}: it is read-only")
@@ -204,10 +204,10 @@ def _write(path: Path, config: yaml.MappingNode) -> None:
 
 
 def _target(path: Path) -> Path:
-    """The file to replace: a link stays a link, and what it points to is replaced.
+    """Return the file to replace: for a link, its target.
 
-    Unless somebody else made the link: root, who is asked to write into the home of another user,
-    would replace whatever file that user likes.
+    A link of another user is refused: through it that user could make root, writing into their
+    home, replace any file.
     """
     if not path.is_symlink():
         return path
@@ -218,20 +218,21 @@ def _target(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _opened(directory: Path) -> Iterator[int]:
-    """A descriptor of the directory: by its name it could be another one at the next look."""
+    """Return a descriptor of the directory, since its path may change its meaning between two
+    calls."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if os.fstat(descriptor).st_uid in (0, os.geteuid()):
-            ownership.check_way(directory / "file")
+            ownership.check_parents(directory / "file")
         yield descriptor
-    except ownership.Untrusted as error:
+    except ownership.UntrustedPath as error:
         raise Unusable(f"cannot change a file in {directory}: {error}") from error
     finally:
         os.close(descriptor)
 
 
 def _replace(directory: int, name: str, content: bytes) -> None:
-    """Replace the file whole; in the directory of another user it is that user's, as before."""
+    """Replace the file atomically; in the directory of another user it stays that user's file."""
     beside = f".{name}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(beside, dir_fd=directory)
@@ -252,7 +253,7 @@ def _replace(directory: int, name: str, content: bytes) -> None:
 
 
 def _owner(directory: int, name: str) -> os.stat_result:
-    """Whose a new file is to be: as the one that it replaces; in the home of a user, the user's."""
+    """Return the owner of the new file: that of the replaced file, or of the home directory."""
     home = os.fstat(directory)
     with contextlib.suppress(FileNotFoundError):
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)

@@ -207,8 +207,8 @@ class LocalTransport:
     """Fulfils Transport without a network: calls the server as a function."""
 
     def __init__(self, handler: Handler, clock: Clock | None = None) -> None:
-        """With a clock, calls share the event loop with requests from the network: reads are
-        answered without waiting for anything, so a loop of them would never let others in."""
+        """With a clock, each call gives way to requests from the network: reads never block, so
+        a loop of them would keep the event loop."""
         self._handler = handler
         self._clock = clock
 

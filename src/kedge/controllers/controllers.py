@@ -65,8 +65,8 @@ class Controllers:
         enabled: Collection[str] = names.ALL,
         node_grace: float = GRACE,
     ) -> None:
-        """`admission` names the plugins that the server enforces: some controllers go with one.
-        `enabled` names the controllers to run."""
+        """`admission` names the plugins that the server enforces: some controllers belong to
+        one. `enabled` names the controllers to run."""
         discovery = Discovery(client)
         known = Namespaces()
         self._shared = Shared(client, clock)
@@ -119,7 +119,7 @@ class Controllers:
         }
         if "LimitRanger" in admission:
             makers["limitrange-controller"] = lambda: LimitRangeController(client, clock)
-        # One that is left out is not even made: what only it would follow is not followed either.
+        # A disabled controller is not constructed, so its informers do not run either.
         self._controllers = [make() for name, make in makers.items() if name in enabled]
 
     async def run(self) -> None:

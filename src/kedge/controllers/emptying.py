@@ -108,7 +108,8 @@ def _troubles(findings: Findings) -> Iterable[tuple[str, tuple[str, str]]]:
 
 
 def _cut(message: str) -> str:
-    """A message as long as conditions allow: finalizers are as many and as long as people like."""
+    """Cut a message to the limit of conditions: users choose the number and length of
+    finalizers."""
     return message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 4]} ..."
 
 

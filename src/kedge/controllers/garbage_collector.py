@@ -26,8 +26,8 @@ COMPONENT = "garbage-collector-controller"
 WORKERS = 8
 """Deeds under way at a time: a store that commits in groups then has groups to commit."""
 MOST_WARNINGS = 10
-"""Owners of one object that are looked for in all namespaces, for the sake of a warning. An object
-may name ten thousand, and each look is one at all objects of the owner's kind."""
+"""How many owners of one object are searched in all namespaces, for a warning. An object may
+name ten thousand, and each search reads all objects of the owner's kind."""
 
 Edit = Callable[[OutlineMeta], dict[str, Any]]
 """Makes the changed part of an object's metadata from what the metadata is now."""

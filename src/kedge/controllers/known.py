@@ -156,7 +156,8 @@ class Known(Generic[T]):
     # As a Receiver.
 
     def replace(self, objects: Iterable[T]) -> Iterator[None]:
-        """Take over a list, an object in each step, and then tell followers of each."""
+        """Replace the cached objects by a list, one per step, then notify followers of each
+        change."""
         found = {key_of(obj): obj for obj in objects}
         gone = [key for key in self._objects if key not in found]
         changes: list[tuple[T | None, T | None]] = []
@@ -207,9 +208,9 @@ class Known(Generic[T]):
             try:
                 follower(before, now)
             except Exception:
-                # An object that one controller cannot make sense of is no reason to stop them all.
+                # An object that makes one controller fail must not stop all of them.
                 about = key_of(now or before)  # type: ignore[arg-type]
-                log.exception("change not taken in object=%s/%s", *about)
+                log.exception("change skipped object=%s/%s", *about)
 
 
 def trimmed(resource: Resource[T]) -> View[T]:

@@ -55,7 +55,7 @@ class Loop(Generic[K]):
         while True:
             key = await self._queue.get()
             try:
-                # A look that finds everything in order waits for nothing, and thousands may be due.
+                # A reconciliation without changes never blocks, and thousands may be due.
                 await self._clock.give_way()
                 await self._reconcile(key)
             except Exception as error:

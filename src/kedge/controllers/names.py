@@ -1,10 +1,10 @@
-"""What the controllers are called, as in kube-controller-manager, and which of them are to run."""
+"""Names of controllers, as in kube-controller-manager, and the list of those to run."""
 
 from collections.abc import Collection, Sequence
 from typing import Final
 
 SCHEDULER: Final = "scheduler"
-"""A process of its own in Kubernetes; here it can be left out like any controller."""
+"""A separate process in Kubernetes; here --controllers can disable it like any controller."""
 
 ALIASES: Final = {
     "namespace-controller": "namespace",
@@ -35,7 +35,7 @@ ALIASES: Final = {
     "limitrange-controller": "limitrange",
     SCHEDULER: "kube-scheduler",
 }
-"""The name of each controller, and the short one that Kubernetes took before version 1.28."""
+"""The name of each controller, and its short name from before Kubernetes 1.28."""
 
 ALL: Final = tuple(ALIASES)
 
@@ -47,10 +47,9 @@ class UnknownController(LookupError):
 
 
 def enabled(asked: Sequence[str]) -> tuple[str, ...]:
-    """The controllers that a list in upstream's syntax means, such as `*,-statefulset`.
+    """Return the controllers of a list in upstream's syntax, such as `*,-statefulset`.
 
-    A star stands for all, a name for one, a name after a minus for its absence. Of what is said of
-    one controller, the first counts.
+    `*` enables all, `NAME` one; `-NAME` disables one. The first entry for a controller applies.
     """
     said: dict[str, bool] = {}
     for each in asked:
@@ -60,7 +59,7 @@ def enabled(asked: Sequence[str]) -> tuple[str, ...]:
 
 
 def disabled(names: Collection[str]) -> tuple[str, ...]:
-    """The controllers that do not run where these do."""
+    """Return the controllers that are not in the list."""
     return tuple(name for name in ALL if name not in names)
 
 

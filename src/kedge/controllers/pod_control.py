@@ -19,12 +19,12 @@ SLOW_START: Final = 1
 AT_ONCE: Final = 32
 """How many at most: the server answers no sooner if more wait, and others want to be heard too."""
 BURST: Final = 500
-"""How many pods are made or deleted at most before their owner is looked at anew."""
+"""How many pods one reconciliation creates or deletes at most."""
 MOST_WAITING: Final = 500
-"""How many pods of one owner may wait for a node; more are made when these have found one.
+"""How many pods of one owner may wait for a node; more are created when these are scheduled.
 
 `replicas` and `parallelism` go up to 2**31-1. Upstream's controllers would fill the store with
-pods that nothing can run; there a limit of 20 requests a second hides it for some hours."""
+pods that cannot run; a limit of 20 requests a second delays it for some hours."""
 NAME_LIMIT: Final = 253
 
 
@@ -57,7 +57,7 @@ def pod_of(resource: Resource[Any], owner: Object, template: PodTemplateSpec) ->
 
 
 def room_for_more(pods: Iterable[Pod]) -> int:
-    """How many pods may be made at once for an owner that has these."""
+    """Return how many pods may be created now for an owner that has these."""
     waiting = sum(not pod.spec.nodeName for pod in pods)
     return max(min(BURST, MOST_WAITING - waiting), 0)
 
@@ -101,9 +101,9 @@ class PodControl:
         await self._pods.left(pod)
 
 
-def tell_held_back(recorder: Recorder, owner: Object) -> None:
-    """Tell people why pods will be missing. Before any is made: after so many events on one object
-    no more are written for a while."""
+def record_held_back(recorder: Recorder, owner: Object) -> None:
+    """Record an event that explains missing pods. It comes before the pods are created, because
+    their events use up the rate limit of the owner."""
     message = f"at most {MOST_WAITING} pods wait for a node: more are created when these have one"
     recorder.record(owner, NORMAL, "PodsHeldBack", message)
 

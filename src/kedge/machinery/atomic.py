@@ -22,9 +22,9 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def _create(path: Path, mode: int) -> int:
-    """Make a file that was not there: whatever is, was left by a dead process, or is a trap.
+    """Create a file exclusively, after removing one that a dead process left.
 
-    Opened by name only, it could be a link of somebody else's to a file of ours.
+    An existing file could be a link that another user made to a file of ours.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:

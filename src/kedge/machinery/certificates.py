@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 _BLOCK: Final = re.compile(
-    # Possessive: what is no certificate after all is not looked at again.
+    # Possessive, so that text that is not a certificate is not scanned again.
     rb"-----BEGIN CERTIFICATE-----\s*+([A-Za-z0-9+/=\s]++)-----END CERTIFICATE-----"
 )
 _VERSION: Final = 0xA0

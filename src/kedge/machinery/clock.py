@@ -25,7 +25,8 @@ class Clock(Protocol):
         ...
 
     async def give_way(self) -> None:
-        """Return at once, or after requests were answered if background work took its share.
+        """Return immediately, or after a turn of the event loop if background work has used its
+        share.
 
         A loop whose length a user chooses calls this in each round.
         """

@@ -123,7 +123,7 @@ def parse_time(text: str) -> datetime:
 
 
 def moved(moment: datetime, seconds: float) -> datetime:
-    """A moment so much later, or earlier; the first or the last there is if it would be beyond.
+    """Return the time shifted by so many seconds, limited to the range of datetime.
 
     Fields that count seconds are 64 bits wide, and times reach the year 9999.
     """

@@ -185,11 +185,11 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
 
 MAX_ERRORS = 1000
 MAX_ERRORS_LENGTH = 1 << 20
-"""More errors than anybody reads: ends a validation whose every error may quote a whole list."""
+"""Limits on the errors of one validation: each error may quote a whole list."""
 
 
 def enough(errors: Iterable[FieldError]) -> list[FieldError]:
-    """Collect errors until there are enough of them to refuse an object."""
+    """Collect errors up to the limits."""
     found: list[FieldError] = []
     length = 0
     for error in errors:
@@ -246,11 +246,11 @@ def internal(why: str) -> StatusError:
 
 
 def insufficient_storage(why: str) -> StatusError:
-    """There is no space for what is to be written.
+    """The disk is full.
 
-    507 and not 503: client libraries, proxies and load balancers take 503 for a server that is away
-    and try again or elsewhere, while this one answers, and goes on to delete. Neither is retried by
-    client-go without a Retry-After, so kubectl prints the message at once.
+    507 and not 503: client libraries, proxies and load balancers treat 503 as an unavailable
+    server and retry, but this server answers and accepts deletions. client-go retries neither
+    without a Retry-After, so kubectl prints the message immediately.
     """
     return StatusError(507, "InsufficientStorage", why)
 

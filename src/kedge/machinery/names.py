@@ -353,7 +353,7 @@ def http_header_name(value: str) -> list[str]:
 
 
 def http_header_value(value: str) -> list[str]:
-    """The value of a header: a control character could end it, and begin something else."""
+    """Validate the value of a header: a control character could end it and start another header."""
     return [_BAD_HTTP_VALUE] if _has_control(value) else []
 
 

@@ -5,14 +5,14 @@ import resource
 
 
 def raise_limit() -> None:
-    """Take all that the machine allows this process.
+    """Raise the soft limit of open files to the hard limit.
 
-    The usual soft limit of 1,024 is there for programs that use select(), which cannot name more;
-    an event loop can. Children inherit the limit, so whoever starts programs of others puts theirs
-    back (kedge.node.runtime.spawn).
+    The usual soft limit of 1,024 exists for programs that use select(), which an event loop does
+    not. Children inherit the limit, so the code that starts containers restores the old one
+    (kedge.node.runtime.spawn).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        # Some kernels promise more in the hard limit than fs.nr_open lets anybody have.
+        # The hard limit may exceed fs.nr_open.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,8 +1,8 @@
-"""Whether a path is safe from other users of the machine, as sshd's StrictModes asks it.
+"""Checks that other users of the machine cannot change a path, as sshd's StrictModes does.
 
-A directory that somebody else may write to can be exchanged, with all that is below it, between two
-system calls. If every directory on the way belongs to us or to root and takes no entries of others,
-a path means the same thing at every look, and need not be walked by descriptors.
+A user who can write to a directory can replace its entries between two system calls. If every
+directory of a path belongs to us or to root and others cannot write to it, the path always names
+the same file, and need not be resolved by descriptors.
 """
 
 import contextlib
@@ -15,30 +15,31 @@ from typing import Final
 _OTHERS_WRITE: Final = 0o022
 
 
-class Untrusted(Exception):
-    """Somebody else could have made, or could change, what is there; says who and where."""
+class UntrustedPath(Exception):
+    """Another user made the path or can change it; the message names the user and the path."""
 
 
 def check_directory(path: Path) -> None:
-    """Raise Untrusted unless the directory is ours alone, and so is the way to it.
+    """Raise UntrustedPath if other users can change the directory or a directory above it.
 
-    A path that does not exist yet is judged by the directories that do.
+    For a path that does not exist yet, the existing directories above it are checked.
     """
     real = Path(os.path.realpath(path))
-    check_way(real)
+    check_parents(real)
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         found = os.stat(real)
         if found.st_uid != os.geteuid():
-            raise Untrusted(f"{real} belongs to {user_name(found.st_uid)}")
+            raise UntrustedPath(f"{real} belongs to {user_name(found.st_uid)}")
         if _others_write(found):
-            raise Untrusted(f"{real} may be written to by other users")
+            raise UntrustedPath(f"{real} may be written to by other users")
 
 
-def check_way(path: Path) -> None:
-    """Raise Untrusted if anybody but us and root could exchange a directory above the path.
+def check_parents(path: Path) -> None:
+    """Raise UntrustedPath if a user other than us and root can replace a directory above the path.
 
-    A directory with the sticky bit, such as /tmp, lets others add entries, but not exchange those
-    of somebody else; so each directory below it has to have the right owner, which is seen to.
+    In a directory with the sticky bit, such as /tmp, others can add entries but not replace
+    entries of another user. So each directory below it must have the right owner, which is
+    checked too.
     """
     for above in reversed(Path(os.path.realpath(path)).parents):
         try:
@@ -46,38 +47,39 @@ def check_way(path: Path) -> None:
         except (FileNotFoundError, NotADirectoryError):
             return
         if found.st_uid not in _trusted_owners():
-            raise Untrusted(f"{above} belongs to {user_name(found.st_uid)}")
+            raise UntrustedPath(f"{above} belongs to {user_name(found.st_uid)}")
         if _others_write(found) and not found.st_mode & stat.S_ISVTX:
-            raise Untrusted(f"{above} may be written to by other users")
+            raise UntrustedPath(f"{above} may be written to by other users")
 
 
 def open_file(path: Path) -> int:
-    """Open a regular file of ours for reading; Untrusted if it is a link, a device or a stranger's.
+    """Open a regular file of ours for reading; UntrustedPath if it is a link, a device or another
+    user's.
 
-    The name itself is opened, since a link could lead anywhere, and without waiting, since the
-    opening of a FIFO waits for ever.
+    Links are not followed, since they could lead anywhere. The open does not block, since
+    opening a FIFO would block for ever.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if path.is_symlink():
-        raise Untrusted(f"{path} is a link")
+        raise UntrustedPath(f"{path} is a link")
     descriptor = os.open(path, flags)
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode) and found.st_uid in (0, os.geteuid()):
         return descriptor
     os.close(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise Untrusted(f"{path} is not a regular file")
-    raise Untrusted(f"{path} belongs to {user_name(found.st_uid)}")
+        raise UntrustedPath(f"{path} is not a regular file")
+    raise UntrustedPath(f"{path} belongs to {user_name(found.st_uid)}")
 
 
 def read(path: Path, limit: int = 1 << 20) -> bytes:
-    """The content of a regular file of ours."""
+    """Return the content of a regular file of ours."""
     with open(open_file(path), "rb") as file:
         return file.read(limit)
 
 
 def user_name(uid: int) -> str:
-    """What the user is called, for messages."""
+    """Return the user's name for messages."""
     import pwd
 
     try:
@@ -95,7 +97,7 @@ def _others_write(found: os.stat_result) -> bool:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Whether the group is the user's own, and nobody else is in it."""
+    """Return whether the group is the user's private group, without other members."""
     import grp
     import pwd
 

@@ -9,10 +9,10 @@ MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 << 20
 """Bytes that the copies of one JSON patch may add up to."""
 MAX_SHIFTED = 1 << 27
-"""Places that the items of lists may be shifted by, all operations of one JSON patch together.
+"""How many list items all operations of one JSON patch together may shift.
 
-Whatever is put into a list or taken out of it shifts all that is behind it: ten thousand operations
-at the front of a list of a million items would take the better part of a minute."""
+Inserting or removing an item shifts all later items: ten thousand operations at the front of a
+list of a million items would take most of a minute."""
 
 
 class PatchError(Exception):
@@ -146,7 +146,7 @@ class _Draft:
             raise PatchTooLong(f"the copies in a JSON patch add up to more than {MAX_COPIED} bytes")
 
     def insert(self, pointer: str, value: Any) -> None:
-        """Put the value where the pointer says."""
+        """Insert the value at the pointer."""
         container, token = self.writable(pointer)
         if isinstance(container, dict):
             container[token] = value
@@ -158,7 +158,7 @@ class _Draft:
             container.insert(index, value)
 
     def cut(self, pointer: str) -> Any:
-        """Take away what is where the pointer says."""
+        """Remove the value at the pointer."""
         container, token = self.writable(pointer)
         if isinstance(container, list):
             index = _index(token, len(container))

@@ -1,7 +1,7 @@
 """Regular expressions that users write: RE2's syntax, matched in time proportional to the text.
 
-This is the one door to the library. Python's own engine backtracks: `^(a+)+$` takes 13 s for 28
-characters, whoever may write a pattern decides how long the server stands still.
+This is the only module that uses the RE2 library. Python's own engine backtracks: `^(a+)+$`
+takes 13 s for 28 characters, so the author of a pattern could block the server.
 """
 
 import time
@@ -20,7 +20,7 @@ MAX_LENGTH: Final = 1 << 16
 """Characters of one pattern."""
 _REMEMBERED: Final = 256
 
-# What RE2 and Go's regexp/syntax call the same mistakes.
+# RE2's error messages, and those of Go's regexp/syntax for the same errors.
 _GO_WORDS: Final = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "missing ]": "missing closing ]",
@@ -73,7 +73,7 @@ def compile_pattern(pattern: str) -> Pattern:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _compiled(pattern: str) -> Pattern | str:
-    """The expression, or what is wrong with it: to find that out may take as long."""
+    """Return the compiled expression, or its error, which may take as long to find."""
     import re2  # a server gets ready sooner without what few kinds make it use
 
     if len(pattern) > MAX_LENGTH:

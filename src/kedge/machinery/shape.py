@@ -47,7 +47,7 @@ class Misfit(Exception):
 
 
 class Findings(list[str]):
-    """Paths of fields that a document should not have, as many as anybody wants to read."""
+    """Paths of unknown fields of a document, up to a limit."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -229,7 +229,7 @@ def _ranks(items: Iterable[Any], key: str) -> dict[Any, int]:
 
 
 def _hashable(identity: Any) -> Any:
-    """What compares as an identity does, in time that does not grow with their number.
+    """Return a hashable key that is equal for equal values.
 
     A true and a 1 are different, and so are a text and what prints like it."""
     if isinstance(identity, dict | list):

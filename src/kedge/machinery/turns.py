@@ -1,4 +1,4 @@
-"""Turns: work in the background gets a share of each turn of the event loop, requests the rest."""
+"""Turns of the event loop: background work gets a share of each turn, requests get the rest."""
 
 import asyncio
 from collections import deque
@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import Final
 
 SHARE_SECONDS: Final = 0.01
-"""How long all work in the background together may hold the event loop before sockets are read."""
+"""How long all background work together may hold the event loop before sockets are polled."""
 
 
 class Turns:
     """Lets background work run until its share of the turn is spent, then one waiter per turn.
 
-    A turn of an event loop runs everything that is ready and then looks at the sockets, so a
-    request waits for the sum of all tasks that are ready, not for the longest of them. A budget
-    of each task would therefore bound nothing: a hundred workers of controllers with ten
-    milliseconds each are a second. The budget belongs to the loop, and tasks that come when it is
-    spent wait in order. Each turn wakes one of them, so none starves.
+    A turn of an event loop runs all ready tasks and then polls the sockets, so a request waits
+    for the sum of all ready tasks, not for the longest of them. A budget per task would
+    therefore bound nothing: a hundred workers with ten milliseconds each are a second. The
+    budget belongs to the loop, and tasks that come when it is spent wait in order. Each turn
+    wakes one of them, so none starves.
 
     A computation between two calls of `give_way` is not interrupted: loops whose length a user
     chooses call it in each round.
@@ -32,7 +32,7 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def give_way(self) -> None:
-        """Return at once while the share of this turn lasts, else in a later turn."""
+        """Return immediately while the share of this turn lasts, else in a later turn."""
         loop = asyncio.get_running_loop()
         if self._began is None:
             self._begin(loop)
@@ -48,7 +48,7 @@ class Turns:
         loop.call_soon(self._end, loop)
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The sockets have been looked at: it is the turn of the first who waits."""
+        """Wake the first waiter, after the sockets were polled."""
         self._began = None
         while self._waiting:
             waiter = self._waiting.popleft()

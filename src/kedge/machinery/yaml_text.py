@@ -1,7 +1,7 @@
 """YAML text to plain documents and back, as Kubernetes reads and writes it.
 
-This is the one door to the YAML library, for the server, the commands, the client and the node:
-whoever writes the text decides nothing about how long or how deep the reader works.
+This is the only module that uses the YAML library, for the server, the commands, the client and
+the node. It bounds the time and the depth of parsing for any text.
 """
 
 import json
@@ -42,11 +42,11 @@ def read_strictly(data: bytes | str, *, depth: int = MAX_DEPTH) -> tuple[Any, li
     """Return the document, and a complaint for each key that stands in one mapping twice.
 
     PyYAML's own constructors are not used. Its composer (the C one too) recurses with the text, so
-    100,000 brackets overflow the stack of the process; merge keys are unfolded into lists of pairs
-    before anybody counts, so a few hundred bytes fill the memory. Its events do neither:
-    libyaml's parser keeps its states in a list of its own, and hands out each event as soon as it
-    has read it. What is counted here is therefore counted while the text is being read, and reading
-    ends at the first event too many. (Without that libyaml alone takes 16 s for 100,000 brackets,
+    100,000 brackets overflow the stack of the process; merge keys are expanded into lists of
+    pairs before they can be counted, so a few hundred bytes fill the memory. Its events do
+    neither: libyaml's parser keeps its states in a list of its own, and emits each event as soon
+    as it has read it. So values are counted while the text is being read, and reading ends at
+    the first event beyond a limit. (Without that libyaml alone takes 16 s for 100,000 brackets,
     since each token looks at every open bracket.)
     """
     text = _decoded(data)
@@ -63,9 +63,9 @@ def read_strictly(data: bytes | str, *, depth: int = MAX_DEPTH) -> tuple[Any, li
 
 
 def compose(text: str) -> yaml.Node | None:
-    """Return the text as nodes, for who changes a few values and leaves the rest as it is written.
+    """Return the text as nodes, for callers that change a few values and keep the formatting.
 
-    The composer recurses; by now the text is known not to be deep.
+    The composer recurses, which is safe because the depth was checked before.
     """
     read_strictly(text)
     root: yaml.Node | None = yaml.compose(text, Loader=_PARSER)
@@ -114,7 +114,7 @@ class _Open:
         self.keys: set[str] | None = set() if type(value) is dict else None
         """The keys of a mapping that were written, not merged."""
         self.merged: list[Any] = []
-        """What merge keys named, in that order."""
+        """The sources of merge keys, in order."""
 
 
 class _Composer:
@@ -128,7 +128,7 @@ class _Composer:
         self._documents = 0
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int, int]] = {}
-        """What an anchor names, how many values that has, and how deep it is."""
+        """The value of each anchor, its number of values, and its depth."""
 
     def take(self, event: yaml.Event) -> None:
         match event:
@@ -232,7 +232,7 @@ class _Composer:
         return _copy(value)
 
     def _place(self, value: Any, depth: int, line: int) -> None:
-        """Put a complete value, which is so deep, where it belongs."""
+        """Add a complete value of this depth to its parent."""
         if not self._open:
             self.document = value
             return
@@ -311,7 +311,7 @@ _NUMERIC_STARTS: Final = frozenset("+-.0123456789")
 
 
 def resolved(text: str) -> Any:
-    """Return what a plain scalar means."""
+    """Return the value of a plain scalar."""
     if text[:1] not in _NUMERIC_STARTS:
         return _WORDS.get(text, text)
     digits = text.replace("_", "") if text[0] != "." else text
@@ -349,7 +349,7 @@ def _check_length(digits: str) -> None:
 
 
 def _tagged(tag: str, text: str, line: int) -> Any:
-    """Return what a scalar means whose kind the text states."""
+    """Return the value of a scalar with an explicit tag."""
     name = tag.removeprefix(_TAG)
     if tag == "!" or name == "str":
         return text

@@ -205,7 +205,7 @@ class Agent:
                 if self._bridge is not None:
                     tasks.create_task(self._bridge.run())
                 await this.registered.wait()
-                tasks.create_task(self._tell_restarts(recorder, this))
+                tasks.create_task(self._record_restarts(recorder, this))
                 renewal = Renewal(access, client, clock, config.name, config.address)
                 tasks.create_task(renewal.run(asks=bool(record.read_server(config.state))))
                 await pods.synced.wait()
@@ -218,10 +218,10 @@ class Agent:
             await server.close()
             await client.close()
 
-    async def _tell_restarts(self, recorder: Recorder, this: Registration) -> None:
-        """Say on the node that its agent was started again, or its supervisor."""
+    async def _record_restarts(self, recorder: Recorder, this: Registration) -> None:
+        """Record events on the node about restarts of its agent and its supervisor."""
         if reason := self._config.restart_reason:
-            message = f"The node agent {reason}; it was started again, and containers ran on"
+            message = f"The node agent {reason}; it was restarted, and containers kept running"
             recorder.record(this.node, WARNING, "AgentRestarted", message)
         while True:
             message = await self._runtime.restarted()

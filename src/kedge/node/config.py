@@ -57,7 +57,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     host_image: bool = True
     """Whether pods may use the image `host`."""
     host_image_shown: tuple[Path, ...] = ()
-    """What the image `host` shows although it hides such files by default."""
+    """Paths that the image `host` shows although it hides them by default."""
     image_map: tuple[str, ...] = ()
     """PATTERN=IMAGE: which image to take for names that match, the first match counting."""
     reserved: Mapping[str, Quantity] = {}
@@ -72,7 +72,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     metrics_resolution: int = RESOLUTION
     """Seconds between two reports of what the node and its pods use."""
     restart_reason: str = ""
-    """How the agent before this one ended, if this one was started in its place."""
+    """How the previous agent process ended, if this one replaces it."""
 
     @property
     def pods(self) -> Path:

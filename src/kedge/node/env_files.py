@@ -27,7 +27,7 @@ def lookup(selector: FileKeySelector, volume: Path) -> str | None:
 
 
 def variables(selector: FileKeySelector, volume: Path) -> dict[str, str] | None:
-    """All variables of a file; None if there is no such file."""
+    """Return all variables of a file; None if it does not exist."""
     try:
         return parse(read(volume, selector.path))
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def variables(selector: FileKeySelector, volume: Path) -> dict[str, str] | None:
 
 
 def pick(selector: FileKeySelector, found: Mapping[str, str] | None) -> str | None:
-    """The value of a variable among those of a file; None where it may be missing and is."""
+    """Return the value of a variable of a file; None if it is missing and optional."""
     if found is None:
         if selector.optional:
             return None
@@ -51,8 +51,8 @@ def pick(selector: FileKeySelector, found: Mapping[str, str] | None) -> str | No
 
 
 def read(volume: Path, path: str) -> str:
-    """The file, which must lie inside the volume whatever links are in it. An init container made
-    it: a FIFO in its place must not keep a thread of ours for ever."""
+    """Open the file, which must be inside the volume also after following links. An init
+    container made it: a FIFO in its place must not block a thread for ever."""
     try:
         with beneath.directory(volume) as top, beneath.regular(top, path) as file:
             content = beneath.beginning(file, LARGEST + 1)

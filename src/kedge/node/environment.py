@@ -68,7 +68,7 @@ class Found:
         self._config_maps: dict[str, Mapping[str, str] | None] = {}
         self._secrets: dict[str, Mapping[str, str] | None] = {}
         self._texts: dict[tuple[str, str], Mapping[str, str] | None] = {}
-        """By volume and path: the variables of a file."""
+        """The variables of files, by volume and path."""
         self._size = 0
 
     async def add_all(self, source: EnvFromSource) -> Iterable[str]:
@@ -101,7 +101,7 @@ class Found:
         return True
 
     def _set(self, name: str, value: str) -> None:
-        """Raises ConfigFailure once there is more than any program can be given."""
+        """Raises ConfigFailure if the variables exceed the kernel's limit."""
         self.values[name] = value
         self._size += len(name) + len(value)
         if self._size > MOST:
@@ -121,7 +121,7 @@ class Found:
         return None
 
     async def _config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """Asked for once, however many variables are made of it."""
+        """Read once for all variables that use it."""
         if name not in self._config_maps:
             found = await self._sources.config_map(namespace, name)
             self._config_maps[name] = None if found is None else found.data
@@ -136,7 +136,7 @@ class Found:
     async def _of_file(self, reference: FileKeySelector) -> str | None:
         key = reference.volumeName, reference.path
         if key not in self._texts:
-            # What an init container wrote: small, but on a disk all the same.
+            # An init container wrote it: small, but reading blocks on the disk.
             place = self._files(self._pod, reference.volumeName)
             self._texts[key] = await asyncio.to_thread(env_files.variables, reference, place)
         return env_files.pick(reference, self._texts[key])

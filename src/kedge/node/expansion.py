@@ -14,14 +14,14 @@ _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace references; `$$` is a dollar sign, and one to an unknown name stays as it is.
+    """Replace references; `$$` is a dollar sign, and a reference to an unknown name stays as it
+    is.
 
-    Variables may refer to each other, ten times each and level upon level, so that a few hundred
-    bytes become gigabytes. No program can be started with such a text: ConfigFailure is raised as
-    soon as it is longer than the kernel takes.
+    Nested references can expand a few hundred bytes to gigabytes. ConfigFailure is raised as
+    soon as the text is longer than the kernel accepts for a program.
     """
-    # Behind the last parenthesis nothing is a reference. To look for its end from every `$(` there
-    # would take time that grows with the square of the text.
+    # After the last parenthesis there are no references. Searching the end of every `$(` there
+    # would take quadratic time.
     end = text.rfind(")") + 1
     parts: list[str] = []
     at = size = 0
@@ -38,8 +38,8 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def expand_all(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
-    """Replace references in all arguments of a program; raises ConfigFailure if they are more than
-    any program can be given."""
+    """Replace references in all arguments of a program; raises ConfigFailure if they exceed the
+    kernel's limit."""
     expanded: list[str] = []
     size = 0
     for text in texts:

@@ -11,7 +11,7 @@ from kedge.api.core_v1.pod import Pod
 from kedge.supervisor import removal
 
 _GONE: Final = "..gone-"
-"""How the names of directories begin that are being deleted."""
+"""Prefix of directories that are being deleted."""
 _REMOVALS: Final = ThreadPoolExecutor(1, "pod-removal")
 
 
@@ -86,8 +86,8 @@ class PodFiles:
                 _REMOVALS.submit(removal.remove, entry.path)
 
     def _throw_away(self, directory: Path) -> None:
-        """Out of sight at once. To delete it may take its time: a container writes as much as it
-        likes to its termination log."""
+        """Rename the directory, then delete it. Deleting may take long: a container may write
+        any amount to its termination log."""
         try:
             directory.rename(self._pods / f"{_GONE}{directory.name}")
         except FileNotFoundError:

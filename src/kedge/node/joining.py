@@ -167,7 +167,7 @@ async def _told(url: str, tls: ssl.SSLContext) -> bytes:
         await client.close()
     if reply.status == 403:
         raise CannotJoin(
-            f"{urlsplit(url).netloc} lets nobody join: no bootstrap token exists that can be used."
+            f"{urlsplit(url).netloc} does not let machines join: no usable bootstrap token exists."
             " 'kedge token create --print-join-command' on the server's machine makes one"
         )
     if reply.status != 200:

@@ -53,7 +53,7 @@ def log_end(data: bytes) -> str:
 
 
 def _end_of(path: Path, most: int) -> bytes:
-    """Only of a regular file, which is read without waiting: where containers are not kept apart
-    from the machine's files, one could put a FIFO there."""
+    """Read only a regular file, without blocking: a container that shares the machine's files
+    could put a FIFO there."""
     with beneath.directory(path.parent) as top, beneath.regular(top, path.name) as file:
         return beneath.ending(file, most)

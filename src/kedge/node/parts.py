@@ -223,16 +223,16 @@ class PodCgroups(Protocol):
 
 
 class UserIds(Protocol):
-    """Gives pods with a user namespace of their own ids of the machine
+    """Allocates id ranges of the machine to pods with a user namespace
     (kedge.node.user_namespaces)."""
 
     async def ensure(self, pod: Pod) -> int:
-        """What id 0 of the pod is on the machine; 0 for a pod with the machine's users.
+        """Return the machine's id of the pod's id 0; 0 for a pod without a user namespace.
         Idempotent. Raises RuntimeFailure."""
         ...
 
     async def release(self, uid: str) -> None:
-        """A pod needs its ids no more. Idempotent."""
+        """Release the pod's ids. Idempotent."""
         ...
 
 

@@ -25,7 +25,7 @@ def security(
     group = own.runAsGroup if own.runAsGroup is not None else of_pod.runAsGroup
     _mind_root(pod, container, image, user)
     if security_modules.wants_app_armor(pod, container):
-        # Pods are refused for that; an ephemeral container comes later.
+        # Pods are refused before; only an ephemeral container gets here.
         raise ConfigFailure("apparmor is not supported")
     privileged = bool(own.privileged)
     capabilities = own.capabilities
@@ -42,7 +42,8 @@ def security(
         no_new_privileges=own.allowPrivilegeEscalation is False,
         seccomp=_seccomp(own.seccompProfile or of_pod.seccompProfile, privileged, profiles),
         selinux_label=security_modules.selinux_label(pod, container),
-        # The API refuses it with the machine's users: /proc/sys would be the machine's to write.
+        # The API refuses it without a user namespace: the container could write to the machine's
+        # /proc/sys.
         unmasked_proc=own.procMount == "Unmasked" and pod.spec.hostUsers is False,
         pid=_pid_mode(pod, container, target),
         pid_target=target,

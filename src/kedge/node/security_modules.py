@@ -1,11 +1,10 @@
-"""AppArmor and SELinux: profiles and labels that pods ask for, and this node cannot give.
+"""AppArmor profiles and SELinux labels that pods ask for and kedge cannot apply.
 
-kedge's runtime sets neither. What follows is upstream's behaviour on a machine that lacks the
-module. AppArmor: the kubelet refuses the pod, whatever profile it names, unless that is
-`Unconfined`. SELinux: the kubelet and the runtimes ignore the label, since manifests for other
-machines carry one, so the pod runs; kedge says so in an event. On a machine that has SELinux
-upstream would enforce the label, and there a pod that asks for one is refused: what ran without it
-would have more rights than its author knows.
+The behaviour is upstream's on a machine without the module. AppArmor: the kubelet refuses a pod
+with any profile but `Unconfined`. SELinux: the kubelet and the runtimes ignore the label, since
+manifests for other machines have one; kedge also records an event. On a machine with SELinux
+upstream would enforce the label, so kedge refuses the pod: without the label it would have more
+rights than its author expects.
 """
 
 from collections.abc import Collection
@@ -22,7 +21,7 @@ APP_ARMOR: Final = "AppArmor"
 SELINUX: Final = "SELinux"
 
 _ANNOTATION: Final = "container.apparmor.security.beta.kubernetes.io/"
-"""Deprecated, and still heeded by the kubelet."""
+"""Deprecated, but still used by the kubelet."""
 _UNCONFINED: Final = ("Unconfined", "unconfined")
 _NO_POD: Final = PodSecurityContext()
 _NO_CONTAINER: Final = SecurityContext()
@@ -42,10 +41,10 @@ def enabled(kernel: Path = Path("/sys")) -> frozenset[str]:
 
 
 def objection(pod: Pod, modules: Collection[str]) -> Rejection | None:
-    """Why a pod cannot be taken for what it asks of the machine's modules, if anything."""
+    """Return why the pod's profiles or labels cannot be applied, if they cannot."""
     containers = [container for _, container in all_containers(pod.spec)]
     of_pod = (pod.spec.securityContext or _NO_POD).appArmorProfile
-    # Even if every container is unconfined after all, as the kubelet sees it.
+    # Also if every container overrides it with Unconfined, as in the kubelet.
     whole_pod = of_pod is not None and of_pod.type not in _UNCONFINED
     if whole_pod or any(wants_app_armor(pod, each) for each in containers):
         why = (
@@ -61,7 +60,7 @@ def objection(pod: Pod, modules: Collection[str]) -> Rejection | None:
 
 
 def wants_app_armor(pod: Pod, container: Container) -> bool:
-    """Whether a container is to be confined by a profile, of whatever type."""
+    """Return whether a container asks for a profile of any type but Unconfined."""
     of_pod = (pod.spec.securityContext or _NO_POD).appArmorProfile
     own = (container.securityContext or _NO_CONTAINER).appArmorProfile
     noted = pod.metadata.annotations.get(f"{_ANNOTATION}{container.name}")

@@ -25,7 +25,7 @@ from kedge.node.runtime.runtime import (
 def sandbox_spec(
     pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: Dns, first_id: int = 0
 ) -> SandboxSpec:
-    """`first_id` is what id 0 of the pod is on the machine, if it has a user namespace."""
+    """`first_id` is the machine's id of the pod's id 0, if it has a user namespace."""
     spec, meta = pod.spec, pod.metadata
     context = spec.securityContext
     return SandboxSpec(

@@ -19,16 +19,16 @@ from kedge.node.volumes.mounts import take_down
 from kedge.supervisor import cgroups
 
 _SHUTDOWN_SECONDS: Final = 10.0
-"""How long a supervisor may take to end its containers: it waits 5 s for the slowest."""
+"""Seconds for a supervisor to end its containers: it waits 5 s for the slowest."""
 _ATTEMPTS: Final = 3
 _PAUSE: Final = 0.02
 
 
 def teardown(directory: Path) -> str:
-    """Leave nothing of the node in this directory behind but its files; its agent has ended.
-    Returns what is left all the same.
+    """End everything of the node in this directory and keep only its files; its agent has ended.
+    Returns what could not be ended.
 
-    Works also after everything of it was killed or stopped.
+    Also works after its processes were killed or stopped.
     """
     # Not by the record alone: an agent that never got as far as writing one has begun all the same.
     left: list[str] = []
@@ -53,11 +53,11 @@ def teardown(directory: Path) -> str:
 
 
 async def _end_containers(runtime: Path) -> str:
-    """Have the supervisor end everything, and itself; returns why that was not possible."""
+    """Tell the supervisor to end all containers and itself; returns the problem if that failed."""
     problem = ""
     for _ in range(_ATTEMPTS):
         try:
-            # One that was killed is started again: only a supervisor knows what to clean up.
+            # A killed supervisor is restarted: only a supervisor knows what to clean up.
             async with asyncio.timeout(_SHUTDOWN_SECONDS):
                 connected = await channel.connect(runtime, SystemClock())
                 try:
@@ -66,7 +66,7 @@ async def _end_containers(runtime: Path) -> str:
                     connected.close()
             return ""
         except channel.Lost:
-            # Killed while it was at it: the next one goes on from the records.
+            # It was killed meanwhile: the next one continues from the records.
             problem = "the supervisor was killed again and again"
         except TimeoutError:
             problem = f"the supervisor did not answer within {_SHUTDOWN_SECONDS:g} s"
@@ -78,15 +78,15 @@ async def _end_containers(runtime: Path) -> str:
 
 
 async def _kill_supervisor(runtime: Path) -> None:
-    """Kill a supervisor that does not answer: one that is stopped (SIGSTOP), or hangs. Its
-    containers end with it, or are found by the next one."""
+    """Kill a supervisor that does not answer because it is stopped (SIGSTOP) or hangs. Its
+    containers end with it, or the next one finds them."""
     with contextlib.suppress(OSError):
         pid = spawn.supervisor(runtime)
         if not pid:
             return
         handle = os.pidfd_open(pid)
         try:
-            # Seen again with the handle open: this is the process that listens there.
+            # Checked again with the pidfd open: this is the process that listens there.
             if spawn.supervisor(runtime) == pid:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 await SystemClock().sleep(_PAUSE)

@@ -1,10 +1,10 @@
 """User ids for pods with `hostUsers: false`: a range of the machine's ids for each, kept as long as
 the pod.
 
-A range is given once on the whole machine, whatever nodes run there, and never overlaps ids that
-the machine knows. What a pod has is in its own directory, in the format of the kubelet; a claim in
-a directory that all nodes share names that file. A claim without such a file is void, so a node
-that was killed or deleted keeps nothing, and whatever crash comes in between loses no range.
+A range is allocated once per machine, across all its nodes, and never overlaps ids of the
+machine's users. A pod's range is in a file in its own directory, in the format of the kubelet; a
+claim in a directory that all nodes share names that file. A claim without such a file is void,
+so a node that was killed or deleted keeps no ranges, and a crash at any point loses none.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from kedge.supervisor.user_namespace import LENGTH
 
 CLAIMS: Final = Path("/run/kedge/user-namespaces")
 KUBELET: Final = "kubelet"
-"""Whose entry in /etc/subuid and /etc/subgid says where the ranges are to be, as upstream."""
+"""The entry in /etc/subuid and /etc/subgid that sets the ranges, as upstream."""
 _FILE: Final = "userns"
 _LOCK: Final = "lock"
 _DIGITS: Final = 10
 _DEFAULT: Final = (0x7000_0000, 0x8000_0000)
-"""Ids that no convention gives to anybody: behind those of systemd-nspawn, and still positive for
-programs that take ids for signed numbers. 4,096 pods have room."""
+"""Ids that no convention uses: after those of systemd-nspawn, and positive for programs that
+treat ids as signed numbers. There is space for 4,096 pods."""
 
 
 class IdRange(NamedTuple):
@@ -48,7 +48,7 @@ class IdRange(NamedTuple):
 
 
 class BadIds(ValueError):
-    """The machine's files give the pods of this node no usable ids."""
+    """The machine's files leave no usable ids for pods."""
 
 
 class IdMapping(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,11 +66,11 @@ class Mappings(msgspec.Struct, frozen=True):
     gid_mappings: Sequence[IdMapping] = msgspec.field(name="gidMappings")
 
 
-# Which ranges there are.
+# Possible ranges.
 
 
 def slots(etc: Path = Path("/etc"), process: Path = Path("/proc/self")) -> list[int]:
-    """The first ids of all ranges that pods may have. Raises BadIds."""
+    """Return the first ids of all ranges that pods may have. Raises BadIds."""
     uids = _subordinate(etc / "subuid")
     gids = _subordinate(etc / "subgid")
     if uids.get(KUBELET, []) != gids.get(KUBELET, []):
@@ -92,14 +92,14 @@ def slots(etc: Path = Path("/etc"), process: Path = Path("/proc/self")) -> list[
 
 
 def _kubelet(entries: Sequence[IdRange]) -> IdRange:
-    """What the machine gives to the kubelet, in whole ranges, as upstream wants it."""
+    """Return the kubelet's subordinate ids, in whole ranges, as upstream requires."""
     if len(entries) != 1:
         raise BadIds(f'"{KUBELET}" must have one range of subordinate ids, not {len(entries)}')
     entry = entries[0]
     if entry.first % LENGTH or (entry.end - entry.first) % LENGTH or entry.first == entry.end:
         raise BadIds(f'the subordinate ids of "{KUBELET}" are not a multiple of {LENGTH}')
     if entry.first < LENGTH:
-        # To map 0 would make root of the pod root of the machine.
+        # Mapping 0 would make root of the pod root of the machine.
         raise BadIds(f'the subordinate ids of "{KUBELET}" must not begin below {LENGTH}')
     return entry
 
@@ -144,7 +144,7 @@ def _fields(path: Path, separator: str | None, count: int) -> Iterator[list[str]
             yield parts[:count]
 
 
-# Which pod has which.
+# Allocated ranges.
 
 
 class UserNamespaces:
@@ -164,7 +164,7 @@ class UserNamespaces:
         self._available = available
 
     async def ensure(self, pod: Pod) -> int:
-        """Return what id 0 of a pod is on the machine: 0 for a pod with the machine's users.
+        """Return the machine's id of a pod's id 0: 0 for a pod without a user namespace.
         Idempotent, also after a restart of the agent. Raises RuntimeFailure."""
         if pod.spec.hostUsers is not False:
             return 0
@@ -174,7 +174,7 @@ class UserNamespaces:
                 + reason
             )
         try:
-            # Another node of the machine may hold the lock for as long as it likes.
+            # In a thread: another node of the machine may hold the lock.
             return await asyncio.to_thread(self._ensure, pod.metadata.uid)
         except (OSError, BadIds) as error:
             raise RuntimeFailure(f"create user namespace: {error}") from error
@@ -194,8 +194,7 @@ class UserNamespaces:
         raise BadIds("could not find an empty slot to allocate a user namespace")
 
     async def release(self, uid: str) -> None:
-        """A pod needs its ids no more: nothing of it runs, as when the kubelet gives them up.
-        Idempotent."""
+        """Release the ids of a pod whose containers have ended, as the kubelet does. Idempotent."""
         if self._file(uid).exists():
             await asyncio.to_thread(self._release, uid)
 
@@ -211,7 +210,7 @@ class UserNamespaces:
         return self._files.directory(uid).absolute() / _FILE
 
     def _claim(self, first: int, file: Path) -> bool:
-        """Claim a range for the pod with a file, unless it is another's."""
+        """Claim a range for the pod with this file, unless another pod has it."""
         holder = self._holder(first)
         if holder is not None and holder != file and _read(holder) == first:
             return False
@@ -220,7 +219,7 @@ class UserNamespaces:
         return True
 
     def _holder(self, first: int) -> Path | None:
-        """The file that a claim names, which may be gone."""
+        """Return the file that a claim names; it may not exist any more."""
         try:
             return Path(os.fsdecode((self._claims / str(first)).read_bytes()))
         except FileNotFoundError:
@@ -228,8 +227,8 @@ class UserNamespaces:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        """Be alone among all nodes of the machine for a moment; the file that is locked holds what
-        was given last."""
+        """Lock out all other nodes of the machine; the locked file holds the last allocated
+        range."""
         self._claims.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._claims / _LOCK, flags, 0o600)
@@ -241,19 +240,19 @@ class UserNamespaces:
 
 
 def _last(lock: int) -> int:
-    """The range that was given last on this machine; 0 if none was."""
+    """Return the range that was allocated last on this machine; 0 if none was."""
     text = os.pread(lock, _DIGITS, 0).strip()
     return int(text) if text.isdigit() else 0
 
 
 def _after(last: int, usable: Sequence[int]) -> list[int]:
-    """The ranges in the order in which they are tried: one that a pod has just left is the last, in
-    case something of it is still around."""
+    """Return the ranges in the order in which they are tried: a just released range is the last,
+    in case files with its ids still exist."""
     return sorted(usable, key=lambda first: (first <= last, first))
 
 
 def void_claims(pods: Path, claims: Path = CLAIMS) -> None:
-    """Withdraw the claims of a node whose pods are all gone; they would only be void."""
+    """Remove the claims of a node whose pods are all gone."""
     for claim in claims.glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if Path(os.fsdecode(claim.read_bytes())).is_relative_to(pods.absolute()):
@@ -266,7 +265,7 @@ def _encoded(first: int) -> bytes:
 
 
 def _read(file: Path) -> int:
-    """What id 0 of a pod is, by its file; 0 if there is none that this kedge would have written."""
+    """Return the machine's id of a pod's id 0, by its file; 0 without a valid file."""
     try:
         found = msgspec.json.decode(file.read_bytes(), type=Mappings)
     except (OSError, msgspec.MsgspecError):

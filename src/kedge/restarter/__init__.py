@@ -1,2 +1,2 @@
-"""The process that starts a cluster's server and agents again when they die; nothing but the
+"""The process that restarts a cluster's server and agents when they die; imports only the
 standard library."""

@@ -1,6 +1,6 @@
-"""What follows the end of a program: whether it is started again, how soon, and what is said of it.
+"""Decides whether and when a program that ended is restarted, and words the reason.
 
-Pure: the process that acts on it is `restarter.py`.
+Pure; `restarter.py` acts on it.
 """
 
 import signal
@@ -11,13 +11,13 @@ TRY_LATER: Final = 75
 """Exit code of a program that could not start for now: a port in use, a full disk. EX_TEMPFAIL of
 sysexits.h."""
 RUNS_ALREADY: Final = 73
-"""Exit code of a program that found another process in its place."""
+"""Exit code of a program that is already running in another process."""
 DO_NOT_TRY_AGAIN: Final = 78
-"""Exit code of a program that cannot start before somebody has mended something: its configuration,
-damaged files. EX_CONFIG of sysexits.h."""
+"""Exit code of a program that cannot start until a repair: wrong configuration, damaged files.
+EX_CONFIG of sysexits.h."""
 
 STEADY_SECONDS: Final = 60.0
-"""A program that was ready for so long is well: what went wrong before no longer counts."""
+"""After so many seconds of readiness, earlier failures no longer count."""
 LONGEST_DELAY_SECONDS: Final = 60.0
 MOST_FAILED_STARTS: Final = 8
 """Starts in a row that never became ready, before the program is given up."""
@@ -35,7 +35,7 @@ class Ending(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """What went wrong with a program of late."""
+    """Recent failures of a program."""
 
     ends: int = 0
     """Ends in a row with less than STEADY_SECONDS of readiness before each."""
@@ -44,30 +44,30 @@ class Failures(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is done about an end."""
+    """The decision about a program that ended."""
 
     failures: Failures
     delay: float | None
-    """Seconds until the program is started again; None if it is given up."""
+    """Seconds until the program is restarted; None if it is given up."""
     why: str = ""
     """Why it is given up."""
 
 
 def decide(failures: Failures, ending: Ending) -> Verdict:
-    """Whether and when a program that has ended is started again.
+    """Decide whether and when a program that ended is restarted.
 
-    A program that had been ready is never given up, as the kubelet never gives up a container: the
-    next failure may have passed in a minute, and nothing else brings the cluster back. The first
-    start follows at once, the next after 1, 2, 4 ... seconds. A program that never becomes ready is
-    given up after some attempts, because each of them costs the machine a start, and one that says
-    itself that the next attempt would end in the same way is given up at once.
+    A program that was ready once is always restarted, as the kubelet does with containers: the
+    cause may be temporary, and nothing else restarts the cluster. The first restart is
+    immediate, the next ones follow after 1, 2, 4 ... seconds. A program that never becomes ready
+    is given up after some attempts, because each attempt costs processor time. A program whose
+    exit code says that a retry fails too is given up immediately.
     """
     if ending.ready_seconds is not None and ending.ready_seconds >= STEADY_SECONDS:
         failures = Failures()
     failed_starts = failures.failed_starts + 1 if ending.ready_seconds is None else 0
     counted = Failures(failures.ends + 1, failed_starts)
     if ending.status == DO_NOT_TRY_AGAIN:
-        return Verdict(counted, None, "it says that another attempt would end in the same way")
+        return Verdict(counted, None, "its exit code says that a restart would fail too")
     if ending.status not in (TRY_LATER, RUNS_ALREADY) and failed_starts >= MOST_FAILED_STARTS:
         return Verdict(counted, None, f"{failed_starts} starts in a row have failed")
     return Verdict(counted, delay_after(failures.ends))
@@ -81,10 +81,10 @@ def delay_after(ends: int) -> float:
 
 
 def explain(status: int | None, *, out_of_memory: bool, lines: Sequence[str]) -> str:
-    """How a program ended, for a person: "was killed by signal 9 (SIGKILL)".
+    """Describe how a program ended, such as "was killed by signal 9 (SIGKILL)".
 
-    `out_of_memory` says that the kernel has killed something for lack of memory meanwhile, `lines`
-    are the last ones of the program's log.
+    `out_of_memory` says that the kernel has killed a process for lack of memory meanwhile;
+    `lines` are the last lines of the program's log.
     """
     if status is None:
         return "ended; its exit status is not known, because another process had started it"

@@ -1,4 +1,4 @@
-"""Programs in the background: how one is started, and what its log says at the end."""
+"""Programs in the background: how to start one, and how to read the end of its log."""
 
 import os
 import signal
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 REASON_VARIABLE: Final = "KEDGE_RESTART_REASON"
-"""Tells a program that was started again how the one before it ended. In the environment and not
-on the command line, because other users of the machine can read the latter."""
+"""Gives a restarted program the reason for its restart. It is in the environment because other
+users of the machine can read command lines."""
 _TAIL_BYTES: Final = 8192
 _TAIL_LINES: Final = 10
 LOG_LIMIT: Final = 10 * 2**20
@@ -15,10 +15,10 @@ LOG_LIMIT: Final = 10 * 2**20
 
 
 class Program(NamedTuple):
-    """What runs."""
+    """The program to run."""
 
     what: str
-    """As users know it: "the server"."""
+    """Its name for users: "the server"."""
     arguments: Sequence[str]
     log: str
     told: str = ""
@@ -65,7 +65,7 @@ def spawn(program: Program, pipes: Pipes, environment: Mapping[str, str]) -> int
 
 
 def make_room(log: str) -> int:
-    """Set a log that has grown large aside; returns where what is written from now on begins."""
+    """Rotate a large log; returns the offset at which new output begins."""
     try:
         size = os.stat(log).st_size
         if size < LOG_LIMIT:

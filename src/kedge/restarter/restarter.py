@@ -1,12 +1,12 @@
-"""The process that is left behind by `kedge up`: the parent of the server and of the agents.
+"""The process that `kedge up` leaves running: the parent of the server and of the agents.
 
-It sleeps in poll(2) until one of them ends; nothing is polled for. What it knows is in the file
-RECORD of the cluster's directory, for `kedge status` and for the next `kedge up`. Signals are all
-that it listens to: SIGTERM ends it. Programs that are ready then run on, and those that are not end
-with it, so that its end leaves nothing that is half started.
+It sleeps in poll(2) until one of them ends. Its state is in the file RECORD of the cluster's
+directory, for `kedge status` and for the next `kedge up`. Its only input is signals: SIGTERM
+ends it. Programs that are ready then keep running. Programs that are not ready are killed, so
+that none is left half started.
 
-If it is killed, the kernel hands its children to process 1 and nothing else happens. The next
-`kedge up` starts another one, which watches the programs by pidfd though it is not their parent.
+If it is killed, its children become children of process 1 and keep running. The next `kedge up`
+starts another one, which watches the programs by pidfd because it is not their parent.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from kedge.restarter.program import (
 )
 
 PART: Final = "restarter"
-"""Its pid file and its log are called after it."""
+"""The name of its pid file and its log."""
 RECORD: Final = "restarts.json"
 _CLUSTER: Final = "cluster.json"
 """Without this file, the directory no longer holds a cluster."""
@@ -42,7 +42,7 @@ SERVER: Final = "server"
 STARTING: Final = "starting"
 RUNNING: Final = "running"
 WAITING: Final = "waiting"
-"""Ended, to be started again when the delay is over."""
+"""Ended; restarted when the delay is over."""
 STOPPED: Final = "stopped"
 """Given up."""
 
@@ -54,27 +54,27 @@ Document = dict[str, Any]
 
 
 class Part:
-    """One program of the cluster, and the process that is it now."""
+    """One program of the cluster, and its current process."""
 
     def __init__(self, name: str, pid: int, birth: str) -> None:
         self.name = name
         self.pid = pid
         self.is_child = not birth
         self.pidfd = -1
-        """Of a process that is not a child of this one."""
+        """Pidfd of a process that is not a child of this one."""
         self.ready = -1
-        """The pipe on which it says that it is ready; -1 if nothing is to come from it."""
+        """The pipe on which it reports readiness; -1 if there is none."""
         self.state = STARTING
         self.program: Program | None = None
-        """How it is started again; None if it is not."""
+        """How it is restarted; None if it is not."""
         self.flags: list[str] = []
         """The command and its flags among the program's arguments."""
         self.line = ""
-        """What it waits to hear, if it does."""
+        """The line that it waits for, if any."""
         self.since: float | None = None
         """When it became ready, by the monotonic clock."""
         self.due = 0.0
-        """When it is started again, by the monotonic clock."""
+        """When it is restarted, by the monotonic clock."""
         self.early: int | None = None
         """Its exit code, if it has ended while the cluster was being started."""
         self.log_begin = 0
@@ -89,8 +89,8 @@ class Part:
             self._adopt(birth)
 
     def _adopt(self, birth: str) -> None:
-        """Watch a process that another one has started. The time of its birth tells it from a
-        stranger that got the pid while nobody held a pidfd."""
+        """Watch a process that is not a child of this one. Its start time distinguishes it from
+        another process that got the same pid."""
         try:
             self.pidfd = os.pidfd_open(self.pid)
         except OSError:
@@ -100,7 +100,7 @@ class Part:
             self.pidfd = -1
 
     def settle(self, given: Document) -> None:
-        """Learn how it is started again, and what has happened to it before."""
+        """Take over how it is restarted, and its earlier restarts."""
         if given["arguments"]:
             words = given["arguments"]
             self.program = Program(given["what"], words, given["log"], given["told"])
@@ -110,7 +110,7 @@ class Part:
         self.ended = given["ended"]
 
     def status(self) -> int | None:
-        """Take note of an end: the exit code. Raises BlockingIOError if it still runs."""
+        """Return the exit code of a process that ended. Raises BlockingIOError if it still runs."""
         if not self.is_child:
             if self.pidfd >= 0:
                 os.close(self.pidfd)
@@ -156,7 +156,7 @@ class Restarter:
         signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._told_to_end)
-        # What is meant for programs in a terminal is not meant for this one.
+        # Ignore the signals that a terminal sends.
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
         self._poll.register(self._wake, select.POLLIN)
@@ -171,7 +171,8 @@ class Restarter:
     # The start: `kedge up` decides whether it has succeeded.
 
     def start(self) -> bool:
-        """Wait until `kedge up` says that everything is ready; whether to stay afterwards."""
+        """Wait until `kedge up` reports that everything is ready; returns whether to keep
+        running."""
         received = b""
         while not received.endswith(b"\n"):
             ready = dict(self._poll.poll(None))
@@ -192,7 +193,7 @@ class Restarter:
             if part.state == STARTING:
                 part.state = RUNNING
             else:
-                # It was ready, and has died while `kedge up` did the rest.
+                # It was ready, and died while `kedge up` finished the start.
                 self._consider(part, part.early)
         self._write(go["policy"])
         with contextlib.suppress(OSError):
@@ -202,7 +203,7 @@ class Restarter:
         return bool(go["policy"] == "always")
 
     def _report(self) -> None:
-        """Tell `kedge up` how programs have ended that it waits for."""
+        """Report ended programs to `kedge up`, which waits for them."""
         for part, status in self._ended():
             part.state, part.early = STOPPED, status
             line = json.dumps({"name": part.name, "status": status}) + "\n"
@@ -210,7 +211,7 @@ class Restarter:
                 os.write(self._control, line.encode())
 
     def _abandon(self) -> bool:
-        """End what was started: `kedge up` has failed, or was killed."""
+        """End the programs: `kedge up` has failed or was killed."""
         for part in self._parts:
             if part.is_child and part.state == STARTING:
                 kill(part.pid, signal.SIGTERM)
@@ -221,7 +222,7 @@ class Restarter:
     # Afterwards.
 
     def run(self) -> None:
-        """Start again what ends, until told to end or until nothing is left to watch."""
+        """Restart programs that end, until SIGTERM or until no program is left to watch."""
         while not self._ending and any(part.state != STOPPED for part in self._parts):
             seen = dict(self._poll.poll(self._patience()))
             self._drain()
@@ -255,7 +256,7 @@ class Restarter:
             os.read(self._wake, 4096)
 
     def _hear(self, part: Part) -> None:
-        """A program that was started again says that it is ready, or has hung up."""
+        """Handle the readiness report of a restarted program, or the end of its pipe."""
         said = os.read(part.ready, 1 << 16)
         if said and not said.endswith(b"\n"):
             return
@@ -276,7 +277,7 @@ class Restarter:
                     yield part, part.status()
 
     def _consider(self, part: Part, status: int | None) -> bool:
-        """Decide what is to be done about an end; whether there is a cluster to do it for."""
+        """Decide about a program that ended; returns False if the cluster was deleted."""
         self._forget_pipe(part)
         ready = None if part.since is None else monotonic() - part.since
         log = part.program.log if part.program else ""
@@ -290,7 +291,7 @@ class Restarter:
             note(f"{part.name} {part.reason}; the cluster was deleted")
             return False
         if part.program is None:
-            # It runs in a terminal: its end is the end.
+            # It runs in a terminal, so it is not restarted.
             note(f"{part.name} {part.reason}")
             return False
         verdict = decision.decide(part.failures, Ending(status, ready))
@@ -301,7 +302,7 @@ class Restarter:
         else:
             part.state, part.due = WAITING, monotonic() + verdict.delay
             part.next = part.ended + verdict.delay
-            note(f"{part.name} {part.reason}; started again in {verdict.delay:g} s")
+            note(f"{part.name} {part.reason}; restarted in {verdict.delay:g} s")
         return True
 
     def _start_again(self, part: Part) -> None:
@@ -319,7 +320,7 @@ class Restarter:
             part.pid = spawn(part.program, Pipes(ready, heard), environment)
             part.is_child = True
         except OSError as error:
-            # No memory, or no process is to be had: as temporary as the machine's trouble.
+            # No memory or no free process: temporary errors.
             os.close(part.ready)
             part.ready = -1
             part.reason = f"cannot be started: {error.strerror}"
@@ -338,15 +339,15 @@ class Restarter:
             part.ready = -1
 
     def _end_unready(self) -> None:
-        """Kill what has not become ready. Nothing is lost by that: what a server acknowledges is on
-        disk, and an agent keeps nothing that the next one does not find."""
+        """Kill programs that are not ready. Nothing is lost: acknowledged writes of a server are
+        on disk, and the next agent finds all containers."""
         for part in self._parts:
             if part.is_child and part.state == STARTING:
                 kill(part.pid, signal.SIGKILL)
         self._wait_for_children(_PATIENCE)
 
     def _wait_for_children(self, patience: float) -> None:
-        """Until those that are starting have ended, but no longer than that."""
+        """Wait until the killed programs have ended, for a limited time."""
         deadline = monotonic() + patience
         while starting := [p for p in self._parts if p.is_child and p.state == STARTING]:
             for part in starting:
@@ -358,7 +359,7 @@ class Restarter:
             time.sleep(_PAUSE)
 
     def _write(self, policy: str) -> None:
-        """Put down what is known. A full disk is no reason to stop looking after the cluster."""
+        """Write the record. A full disk must not end the parent."""
         known = {
             "policy": policy,
             "pid": os.getpid(),
@@ -369,7 +370,7 @@ class Restarter:
 
 
 def monotonic() -> float:
-    """Seconds that only grow. Not by kedge's Clock, which this process has no room for."""
+    """Return monotonic seconds. kedge's Clock is not used because importing it takes memory."""
     return time.monotonic_ns() / 1e9
 
 
@@ -379,8 +380,8 @@ def epoch() -> float:
 
 
 def write(name: str, content: bytes, directory: int) -> None:
-    """Replace a file in one step. Relative to an open directory: one that was deleted, and perhaps
-    made anew under the same name, is not written to."""
+    """Replace a file atomically, relative to an open directory: a directory that was deleted,
+    and maybe recreated under the same name, is not written to."""
     new = f".{name}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     made = os.open(new, flags, 0o600, dir_fd=directory)
@@ -413,7 +414,7 @@ def kill(pid: int, number: int) -> None:
 
 
 def born(pid: int) -> str:
-    """When a process began, in ticks since the machine did; empty if it does not run."""
+    """Return the start time of a process, in ticks since boot; empty if it does not run."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -423,9 +424,9 @@ def born(pid: int) -> str:
 
 
 def out_of_memory_kills() -> int:
-    """How many processes of this one's control group the kernel has killed for lack of memory; of
-    the whole machine, where groups do not count it. Programs are in the same group as their parent,
-    containers are not."""
+    """Return how many processes of this control group the kernel has killed for lack of memory;
+    of the whole machine, if groups do not count it. Programs are in the same group as their
+    parent, containers are not."""
     places = ["/proc/vmstat"]
     for line in _read("/proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
@@ -458,9 +459,9 @@ def note(text: str) -> None:
 
 
 def main(directory: str, control: str, claim: str, *parts: str) -> NoReturn:
-    """Look after programs that were started in this process, before it became this one: each is
-    NAME:PID, or NAME:PID:BIRTH if another process has started it. `claim` is the lock on the pid
-    file, which must not reach the programs."""
+    """Watch the programs that this process started before its execve: each is NAME:PID, or
+    NAME:PID:BIRTH if another process started it. `claim` is the lock on the pid file, which the
+    programs must not inherit."""
     os.set_inheritable(int(control), False)
     os.set_inheritable(int(claim), False)
     place = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -476,5 +477,5 @@ def main(directory: str, control: str, claim: str, *parts: str) -> NoReturn:
     restarter = Restarter(place, int(control), found)
     if restarter.start():
         restarter.run()
-    # There is nothing to tidy up, and a small process ends fast.
+    # Nothing needs cleanup, and this exits fast.
     os._exit(0)

@@ -16,10 +16,10 @@ from kedge.scheduler.snapshot import Snapshot
 
 NO_NODES: Final = "no nodes available to schedule pods"
 EXCESS: Final = "ExcessiveRules"
-"""Blamed, instead of a filter, where a pod has too many rules."""
+"""Named instead of a filter if a pod has too many rules."""
 MOST_COMPARISONS: Final = 100_000
-"""How often one decision may compare the terms of a pod with the labels of others: about a tenth
-of a second, in which nothing else happens."""
+"""How many comparisons of a pod's terms with labels one decision may take: about a tenth of a
+second, which blocks the event loop."""
 ENOUGH: Final = 100
 """Up to so many nodes, all of them are looked at."""
 
@@ -154,7 +154,7 @@ def decide(
 
 
 def excess_of(demand: Demand, snapshot: Snapshot) -> str:
-    """Why a pod is not even compared with nodes; empty if it is."""
+    """Return why a pod is not compared with nodes; empty if it is."""
     if demand.excess:
         return demand.excess
     comparisons = snapshot.comparisons(demand)

@@ -26,7 +26,7 @@ requests spread too."""
 _NONE: Final = Quantity(0)
 
 MOST_RULES: Final = 200
-"""How many terms and constraints a pod may have about where it runs.
+"""How many affinity terms and topology spread constraints a pod may have.
 
 Each is compared with each node and each set of labels in the cluster, on the event loop, in every
 attempt to place the pod; terms of placed pods are compared with every pod that comes. Upstream
@@ -120,7 +120,7 @@ class Demand:
         """Preferred neighbours and their weight, below zero for those to keep away from."""
         rules = count_rules(spec)
         self.excess = "" if rules <= MOST_RULES else _too_many(rules)
-        """Why the pod is placed nowhere, whatever the nodes are like."""
+        """Why the pod fits no node at all."""
         if spec.affinity is not None and not self.excess:
             self._read_affinity(spec)
 
@@ -149,7 +149,7 @@ class Demand:
 
     @property
     def terms(self) -> int:
-        """How many sets of pods it wants to be near or far from."""
+        """The number of its pod affinity and anti-affinity terms."""
         return len(self.affinity) + len(self.anti_affinity) + len(self.likings)
 
     @property
@@ -161,7 +161,7 @@ class Demand:
 
 
 def count_rules(spec: PodSpec) -> int:
-    """How many terms and constraints a pod has about where it runs."""
+    """Return the number of a pod's affinity terms and topology spread constraints."""
     count = len(spec.topologySpreadConstraints)
     affinity = spec.affinity
     if affinity is None:

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 FEW_COMPARISONS: Final = 5_000
-"""Up to so many comparisons of labels, a resting pod is worth a look whenever a node changes."""
+"""Up to so many label comparisons, a resting pod is checked whenever a node changes."""
 
 
 class Loop:
@@ -83,7 +83,8 @@ class Loop:
         if excess_of(demand, self._snapshot):
             return frozenset((EXCESS,))
         if self._snapshot.comparisons(demand) > FEW_COMPARISONS:
-            # To ask is as much work as to decide, and a decision waits until no other pod does.
+            # The check takes as long as a decision, and such decisions wait until no other pod
+            # waits.
             return frozenset()
         sieve = Sieve(demand, self._snapshot)
         found: set[str] = set()
@@ -160,7 +161,7 @@ class Loop:
         self._tell(demand, UNSCHEDULABLE, message, nominated)
 
     async def _preempt(self, demand: Demand, unfit: Unfit) -> Candidate | Hopeless:
-        """Look for pods to send away, node by node: others have the event loop in between."""
+        """Search victims node by node, and give way to requests in between."""
         search = search_victims(demand, self._snapshot, unfit, [*self._budgets], self._turn)
         while True:
             try:

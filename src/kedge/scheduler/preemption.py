@@ -51,7 +51,7 @@ class Hopeless:
 
 
 Search = Generator[None, None, Candidate | Hopeless]
-"""Stops after each node, so that others can have the event loop before the next."""
+"""Yields after each node, so that the caller can give way to requests."""
 
 
 def preempt(
@@ -63,7 +63,7 @@ def preempt(
     *,
     filters: Sequence[Filter] = FILTERS,
 ) -> Candidate | Hopeless:
-    """What the search finds, without a stop."""
+    """Run the search to its end."""
     search = search_victims(demand, snapshot, unfit, budgets, turn, filters=filters)
     while True:
         try:

@@ -52,7 +52,7 @@ class Queue:
         """By uid."""
         self._active: list[tuple[int, int, Entry]] = []
         """By priority, the highest first, and by the order in which they came. Entries that have
-        left since stay here until their turn: to take one out would cost a look at all others."""
+        left stay here until their turn: removing one would scan all others."""
         self._resting: dict[str, Entry] = {}
         self._woken: dict[str, Entry] = {}
         """Those that back off but may be taken when nobody else waits."""
@@ -156,10 +156,10 @@ class Queue:
         return None
 
     async def _revive(self, objections: Objections) -> None:
-        """Bring back the pods whose time has come or for which there is hope.
+        """Move pods back to the queue whose back-off is over or that may fit now.
 
-        Thousands may rest, and the filters are asked about each: others have the event loop in
-        between. What happens meanwhile is noted for the next time.
+        Thousands may rest, and the filters check each, so this gives way to requests in between.
+        Events that come meanwhile are kept for the next run.
         """
         now = self._clock.monotonic()
         while self._failed and self._failed[0][0] <= now:
@@ -204,7 +204,7 @@ class Queue:
         self._changed.set()
 
     def _leave(self, entry: Entry) -> None:
-        """Take an entry from where it waits; the heaps notice by its place."""
+        """Mark an entry as removed; the heaps skip it later."""
         self._resting.pop(entry.demand.uid, None)
         self._woken.pop(entry.demand.uid, None)
         entry.place = ""
@@ -233,11 +233,11 @@ class Queue:
 def _has_hope(
     entry: Entry, nodes: Collection[str], filters: Collection[str], objections: Objections
 ) -> bool:
-    """Whether what has happened on some nodes, or to some filters, may help a pod."""
+    """Return whether changes of some nodes or filters may make a pod schedulable."""
     if not entry.blamed or not entry.blamed.isdisjoint(filters):
         return True
     if not nodes:
         return False
-    # A new objection is no hope, but the pod shall say what really keeps it waiting.
+    # A new reason does not help the pod, but its status must show the current reason.
     found = objections(entry.demand, nodes)
     return not found or not found <= entry.blamed

@@ -257,7 +257,7 @@ class Snapshot:
         return _summed([group.nodes for group in self._meant(terms)])
 
     def comparisons(self, demand: Demand) -> int:
-        """How often labels are compared with terms to find out where a pod may be."""
+        """Return the number of label comparisons that placing a pod takes."""
         return demand.terms * sum(map(len, self._groups.values())) if demand.terms else 0
 
     def _meant(self, terms: tuple[Term, ...]) -> Iterator[Group]:

@@ -1,7 +1,7 @@
-"""Lock files: a store belongs to one process at a time, and to nobody once that process is dead.
+"""Lock files: one process at a time opens a store; the kernel drops the lock when it dies.
 
-The file also says how far the store has got, so that one whose newest writes are lost, with its
-write-ahead log or by way of an older copy, is not taken for whole.
+The file also holds the newest acknowledged revision, so that a store without its newest writes,
+because of a lost write-ahead log or an older copy, is detected.
 """
 
 import fcntl
@@ -25,8 +25,8 @@ class InUse(StoreError):
         self.holder = holder
 
 
-class Held:
-    """The lock of one store; lets go when it is closed."""
+class StoreLock:
+    """The lock of one store, until it is closed."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -34,15 +34,15 @@ class Held:
         there = os.pread(descriptor, _BYTES, 0)
         self.reached = int.from_bytes(there[_PID_BYTES:], "little") if len(there) == _BYTES else 0
         """The newest revision that the last holder acknowledged; 0 if that is not known."""
-        # Over what is there: this takes no space, which a full disk does not have.
+        # Overwritten in place: that needs no new space on a full disk.
         os.pwrite(descriptor, str(os.getpid()).encode().ljust(_PID_BYTES), 0)
         os.ftruncate(descriptor, _BYTES)
-        # By memory and not by a call: a call lets go of the interpreter lock, after every commit.
-        # What is written here is there for others once this process is killed.
+        # Through shared memory and not by a system call, which would release the interpreter
+        # lock after every commit. The content survives if this process is killed.
         self._memory = mmap.mmap(descriptor, _BYTES)
 
     def reach(self, revision: int) -> None:
-        """Note that writes up to this revision are acknowledged."""
+        """Record that writes up to this revision are acknowledged."""
         self._memory[_PID_BYTES:] = revision.to_bytes(8, "little")
 
     def close(self) -> None:
@@ -50,8 +50,8 @@ class Held:
         os.close(self._descriptor)
 
 
-def hold(path: Path) -> Held:
-    """Lock the file by way of one beside it."""
+def hold(path: Path) -> StoreLock:
+    """Lock the file through a second file beside it."""
     held = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,4 +59,4 @@ def hold(path: Path) -> Held:
         holder = os.read(held, _PID_BYTES).decode().strip()
         os.close(held)
         raise InUse(path, holder) from None
-    return Held(path, held)
+    return StoreLock(path, held)

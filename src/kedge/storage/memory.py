@@ -41,7 +41,7 @@ class MemoryStore:
         return self._feeds.revision
 
     @property
-    def trouble(self) -> str:
+    def failure(self) -> str:
         return ""
 
     async def get(self, key: str) -> Entry | None:

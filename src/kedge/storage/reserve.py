@@ -1,13 +1,14 @@
-"""Space that the SQLite store owns before it needs it, so that a full disk finds it able to delete.
+"""Space that the SQLite store reserves in advance, so that it can delete objects on a full disk.
 
-A commit goes to the write-ahead log, and its pages later to the file. Were either to grow at a
-moment when the disk is full, nothing could be written any more: not even the deletions that would
-make room. So the pages of the file are on disk before they are used, as free pages that SQLite
-keeps a list of, and the log has its blocks from the beginning: once copied it is written over.
+A commit goes to the write-ahead log, and its pages later to the file. If either had to grow on a
+full disk, nothing could be written, not even deletions. So the file has free pages on disk
+before they are needed, in SQLite's list of free pages, and the log has its blocks from the
+beginning: it is overwritten after a checkpoint.
 
 etcd has an alarm instead, which refuses everything but deletions and wants an operator to compact,
-defragment and disarm it. Kubelets keep images and logs off a threshold. A file that is deleted when
-space runs out would be simpler still; but whatever filled the disk takes that space as well.
+defragment and disarm it. Kubelets keep images and logs off a threshold. A reserve file that is
+deleted when space runs out would be simpler, but the program that filled the disk would take
+that space too.
 """
 
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 LOG_BYTES: Final = 4 << 20
-"""What the write-ahead log has from the beginning: some hundred deletions, until it is copied."""
+"""Bytes of the write-ahead log from the beginning: a few hundred deletions until a checkpoint."""
 STEP_BYTES: Final = 1 << 20
 """How much the file grows by at a time; SQLite's cache holds twice as much."""
 LOW_BYTES: Final = 512 << 10
@@ -24,7 +25,7 @@ LOW_BYTES: Final = 512 << 10
 LAST_BYTES: Final = 128 << 10
 """Free pages that are left for deletions alone."""
 ROW_BYTES: Final = 1024
-"""About what a change takes besides its value."""
+"""About how many bytes a change takes besides its value."""
 _NOBODY: Final = -1
 """A revision that no change has."""
 
@@ -45,7 +46,8 @@ class Reserve:
         return self.free
 
     def spend(self, size: int) -> None:
-        """Count on rows of so many bytes in all, growing the file if free pages run low.
+        """Reserve space for rows of so many bytes in all, growing the file if free pages run
+        low.
 
         OSError or sqlite3.Error if it cannot grow.
         """
@@ -57,7 +59,7 @@ class Reserve:
         self.free -= size
 
     def grow(self, size: int = 0) -> None:
-        """Have free pages, and room on disk for rows of so many bytes besides."""
+        """Grow the free pages, with space for rows of so many bytes besides."""
         self._allocate(self._value("page_count") * self._page + size + 2 * STEP_BYTES)
         if self.free < LOW_BYTES:
             self._free_pages()
@@ -65,14 +67,14 @@ class Reserve:
         self.measure()
 
     def settle(self) -> None:
-        """See that all pages are on disk: a copy of the log cuts the file to the size it knew."""
+        """Allocate all pages on disk: a checkpoint truncates the file to the size it knew."""
         self._allocate(self._value("page_count") * self._page)
 
     def close(self) -> None:
         os.close(self._file)
 
     def _free_pages(self) -> None:
-        """Make the file longer by pages that are free: those are counted, but not written."""
+        """Grow the file by free pages, which SQLite counts but does not write."""
         filler = (_NOBODY, self.free + STEP_BYTES)
         self._connection.execute("BEGIN IMMEDIATE")
         try:
@@ -94,8 +96,8 @@ class Reserve:
 
 
 def allocate_log(path: Path) -> bool:
-    """Give the log its blocks; whether there was room. To SQLite it ends where it makes no sense,
-    and zeros make none."""
+    """Allocate the log's blocks; returns whether there was space. SQLite treats zeros as the end
+    of the log."""
     for size in (LOG_BYTES, LOG_BYTES // 4):
         try:
             log = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -116,5 +118,5 @@ def allocate_log(path: Path) -> bool:
 
 
 def row_bytes(value: bytes) -> int:
-    """About what a row with this value takes in the file."""
+    """Return about how many bytes a row with this value takes."""
     return len(value) + len(value) // 4 + ROW_BYTES

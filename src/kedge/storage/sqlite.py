@@ -16,12 +16,12 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Self, TypeVar
 
-from kedge.machinery import ballast
+from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
 from kedge.storage import statements as sql
 from kedge.storage.expiry import Expiry, milliseconds
 from kedge.storage.feed import Feeds
-from kedge.storage.lockfile import Held, hold
+from kedge.storage.lockfile import StoreLock, hold
 from kedge.storage.reserve import (
     LAST_BYTES,
     LOW_BYTES,
@@ -36,12 +36,12 @@ from kedge.storage.store import (
     Closed,
     Compacted,
     Conflict,
-    Damaged,
     DiskFull,
     Entry,
     Event,
     FutureRevision,
     Page,
+    StoreDamaged,
     StoreError,
     check_key,
     delete_event,
@@ -67,7 +67,7 @@ FATAL = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR_FSY
 """Errors after which the file cannot be trusted to take further writes."""
 FULL = {
     sqlite3.SQLITE_FULL,
-    # A quota or a limit on the size of files is not called full, but is.
+    # A quota or a file size limit has the same effect as a full disk.
     sqlite3.SQLITE_IOERR_WRITE,
     sqlite3.SQLITE_IOERR_SHMSIZE,
 }
@@ -77,9 +77,10 @@ SLACK = 4096
 RELIEF_STEPS = 32
 """Compactions in one go on a full disk."""
 WAL_MAGIC = 0x377F0682
-"""How a write-ahead log begins, but for its last bit."""
+"""The first bytes of a write-ahead log, except the last bit."""
 CHECKED_BYTES = 32 << 20
-"""A file up to this size is looked through when it is opened; of larger ones, what is read."""
+"""A file up to this size is checked completely when it is opened; larger ones where they are
+read."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -138,7 +139,7 @@ class Chore:
 class Writer:
     """The thread that owns the writing connection: groups what waits into one durable commit."""
 
-    def __init__(self, held: Held, deliver: Deliver) -> None:
+    def __init__(self, held: StoreLock, deliver: Deliver) -> None:
         """`deliver` is called on the thread after each commit, with its events and outcomes."""
         path = held.path
         self._path = path
@@ -148,9 +149,9 @@ class Writer:
         self._queue: SimpleQueue[Write | Chore | None] = SimpleQueue()
         self._log = Log(path)
         self.broken = ""
-        """Why no more writes are taken at all; empty while they are."""
+        """Why all writes are refused; empty if they are not."""
         self.full = False
-        """Whether only deletions and small changes are taken, until there is space again."""
+        """Whether only deletions and small changes are accepted, until there is space."""
         self.head = head(self._connection)
         held.reach(self.head)
         self._reserve = Reserve(path, self._connection)
@@ -224,7 +225,7 @@ class Writer:
             events, outcomes = self._attempt(lambda: self._write(writes))
         except DiskFull as error:
             if len(writes) > 1:
-                # The log has room for fewer: one that is too large must not fail the others.
+                # The log has space for fewer: one large write must not fail the others.
                 middle = len(writes) // 2
                 self._commit(writes[:middle])
                 self._commit(writes[middle:])
@@ -243,8 +244,8 @@ class Writer:
         self._deliver(events, [(chore.future, result)])
 
     def _attempt(self, work: Callable[[], T]) -> T:
-        """Do the work; on a full disk once more with the log written over, and then once more as
-        what is left for deletions allows."""
+        """Do the work; on a full disk retry after a checkpoint, then retry with the space
+        reserved for deletions."""
         for remedy in (self._make_room, self._run_full):
             try:
                 return self._try(work)
@@ -258,13 +259,13 @@ class Writer:
     def _run_full(self) -> None:
         if not self.full:
             self.full = True
-            log.error("disk full path=%s taken=deletions and small changes", self._path)
+            log.error("disk full path=%s accepted=deletions and small changes", self._path)
         self._relieve()
 
     def _relieve(self) -> None:
-        """Go back to normal if there is space: on the disk, or by forgetting history."""
+        """Accept all writes again if there is space, on the disk or by compacting history."""
         try:
-            # More than it takes to stay normal, lest it change from one write to the next.
+            # More than staying normal needs, so that the state does not flip with every write.
             if self._reserve.measure() < (LOW_BYTES + STEP_BYTES // 8 if self.full else LOW_BYTES):
                 self._reserve.grow()
         except (OSError, sqlite3.Error) as error:
@@ -275,7 +276,7 @@ class Writer:
             self._take_all()
 
     def _forget(self) -> None:
-        """Compact all there is: history is worth less than objects."""
+        """Compact all history: objects are worth more."""
         for _ in range(RELIEF_STEPS):
             try:
                 if self.compact(self.head)[1] >= self.head:
@@ -288,7 +289,7 @@ class Writer:
 
     def _take_all(self) -> None:
         if self.full:
-            log.warning("disk no longer full path=%s taken=everything", self._path)
+            log.warning("disk no longer full path=%s accepted=everything", self._path)
         self.full = False
         allocate_log(self._path)
 
@@ -335,8 +336,8 @@ class Writer:
         return events, outcomes
 
     def _check_room(self, event: Event) -> None:
-        """On a full disk take only what keeps the cluster alive and what makes room: leases and
-        statuses replace what is there by something of about the same size."""
+        """On a full disk accept only deletions and writes that hardly grow an object, such as
+        leases and statuses."""
         if not self.full or event.kind == "delete":
             return
         before, after = event.previous, event.entry
@@ -414,7 +415,7 @@ class Log:
             self._copying = self._side.submit(self._copy)
 
     def flush(self, writing: sqlite3.Connection) -> None:
-        """Copy all of the log into the file, so that the next write begins it anew."""
+        """Checkpoint the whole log, so that the next write starts at its beginning."""
         if self._copying is not None:
             self._copying.result()
             self._copying = None
@@ -434,7 +435,7 @@ class Log:
 class SqliteStore:
     """Fulfils the Store protocol; `await SqliteStore.open(path, clock)` makes one."""
 
-    def __init__(self, held: Held, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, held: StoreLock, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._held = held
         self._path = held.path
         self._loop = loop
@@ -458,8 +459,8 @@ class SqliteStore:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         held = hold(path)
         try:
-            # Open until the others are: the last one to be closed deletes the log, and the space
-            # that this has is not to be had again on a full disk.
+            # Open until the others are: closing the last connection deletes the log, and its
+            # space may be gone on a full disk.
             with closing(checked(held)):
                 return cls(held, clock, loop)
         except sqlite3.Error as error:
@@ -474,7 +475,7 @@ class SqliteStore:
         return self._feeds.revision
 
     @property
-    def trouble(self) -> str:
+    def failure(self) -> str:
         if self._writer.broken:
             return "the file is in doubt"
         return DISK_FULL if self._writer.full else ""
@@ -574,21 +575,21 @@ class SqliteStore:
                 future.set_result(outcome)
 
 
-def checked(held: Held) -> sqlite3.Connection:
-    """Open the file after seeing that it is whole and has our layout; a new one is made."""
+def checked(held: StoreLock) -> sqlite3.Connection:
+    """Open the file after checking that it is undamaged and has our layout; makes a new one."""
     path = held.path
     check_files(path)
     # SQLite gives its own files beside this one the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     path.chmod(0o600)
     if path.stat().st_size > 0:
-        ballast.with_room(path.parent, lambda: look_through(held))
-    return ballast.with_room(path.parent, lambda: open_first(path))
+        reserve_files.with_room(path.parent, lambda: look_through(held))
+    return reserve_files.with_room(path.parent, lambda: open_first(path))
 
 
-def look_through(held: Held) -> None:
-    """Raise what is wrong with the file. Only reads it: another connection copies the log into it
-    when it is closed, and what is left of a torn one would be gone."""
+def look_through(held: StoreLock) -> None:
+    """Raise the error if the file is damaged. Opens it read-only: closing a writable connection
+    would checkpoint the log, and destroy the rest of a torn one."""
     path = held.path
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
         try:
@@ -600,13 +601,13 @@ def look_through(held: Held) -> None:
 
 
 def check_files(path: Path) -> None:
-    """Raise Damaged if the files cannot be those of a store, whatever is in them."""
+    """Raise StoreDamaged if the files' sizes and headers cannot be those of a store."""
     size, header = start_of(path)
     _, log_header = start_of(Path(f"{path}-wal"))
     logged = int.from_bytes(log_header[:4], "big") & ~1 == WAL_MAGIC
     if size == 0 and logged:
         raise damaged(path, "it is missing or empty, though its write-ahead log holds writes")
-    # The log may hold more pages than the file has yet; without one, the file has all of them.
+    # With a log, the file may not have all pages yet.
     pages, page_bytes = int.from_bytes(header[28:32], "big"), int.from_bytes(header[16:18], "big")
     expected = pages * (65536 if page_bytes == 1 else page_bytes)
     if header.startswith(b"SQLite format 3\0") and not logged and size < expected:
@@ -614,7 +615,7 @@ def check_files(path: Path) -> None:
 
 
 def start_of(path: Path) -> tuple[int, bytes]:
-    """The size of a file and its first bytes; of one that is not there, nothing."""
+    """Return the size and the first bytes of a file; 0 and nothing if it does not exist."""
     try:
         with path.open("rb") as file:
             return os.fstat(file.fileno()).st_size, file.read(100)
@@ -623,7 +624,7 @@ def start_of(path: Path) -> tuple[int, bytes]:
 
 
 def open_first(path: Path) -> sqlite3.Connection:
-    """Open the file, which is given our layout if it is new."""
+    """Open the file; a new one gets our layout."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         if is_new(connection):
@@ -636,7 +637,8 @@ def open_first(path: Path) -> sqlite3.Connection:
 
 
 def refusal(path: Path, error: sqlite3.DatabaseError) -> Exception:
-    """Why the file cannot be opened; lack of space is named as files name it, for `with_room`."""
+    """Return the error if the file cannot be opened; lack of space becomes an OSError, for
+    `with_room`."""
     if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
         return UnknownLayout(path, None)
     if is_full(error):
@@ -651,8 +653,8 @@ def check_layout(path: Path, application: int, layout: int) -> None:
         raise UnknownLayout(path, layout)
 
 
-def check_content(connection: sqlite3.Connection, held: Held) -> None:
-    """Raise Damaged if pages do not fit together, or if acknowledged writes are gone."""
+def check_content(connection: sqlite3.Connection, held: StoreLock) -> None:
+    """Raise StoreDamaged if pages are inconsistent, or if acknowledged writes are lost."""
     path = held.path
     if path.stat().st_size <= CHECKED_BYTES:
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -667,9 +669,9 @@ def check_content(connection: sqlite3.Connection, held: Held) -> None:
         )
 
 
-def damaged(path: Path, why: str) -> Damaged:
+def damaged(path: Path, why: str) -> StoreDamaged:
     name = path.name
-    return Damaged(
+    return StoreDamaged(
         f"{path}, which holds all objects of the cluster, is damaged: {why}. Nothing was changed."
         f" Put back a copy of the directory, or of {name} alone, and then remove {name}-wal,"
         f" {name}-shm and {name}.lock; to go on with what is there, remove {name}.lock; 'sqlite3"
@@ -728,18 +730,18 @@ def is_fatal(error: Exception) -> bool:
 
 
 def is_full(error: Exception) -> bool:
-    """Whether there is no space; a group of writes whose file could not grow says so itself."""
+    """Return whether the error is a lack of space."""
     code = getattr(error, "sqlite_errorcode", 0)
     return (
         code in FULL
         or isinstance(error, DiskFull)
-        or ballast.is_full(error)
+        or reserve_files.is_full(error)
         or (isinstance(error, OSError) and error.errno == errno.EFBIG)
     )
 
 
 def _copy_of(error: StoreError) -> StoreError:
-    """One exception for each who waits: they are raised in as many places."""
+    """Copy the exception, since each waiter raises its own."""
     return copy.copy(error)
 
 

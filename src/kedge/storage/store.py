@@ -9,7 +9,7 @@ FIRST_REVISION = 1
 """Where an empty store stands: clients read a meaning into 0, so it is never handed out."""
 
 DISK_FULL: Final = "disk full"
-"""What a store's trouble is called that goes away by itself, unlike all others."""
+"""The only failure of a store that is temporary."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -75,11 +75,11 @@ class FutureRevision(StoreError):
 
 
 class DiskFull(StoreError):
-    """There is no room for the write; deletions and small changes may still find some."""
+    """There is no space for the write; deletions and small changes may still succeed."""
 
 
-class Damaged(StoreError):
-    """What was stored cannot be read, or part of it is gone."""
+class StoreDamaged(StoreError):
+    """Stored data cannot be read, or part of it is lost."""
 
 
 class Closed(StoreError):
@@ -98,7 +98,7 @@ class Store(Protocol):
         ...
 
     @property
-    def trouble(self) -> str:
+    def failure(self) -> str:
         """Why writes are refused, in a few words; empty while they are not."""
         ...
 

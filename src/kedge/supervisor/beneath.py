@@ -1,10 +1,10 @@
-"""Files inside directories that a container writes to, opened so that it cannot trick the opener.
+"""Opens files in directories that a container writes to, without trusting the container.
 
-Whatever a container can name it can also exchange: a file for a link to one of the machine's, for
-a FIFO that nobody writes to, or for a device, at any moment between two calls. So a path is walked
-by the kernel in one go and never leaves its top (openat2 with RESOLVE_BENEATH, as runc and the
-kubelet's subPath do since CVE-2017-1002101 and CVE-2021-25741), what was found is looked at through
-its descriptor before it is opened to be read, and what is read has a bound.
+Between two system calls a container can replace a file by a link to a file of the machine, by a
+FIFO without a writer, or by a device. So the kernel resolves a path in one call that cannot
+leave the top directory (openat2 with RESOLVE_BENEATH, as runc and the kubelet's subPath do since
+CVE-2017-1002101 and CVE-2021-25741), the type is checked by descriptor before the file is opened
+for reading, and reads are limited in size.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class NotRegular(OSError):
 
 @contextlib.contextmanager
 def directory(path: str | os.PathLike[str]) -> Iterator[int]:
-    """Hold a directory that is trusted itself, for what is beneath it."""
+    """Open a trusted directory, for paths beneath it."""
     descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -33,9 +33,9 @@ def directory(path: str | os.PathLike[str]) -> Iterator[int]:
 
 
 def locate(top: int, path: str, *, across_mounts: bool = False) -> int:
-    """An O_PATH descriptor of what is at a path beneath a directory: links are followed as long as
-    they stay there, those of /proc never. A descriptor of this kind opens nothing, so that neither
-    a FIFO nor a device notices. Raises OSError: EXDEV if the path leads out."""
+    """Return an O_PATH descriptor of a path beneath a directory. Links are followed if they stay
+    beneath it, magic links of /proc never. Opening with O_PATH does not open a FIFO or a device.
+    Raises OSError: EXDEV if the path leads out."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts:
         return os.open(f"/proc/self/fd/{top}", os.O_PATH | os.O_CLOEXEC)
@@ -45,14 +45,14 @@ def locate(top: int, path: str, *, across_mounts: bool = False) -> int:
     try:
         return libc.open_at(top, joined, os.O_PATH, resolve)
     except OSError as error:
-        # A kernel before 5.6, or a filter of system calls around us that does not know the call.
+        # A kernel before 5.6, or a seccomp filter that does not know the call.
         if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
     return _walked(top, parts, across_mounts=across_mounts)
 
 
 def _walked(top: int, parts: list[str], *, across_mounts: bool) -> int:
-    """The same, step by step. No link is followed: to do that safely takes the kernel."""
+    """The same, step by step. No link is followed, because only the kernel can do that safely."""
     device = os.fstat(top).st_dev
     at = os.dup(top)
     try:
@@ -74,9 +74,9 @@ def _walked(top: int, parts: list[str], *, across_mounts: bool) -> int:
 
 
 def open_regular(located: int) -> int:
-    """What an O_PATH descriptor stands for, open to be read; raises NotRegular unless it is a
-    regular file. Also that can make its opener wait: as long as a container holds a lease on it
-    (F_SETLEASE), unless the opener does not want to, who then gets BlockingIOError."""
+    """Open the file of an O_PATH descriptor for reading; raises NotRegular unless it is a
+    regular file. Opening a regular file blocks too while a container holds a lease on it
+    (F_SETLEASE), so the open is non-blocking and may raise BlockingIOError."""
     kind = os.fstat(located).st_mode
     if not stat.S_ISREG(kind):
         raise NotRegular(errno.EINVAL, "not a regular file")
@@ -85,7 +85,7 @@ def open_regular(located: int) -> int:
 
 @contextlib.contextmanager
 def regular(top: int, path: str) -> Iterator[int]:
-    """Hold a regular file beneath a directory, open to be read."""
+    """Open a regular file beneath a directory for reading."""
     located = locate(top, path)
     try:
         opened = open_regular(located)
@@ -98,12 +98,12 @@ def regular(top: int, path: str) -> Iterator[int]:
 
 
 def beginning(file: int, most: int) -> bytes:
-    """As much of a file's start as there is, up to so many bytes, however long it is."""
+    """Return the first bytes of a file, up to a limit."""
     return _read(file, 0, most)
 
 
 def ending(file: int, most: int) -> bytes:
-    """As much of a file's end as there is, up to so many bytes, even if it grows meanwhile."""
+    """Return the last bytes of a file, up to a limit, even if it grows meanwhile."""
     return _read(file, max(os.fstat(file).st_size - most, 0), most)
 
 

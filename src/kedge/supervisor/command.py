@@ -104,7 +104,7 @@ class Command:
         mapped = self._machine.mapped
         start.entered = self._container.pidfd, namespaces.different(target)
         start.entered_pids = _open(target, "pid")
-        # The pod's own, not the one that its first process may have gone on to.
+        # The pod's own namespace, not one that its first process may have entered later.
         start.users, start.first_id = self._container.pod.users, self._container.pod.first_id
         if mapped and (plan["user"] or plan["group"]):
             start.entered_users = _open(target, "user")
@@ -128,7 +128,7 @@ class Command:
             self._settle()
 
     def _announced(self, pid: int) -> None:
-        """The process that entered the container has begun the one that stays there."""
+        """Handle the pid of the process that stays in the container."""
         self._pid = pid
         self._machine.loop.child(pid, partial(self._exited, pid))
 

@@ -1,8 +1,8 @@
-"""Emptying parts of a file system in an overlay's upper directory, before the overlay is mounted.
+"""Conceals paths of an overlay's lower layer through its upper directory, before the mount.
 
-An empty mount on top would hide them too, but a container with CAP_SYS_ADMIN could unmount it, and
-nothing could be written there. What the upper directory says cannot be undone from inside, and a
-home directory stays a place that programs may write to.
+An empty mount on top would hide them too, but a container with CAP_SYS_ADMIN could unmount it,
+and programs could not write there. The container cannot undo entries of the upper directory, and
+a home directory stays writable.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ USER = "user.overlay.opaque"
 def conceal(
     lower: str, upper: str, paths: Iterable[str], opaque: str, *, seen_at: str = ""
 ) -> None:
-    """Make paths of the machine empty in `upper`, which is about to be laid over `lower`, or over
-    the same files `seen_at` another place, where they have other owners.
+    """Make paths of the machine empty in `upper`, the upper directory of an overlay on `lower`,
+    or on the same files mounted at `seen_at` with other owners.
 
-    The attribute `opaque` has the kernel ignore the directory below. All of this reads the
-    machine's own files, before anything of a container exists, so that links are safe to follow.
+    The attribute `opaque` makes the kernel ignore the lower directory. This reads the machine's
+    own files before any container file exists, so following links is safe.
     """
     top = os.path.realpath(lower)
     for path in paths:
@@ -47,7 +47,7 @@ def _conceal(lower: str, upper: str, parts: list[str], opaque: str) -> None:
 
 
 def _directory(source: str, target: str) -> None:
-    """Make a directory that looks like the one below it, which the overlay then merges it with."""
+    """Make a directory with the attributes of the lower one, with which the overlay merges it."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(target)
         _dress(source, target)

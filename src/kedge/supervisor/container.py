@@ -78,9 +78,9 @@ class Pids(NamedTuple):
     """The pid namespace that a container is in."""
 
     is_new: bool
-    """Whether it is made for the container."""
+    """Whether it is created for the container."""
     shared: int = -1
-    """One that is there already; -1 with a new one, or the machine's own."""
+    """An existing namespace; -1 for a new one or the machine's own."""
     proc: tuple[int, str] = (-1, "")
     """A mount namespace, and where in it the /proc of the shared one is."""
 
@@ -99,7 +99,7 @@ class Container:
     ) -> None:
         self.record = record
         self._plan = plan
-        """In memory only: its variables and arguments hold secrets. Nobody needs it after a
+        """In memory only: its variables and arguments hold secrets. It is not needed after a
         restart, since a container ends with its supervisor."""
         self.directory = records.directory(record["id"])
         self.pidfd = -1
@@ -185,7 +185,7 @@ class Container:
     def _arrange_group(self) -> None:
         group = self.group
         if group is None:
-            self._do_without_nodes("there are no control groups to be had")
+            self._do_without_nodes("control groups are not available")
             return
         group.make()
         self.note(*group.limit(self.plan["resources"]))
@@ -205,14 +205,14 @@ class Container:
             self._do_without_nodes(error.strerror or str(error))
 
     def _do_without_nodes(self, reason: str) -> None:
-        """Leave only those devices open that are mounted one by one, for want of a control group
-        that knows which ones may be opened: whoever could make a node would have the disk."""
+        """Allow only the devices that are mounted one by one, because no control group limits
+        devices: a process that can make a device node could open the machine's disk."""
         if self.plan["privileged"]:
             return
         self._any_device = False
         is_root = os.geteuid() == 0 and not self._machine.mapped
         if is_root and self.plan["capabilities"] & devices.MKNOD:
-            # Commands that are run in it later go by the same plan.
+            # Later commands in the container use the same plan.
             self.plan["capabilities"] &= ~devices.MKNOD
             self.note(f"it does not get CAP_MKNOD: its devices cannot be limited: {reason}")
 
@@ -259,7 +259,7 @@ class Container:
         )
 
     def _hold(self, pid: int) -> None:
-        """Take that process for the container's first one."""
+        """Record the container's first process."""
         if self.pidfd >= 0:
             os.close(self.pidfd)
         self.pidfd = os.pidfd_open(pid)
@@ -299,7 +299,7 @@ class Container:
         assert self._reports is not None
         self._reports.listen()
         if pid != self.pid:
-            # It has begun the one that counts, and was no more than its way there.
+            # This process only forked the container's first process.
             return
         # Another process may hold a copy of its end.
         self._reports.close()

@@ -54,8 +54,8 @@ def rule(device: Node) -> str:
 def null() -> int:
     """The machine's own null device, as a descriptor that can be mounted.
 
-    It is opened before anything of a pod is mounted and looked at by descriptor: whatever a volume
-    shows as /dev/null would otherwise be mounted in place of what is to be masked (CVE-2025-31133).
+    It is opened before any volume of the pod is mounted, and checked by descriptor: a volume
+    with its own /dev/null could otherwise replace the masks (CVE-2025-31133).
     """
     found = os.open("/dev/null", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     status = os.fstat(found)

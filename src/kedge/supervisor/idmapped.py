@@ -1,8 +1,8 @@
 """Mounts whose files belong to the ids of a pod's user namespace.
 
-On disk an owner is the id inside of the container. Seen through such a mount, it is the machine's
-id that the container's id stands for; so files need no change of owner, and two pods with different
-ranges can share a volume.
+On disk the owner of a file is the id inside the container. The mount shows it as the machine's
+id for that container id. So files keep their owners, and two pods with different ranges can
+share a volume.
 """
 
 import errno
@@ -13,11 +13,11 @@ from kedge.supervisor import libc
 
 
 class Unmappable(OSError):
-    """A file system that cannot show other owners."""
+    """A file system without support for id-mapped mounts."""
 
 
 def tree(source: str, user_namespace: int, *, recursive: bool = True) -> int:
-    """Open a copy of a mount that shows the namespace's ids, attached nowhere yet."""
+    """Open a detached copy of a mount, mapped to the namespace's ids."""
     opened = libc.open_tree(source, recursive=recursive)
     try:
         show(opened, source, user_namespace, recursive=recursive)
@@ -28,10 +28,10 @@ def tree(source: str, user_namespace: int, *, recursive: bool = True) -> int:
 
 
 def show(opened: int, source: str, user_namespace: int, *, recursive: bool = True) -> None:
-    """Have a copy of a mount show the namespace's ids.
+    """Map a copy of a mount to the namespace's ids.
 
-    Mounts below it that cannot do so stay as they are: their files belong to nobody in the
-    container, which is safe. runc maps the uppermost mount only.
+    Mounts below it without id mapping stay unmapped: in the container their files belong to the
+    overflow id, which is safe. runc maps only the uppermost mount.
     """
     try:
         if recursive:
@@ -45,7 +45,7 @@ def show(opened: int, source: str, user_namespace: int, *, recursive: bool = Tru
     except OSError as error:
         reason = os.strerror(error.errno or 0).lower()
         raise Unmappable(
-            # Not the kernel's number: EINVAL is what overlays say of many other things.
+            # Not the kernel's errno: overlays return EINVAL for many other errors.
             errno.EOPNOTSUPP,
             f'failed to set MOUNT_ATTR_IDMAP on "{source}": {reason}'
             " (maybe the filesystem used doesn't support idmap mounts on this kernel?)",

@@ -32,8 +32,8 @@ def file(root: int, path: str) -> int:
 def plain_directory(root: int, name: str) -> int:
     """The directory of that name at the top of the root, made if it is missing.
 
-    What the kernel shows is mounted there. A link in its place would have it mounted elsewhere, so
-    that what is looked up by its well-known name later, masks for example, is something else
+    A kernel file system is mounted there. A link in its place would move the mount elsewhere, so
+    that later lookups by its well-known name, for masks for example, find other files
     (CVE-2019-19921, CVE-2023-27561). runc refuses such images too.
     """
     with contextlib.suppress(FileExistsError):

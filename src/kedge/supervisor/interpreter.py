@@ -1,4 +1,4 @@
-"""A copy of the Python interpreter that nobody can write to, for the supervisor to run from."""
+"""A sealed copy of the Python interpreter, from which the supervisor runs."""
 
 import fcntl
 import os
@@ -6,7 +6,7 @@ import sys
 from typing import Final
 
 _MFD_EXEC: Final = 0x10
-"""memfd_create: the file may be executed whatever vm.memfd_noexec says, unless it is 2."""
+"""memfd_create: the file may be executed unless vm.memfd_noexec is 2."""
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _CHUNK: Final = 1 << 30
 
@@ -15,9 +15,9 @@ def sealed() -> int:
     """Return a descriptor of a sealed copy of the interpreter, in memory.
 
     A container can make a process that is about to become one of its own execute /proc/self/exe: a
-    program that begins with "#!/proc/self/exe" does. Then it holds the file that this process runs
-    from, and can write to it as soon as that is not in use (CVE-2019-5736). What runc does, copy
-    itself into a sealed memfd for each start, is done once here for the whole supervisor.
+    program that begins with "#!/proc/self/exe" does. Then it holds the file that this process
+    # runs from, and can write to it as soon as that is not in use (CVE-2019-5736). runc copies
+    # itself into a sealed memfd for each start; kedge does that once per supervisor.
     """
     source = os.open(sys.executable, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -34,8 +34,7 @@ def sealed() -> int:
 def environment() -> dict[str, str]:
     """Return the variables that the copy needs: where its library is, if it has one.
 
-    Relocatable interpreters look for it relative to where they are themselves, and the copy is
-    nowhere.
+    Relocatable interpreters search it relative to their own path, and the copy has none.
     """
     with open("/proc/self/maps") as file:
         for line in file:

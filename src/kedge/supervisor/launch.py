@@ -30,12 +30,12 @@ class Refused(Exception):
 
 
 class Start:
-    """What the supervisor gives to a child along with its plan: numbers and words only, since it
-    goes to another process."""
+    """Arguments for a child besides its plan: numbers and strings only, since they go to another
+    process."""
 
     def __init__(self, status: int, stdio: tuple[int, int, int]) -> None:
         self.status = status
-        """A socket; where to say how it goes."""
+        """A socket, for progress and errors."""
         self.stdio = stdio
         """Not used with a terminal."""
         self.terminal = -1
@@ -49,14 +49,14 @@ class Start:
         self.entered = (-1, 0)
         """A process, and which of its namespaces are to be entered."""
         self.entered_pids = -1
-        """A pid namespace that is to be entered at the very end."""
+        """A pid namespace to enter last."""
         self.entered_users = -1
-        """A user namespace that is to be entered."""
+        """A user namespace to enter."""
         self.users = -1
-        """The pod's user namespace, to be entered when nothing is left to do on the machine; -1 for
-        the machine's own."""
+        """The pod's user namespace, entered when the setup outside is done; -1 for the machine's
+        own."""
         self.first_id = 0
-        """What id 0 of that namespace is on the machine."""
+        """The machine's id of that namespace's id 0."""
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Self:
@@ -66,7 +66,7 @@ class Start:
         return start
 
     def descriptors(self) -> set[int]:
-        """What a child needs on its way. Among them are the supervisor's own standard streams, so
+        """The descriptors that a child needs. They include the supervisor's standard streams, so
         that no other descriptor gets their numbers before `_connect` replaces them."""
         entered = {self.entered[0], self.entered_pids, self.entered_users, self.users}
         return {0, 1, 2, self.status, *self.stdio, self.terminal, *self.namespaces, *entered}
@@ -77,7 +77,7 @@ def container(plan: Plan, start_fields: dict[str, Any], given_fields: dict[str, 
     start, given = Start.of(start_fields), rootfs.Given(**given_fields)
 
     def build() -> None:
-        # In the container's own /proc this process may not be seen, or something else may be.
+        # This process may be invisible in the container's own /proc, or have another pid there.
         own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         start.terminal = rootfs.build(plan, given, _noting(start))
         if start.terminal >= 0:
@@ -128,8 +128,8 @@ def plain(plan: Plan, start_fields: dict[str, Any], home: str) -> NoReturn:
                 rootfs.make_nodes(f"{home}/copy/dev")
             os.chroot(f"{home}/copy")
             os.chdir("/")
-            # With it a process leaves a root that is no more than that: it changes its root to a
-            # directory below and goes up.
+            # With it a process can leave a chroot: it changes its root to a subdirectory and
+            # goes up.
             plan["capabilities"] &= ~_SYS_CHROOT
         elif plan["lowers"]:
             raise Refused("images other than host need root or namespaces, and there is neither")
@@ -148,8 +148,8 @@ def plain(plan: Plan, start_fields: dict[str, Any], home: str) -> NoReturn:
 
 
 def _arrive(plan: Plan, start: Start, arrange: Callable[[], None]) -> tuple[bool, list[str]]:
-    """Get into the container with nothing but its own streams; returns whether its directory was
-    reached, and the paths that the program may have."""
+    """Enter the container with only its own streams open; returns whether the working directory
+    was reached, and candidate paths of the program."""
     if start.entered_pids >= 0:
         libc.setns(start.entered_pids, libc.NEW_PID)
     for namespace in start.namespaces:
@@ -159,7 +159,7 @@ def _arrive(plan: Plan, start: Start, arrange: Callable[[], None]) -> tuple[bool
     arrange()
     _connect(start, plan)
     if start.users >= 0:
-        # After this there is nothing of the machine that this process may do.
+        # After this the process has no rights on the machine.
         user_namespace.enter(start.users, own_mounts=bool(start.own_namespaces))
         os.close(start.users)
     # From here on paths are resolved that the container chose. Only its own streams are open now,
@@ -172,11 +172,11 @@ def _arrive(plan: Plan, start: Start, arrange: Callable[[], None]) -> tuple[bool
 
 
 def _show(start: Start) -> None:
-    """Go on as a process of the pid namespace that is to be entered, if there is one.
+    """Continue as a process of the pid namespace to enter, if there is one.
 
-    Containers that are in it see this process from then on, and with CAP_SYS_PTRACE they can have
-    it do whatever it may do. So it is forked last, when its rights are those of the container, and
-    its memory holds nothing else. runc enters the namespace first and is open to that. The new
+    From then on its containers can see this process, and with CAP_SYS_PTRACE they can control
+    it. So it is forked last, when it has only the container's privileges, and its memory holds
+    no other pod's data. runc enters the namespace first and has this weakness. The new
     process is a child of the supervisor too; it waits until that has been sent its pid.
     """
     if start.entered_pids < 0:
@@ -184,7 +184,7 @@ def _show(start: Start) -> None:
     known, announced = os.pipe2(os.O_CLOEXEC)
     if pid := libc.fork_sibling():
         _say(start, {"pid": pid})
-        # That the other end of this is closed by execve is how the supervisor knows of success.
+        # execve closes this descriptor, which tells the supervisor of success.
         os.close(start.status)
         os.write(announced, b"1")
         os._exit(0)
@@ -197,7 +197,7 @@ def _show(start: Start) -> None:
 
 
 def _run(plan: Plan, start: Start, reached: bool, programs: list[str]) -> NoReturn:
-    """Execute the program, with the rights that the container has."""
+    """Execute the program with the container's privileges."""
     if start.terminal >= 0:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     if not reached:
@@ -238,7 +238,7 @@ def _directory(root: int, path: str) -> bool:
 
 
 def _go_to(path: str) -> None:
-    """Go to a directory with the rights of the user, to whom nothing but the container is open."""
+    """Go to a directory with the privileges of the user, who can reach only the container."""
     try:
         os.chdir(path)
     except OSError as error:
@@ -260,8 +260,8 @@ def _no_directory(path: str, error: OSError) -> Refused:
 
 
 def _connect(start: Start, plan: Plan) -> None:
-    """Standard input and output, which belong to the user; everything else is closed but the way
-    to the supervisor."""
+    """Set up the user's standard streams; closes everything else but the socket to the
+    supervisor."""
     stdio = start.stdio
     if start.terminal >= 0:
         fcntl.ioctl(start.terminal, _TIOCSPTLCK, struct.pack("i", 0))
@@ -288,12 +288,12 @@ def _execute(plan: Plan, start: Start, programs: list[str]) -> NoReturn:
 
 
 def _programs(root: int, plan: Plan) -> list[str]:
-    """The paths that the program may have, without those that lead through magic links.
+    """Return the candidate paths of the program, without those that lead through magic links.
 
     An image whose program is /proc/self/exe, or a link to it, would run the supervisor's own
-    interpreter in the container and could write to it (CVE-2019-5736). This look comes before the
-    filter of system calls, which may know nothing of openat2. A container that exchanges the
-    program between this look and execve gains nothing: by then no descriptor of the machine is
+    interpreter in the container and could write to it (CVE-2019-5736). The check comes before
+    the seccomp filter, which may not know openat2. A container that replaces the program between
+    this check and execve gains nothing: by then no descriptor of the machine is
     open and the interpreter is a sealed copy.
     """
     name, admitted = plan["argv"][0], []
@@ -302,7 +302,7 @@ def _programs(root: int, plan: Plan) -> list[str]:
             path = os.path.join(plan["directory"], candidate)
             os.close(libc.open_in(root, path, os.O_PATH))
         except PermissionError:
-            # What only the user may reach is looked for by the user.
+            # Paths that only the user can reach are searched as the user.
             pass
         except OSError as error:
             if "/" in name:
@@ -319,7 +319,7 @@ def _no_program(path: str, error: OSError) -> Refused:
 
 
 def _candidates(plan: Plan) -> list[str]:
-    """Where the program may be, in the order in which a shell looks."""
+    """Return the possible paths of the program, in a shell's order."""
     name = plan["argv"][0]
     if "/" in name:
         return [name]

@@ -1,9 +1,10 @@
-"""The process that forks whatever becomes part of a container; it holds nothing of any pod.
+"""The process that forks all processes of containers; its memory holds no data of pods.
 
-A process that enters a container is seen there before it executes its program, and a container with
-CAP_SYS_PTRACE can read the memory of what it sees. A fork of the supervisor would show it the
-variables of every other pod. So the supervisor begins a launcher before it reads the first record,
-and has it fork. The children are the supervisor's own all the same.
+A process that enters a container is visible there before it executes its program, and a
+container with CAP_SYS_PTRACE can read its memory. A fork of the supervisor would reveal the
+variables of every other pod. So the supervisor forks a launcher before it reads the first
+record, and the launcher forks the processes of containers. They are still children of the
+supervisor.
 """
 
 import gc
@@ -22,7 +23,7 @@ _REPLY: Final = 4096
 
 
 class Launcher:
-    """The supervisor's end of it."""
+    """The supervisor's side of the launcher."""
 
     def __init__(self, connection: socket.socket, pid: int) -> None:
         self.pid = pid
@@ -37,12 +38,11 @@ class Launcher:
         *,
         is_new_pid_namespace: bool = False,
     ) -> int:
-        """Fork a child and have it run an errand, in a new pid namespace or in our own. It gets the
-        given descriptors under the numbers that they have here, and no others. Returns its
-        pid."""
+        """Fork a child that runs an errand, in a new pid namespace or in our own. It gets only
+        the given descriptors, under the same numbers. Returns its pid."""
         numbers = sorted(set(given) - {-1, 0, 1, 2})
         content = marshal.dumps((errand, numbers, is_new_pid_namespace))
-        # The launcher must not read the arguments: it would hold them from then on.
+        # The launcher must not read the arguments: they would stay in its memory.
         with open(os.memfd_create("kedge-errand"), "wb", buffering=0) as file:
             file.write(marshal.dumps(arguments))
             wire.post(self._connection, content, [file.fileno(), *numbers])
@@ -55,13 +55,13 @@ class Launcher:
         return int(pid)
 
     def close(self) -> None:
-        """Let it end."""
+        """End the launcher."""
         self.closed = True
         self._connection.close()
 
 
 def begin(errands: Mapping[str, Errand]) -> Launcher:
-    """Fork the launcher; to be called while there is nothing in memory that is worth reading."""
+    """Fork the launcher; call it before any secret is in memory."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid == 0:
@@ -69,7 +69,7 @@ def begin(errands: Mapping[str, Errand]) -> Launcher:
             libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
             libc.name_process("kedge-launch")
             descriptors.keep_only({0, 1, 2, theirs.fileno()})
-            # Children live too shortly to collect anything, and would copy every page they look at.
+            # Children live too shortly for garbage collection, which would copy every page.
             gc.freeze()
             gc.disable()
             _serve(theirs, errands)
@@ -116,6 +116,6 @@ def _fork_into_new(home: int) -> int:
         pid = libc.fork_sibling()
     finally:
         if pid:
-            # The child itself cannot go back, and need not.
+            # Only this process returns to its own namespace; the child stays in the new one.
             libc.setns(home, libc.NEW_PID)
     return pid

@@ -50,7 +50,7 @@ NO_MAGIC_LINKS: Final = 0x2
 NO_LINKS: Final = 0x4
 """openat2: refuse links of any kind."""
 BENEATH: Final = 0x8
-"""openat2: refuse whatever leads out of the directory, be it for a moment."""
+"""openat2: refuse paths that leave the directory at any point."""
 IN_ROOT: Final = 0x10
 """openat2: the directory is the root, for links and for dots as well."""
 
@@ -78,7 +78,7 @@ _OLD: Final = {
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
-# The same library, but without letting go of Python's lock during a call.
+# The same library, but calls keep Python's lock.
 _locked: Final = ctypes.PyDLL(None, use_errno=True)
 _locked.syscall.restype = ctypes.c_long
 
@@ -162,8 +162,8 @@ def set_mount(
 
 
 def map_ids(tree: int, user_namespace: int, *, recursive: bool) -> None:
-    """Have a mount that `open_tree` gave show owners as the ids that a user namespace gives them,
-    and store what is written through it under the ids inside of that namespace."""
+    """Map the owners on a mount from `open_tree` to the ids of a user namespace; new files are
+    stored with the ids inside that namespace."""
     attributes = struct.pack("=QQQQ", _ATTR_IDMAP, 0, 0, user_namespace)
     flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
     _syscall("mount_setattr", _MOUNT_SETATTR, tree, b"", flags, attributes, len(attributes))
@@ -181,8 +181,8 @@ def open_at(directory: int, path: str, flags: int, resolve: int) -> int:
         try:
             return _syscall(f"open {path}", _OPENAT2, directory, os.fsencode(path), how, len(how))
         except BlockingIOError:
-            # Something was renamed meanwhile, so the kernel cannot vouch for ".." and asks to be
-            # called again. A container that renames all the time gets an error in the end.
+            # A rename happened meanwhile, so the kernel cannot verify ".." and asks for a retry.
+            # A container that renames all the time gets an error.
             if not left:
                 raise
     raise AssertionError("unreachable")
@@ -220,14 +220,14 @@ def capabilities() -> int:
 
 
 def own_new_files(user: int, group: int) -> None:
-    """Give what this process makes from now on to a user and group; it may do what it could."""
+    """Make this process create files as a user and group, with its privileges unchanged."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     data = ctypes.create_string_buffer(24)
     _old("capget", header, data)
     _libc.setfsgid(ctypes.c_uint(group))
     _libc.setfsuid(ctypes.c_uint(user))
-    # The kernel takes the capabilities about files away from who ceases to be root for files; they
-    # stay permitted. Both calls say nothing about failure, the next look does.
+    # The kernel drops the effective file capabilities when the fsuid is no longer 0; they stay
+    # permitted. Both calls do not report failure, so it is checked afterwards.
     _old("capset", header, data.raw)
     now = _libc.setfsuid(-1) & 0xFFFF_FFFF, _libc.setfsgid(-1) & 0xFFFF_FFFF
     if now != (user, group):

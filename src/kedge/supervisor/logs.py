@@ -9,9 +9,9 @@ from typing import Final
 PIECE: Final = 16_384
 """Longer lines are written in pieces of this many bytes."""
 MOST_BYTES: Final = 10 << 20
-"""Of one file of a log, as the kubelet has it (containerLogMaxSize)."""
+"""Bytes of one log file, as the kubelet's containerLogMaxSize."""
 MOST_FILES: Final = 5
-"""Files of one container, the one it writes to included (containerLogMaxFiles)."""
+"""Log files of one container, the current one included, as the kubelet's containerLogMaxFiles."""
 _SECOND: Final = 1_000_000_000
 
 
@@ -58,7 +58,7 @@ class Lines:
 
 
 def older_parts(path: str) -> list[str]:
-    """The files that a log was cut into before the one that it goes on in, the eldest first."""
+    """Return the rotated files of a log, the oldest first."""
     directory, name = os.path.split(path)
     try:
         names = os.listdir(directory)
@@ -68,11 +68,10 @@ def older_parts(path: str) -> list[str]:
 
 
 class Log:
-    """The log file of one container; what cannot be written is lost, the container goes on.
+    """The log of one container. Output that cannot be written is lost; the container continues.
 
-    A container writes gigabytes in the time between two looks at its log, so that the limit is kept
-    where it is written: no file of it is ever longer than MOST_BYTES, and there are never more of
-    them than MOST_FILES.
+    A container could write gigabytes between two periodic checks, so the writer itself keeps the
+    limits: no file is ever longer than MOST_BYTES, and there are never more than MOST_FILES.
     """
 
     def __init__(self, path: str) -> None:
@@ -84,9 +83,8 @@ class Log:
         self._open()
 
     def _open(self) -> None:
-        """Go on in the file that has the name, making it if need be. Where containers are not kept
-        apart from the machine's files, one could put a FIFO in its place, which would stop all of
-        them."""
+        """Open the current file, making it if needed. A container that shares the machine's
+        files could put a FIFO in its place, which would block all containers' logs."""
         if not self._path:
             return
         with contextlib.suppress(OSError):
@@ -103,7 +101,7 @@ class Log:
             return
         with contextlib.suppress(OSError):
             if self._file < 0:
-                # The disk was full, maybe, and is not any more.
+                # The disk may have been full before.
                 self._open()
             if self._size and self._size + len(content) > MOST_BYTES:
                 self._cut()
@@ -112,7 +110,7 @@ class Log:
                 content = content[os.write(self._file, content) :]
 
     def _cut(self) -> None:
-        """Set the file aside under the time of day, as the kubelet does, and go on in a new one.
+        """Rotate the file under a timestamp, as the kubelet does, and continue in a new one.
         Parts may follow each other within a second, and the time of day may be set back."""
         self._cut_at = max(self._cut_at + 1, time.time_ns())
         seconds, rest = divmod(self._cut_at, _SECOND)

@@ -67,8 +67,8 @@ class Loop:
             self._epoll.unregister(descriptor)
 
     def announcing(self, descriptor: int) -> None:
-        """Do what there is to do with that descriptor also when an unknown child has ended: what
-        comes by it may be the pid of a child that is waited for."""
+        """Also handle this descriptor when an unknown child has ended: it may announce that
+        child's pid."""
         self._announcing.add(descriptor)
 
     def after(self, seconds: float, deed: Deed) -> Timer:
@@ -136,7 +136,7 @@ class Loop:
     def _reap(self) -> None:
         while True:
             try:
-                # Only a look: as long as it is there, an announcement can still be acted on.
+                # Not reaped yet, so that a later announcement still finds it.
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return

@@ -21,13 +21,13 @@ _KINDS: Final = {
     "cgroup": libc.NEW_CGROUP,
 }
 _APART: Final = ("user", "mnt")
-"""Kinds that are not made along with the others: one before, the other after them."""
+"""Kinds that are created separately: one before, the other after the rest."""
 _AF_NETLINK: Final = 16
 _NETLINK_ROUTE: Final = 0
 _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 1
 _PAUSE_USER: Final = 65_535
-"""Who the first process of a shared pid namespace is, as with upstream's pause image."""
+"""User of the first process of a shared pid namespace, as in upstream's pause image."""
 _SHM: Final = "mode=1777,size=65536k,uid=0,gid=0"
 _OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
@@ -40,7 +40,7 @@ class Pod:
         self.pause = 0
         """The first process of a shared pid namespace."""
         self.first_id = 0
-        """What id 0 of its user namespace is on the machine."""
+        """The machine's id of its user namespace's id 0."""
 
     def joined(self) -> list[int]:
         """Those that every container of the pod enters."""
@@ -95,7 +95,7 @@ def make(shared: Shared, directory: str, status: socket.socket, door: str) -> No
         _check_sysctls(shared)
         kinds = kinds_of(shared)
         if first := first_id_of(shared):
-            # Whoever makes a namespace decides which user namespace owns it.
+            # The user namespace of the process that creates a namespace owns it.
             libc.setns(user_namespace.make(first), libc.NEW_USER)
         libc.unshare(sum(_KINDS[kind] for kind in kinds if kind not in _APART))
         _settle(shared, kinds)
@@ -107,8 +107,8 @@ def make(shared: Shared, directory: str, status: socket.socket, door: str) -> No
         if "net" in kinds:
             held.append(_netlink())
         if first:
-            # Settings of the kernel belong to root of the namespace, who could not have reached
-            # the directory above.
+            # Kernel settings belong to root of the namespace, who cannot reach the directory
+            # above.
             user_namespace.become_root()
         for name, value in shared["sysctls"].items():
             _set(name, value, sysctls)
@@ -135,7 +135,7 @@ def kinds_of(shared: Shared) -> list[str]:
 
 
 def first_id_of(shared: Shared) -> int:
-    """What id 0 of a pod is on the machine; records of earlier releases do not say."""
+    """Return the machine's id of a pod's id 0; records of earlier releases lack it."""
     return shared.get("first_id", 0)
 
 
@@ -157,7 +157,7 @@ def share_pids(pod: Pod, launcher: Launcher, directory: str) -> int:
             sent = [*pod.joined(), pod.users, done]
             arguments = (pod.joined(), pod.users, directory, done)
             pod.pause = launcher.fork("pause", arguments, sent, is_new_pid_namespace=True)
-        # Containers see this process, so none may start before it has given up everything.
+        # Containers see this process, so none may start before it has dropped its privileges.
         try:
             _, received = wire.take(ours)
         except wire.Closed:
@@ -182,7 +182,7 @@ def _settle(shared: Shared, kinds: list[str]) -> None:
 def _check_sysctls(shared: Shared) -> None:
     for name in shared["sysctls"]:
         if {"", ".", ".."} & set(_path(name).split("/")):
-            # What is written to must be what the name begins with: not kernel.core_pattern.
+            # The written path must match the checked prefix: not kernel.core_pattern.
             raise OSError(1, f'sysctl "{name}" is not a name')
         if name.startswith("net."):
             if shared["host_network"]:
@@ -242,8 +242,8 @@ def pause(joined: list[int], users: int, directory: str, done: int) -> NoReturn:
     """Be the first process of a pod's shared pid namespace; sends that, and a mount namespace with
     nothing but its /proc, to the supervisor.
 
-    Containers of the pod see it, and those with CAP_SYS_PTRACE can do in its name whatever it may
-    do, so it may do nothing: it has an empty root, the namespaces of the pod, no capabilities, and
+    Containers of the pod see it, and those with CAP_SYS_PTRACE can control it, so it has no
+    rights: it has an empty root, the namespaces of the pod, no capabilities, and
     a user of its own.
     """
     try:

@@ -54,7 +54,8 @@ def quiet_signals() -> None:
 
 
 def drop(plan: Plan, *, mapped: bool) -> None:
-    """Become the user, with the plan's capabilities and, if it must be, behind its filter.
+    """Become the user, with the plan's capabilities and, if it has to be set now, its seccomp
+    filter.
 
     In a user namespace there is one user, who is called by the right number already.
     """
@@ -71,13 +72,13 @@ def drop(plan: Plan, *, mapped: bool) -> None:
         libc.set_filter(program)
     if not mapped:
         _become(plan)
-    # Root would keep all it has until execve, with every process of the container looking on.
+    # Root would keep its capabilities until execve, while the container can see it.
     kept = plan["capabilities"] if plan["user"] == 0 else 0
     libc.set_capabilities(kept & libc.capabilities())
 
 
 def map_user(user: int, group: int, own: int) -> None:
-    """Call the one user that there is by the number that is wanted.
+    """Map the only user of the namespace to the requested id.
 
     `own` is this process in the machine's /proc: by its name it would be looked up in what the
     container mounted there (CVE-2019-19921, CVE-2025-52881).
@@ -115,8 +116,8 @@ def become_plainly(plan: Plan, note: Note) -> None:
 
 
 def give_up(user: int) -> None:
-    """Become a user without any rights; in a user namespace, where there is one user only, lose at
-    least all capabilities."""
+    """Become a user without privileges; in a user namespace with one user, drop at least all
+    capabilities."""
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     _bound(0)

@@ -48,14 +48,14 @@ class Records:
             _add(file, changing if begun else record, begun)
 
     def note(self, record: Document) -> None:
-        """Save the state of what goes on whether it is written down or not. On a full disk it is
-        not: what is kept in memory counts, and the next line says all of it again."""
-        # Nor could the log take a complaint: it is on the same disk.
+        """Save a state, or skip it on a full disk: the state in memory is authoritative, and the
+        next line has the whole state again."""
+        # Not logged either: the log is on the same disk.
         with contextlib.suppress(OSError):
             self.save(record)
 
     def rewrite(self, record: Document) -> None:
-        """Keep this and nothing of what was said before."""
+        """Replace the whole record by this."""
         path = f"{self.directory(record['id'])}/{_RECORD}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         descriptor = os.open(f"{path}.new", flags, 0o600)

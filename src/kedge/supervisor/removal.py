@@ -1,13 +1,12 @@
-"""Directories that containers wrote to, removed with all that is in them.
+"""Removes directories that containers wrote to.
 
-What is in there was made by somebody who may want this to fail: directories thousands deep, whose
-paths no call takes and whose depth no stack has; millions of files; files that may not be changed;
-links to the machine's own. So there is no recursion and no path, only names relative to two
-descriptors: the top, and the directory that is being emptied. Every directory is moved to the top
-before it is emptied, where it is one level deep. The kernel moves no directory that something is
-mounted on, so this cannot end up in somebody else's files either.
+A container may try to make this fail: with directories thousands deep, too deep for paths and
+for recursion; millions of files; immutable files; links to files of the machine. So there is no
+recursion and no path, only names relative to two descriptors: the top, and the directory that is
+being emptied. Every directory is moved to the top before it is emptied, where it is one level deep.
+The kernel does not move a mount point, so this does not delete files of other file systems either.
 
-What cannot be removed is left, and said; the rest goes all the same.
+Entries that cannot be removed are left and reported; the rest is removed.
 """
 
 import contextlib
@@ -23,8 +22,8 @@ from kedge.supervisor import inode_flags
 _BATCH: Final = 1000
 """Subdirectories that are moved to the top at once, and entries between two looks at the time."""
 _LOOKS: Final = 16
-"""How often a directory is looked through that does not become empty: not every file system shows
-all entries to somebody who deletes while they look, and somebody may still be writing."""
+"""How often a directory that does not become empty is read again: some file systems skip entries
+while others are deleted, and a process may still be writing."""
 _TOP: Final = 0
 _OPENED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCKED: Final = inode_flags.IMMUTABLE | inode_flags.APPEND_ONLY
@@ -39,10 +38,10 @@ class _Stopped(Exception):
 
 
 def remove(path: str | os.PathLike[str], enough: Callable[[], bool] = never) -> str:
-    """Remove a directory with all that is in it, whatever its permissions; never follows links.
+    """Remove a directory with its content, also without permissions; never follows links.
 
-    Returns why something is left, empty if nothing is. `enough` is asked now and then whether to
-    stop: what is left then can be removed later.
+    Returns why something is left; empty if nothing is. `enough` is called now and then, and ends
+    the removal if true; the rest can be removed later.
     """
     above, name = os.path.split(os.path.abspath(path))
     try:
@@ -65,7 +64,7 @@ class _Removal:
         self._name = name
         self._enough = enough
         self._top = -1
-        # A container cannot guess it, so whatever is called like that was moved here by us.
+        # A container cannot guess it, so entries with this prefix were moved here by us.
         self._prefix = f"..{secrets.token_hex(8)}-"
         self._last = _TOP
         self._waiting = [_TOP]
@@ -102,8 +101,8 @@ class _Removal:
                 self._waiting.pop()
 
     def _moved_out_of(self, number: int) -> bool:
-        """Delete all that is in a directory but directories, and move some of those to the top;
-        whether any were, so that they come first."""
+        """Delete the files of a directory and move some of its subdirectories to the top;
+        returns whether any were moved, so that they come first."""
         if number == _TOP:
             return self._empty(self._top)
         name = self._name_of(number)
@@ -150,8 +149,7 @@ class _Removal:
         return number
 
     def _finish(self, number: int, *, patient: bool) -> bool:
-        """Remove a directory that should be empty by now; false if it is to be looked through
-        again."""
+        """Remove a directory that should be empty; returns False if it has to be read again."""
         name, at = self._name_of(number), self._top
         if number == _TOP:
             name, at = self._name, self._parent
@@ -178,7 +176,7 @@ class _Removal:
                 _unlock(name, at, above=at != self._parent)
                 deed()
         except FileNotFoundError:
-            # Somebody else may be at it too.
+            # Another process may have removed it.
             return True
         except OSError as error:
             self._fail(error, name)
@@ -191,8 +189,7 @@ class _Removal:
 
 
 def _open(name: str, at: int) -> int:
-    """A directory, open to be emptied. Its maker may have locked it, which keeps out all but
-    root."""
+    """Open a directory to empty it. Its mode may exclude all users but root."""
     try:
         opened = os.open(name, _OPENED, dir_fd=at)
     except PermissionError:
@@ -205,7 +202,7 @@ def _open(name: str, at: int) -> int:
 
 
 def _permit(name: str, at: int) -> None:
-    """Let us into a directory, but not into what a link in its place leads to."""
+    """Make a directory accessible, without following a link in its place."""
     with contextlib.suppress(OSError):
         held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
         try:
@@ -215,8 +212,8 @@ def _permit(name: str, at: int) -> None:
 
 
 def _unlock(name: str, at: int, *, above: bool) -> None:
-    """Take away what keeps an entry from going: `chattr +i` or `+a`, or, for who is not root, its
-    rights; `above` also those of the directory that it is in."""
+    """Clear what prevents the removal of an entry: `chattr +i` or `+a`, or, without root, its
+    mode; with `above` also the mode of its directory."""
     if above:
         with contextlib.suppress(OSError):
             inode_flags.change(at, off=_LOCKED)
@@ -224,7 +221,7 @@ def _unlock(name: str, at: int, *, above: bool) -> None:
             os.fchmod(at, 0o700)
     with contextlib.suppress(OSError):
         kind = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
-        # No other kind has flags, and to open a device may do something.
+        # Other types have no flags, and opening a device may have side effects.
         if stat.S_ISREG(kind) or stat.S_ISDIR(kind):
             inode_flags.open_and_change(name, at, off=_LOCKED)
     _permit(name, at)

@@ -71,8 +71,8 @@ _PROPAGATION: Final = {
 }
 
 
-class Unsafe(OSError):
-    """A mount that would take the container's confinement away."""
+class UnsafeMount(OSError):
+    """A mount that would break the container's confinement."""
 
 
 class Given:
@@ -102,8 +102,8 @@ class Given:
         self.shm = shm
         """A mount namespace whose root is the pod's shared memory; -1 for the machine's own."""
         self.any_device = any_device
-        """Whether device nodes work wherever they are: nothing but the control group of the
-        container, or nothing at all, decides which of them it may open."""
+        """Whether device nodes work everywhere: only the control group, if any, limits which of
+        them the container may open."""
         self.proc = proc
         """A mount namespace, and where in it the /proc of the pid namespace is that the container
         shares; -1 if it has one of its own."""
@@ -114,11 +114,11 @@ class Given:
 
 
 def build(plan: Plan, given: Given, note: Note) -> int:
-    """Make the root and everything in it, and move there; there is no way back. Returns the
-    controlling side of the container's terminal, -1 if it has none.
+    """Build the root and enter it, irreversibly. Returns the controlling side of the container's
+    terminal, -1 if it has none.
 
-    What the kernel shows is mounted and masked before anything that a pod brings, so that no
-    volume has a say in where masks are and what they are made of.
+    Kernel file systems are mounted and masked before any volume of the pod, so that no volume
+    can affect the masks.
     """
     shm = _shared_memory(given)
     proc_tree = _shared_proc(given)
@@ -158,8 +158,7 @@ def build(plan: Plan, given: Given, note: Note) -> int:
 
 
 def _own_new_files(given: Given) -> None:
-    """Have directories that are made to mount something on, and file systems in memory, belong to
-    root in the container."""
+    """Make mount points and in-memory file systems belong to root in the container."""
     if given.users >= 0:
         libc.own_new_files(given.first_id, given.first_id)
 
@@ -187,7 +186,9 @@ def _shared_proc(given: Given) -> int:
         return -1
     tree = _proc_of_children(given.place) if given.users >= 0 else _tree_of(namespace, path)
     if not libc.is_proc(tree) or os.fstat(tree).st_ino != _PROC_ROOT:
-        raise Unsafe(errno.EPERM, f"{path} of the container whose processes it shares is not /proc")
+        raise UnsafeMount(
+            errno.EPERM, f"{path} of the container whose processes it shares is not /proc"
+        )
     safe = libc.ATTR_NOSUID | libc.ATTR_NODEV | libc.ATTR_NOEXEC
     libc.set_mount(tree, on=safe)
     return tree
@@ -197,8 +198,8 @@ def _proc_of_children(place: str) -> int:
     """The /proc of the pid namespace that children of this process are in, mounted by one of them.
 
     The /proc of another container in a user namespace cannot be copied: the kernel has locked its
-    masks on top of it. The child is seen in the container with all its rights, but nobody in a user
-    namespace can trace or signal a process of the machine.
+    masks on top of it. The container sees the child with all its privileges, but processes in a
+    user namespace cannot trace or signal a process of the machine.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
@@ -253,9 +254,9 @@ def _tree(bind: Bind, users: int, *, no_devices: bool) -> int:
 
 
 def _source_tree(bind: Bind) -> int:
-    """What a bind shows, as a tree that can be mounted. Other containers of the pod may write to
-    the volume, and exchange any directory of a subPath for a link at any moment; the kernel finds
-    it and stays inside, and what it found is mounted (CVE-2017-1002101, CVE-2021-25741)."""
+    """Return the source of a bind mount as a detached tree. Other containers of the pod may
+    write to the volume, and replace any directory of a subPath by a link; the kernel resolves it
+    inside the volume, and the result is mounted (CVE-2017-1002101, CVE-2021-25741)."""
     if not bind["part"]:
         return libc.open_tree(bind["source"])
     with beneath.directory(bind["source"]) as top:
@@ -281,8 +282,8 @@ def _need_shared(source: str) -> None:
 
 
 def _place(root: int, bind: Bind, tree: int, proc: int) -> None:
-    """Mount a volume. Its target is a descriptor, so that nothing can be exchanged between the look
-    at it and the mount (CVE-2021-30465)."""
+    """Mount a volume. Its target is a descriptor, so that it cannot be replaced between the
+    check and the mount (CVE-2021-30465)."""
     try:
         target = inside.like(root, bind["target"], tree)
         _refuse_proc(target, bind, proc)
@@ -296,17 +297,17 @@ def _place(root: int, bind: Bind, tree: int, proc: int) -> None:
 def _refuse_proc(target: int, bind: Bind, proc: int) -> None:
     """Refuse to mount over /proc or below it, but for some files that tell of the machine.
 
-    A volume there would take the place of files that security depends on (CVE-2019-16884,
+    A volume there would replace files that security depends on (CVE-2019-16884,
     CVE-2023-28642). runc has the same rule and the same exceptions.
     """
     below, where = f"{os.readlink(_name(proc))}/", f"{os.readlink(_name(target))}/"
     if where.startswith(below) and where.removeprefix(below).rstrip("/") not in _REPLACEABLE:
         what = f'"{bind["source"]}" at "{bind["target"]}"'
-        raise Unsafe(errno.EPERM, f"failed to mount {what}: it is inside /proc")
+        raise UnsafeMount(errno.EPERM, f"failed to mount {what}: it is inside /proc")
 
 
 def _unmountable(bind: Bind, error: OSError) -> OSError:
-    if isinstance(error, Unsafe):
+    if isinstance(error, UnsafeMount):
         return error
     number = error.errno or 0
     unmappable = isinstance(error, idmapped.Unmappable)
@@ -433,7 +434,7 @@ def _view_of_part(
 
 
 def _cover_below(path: str, place: str, concealed: Sequence[str]) -> None:
-    """Mount emptiness on what is concealed below a directory that could not be overlaid."""
+    """Mount empty directories on concealed paths below a directory that could not be overlaid."""
     root, null = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), devices.null()
     for each in concealed:
         inside_it = os.path.relpath(os.path.realpath(each), os.path.realpath(path))
@@ -561,8 +562,8 @@ def _dev(root: int, plan: Plan, given: Given, shm: int) -> None:
 def _terminal(root: int) -> int:
     """Open a terminal of the container's own, and give it its well-known name.
 
-    Both happen while only what was made here is mounted: links in a volume at /dev would have
-    another file opened, or mounted over (CVE-2025-52565).
+    Both happen before volumes are mounted: links in a volume at /dev could redirect the open or
+    the mount to another file (CVE-2025-52565).
     """
     top = inside.plain_directory(root, "dev")
     dev = _name(top)
@@ -585,7 +586,7 @@ def make_nodes(dev: str) -> None:
 
 
 def _nodes(dev: str, plan: Plan, given: Given) -> None:
-    """Device nodes; where only those that are mounted work, they are."""
+    """Make device nodes, or mount them if only mounted ones work."""
     if not given.any_device:
         for name, _, _ in devices.NODES:
             _bind_node(f"/dev/{name}", f"{dev}/{name}")
@@ -631,14 +632,14 @@ def _all_nodes(source: str, target: str) -> None:
             os.mkdir(path, 0o755)
             _all_nodes(entry.path, path)
         elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
-            # With a user namespace it stays the machine's: what root alone may open there, such
-            # as a disk, nobody in the container may.
+            # With a user namespace it keeps the machine's owner: devices that only root may
+            # open, such as disks, cannot be opened in the container.
             _copy_node(path, status)
 
 
 def _one_node(node: Node, dev: str, first_id: int) -> None:
-    """A device where the plan wants it, below /dev. It is the container's to use, so its owner on
-    the machine is the same one in the container."""
+    """Add a device of the plan below /dev. The container may use it, so it keeps its owner in
+    the container."""
     path = dev + os.path.normpath(node["target"]).removeprefix("/dev")
     os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):

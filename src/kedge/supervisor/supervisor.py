@@ -33,7 +33,7 @@ PROTOCOL: Final = 1
 _LOST: Final = "its supervisor ended, and the container with it"
 _SWEEP_AFTER: Final = 0.2
 _SWEEP_PAUSE: Final = 300.0
-"""Most seconds between two attempts at what cannot be removed."""
+"""Longest delay between two attempts to remove files."""
 _SWEEP_NICE: Final = 10
 _TIDYING: Final = 2_000_000_000
 """Nanoseconds that a shutdown spends on what containers left."""
@@ -103,7 +103,8 @@ class Supervisor:
         }
 
     def _end_with_launcher(self, *_: object) -> None:
-        """Without it no container can be started: the next supervisor has another one."""
+        """Exit, since no container can be started without it. The next supervisor has a new
+        launcher."""
         if not self._machine.launcher.closed:
             print("the launcher of containers has ended", file=sys.stderr, flush=True)
             os._exit(1)
@@ -420,7 +421,7 @@ class Supervisor:
                 os.nice(_SWEEP_NICE)
                 self._empty_trash(removal.never)
             finally:
-                # Whatever went wrong: a second supervisor would go on from here.
+                # On any error: the next supervisor would continue from here.
                 os._exit(0)
         self._loop.child(pid, self._swept)
 
@@ -430,7 +431,7 @@ class Supervisor:
             removal.remove(f"{trash}/{name}", enough)
 
     def _swept(self, *_: object) -> None:
-        """What could not be removed is tried again, but ever less often."""
+        """Try again to remove files, with back-off."""
         self._sweeper = 0
         self._sweep_pause = min(max(self._sweep_pause * 2, _SWEEP_AFTER), _SWEEP_PAUSE)
         self._sweep_after(self._sweep_pause)
@@ -567,8 +568,8 @@ class Supervisor:
 
 
 def _forget_plan(record: Document) -> bool:
-    """Convert a record that has variables and arguments in it, as earlier releases kept it; whether
-    it was such a record."""
+    """Convert a record of an earlier release, which has variables and arguments; returns whether
+    it was one."""
     plan = record.pop("plan", None)
     if plan is None:
         return False

@@ -1,4 +1,4 @@
-"""Whole directories that are copied, where no file system can be laid over another."""
+"""Copies of whole directories, where overlays are not available."""
 
 import contextlib
 import os
@@ -18,8 +18,8 @@ def merge(lowers: list[str], into: str) -> None:
 
 
 def _over(source: str, target: str) -> None:
-    """Lay a directory over another as an overlay would: a file that only says that there is none
-    takes away what is there. An image may nest deeper than Python's stack is."""
+    """Merge a directory over another as an overlay would: a whiteout removes the lower entry.
+    Iterative, since an image may nest deeper than Python's stack."""
     waiting = [iter([*_entries(source)])]
     made: list[tuple[str, os.stat_result]] = []
     paths = [target]
@@ -29,7 +29,8 @@ def _over(source: str, target: str) -> None:
             waiting.pop()
             paths.pop()
             if made:
-                # Only now: what is put into a directory changes its times, and takes rights.
+                # At the end: adding entries changes a directory's times, and needs write
+                # permission.
                 _own(*made.pop())
             continue
         path = f"{paths[-1]}/{entry.name}"

@@ -1,12 +1,12 @@
 """User namespaces of pods: root in such a pod is an ordinary user of the machine.
 
-The ids 0 to 65,535 of the pod are a range of the machine's ids that nothing else uses. What comes
-out of a container by mistake (a descriptor, a mount, a file of the kernel) then belongs to somebody
-else: CVE-2019-5736, CVE-2021-25741, CVE-2024-21626 and CVE-2025-31133 all needed root on the
+The ids 0 to 65,535 of the pod are a range of the machine's ids that nothing else uses. A leaked
+resource of the machine (a descriptor, a mount, a kernel file) then belongs to another user:
+CVE-2019-5736, CVE-2021-25741, CVE-2024-21626 and CVE-2025-31133 all needed root on the
 machine. The kubelet and runc do the same for `hostUsers: false`.
 
 The namespace owns the pod's network, IPC and UTS namespaces and its containers' mount namespaces,
-so that all capabilities inside of it are good for these and for nothing of the machine.
+so that capabilities inside apply to these and to nothing of the machine.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from typing import Final
 from kedge.supervisor import idmapped, libc
 
 LENGTH: Final = 65_536
-"""As many ids as Unix always had, `nobody` included; upstream's kubelet gives as many."""
+"""The traditional number of Unix ids, `nobody` included, as in upstream's kubelet."""
 _PROBED: Final = 0x7000_0000
 """Any range will do to try: nothing is written with its ids."""
 
@@ -26,8 +26,8 @@ _PROBED: Final = 0x7000_0000
 def make(first: int) -> int:
     """Make a user namespace whose ids are those of the machine from `first` on.
 
-    A map of more than one id takes rights over the machine's ids, which a process that has just
-    entered a new namespace lacks. So somebody else enters, and this process writes the map.
+    Writing a map of more than one id needs privileges over the machine's ids, which a process in
+    a new namespace lacks. So a child enters the namespace, and this process writes the map.
     """
     entered, entering = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
@@ -47,7 +47,7 @@ def make(first: int) -> int:
 
 
 def _wait_inside(entering: int) -> None:
-    """Be the first of a user namespace until killed; ends with the process that wants it."""
+    """Wait in a new user namespace until killed; ends with the parent."""
     try:
         libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
         libc.unshare(libc.NEW_USER)
@@ -59,13 +59,16 @@ def _wait_inside(entering: int) -> None:
 
 
 def enter(namespace: int, *, own_mounts: bool) -> None:
-    """Give up all rights over the machine for all rights in a pod's user namespace.
+    """Enter a pod's user namespace: drops all privileges on the machine, gains all in the
+    namespace.
 
-    With `own_mounts`, what is mounted stays as it is but belongs to the namespace. The kernel locks
+    With `own_mounts`, existing mounts are copied into a mount namespace that the user namespace
+    owns. The kernel locks
     the copies together: root in the container can mount over them, but it can neither unmount what
     hides something nor make writable what is read-only.
     """
-    # This process still has the supervisor's memory, so nobody in the namespace may look at it.
+    # This process still has the supervisor's memory, so processes in the namespace must not read
+    # it.
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     libc.setns(namespace, libc.NEW_USER)
     if own_mounts:
@@ -73,15 +76,15 @@ def enter(namespace: int, *, own_mounts: bool) -> None:
 
 
 def become_root() -> None:
-    """Be root of the user namespace that was entered; until then the user is the machine's."""
+    """Become root of the entered user namespace."""
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
 
 
 def obstacle(directory: str) -> str:
-    """Find out by trying why pods cannot have a user namespace, with their roots in a directory.
-    Returns an empty text if they can."""
+    """Try to make a user namespace for roots in a directory; returns why it fails, empty if it
+    works."""
     reason, telling = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
@@ -105,7 +108,7 @@ def _tell_obstacle(telling: int, attempt: Callable[[], None]) -> None:
 
 
 def _attempt(directory: str) -> None:
-    """Lay an overlay over a directory that is seen through the map of a user namespace."""
+    """Mount an overlay on an id-mapped directory."""
     namespace = make(_PROBED)
     libc.unshare(libc.NEW_MOUNT)
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
@@ -114,7 +117,7 @@ def _attempt(directory: str) -> None:
     for name in ("lower", "upper", "work", "root"):
         os.mkdir(f"{directory}/{name}")
     idmapped.attach(tree, f"{directory}/lower")
-    # What pods are told of the cluster is in memory: Linux 6.3 was the first to map that.
+    # Files of Secrets and ConfigMaps are on tmpfs, which supports id mapping since Linux 6.3.
     os.close(idmapped.tree(directory, namespace, recursive=False))
     options = "lowerdir=lower,upperdir=upper,workdir=work"
     os.chdir(directory)

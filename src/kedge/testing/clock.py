@@ -34,7 +34,7 @@ class FakeClock:
         await wakeup
 
     async def give_way(self) -> None:
-        """Return at once: no time passes, so nothing has spent its share."""
+        """Return immediately: no time passes, so no share is used up."""
 
     async def advance(self, seconds: float) -> None:
         """Let that much time pass, and let those who wake meanwhile have their turn."""
@@ -66,7 +66,7 @@ class BusyClock(FakeClock):
         await self._turns.give_way()
 
     async def observe(self, is_over: Callable[[], bool]) -> None:
-        """Note what is spent in each turn of the event loop: so long an answer would take."""
+        """Record the seconds of each turn of the event loop, for which a request would wait."""
         while not is_over():
             before = self._elapsed
             await _turn()

@@ -1,4 +1,4 @@
-"""Hostile requests, endless and repeatable: good ones that something was done to."""
+"""Hostile requests: valid ones with random mutations, repeatable by seed."""
 
 import json
 import random
@@ -250,7 +250,7 @@ _STREAMS: Final = (_pipelined, _chunked, _flooded, _malformed, _upgraded, _watch
 
 
 class _Maker:
-    """Makes one request, deciding everything by the same dice."""
+    """Makes requests from one random generator."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -354,7 +354,7 @@ class _Maker:
         return f"{sample.path}/{name}{below}"
 
     def _query(self) -> str:
-        # Watches end by themselves, and half of all writes change nothing.
+        # Watches have a timeout, and half of all writes are dry runs.
         parts = ["timeoutSeconds=1"]
         if self._happens(0.5):
             parts.append("dryRun=All")
@@ -442,7 +442,7 @@ class _Maker:
         return text[:at] + self._dice.choice(damage) + text[at + self._dice.randrange(3) :]
 
     def _protobuf(self) -> bytes:
-        """An envelope around fields with numbers, types and lengths that hardly fit."""
+        """Return a Protobuf envelope with invalid field numbers, types and lengths."""
         kind = self._dice.choice(tuple(SAMPLES))
         type_ = _field(1, b"v1") + _field(2, kind.encode())
         inner = b"".join(

@@ -226,7 +226,7 @@ class RecordedEvents:
 
 
 class FakeUserIds:
-    """Gives every pod that wants one the next range."""
+    """Allocates the next range to every pod that asks for one."""
 
     def __init__(self) -> None:
         self.given: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A bare HTTP/1.1 client for tests: sends what it is told, well formed or not."""
+"""A minimal HTTP/1.1 client for tests that also sends malformed requests."""
 
 import asyncio
 import ssl

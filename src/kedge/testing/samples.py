@@ -1,4 +1,4 @@
-"""A good object of each of the common kinds, for tests that make them bad."""
+"""A valid object of each common kind, for tests that mutate them."""
 
 from typing import Any, Final, NamedTuple
 

@@ -7,16 +7,16 @@ class Sender(Protocol):
     """A connection on which a body is coming in."""
 
     def refuse_body(self) -> None:
-        """Drop the body and `forget` it; the peer may try again later."""
+        """Refuse the body and `forget` it; the peer may retry later."""
         ...
 
 
 class BodyBudget:
-    """Counts what has come of bodies, until their requests are answered.
+    """Counts received bytes of bodies until their requests are answered.
 
-    If it is too much, the body that has been coming in the longest is given up. The one that has
-    come last would be the wrong choice: then a few peers who leave their bodies unfinished would
-    lock everybody else out for as long as a body may take.
+    Beyond the limit, the body that has been incomplete for the longest time is refused. Refusing
+    the newest would be wrong: a few peers with unfinished bodies could lock out all others until
+    the timeout.
     """
 
     def __init__(self, most: int) -> None:
@@ -25,7 +25,7 @@ class BodyBudget:
         self.size = 0
 
     def grow(self, sender: Sender, size: int) -> None:
-        """More has come; somebody may be refused for it, the sender included."""
+        """Count more bytes of a body; may refuse a body, also this one."""
         self._unfinished[sender] = self._unfinished.get(sender, 0) + size
         self.size += size
         while self.size > self._most:
@@ -35,11 +35,11 @@ class BodyBudget:
             oldest.refuse_body()
 
     def finish(self, sender: Sender) -> int:
-        """A body is complete; returns the size to `release` when its request is answered."""
+        """Mark a body as complete; returns the size to `release` when its request is answered."""
         return self._unfinished.pop(sender, 0)
 
     def forget(self, sender: Sender) -> None:
-        """A body will never be complete."""
+        """Drop a body that will not be completed."""
         self.release(self._unfinished.pop(sender, 0))
 
     def release(self, size: int) -> None:

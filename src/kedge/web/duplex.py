@@ -18,8 +18,8 @@ _PROBE_AFTER: Final = 60
 
 @types.coroutine
 def turn() -> Generator[None, None, None]:
-    """Give everybody else on the event loop one turn. Reading what has come already never waits,
-    so a peer with much to say in little pieces would otherwise have the loop for itself."""
+    """Wait one turn of the event loop. Reading buffered data never blocks, so a peer that sends
+    many small pieces would otherwise keep the loop."""
     yield
 
 
@@ -121,13 +121,13 @@ class Duplex(asyncio.Protocol):
     def close(self) -> None:
         if not self._transport.is_closing():
             self._transport.close()
-            # A peer that does not read would have the rest, and the descriptor, kept for ever.
+            # For a peer that does not read, the rest and the descriptor would be kept for ever.
             asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._transport.abort)
 
     @property
     def has_lost_its_peer(self) -> bool:
-        """Whether the peer has hung up, although more of what it has said waits to be read. While
-        reading is paused the event loop does not look, and the kernel is to be asked."""
+        """Return whether the peer has disconnected while data still waits to be read. While
+        reading is paused the event loop does not notice, so this asks the kernel."""
         return self._holding and _has_hung_up(self._transport)
 
     def abort(self) -> None:
@@ -207,7 +207,7 @@ def _has_hung_up(transport: asyncio.BaseTransport) -> bool:
         state = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     except OSError:
         return True
-    # Without TLS a peer may say that it has finished and go on listening.
+    # Without TLS a peer may close its sending side and still read.
     secure = transport.get_extra_info("sslcontext") is not None
     return state in (_CLOSED_BY_PEER if secure else _RESET_BY_PEER)
 

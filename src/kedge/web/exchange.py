@@ -124,9 +124,9 @@ class _Parser:
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._progress = 0
-        """How many pieces of the body, and heads before one, have come."""
+        """How many pieces of the body and heads were received."""
         self._overhead = 0
-        """Bytes that came since the last of them."""
+        """Bytes received since the last of them."""
         self._until_close = False
         self.status = 0
         self.headers: list[tuple[str, str]] = []
@@ -149,8 +149,8 @@ class _Parser:
             self.rest = data[upgrade.args[0] :]
         except httptools.HttpParserError as error:
             raise Broken(f"not an answer in HTTP: {error}") from error
-        # What is no body is of a head or a trailer, which the parser or we keep. Heads of 1xx do
-        # not count as progress: there may be any number of them.
+        # Other bytes belong to a head or a trailer, which is kept in memory. Heads of 1xx do not
+        # count as progress: there may be any number of them.
         self._overhead = 0 if progress != self._progress else self._overhead + len(data)
         if self._overhead > _HEAD + len(data):
             raise Broken("the head of the answer is too long")

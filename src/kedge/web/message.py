@@ -37,13 +37,13 @@ class HttpRequest(msgspec.Struct):
     peer: str = ""
     """The address of the client."""
     on_identified: Callable[[Caller], None] | None = None
-    """To be called through `identified`."""
+    """Called through `identified`."""
 
     _query: "Query | None" = None
 
     def identified(self, caller: Caller) -> None:
-        """Let the server know who asks, as soon as a handler knows; raises 429 if they have all
-        the connections already that they may have."""
+        """Report the caller to the server after authentication; raises 429 if the caller has too
+        many connections."""
         if self.on_identified is not None:
             self.on_identified(caller)
 

@@ -1,10 +1,10 @@
-"""Places: how many connections a server keeps, and which one goes when there is no room.
+"""Limits on the connections of a server, and which one is closed at the limit.
 
-A pod, a user and the administrator of one machine all come from 127.0.0.1, so addresses tell
-callers apart no better than chance. Connections are therefore counted by who their caller turned
-out to be. Those whose caller is not known yet share a small part of all places, and the oldest of
-them goes first: to hold that part costs an attacker a new connection every half second each, and
-costs somebody with credentials nothing, who needs it for the length of one round trip.
+Pods, users and the administrator of one machine all have the address 127.0.0.1, so addresses do
+not distinguish callers. Connections are therefore counted by authenticated caller. Connections
+that have not authenticated yet share a small part of all places, and the oldest of them is
+closed first. To occupy that part, an attacker has to reconnect every half second; a caller with
+credentials needs it only for one round trip.
 """
 
 import resource
@@ -15,72 +15,72 @@ from typing import Final, Protocol
 from kedge.machinery.errors import StatusError
 
 _OWN_DESCRIPTORS: Final = 4
-"""One in so many descriptors is kept for files, pipes, and connections that the process makes."""
+"""One in so many descriptors is reserved for files, pipes and outgoing connections."""
 
 
 class Occupant(Protocol):
     """A connection, from the moment it is accepted."""
 
     def evict(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         ...
 
 
 class Caller(Protocol):
-    """Somebody who has shown who they are."""
+    """The caller of a request, after authentication."""
 
     @property
     def tenant(self) -> str:
-        """Whose share of the connections this one counts against; empty for anonymous callers."""
+        """The tenant that the caller's connections count for; empty for anonymous callers."""
         ...
 
     @property
     def is_privileged(self) -> bool:
-        """Whether the cluster, or the way to mend it, depends on this caller."""
+        """Whether the cluster or its repair depends on this caller."""
         ...
 
 
 @dataclass(frozen=True)
 class PlaceLimits:
-    """How the places are shared out."""
+    """Limits on connections."""
 
     total: int = 4096
     strangers: int = 512
-    """Connections whose caller is not known yet."""
+    """Connections that have not authenticated yet."""
     per_tenant: int = 1024
     """A busy operator holds a connection per watch."""
     reserve: int = 64
     """Places that only privileged callers get."""
     stranger_seconds: float = 0.5
-    """Time that a stranger is left in peace even if all their places are taken. Without it, a burst
-    of good clients would push each other out in the middle of their handshakes."""
+    """Seconds in which a new connection is not evicted. Without it, a burst of valid clients
+    would evict each other during their handshakes."""
 
     @classmethod
     def within(cls, descriptors: int) -> "PlaceLimits":
-        """The shares that fit in so many open files."""
+        """Return the limits for so many open files."""
         total = min(cls.total, descriptors - descriptors // _OWN_DESCRIPTORS)
         return cls(total, total // 8, total // 4, total // 64)
 
 
 def affordable() -> PlaceLimits:
-    """The shares that fit in the open files that this process may have."""
+    """Return the limits for this process's limit of open files."""
     return PlaceLimits.within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 class Places:
-    """Who occupies which place."""
+    """Counts connections and evicts unauthenticated ones."""
 
     def __init__(self, limits: PlaceLimits) -> None:
         self._limits = limits
         self._strangers: dict[Occupant, float] = {}
-        """Since when each of them is here, the oldest first."""
+        """Unauthenticated connections with their start time, the oldest first."""
         self._tenants: dict[Occupant, str] = {}
         self._counts: Counter[str] = Counter()
         self.evicted = 0
-        """How many strangers had to go."""
+        """How many unauthenticated connections were evicted."""
 
     def make_room(self, now: float) -> float:
-        """Make room for another stranger; returns 0, or the seconds until there may be some."""
+        """Make room for a new connection; returns 0, or the seconds until there may be room."""
         if len(self._strangers) < self._limits.strangers:
             return 0.0
         oldest, since = next(iter(self._strangers.items()))
@@ -90,7 +90,7 @@ class Places:
         return 0.0
 
     def evict_stranger(self) -> None:
-        """Give a descriptor back to a process that has none left."""
+        """Evict the oldest unauthenticated connection, to free a descriptor."""
         for oldest in self._strangers:
             self._evict(oldest)
             return
@@ -101,12 +101,12 @@ class Places:
         occupant.evict()
 
     def arrive(self, occupant: Occupant, now: float) -> None:
-        """Count a connection, first as a stranger's."""
+        """Count a new connection as unauthenticated."""
         self._strangers.setdefault(occupant, now)
 
     def settle(self, occupant: Occupant, caller: Caller) -> bool:
-        """Count a connection as its caller's; raises 429 if they have their share already. Returns
-        whether the caller is anybody in particular."""
+        """Count a connection for its caller; raises 429 at the caller's limit. Returns whether
+        the caller is authenticated."""
         tenant = caller.tenant
         if not tenant or occupant in self._tenants:
             return bool(tenant)
@@ -122,7 +122,7 @@ class Places:
         return True
 
     def leave(self, occupant: Occupant) -> None:
-        """Forget a connection that is over; harmless if that was done before."""
+        """Remove a closed connection. Idempotent."""
         self._strangers.pop(occupant, None)
         tenant = self._tenants.pop(occupant, None)
         if tenant is not None:

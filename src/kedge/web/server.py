@@ -32,8 +32,8 @@ Handler = Callable[[HttpRequest], Response | Awaitable[Response]]
 """Answers a request, at once where no waiting is needed."""
 
 Screen = Callable[[HttpRequest], Response | None]
-"""Looks at the head of a request whose body is still to come; returns the answer to a request that
-will be refused whatever its body is."""
+"""Checks the head of a request before its body is read; returns the answer to a request that is
+refused independently of its body."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,11 @@ class Limits:
     headers: int = 200
     body_bytes: int = 3 << 20
     bodies_bytes: int = 64 << 20
-    """Bodies of all requests that are under way."""
+    """Bytes of the bodies of all requests under way."""
     handshake_seconds: float = 5
     first_seconds: float = 10
-    """From a connection to its first request, and to the next one, while the caller is unknown."""
+    """Seconds until the first request and between requests while the caller is not
+    authenticated."""
     head_seconds: float = 15
     body_seconds: float = 60
     idle_seconds: float = 180
@@ -57,7 +58,7 @@ class Limits:
     linger_seconds: float = 2
     """How long what a refused peer still sends is thrown away, so that it can read why."""
     takeover_seconds: float = 5
-    """How long those who took a connection over may go on when their peer has gone."""
+    """How long an upgraded connection may continue after its peer has disconnected."""
     linger_bytes: int = 16 << 20
     """How much of that is thrown away before the connection is cut."""
     pipelined: int = 8
@@ -80,7 +81,7 @@ _PIECE = 4 << 10
 """Bytes that are parsed in one go. The parser cannot be stopped in the middle, and this much holds
 more than two hundred of the shortest requests."""
 _PIECES_PER_TURN = 16
-"""Pieces of one body that are parsed before others get their turn."""
+"""Pieces of one body that are parsed per turn."""
 _TURN_SECONDS = 0.005
 _TURN_VISITS = 32
 """How long, and for how many requests, pipelined requests are answered in one turn of the loop."""
@@ -99,9 +100,9 @@ Refused = Callable[[str, StatusError], None]
 class Server:
     """Listens, and keeps the set of open connections.
 
-    No peer gets more of a turn of the event loop than any other. A request that comes alone is
-    answered when it is read; of what a peer sends beyond that, a little is parsed and answered per
-    turn, connection by connection, and meanwhile nothing more is read from it.
+    All peers get equal shares of a turn of the event loop. A single request is answered when it
+    is read. Pipelined requests are parsed and answered a few per turn, connection by connection,
+    and meanwhile nothing more is read from the peer.
     """
 
     def __init__(
@@ -114,8 +115,8 @@ class Server:
         screen: Screen | None = None,
         refused: Refused | None = None,
     ) -> None:
-        """`screen` sees heads before their bodies are read, `refused` is told of requests that
-        never get to the handler."""
+        """`screen` checks heads before their bodies are read; `refused` is called for requests
+        that never reach the handler."""
         self.handler = handler
         self.clock = clock
         self.limits = limits or Limits()
@@ -127,7 +128,7 @@ class Server:
         self.date = ""
         self._unwritten: list[Connection] = []
         self._backlog: deque[Connection] = deque()
-        """Connections on which something waits that could be done now."""
+        """Connections with work that can be done now."""
         self._is_turn_arranged = False
         self._listeners: list[Listener] = []
 
@@ -184,7 +185,7 @@ class Server:
             connection.flush()
 
     def work_soon(self, connection: "Connection") -> None:
-        """Have a connection go on with what waits on it when the others had their turn."""
+        """Continue a connection's work in a later turn, after the others."""
         self._backlog.append(connection)
         if not self._is_turn_arranged:
             self._is_turn_arranged = True
@@ -210,8 +211,8 @@ class Server:
 class Listener:
     """Accepts the connections of one listening socket.
 
-    By hand, because a server of the event loop would show a connection only after its TLS
-    handshake: what is to be counted, and closed if need be, is every accepted socket.
+    asyncio's server reports a connection only after its TLS handshake, but every accepted socket
+    must be counted, and closed if needed.
     """
 
     def __init__(
@@ -257,7 +258,7 @@ class Listener:
             self._receive(accepted)
 
     def _rest(self, seconds: float) -> None:
-        """Leave newcomers in the kernel's queue for a moment."""
+        """Pause accepting; new connections wait in the kernel's queue."""
         self._loop.remove_reader(self._socket)
         self._pause = self._loop.call_later(seconds, self._go_on)
 
@@ -276,21 +277,21 @@ class Listener:
         connection.arrive(task)
 
     async def _greet(self, connection: "Connection", accepted: socket.socket) -> None:
-        """Bring a connection to where it can carry requests."""
+        """Set up a connection, with its TLS handshake."""
         seconds = self._server.limits.handshake_seconds if self._tls else None
         try:
             await self._loop.connect_accepted_socket(
                 lambda: connection, accepted, ssl=self._tls, ssl_handshake_timeout=seconds
             )
         except OSError as error:
-            # Strangers bring this about at will, so it is worth a line only to who looks for one.
+            # Any client can cause this, so it is logged only at debug level.
             log.debug("handshake failed error=%r", error)
 
     def _greeted(
         self, task: "asyncio.Task[None]", connection: "Connection", accepted: socket.socket
     ) -> None:
-        """Give up what did not become a connection. Not in `_greet`: a task that is cancelled
-        before its first step runs none of its code."""
+        """Close a socket that did not become a connection. Not in `_greet`: a task that is
+        cancelled before its first step runs none of its code."""
         self._arriving.discard(task)
         if not connection.is_made:
             accepted.close()
@@ -304,7 +305,7 @@ class Asked(NamedTuple):
     chunks: bool
     """Whether the peer understands chunked bodies; if not, the end of the answer is the end."""
     body_bytes: int
-    """What is to be given back to the budget for bodies."""
+    """Bytes to release from the body budget."""
 
 
 class Connection(asyncio.Protocol):
@@ -312,11 +313,11 @@ class Connection(asyncio.Protocol):
 
     _body: bytes | bytearray
     _size: int
-    """How much of the body has come."""
+    """Received bytes of the body."""
     _length: int
     """Of the body, if the peer has said."""
     _counted: int
-    """How much of the body the budget for bodies knows of."""
+    """Bytes of the body that the body budget has counted."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -326,7 +327,7 @@ class Connection(asyncio.Protocol):
         self._certificate: dict[str, Any] | None = None
         self._peer = ""
         self._identify: Callable[[Caller], None] | None = self._identified
-        """How handlers say who asks, until they have."""
+        """Called with the caller after authentication."""
         self._parser = httptools.HttpRequestParser(self)
         self._unparsed = b""
         self._parsed = 0
@@ -341,14 +342,14 @@ class Connection(asyncio.Protocol):
         self._closing = False
         """Whether no further request will be read."""
         self._is_lingering = False
-        """Whether what the peer still sends is thrown away until it has read why."""
+        """Whether further input is discarded until the peer has read the error."""
         self._deadline = 0.0
         self._stalled_from = 0.0
         self._unsent = 0
         self._in_head = False
         self._in_body = False
         self._screened = False
-        """Whether the body that is coming in has been let in."""
+        """Whether the incoming body was accepted."""
         self._received = 0
         self._discarded = 0
         self._unwritten: list[bytes] = []
@@ -373,7 +374,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_made(self) -> bool:
-        """Whether the connection can carry requests, or could."""
+        """Whether the connection is, or was, established."""
         return self._transport is not None
 
     def evict(self) -> None:
@@ -409,8 +410,8 @@ class Connection(asyncio.Protocol):
         self._identify = None
 
     def _end_task(self, task: "asyncio.Task[None]") -> None:
-        """Nobody is there any more to be answered. Who took the connection over learns of it by
-        reading, after all that had come before; but may be waiting for something else."""
+        """End the handler, because the peer is gone. The handler of an upgraded connection
+        notices the end when it reads, but may be waiting for something else."""
         if self._duplex is None:
             task.cancel()
         else:
@@ -418,7 +419,7 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(seconds, task.cancel)
 
     def _identified(self, caller: Caller) -> None:
-        """A handler knows now who asks; raises 429 if they have too many connections."""
+        """Count the connection for its caller; raises 429 if the caller has too many."""
         try:
             if self.server.places.settle(self, caller):
                 self._identify = None
@@ -449,7 +450,7 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
     def _parse(self) -> None:
-        """Parse on, until there is something to be done first, or it is the turn of others."""
+        """Parse until a request has to be handled first, or the turn is over."""
         for _ in range(_PIECES_PER_TURN):
             if self._is_busy or not self._may_take_body:
                 return
@@ -492,7 +493,7 @@ class Connection(asyncio.Protocol):
         return self._screened or not self._in_body
 
     def work(self) -> None:
-        """Do the next thing that waits, if there is nothing to be waited for."""
+        """Do the next piece of work, if it does not have to wait."""
         self._is_in_backlog = False
         self._has_answered = False
         if self._task is not None or self._transport.is_closing():
@@ -505,7 +506,7 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """After anything has happened: read on, have more done later, or end."""
+        """After an event: continue reading, schedule more work, or close."""
         if self._in_body and not self._screened and not self._closing and not self._is_busy:
             self._screen()
         can_work = self._task is None and (
@@ -546,8 +547,8 @@ class Connection(asyncio.Protocol):
             self._refuse(too_large(limits.body_bytes))
 
     def _screen(self) -> None:
-        """Before more of a body is read: is the request one that will be refused anyway? A request
-        whose head and body come together is not looked at twice."""
+        """Check before more of a body is read whether the request will be refused. A request
+        whose head and body come together is not checked twice."""
         self._screened = True
         screen = self.server.screen
         refusal = None if screen is None else screen(self._request(b""))
@@ -559,7 +560,7 @@ class Connection(asyncio.Protocol):
             self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def refuse_body(self) -> None:
-        """Give up the body that is coming in: there are too many of them."""
+        """Refuse the incoming body, because bodies use too much memory."""
         self.server.bodies.forget(self)
         self._body = b""
         self._refuse(too_many("the server has no memory left for the bodies of requests"))
@@ -676,7 +677,7 @@ class Connection(asyncio.Protocol):
         self._task = loop.create_task(self._answer(request, answer))
 
     def _rest(self) -> None:
-        """A request is answered; the next one may take its time."""
+        """Wait for the next request, after one was answered."""
         if self._body_bytes:
             self.server.bodies.release(self._body_bytes)
             self._body_bytes = 0
@@ -741,7 +742,7 @@ class Connection(asyncio.Protocol):
             data = await loop.run_in_executor(None, packer.compress, piece) if packer else piece
             chunks.write(data)
             await chunks.drain()
-            # Pieces are made as they are sent: others have their turn between two of them.
+            # Pieces are made when they are sent, with a turn of the event loop between two.
             await _next_turn()
         if packer:
             chunks.write(packer.flush())
@@ -866,7 +867,7 @@ class Connection(asyncio.Protocol):
             self._unsent = unsent
 
     def _expire_takeover(self, duplex: Duplex, now: float) -> None:
-        """Let go of a peer that has gone if nobody reads on to find that out."""
+        """End an upgraded connection whose peer is gone if its handler does not read."""
         if not duplex.has_lost_its_peer:
             self._stalled_from = 0.0
         elif not self._stalled_from:
@@ -994,7 +995,7 @@ def _sliced(body: bytes, size: int = 256 << 10) -> Iterable[bytes]:
 
 @types.coroutine
 def _next_turn() -> Generator[None, None, None]:
-    """Let the event loop do what else there is to do."""
+    """Wait one turn of the event loop."""
     yield
 
 

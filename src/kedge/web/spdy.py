@@ -20,7 +20,7 @@ _HEADERS: Final = 32
 _STREAMS: Final = 512
 """Streams that may be open at once on one connection. A forwarded connection takes two."""
 _FRAMES_PER_TURN: Final = 64
-"""Frames of one peer that are looked at before others get their turn."""
+"""Frames of one peer that are handled per turn."""
 _UNREAD: Final = 4 * AHEAD
 """Bytes of all streams of one connection that may wait to be read."""
 _PIECE: Final = 32 << 10
@@ -127,8 +127,8 @@ Event = Opened | Data | Replied | Broke | Pinged | Leaving
 
 
 class Parser:
-    """Bytes in, events out. Data is handed on as it comes, so that no more is kept than one read
-    can bring, whatever length a frame announces."""
+    """Bytes in, events out. Data is passed on as it arrives, so that no more than one read is
+    buffered, independently of a frame's length."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -322,7 +322,7 @@ class Stream:
         self._drop()
 
     def forget(self) -> None:
-        """Nobody will read on; what waits was perhaps read for nothing."""
+        """Drop the stream's unread data, since its reader is gone."""
         self._unwanted = True
         self._drop()
 
@@ -357,7 +357,7 @@ class Connection:
         self._opened: asyncio.Queue[Stream | None] = asyncio.Queue()
         self._room: asyncio.Future[None] | None = None
         self._has_answered = False
-        """Whether frames were sent that the peer has brought about by itself."""
+        """Whether answers to the peer's own frames were sent."""
         self.unread = 0
         """Bytes of all streams that wait to be read."""
 
@@ -468,9 +468,8 @@ class Connection:
         self._stream.write(frame)
 
     async def _breathe(self) -> None:
-        """Read on only when what has come is being read, and when the peer reads what it is
-        answered: there is no other way to slow the peer down, so one stream that nobody reads
-        holds all others up."""
+        """Continue reading only while the data is consumed and the peer reads its answers. There
+        is no other flow control, so one stream without a reader blocks all others."""
         if self._has_answered:
             self._has_answered = False
             await self._stream.drain()

@@ -1,7 +1,7 @@
-"""Watchdog: how long the event loop keeps everybody waiting, and what it was doing meanwhile.
+"""Watchdog: measures pauses of the event loop and logs the code that caused them.
 
-All requests share one thread. Whatever runs there for a tenth of a second stops the cluster for as
-long, so the pauses are measured, and the stack of the thread is taken while it is stuck.
+All requests share one thread. Code that runs there for a tenth of a second blocks the cluster
+for as long, so the pauses are measured, and the stack of the thread is read while it is blocked.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from the first look that found the loop at work, so it may have been this much l
 A loop that waits for its sockets is not woken up: four looks a second are all that a quiet server
 pays."""
 PAUSE_SECONDS: Final = 0.1
-"""A pause from here on is counted, and its culprit looked for."""
+"""A pause of at least so many seconds is counted, and its culprit searched."""
 LOG_SECONDS: Final = 10.0
 """There is one line in the log per so many seconds at most, and one for each new record."""
 RECORD: Final = 1.25
@@ -43,7 +43,7 @@ PAUSES: Final = "kedge_event_loop_pause_seconds"
 
 
 class LoopPauses:
-    """The pauses so far. Written by the loop's thread, read by whoever asks for metrics."""
+    """The pauses so far. Written by the loop's thread, read for /metrics."""
 
     def __init__(self) -> None:
         self.longest = 0.0
@@ -74,7 +74,7 @@ class LoopPauses:
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
-        yield f"# HELP {LONGEST} The longest time for which the event loop did nothing else."
+        yield f"# HELP {LONGEST} The longest uninterrupted turn of the event loop."
         yield f"# TYPE {LONGEST} gauge"
         yield f"{LONGEST} {self.longest:.3f}"
         yield f"# HELP {LONGEST_PROCESSOR} The longest pause in processor time of the server."
@@ -91,7 +91,7 @@ class LoopPauses:
 
 
 class Watchdog:
-    """Asks a loop for signs of life. All but `answer` is called by one thread of its own."""
+    """Checks that a loop responds. All but `answer` runs in one thread of its own."""
 
     def __init__(
         self,

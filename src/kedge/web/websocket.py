@@ -18,7 +18,7 @@ from kedge.web.message import asks_upgrade
 MOST: Final = 1 << 20
 """Bytes of a message that is received whole; more is refused."""
 _FRAMES_PER_TURN: Final = 64
-"""Frames of one peer that are looked at before others get their turn."""
+"""Frames of one peer that are handled per turn."""
 GOODBYE_SECONDS: Final = 2.0
 """How long a peer may take to answer a goodbye."""
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -58,7 +58,7 @@ class Violation(Exception):
 
 
 class Received(NamedTuple):
-    """A control frame, or a piece of a message: what has come of it."""
+    """A control frame, or a received piece of a message."""
 
     opcode: Opcode
     payload: bytes
@@ -89,8 +89,8 @@ def frame(opcode: Opcode, payload: bytes, key: bytes = b"") -> bytes:
 
 
 class Parser:
-    """Bytes in, frames out. Messages are not collected: a peer may announce one of any length, and
-    whatever has come of it is handed on. So no more is kept than one read can bring."""
+    """Bytes in, frames out. Messages are not collected: they may have any length, and each
+    received piece is passed on. So no more than one read is buffered."""
 
     def __init__(self, *, masked: bool) -> None:
         self._masked = masked
@@ -162,7 +162,7 @@ class Parser:
         if self._kind is None:
             self._kind, self._begun, self._text = opcode, False, _strict_text()
         self._left, self._final = size, final
-        # A frame that says nothing is worth a word only if it is the last.
+        # An empty frame is passed on only if it is the last.
         return self._piece() if final and not size else None
 
     def _piece(self) -> Received:
@@ -227,8 +227,8 @@ class WebSocket:
         """With which the peer has closed."""
 
     async def receive(self) -> bytes | None:
-        """The next message; None when the peer has closed or gone. For peers that are trusted, or
-        messages that are known to be short: others get `piece`."""
+        """Return the next message; None when the peer has closed. For trusted peers or short
+        messages; use `piece` for others."""
         message = b""
         while (piece := await self.piece()) is not None:
             message += piece.payload
@@ -239,7 +239,7 @@ class WebSocket:
         return None
 
     async def piece(self) -> Received | None:
-        """More of a message, as soon as anything has come; None when the peer has closed or gone.
+        """Return the next piece of a message; None when the peer has closed.
 
         Pings are answered here. As long as the peer does not read what it gets for them, nothing
         more is read from it: else the answers would pile up here (gorilla/websocket, which
@@ -274,7 +274,8 @@ class WebSocket:
         self.say_goodbye(violation.code, str(violation))
 
     def _take(self, received: list[Received]) -> bytes | None:
-        """Note what has come; returns what the last of the pings said, which is the one to answer
+        """Take the received frames; returns the payload of the last ping, which is the one to
+        answer
         (RFC 6455, 5.5.3)."""
         ping = None
         for each in received:

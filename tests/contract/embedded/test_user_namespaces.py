@@ -142,7 +142,9 @@ async def test_a_file_system_that_cannot_be_mapped_is_refused(bench: Bench) -> N
     await bench.runtime.remove_sandbox(pod.id)
 
 
-async def test_what_is_read_only_stays_so_for_who_may_mount(bench: Bench, tmp_path: Path) -> None:
+async def test_read_only_mounts_stay_read_only_for_a_container_that_may_mount(
+    bench: Bench, tmp_path: Path
+) -> None:
     (tmp_path / "volume").mkdir()
     mount = Mount(container_path="/v", host_path=str(tmp_path / "volume"), read_only=True)
     script = (

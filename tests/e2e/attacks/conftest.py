@@ -3,124 +3,50 @@
 import contextlib
 import os
 import resource
-import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
-import kedge
 from kedge.cli import process
+
+if TYPE_CHECKING:
+    from tests.e2e.conftest import User as User
 
 NOBODY = 65534
 USUAL_OPEN_FILES = 1024
 """The soft limit of an ordinary login."""
-SYSTEM_PYTHON = "/usr/bin/python3"
-NEEDS_ROOT = "to become another user and to mount takes root and setpriv"
 
-Outcome = subprocess.CompletedProcess[str]
-
-
-class User:
-    """Somebody with a home of their own, who runs kedge and kubectl: root, or a user without
-    rights."""
-
-    def __init__(self, home: Path, uid: int) -> None:
-        self.home = home
-        self.uid = uid
-        packages = [str(Path(kedge.__file__).parents[1])]
-        packages += [path for path in sys.path if "site-packages" in path]
-        self.environment = {
-            "HOME": str(home),
-            "XDG_STATE_HOME": str(home / "states"),
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join(packages),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-        self.become = (
-            ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid else []
-        )
-        self.python = self._interpreter()
-
-    def _interpreter(self) -> str:
-        # Only who is that user already sees what they may run.
-        question = "import os, sys, msgspec; print(os.access(sys.executable, os.X_OK), sys.version)"
-        for python in (sys.executable, SYSTEM_PYTHON):
-            minor = ".".join(map(str, sys.version_info[:2]))
-            if self.run(python, "-c", question).stdout.startswith(f"True {minor}."):
-                return python
-        pytest.skip("no Python that another user may run")
-
-    def run(self, *words: str, input: str | None = None) -> Outcome:
-        return subprocess.run(
-            [*self.become, *words],
-            env=self.environment,
-            input=input,
-            cwd="/",
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def kedge(self, *arguments: str) -> Outcome:
-        return self.run(self.python, "-m", "kedge", *arguments)
-
-    def does(self, *arguments: str) -> str:
-        """What kedge prints when it succeeds."""
-        done = self.kedge(*arguments)
-        assert done.returncode == 0, f"{arguments}: {done.stderr}{done.stdout}"
-        return done.stdout
-
-    def fails(self, *arguments: str) -> str:
-        """What kedge complains about."""
-        done = self.kedge(*arguments)
-        assert done.returncode == 1, f"{arguments}: {done.stderr}{done.stdout}"
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.stderr
-
-    def kubectl(self, *arguments: str, input: str | None = None) -> Outcome:
-        return self.run("kubectl", *arguments, input=input)
+MachineUser = Callable[[int], contextlib.AbstractContextManager["User"]]
 
 
 @pytest.fixture(params=[0], ids=["root"], scope="module")
-def module_user(request: pytest.FixtureRequest) -> Iterator[User]:
+def module_user(request: pytest.FixtureRequest, machine_user: MachineUser) -> Iterator["User"]:
     """One user for all tests of a file: root, unless a test asks for others."""
-    yield from _user(request.param)
+    with machine_user(request.param) as found:
+        yield found
 
 
 @pytest.fixture(params=[0], ids=["root"])
-def user(request: pytest.FixtureRequest) -> Iterator[User]:
+def user(request: pytest.FixtureRequest, machine_user: MachineUser) -> Iterator["User"]:
     """Root, unless a test asks for others."""
-    yield from _user(request.param)
+    with machine_user(request.param) as found:
+        yield found
 
 
 @pytest.fixture
-def stranger() -> Iterator[User]:
-    """An ordinary user of the same machine."""
-    yield from _user(NOBODY)
-
-
-def _user(uid: int) -> Iterator[User]:
-    if os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("kubectl"):
-        pytest.skip(f"{NEEDS_ROOT}; and kubectl")
-    home = Path(tempfile.mkdtemp(prefix="kedge-user-"))
-    os.chown(home, uid, uid)
-    found = User(home, uid)
-    yield found
-    found.kedge("down", "--all", "--purge")
-    shutil.rmtree(home)
+def stranger(ordinary_user: "User") -> "User":
+    """An ordinary user of the same machine, who did not start the cluster."""
+    return ordinary_user
 
 
 def kill(state: Path) -> int:
-    """As if the power had failed: the server goes, and first what would start it again."""
+    """Kill the server as a power failure would, and first its parent, which would restart it."""
     pid = 0
     for part in ("restarter", "server"):
         if found := process.running(state, part):
@@ -146,7 +72,7 @@ class SmallDisk:
         self._owner = owner
 
     def fill(self) -> None:
-        """Take every byte that is left, and go on taking what becomes free until then."""
+        """Take every free byte."""
         for size in (1 << 20, 4096, 1):
             with self._filler.open("ab", buffering=0) as file:
                 try:
@@ -164,7 +90,7 @@ class SmallDisk:
 
 
 @pytest.fixture
-def small_disk(user: User) -> Iterator[SmallDisk]:
+def small_disk(user: "User") -> Iterator[SmallDisk]:
     """A disk of 64 MB, mounted at the user's state root."""
     directory = user.home / "states"
     directory.mkdir()

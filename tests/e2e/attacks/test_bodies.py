@@ -1,4 +1,4 @@
-"""Bodies made to hurt whoever reads them: refused, or taken, while others are served meanwhile."""
+"""Bodies that are expensive to parse: accepted or refused without delaying other clients."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BYSTANDER_SECONDS = 1.0
-"""How long somebody else may have to wait for a small answer meanwhile."""
+"""Longest wait of another client for a small answer."""
 PATIENCE = 50.0
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-"""Where anybody may post, without any role."""
+"""A path where every authenticated user may post."""
 DEFAULT = "/api/v1/namespaces/default"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 JSON, YAML = "application/json", "application/yaml"
@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 class Attacker:
-    """Somebody with a token, and others who use the server at the same time."""
+    """An attacker with a token, and other clients at the same time."""
 
     def __init__(self, target: Any, bystander: Any) -> None:
         self._target = target
@@ -360,7 +360,7 @@ CREATED = [
 
 
 @pytest.mark.parametrize(("path", "make"), CREATED, ids=[make.__name__ for _, make in CREATED])
-def test_a_create_holds_up_nobody_else(attacker: Attacker, path: str, make: Any) -> None:
+def test_a_create_does_not_delay_others(attacker: Attacker, path: str, make: Any) -> None:
     body = json.dumps(make()).encode()
     assert len(body) <= BODY
     assert attacker.send("POST", path, body).status in (201, 422)
@@ -413,7 +413,7 @@ PATCHED = [retain_keys, delete_values, moves, copies]
 
 
 @pytest.mark.parametrize("make", PATCHED, ids=[make.__name__ for make in PATCHED])
-def test_a_patch_holds_up_nobody_else(attacker: Attacker, make: Any) -> None:
+def test_a_patch_does_not_delay_others(attacker: Attacker, make: Any) -> None:
     attacker.made(f"{DEFAULT}/configmaps", {"metadata": {"name": "patched"}, "data": {"k0": "v"}})
     kind, patch = make()
     body = json.dumps(patch).encode()

@@ -19,7 +19,7 @@ MEBIBYTE = 1 << 20
 BODY = 3 * MEBIBYTE - 1000
 LITTLE = 48 * MEBIBYTE
 SHORT = 1.0
-"""Seconds that nobody may have to wait for a get on a connection that they have."""
+"""Longest wait, in seconds, for a get on an existing connection."""
 SHORT_TO_CONNECT = 3.0
 """Seconds for a get on a new connection, two processes and a handshake on a busy machine."""
 MANY = 1100
@@ -51,7 +51,7 @@ def _send(peer: ssl.SSLSocket, data: bytes) -> None:
         peer.sendall(data)
 
 
-def test_pipelined_requests_on_one_connection_keep_nobody_waiting(
+def test_pipelined_requests_on_one_connection_do_not_delay_others(
     target: Any, attacks: Any
 ) -> None:
     request = target.head("GET /api")
@@ -100,7 +100,7 @@ def close(peers: Iterable[socket.socket]) -> None:
         peer.close()
 
 
-def test_connections_that_never_say_hello_lock_nobody_out(target: Any, attacks: Any) -> None:
+def test_connections_without_a_handshake_do_not_lock_out_others(target: Any, attacks: Any) -> None:
     peers = opened(target.connect)
     try:
         with attacks.bystander(target, PATH) as bystander:
@@ -110,7 +110,7 @@ def test_connections_that_never_say_hello_lock_nobody_out(target: Any, attacks: 
         close(peers)
 
 
-def test_idle_connections_lock_nobody_out(target: Any, attacks: Any) -> None:
+def test_idle_connections_do_not_lock_out_others(target: Any, attacks: Any) -> None:
     peers = opened(target.secure)
     try:
         with attacks.bystander(target, PATH) as bystander:
@@ -120,7 +120,7 @@ def test_idle_connections_lock_nobody_out(target: Any, attacks: Any) -> None:
         close(peers)
 
 
-def test_a_tenants_connections_lock_no_other_out(target: Any, attacks: Any) -> None:
+def test_a_tenant_cannot_use_up_the_connections_of_others(target: Any, attacks: Any) -> None:
     account = f"POST {PATH}/serviceaccounts/default/token"
     body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}).encode()
     fields = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
@@ -145,7 +145,7 @@ def test_a_tenants_connections_lock_no_other_out(target: Any, attacks: Any) -> N
 
 
 def started(target: Any, token: str, size: int) -> ssl.SSLSocket:
-    """A request of which so much of its body is sent."""
+    """A request with so many bytes of its body sent."""
     fields = ("Content-Type: application/json", f"Content-Length: {BODY}")
     peer: ssl.SSLSocket = target.secure()
     peer.settimeout(5)
@@ -193,7 +193,7 @@ def test_unfinished_bodies_share_a_budget_that_keeps_others_writing(
     assert target.memory - before < 64 * MEBIBYTE + LITTLE
 
 
-def test_the_event_loop_of_the_server_tells_of_its_pauses(target: Any) -> None:
+def test_the_server_reports_pauses_of_its_event_loop(target: Any) -> None:
     with target.secure() as peer:
         peer.sendall(target.head("GET /metrics", "Connection: close", token=target.token))
         page = b"".join(iter(lambda: peer.recv(1 << 16), b"")).decode()

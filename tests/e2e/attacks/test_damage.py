@@ -1,4 +1,5 @@
-"""Starting on damage: what is lost is said, with the way back, and nothing is replaced unasked."""
+"""Starting a damaged cluster: the error names the lost file and the repair, and nothing is
+replaced."""
 
 from __future__ import annotations
 

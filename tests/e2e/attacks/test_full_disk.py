@@ -1,4 +1,5 @@
-"""A disk that fills up under a cluster: nothing is lost, room can be made, and it comes back."""
+"""A disk that fills up under a cluster: nothing is lost, objects can be deleted, and it
+recovers."""
 
 from __future__ import annotations
 

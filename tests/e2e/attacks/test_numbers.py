@@ -416,7 +416,7 @@ def test_numbers_that_upstream_accepts_do_not_fail_half_way(
     assert "Traceback" not in log
 
 
-def test_a_poisoned_cluster_starts_without_the_controller_that_cannot_bear_it(
+def test_a_poisoned_cluster_starts_without_the_controller_that_fails(
     tenant: Api, own_cluster: OwnCluster, eventually: Callable[..., Any]
 ) -> None:
     path, document = POISONS["stateful-set"]

@@ -1,4 +1,4 @@
-"""Directories, pid files and links of somebody else: none of them makes anybody administrator."""
+"""Directories, pid files and links of another user: none gives that user control of a cluster."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def holding(user: User, lock: Path) -> subprocess.Popen[str]:
 def test_root_does_not_keep_a_cluster_in_the_directory_of_another_user(
     terminal: Terminal, stranger: User, command: str
 ) -> None:
-    """F1: whoever owns it would read the administrator's token."""
+    """Its owner could read the administrator's token."""
     trap = stranger.home / "trap"
     trap.mkdir(mode=0o700)
     given_to_stranger(trap)
@@ -77,7 +77,7 @@ def test_root_does_not_keep_a_cluster_in_the_directory_of_another_user(
 def test_a_directory_below_that_of_another_user_is_not_taken_either(
     terminal: Terminal, stranger: User
 ) -> None:
-    """They could put another one in its place."""
+    """The other user could replace it."""
     done = terminal.kedge("up", f"--state={stranger.home}/new", "--name=trap", "--nodes=0")
     assert done.returncode == 1, done.stdout
     assert f'{stranger.home} belongs to "nobody"' in done.stderr
@@ -105,10 +105,10 @@ def test_a_cluster_below_a_sticky_directory_is_fine(terminal: Terminal) -> None:
     assert terminal.kedge("down", f"--state={place}/mine", "--purge").returncode == 0
 
 
-def test_down_does_not_kill_whom_the_owner_of_a_directory_names(
+def test_down_does_not_kill_a_process_that_another_user_chose(
     terminal: Terminal, stranger: User, bystander: subprocess.Popen[bytes]
 ) -> None:
-    """F2: the pid file names a process of root, and its lock is held by the owner."""
+    """The pid file names a process of root, and the directory's owner holds its lock."""
     trap = stranger.home / "trap"
     trap.mkdir(mode=0o700)
     (trap / "cluster.json").write_text(RECORD)
@@ -129,7 +129,7 @@ def test_down_does_not_kill_whom_the_owner_of_a_directory_names(
 def test_a_pid_without_the_lock_is_not_signalled_in_a_directory_of_ours_either(
     terminal: Terminal, bystander: subprocess.Popen[bytes]
 ) -> None:
-    """A pid file from a backup, or from another machine, may name anybody."""
+    """A pid file from a backup or from another machine may name any process."""
     place = terminal.home / "mine"
     place.mkdir(mode=0o700)
     (place / "cluster.json").write_text(RECORD)
@@ -166,7 +166,7 @@ def test_no_command_takes_the_directory_of_another_user(
 def test_a_state_root_of_another_user_is_not_acted_upon(
     terminal: Terminal, stranger: User, bystander: subprocess.Popen[bytes]
 ) -> None:
-    """`sudo -E` keeps the variables of who calls it."""
+    """`sudo -E` keeps the caller's variables."""
     trap = stranger.home / "states" / "kedge" / "trap"
     trap.mkdir(mode=0o700, parents=True)
     (trap / "cluster.json").write_text(RECORD)
@@ -212,7 +212,7 @@ def test_a_link_of_another_user_in_place_of_the_kubeconfig_is_not_followed(
 def test_a_kubeconfig_in_the_home_of_another_user_is_theirs(
     terminal: Terminal, stranger: User
 ) -> None:
-    """As when root starts a cluster for somebody; no trap beside the file is stepped into."""
+    """Root starts a cluster for another user; links beside the file are not followed."""
     kube = stranger.home / ".kube"
     kube.mkdir()
     given_to_stranger(kube)

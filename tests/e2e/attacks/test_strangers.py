@@ -1,4 +1,4 @@
-"""What somebody without any credential learns of a cluster."""
+"""What clients without a credential can read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 
 
-def test_where_the_cluster_is_is_told_only_while_machines_may_join(
+def test_cluster_info_is_readable_only_while_machines_may_join(
     own_cluster: OwnCluster, eventually: Callable[..., Any]
 ) -> None:
     stranger = own_cluster.up().api.stranger()

@@ -18,116 +18,13 @@ from kedge.testing.local_server import (
     Answer,
     LocalServer,
 )
+from kedge.testing.samples import SAMPLES
 
 GENTLE = settings(
     max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-TEMPLATE: dict[str, Any] = {
-    "metadata": {"labels": {"app": "x"}},
-    "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]},
-}
-CRD = {
-    "metadata": {"name": "xs.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "xs", "kind": "X"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
-IN_DEFAULT = "namespaces/default"
-KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "Namespace": ("/api/v1/namespaces", {}),
-    "Node": ("/api/v1/nodes", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}),
-    "ConfigMap": (f"/api/v1/{IN_DEFAULT}/configmaps", {"data": {"a": "b"}}),
-    "Secret": (f"/api/v1/{IN_DEFAULT}/secrets", {"data": {"a": "eA=="}, "type": "Opaque"}),
-    "Pod": (f"/api/v1/{IN_DEFAULT}/pods", {"spec": TEMPLATE["spec"]}),
-    "Service": (
-        f"/api/v1/{IN_DEFAULT}/services",
-        {"spec": {"ports": [{"port": 80, "name": "a"}], "selector": {"app": "x"}}},
-    ),
-    "ReplicationController": (
-        f"/api/v1/{IN_DEFAULT}/replicationcontrollers",
-        {"spec": {"replicas": 1, "selector": {"app": "x"}, "template": TEMPLATE}},
-    ),
-    "Event": (
-        f"/api/v1/{IN_DEFAULT}/events",
-        {"involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "r"},
-    ),
-    "Deployment": (
-        f"/apis/apps/v1/{IN_DEFAULT}/deployments",
-        {"spec": {"selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE}},
-    ),
-    "StatefulSet": (
-        f"/apis/apps/v1/{IN_DEFAULT}/statefulsets",
-        {
-            "spec": {
-                "serviceName": "s",
-                "selector": {"matchLabels": {"app": "x"}},
-                "template": TEMPLATE,
-            }
-        },
-    ),
-    "CronJob": (
-        f"/apis/batch/v1/{IN_DEFAULT}/cronjobs",
-        {
-            "spec": {
-                "schedule": "* * * * *",
-                "jobTemplate": {
-                    "spec": {"template": {"spec": TEMPLATE["spec"] | {"restartPolicy": "Never"}}}
-                },
-            }
-        },
-    ),
-    "HorizontalPodAutoscaler": (
-        f"/apis/autoscaling/v2/{IN_DEFAULT}/horizontalpodautoscalers",
-        {
-            "spec": {
-                "maxReplicas": 3,
-                "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"},
-            }
-        },
-    ),
-    "Lease": (
-        f"/apis/coordination.k8s.io/v1/{IN_DEFAULT}/leases",
-        {"spec": {"holderIdentity": "me", "renewTime": "2030-01-01T00:00:00.000000Z"}},
-    ),
-    "Role": (
-        f"/apis/rbac.authorization.k8s.io/v1/{IN_DEFAULT}/roles",
-        {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},
-    ),
-    "PodDisruptionBudget": (
-        f"/apis/policy/v1/{IN_DEFAULT}/poddisruptionbudgets",
-        {"spec": {"minAvailable": "50%", "selector": {"matchLabels": {"app": "x"}}}},
-    ),
-    "Ingress": (
-        f"/apis/networking.k8s.io/v1/{IN_DEFAULT}/ingresses",
-        {"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},
-    ),
-    "StorageClass": ("/apis/storage.k8s.io/v1/storageclasses", {"provisioner": "x"}),
-    "CustomResourceDefinition": (
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        {"spec": CRD["spec"]},
-    ),
-    "X": (f"/apis/example.com/v1/{IN_DEFAULT}/xs", {"spec": {"a": [1, {"b": None}]}}),
-}
-NAMES = {"CustomResourceDefinition": "xs.example.com"}
 
 WORDS = st.sampled_from(
     [
@@ -219,33 +116,33 @@ def check(answer: Answer) -> None:
         assert status["message"]
 
 
-def good(kind: str) -> dict[str, Any]:
-    name = NAMES.get(kind, "x")
-    return {"metadata": {"name": name, "labels": {"a": "b"}}, **KINDS[kind][1]}
+async def define(server: LocalServer, kind: str) -> None:
+    """Make the definition of the custom kind, if this is it."""
+    if kind == "X":
+        definition = SAMPLES["CustomResourceDefinition"]
+        await server.post(definition.path, definition.document)
+        await server.settle()
 
 
 async def fixture(server: LocalServer, kind: str) -> tuple[str, Any]:
-    if kind == "X":
-        await server.post(KINDS["CustomResourceDefinition"][0], CRD)
-        await server.settle()
-    made = await server.post(KINDS[kind][0], good(kind))
+    await define(server, kind)
+    sample = SAMPLES[kind]
+    made = await server.post(sample.path, sample.document)
     await server.settle()
-    url = f"{KINDS[kind][0]}/{made['metadata']['name']}"
+    url = f"{sample.path}/{made['metadata']['name']}"
     return url, await server.get(url)
 
 
-KIND = st.sampled_from(sorted(KINDS))
+KIND = st.sampled_from(sorted(SAMPLES))
 
 
 @GENTLE
 @given(KIND, st.data())
 async def test_no_posted_body_breaks_the_server(kind: str, data: st.DataObject) -> None:
     async with LocalServer.running() as server:
-        if kind == "X":
-            await server.post(KINDS["CustomResourceDefinition"][0], CRD)
-            await server.settle()
-        path = KINDS[kind][0]
-        body = data.draw(spoiled(good(kind)) | VALUES)
+        await define(server, kind)
+        path = SAMPLES[kind].path
+        body = data.draw(spoiled(SAMPLES[kind].document) | VALUES)
         before = server.store.revision
         answer = await server.call("POST", path, body)
         check(answer)
@@ -330,7 +227,7 @@ async def test_no_query_breaks_the_server(
     async with LocalServer.running() as server:
         url, before = await fixture(server, kind)
         text = "&".join(f"{name}={quote(value)}" for name, value in query.items())
-        target = f"{KINDS[kind][0]}{suffix}?{text}"
+        target = f"{SAMPLES[kind].path}{suffix}?{text}"
         if method == "GET" and query.get("watch", "0") not in ("0", "false") and not suffix:
             check_watch = await _watch(server, target, accept)
             check(check_watch)

@@ -98,7 +98,7 @@ def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_pid_whose_process_does_not_hold_the_file_is_not_believed(tmp_path: Path) -> None:
-    """Whoever may write the file would choose whom to stop."""
+    """A user who can write the file could choose the process to stop."""
     liar = start(tmp_path, "willing")
     victim = os.getppid()
     (tmp_path / "server.pid").write_text(f"{victim} {process.birth(victim)}\n")

@@ -148,7 +148,7 @@ async def test_a_watch_that_always_ends_at_once_is_not_reopened_in_a_frenzy() ->
 
 
 class Slow:
-    """A receiver that takes a millisecond for each object, and cannot bear one of them."""
+    """A receiver that takes a millisecond for each object, and fails for one of them."""
 
     def __init__(self, clock: BusyClock) -> None:
         self.names: list[str] = []
@@ -199,7 +199,7 @@ async def test_many_events_at_once_are_taken_in_in_slices() -> None:
     assert max(clock.slices) <= SHARE_SECONDS + 0.002
 
 
-async def test_an_object_that_cannot_be_taken_in_is_left_out(
+async def test_an_object_that_makes_a_receiver_fail_is_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broken = {"metadata": {"name": 5}}
@@ -210,4 +210,4 @@ async def test_an_object_that_cannot_be_taken_in_is_left_out(
     async with slowly(Script([msgspec.json.encode(listed)], [told]), clock) as cache:
         await clock.observe(lambda: len(cache.names) == 2)
         assert cache.names == ["a", "b"]
-    assert caplog.text.count("left out resource=configmaps") == 2
+    assert caplog.text.count("object skipped resource=configmaps") == 2

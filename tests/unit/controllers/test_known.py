@@ -160,4 +160,4 @@ def test_a_follower_that_fails_keeps_no_other_from_being_told(
     [*known.replace([config("a", 1)])]
     known.put(config("b", 2))
     assert told == ["a", "b"]
-    assert caplog.text.count("change not taken in") == 2
+    assert caplog.text.count("change skipped") == 2

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from kedge.machinery import ownership
-from kedge.machinery.ownership import Untrusted
+from kedge.machinery.ownership import UntrustedPath
 
 STRANGER = 12345
 
@@ -22,7 +22,7 @@ def test_a_directory_that_others_may_write_to_is_not(tmp_path: Path, mode: int) 
     place.mkdir()
     os.chown(place, -1, 54321) if os.geteuid() == 0 else None
     place.chmod(mode)
-    with pytest.raises(Untrusted, match="may be written to by other users"):
+    with pytest.raises(UntrustedPath, match="may be written to by other users"):
         ownership.check_directory(place)
 
 
@@ -34,7 +34,7 @@ def test_the_way_to_it_counts(tmp_path: Path, mode: int, trusted: bool) -> None:
     if trusted:
         ownership.check_directory(above / "place")
     else:
-        with pytest.raises(Untrusted, match=r"above may be written to"):
+        with pytest.raises(UntrustedPath, match=r"above may be written to"):
             ownership.check_directory(above / "place")
 
 
@@ -44,7 +44,7 @@ def test_the_directory_of_somebody_else_is_not_trusted_nor_what_is_below(tmp_pat
     (place / "below").mkdir(parents=True)
     os.chown(place, STRANGER, STRANGER)
     for each in (place, place / "below", place / "new"):
-        with pytest.raises(Untrusted, match="place belongs to the user with the id 12345"):
+        with pytest.raises(UntrustedPath, match="place belongs to the user with the id 12345"):
             ownership.check_directory(each)
 
 
@@ -52,7 +52,7 @@ def test_a_link_is_judged_by_where_it_leads(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "link").symlink_to(tmp_path / "open")
-    with pytest.raises(Untrusted, match="open may be written to"):
+    with pytest.raises(UntrustedPath, match="open may be written to"):
         ownership.check_directory(tmp_path / "link")
 
 
@@ -60,11 +60,11 @@ def test_only_plain_files_of_ours_are_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("content")
     assert ownership.read(tmp_path / "file") == b"content"
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    with pytest.raises(Untrusted, match="is a link"):
+    with pytest.raises(UntrustedPath, match="is a link"):
         ownership.read(tmp_path / "link")
-    # Whoever opens it as a plain file is opened waits for ever.
+    # A blocking open would wait for ever.
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(Untrusted, match="is not a regular file"):
+    with pytest.raises(UntrustedPath, match="is not a regular file"):
         ownership.read(tmp_path / "fifo")
 
 
@@ -72,5 +72,5 @@ def test_only_plain_files_of_ours_are_read(tmp_path: Path) -> None:
 def test_a_file_of_somebody_else_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("content")
     os.chown(tmp_path / "file", STRANGER, STRANGER)
-    with pytest.raises(Untrusted, match="belongs to"):
+    with pytest.raises(UntrustedPath, match="belongs to"):
         ownership.read(tmp_path / "file")

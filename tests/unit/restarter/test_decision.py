@@ -1,4 +1,4 @@
-"""What follows the end of a server or an agent."""
+"""The decision about a server or an agent that ended."""
 
 import signal
 
@@ -23,7 +23,7 @@ NEVER_READY = Ending(1, ready_seconds=None)
 
 
 def delays(ending: Ending, times: int) -> list[float | None]:
-    """What is done about one end after the other."""
+    """Return the decisions about a sequence of ends."""
     failures, found = Failures(), []
     for _ in range(times):
         verdict = decide(failures, ending)
@@ -63,7 +63,7 @@ def test_what_lacks_something_for_the_moment_is_never_given_up(code: int) -> Non
 def test_what_cannot_start_before_somebody_mends_it_is_given_up_at_once(ready: float) -> None:
     verdict = decide(Failures(), Ending(DO_NOT_TRY_AGAIN, ready))
     assert verdict.delay is None
-    assert verdict.why == "it says that another attempt would end in the same way"
+    assert verdict.why == "its exit code says that a restart would fail too"
 
 
 @pytest.mark.parametrize(

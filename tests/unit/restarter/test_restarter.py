@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli import process, restarts
-from kedge.cli.children import Part, launching
+from kedge.cli.children import ProgramSpec, launching
 from kedge.cli.failure import AlreadyRunning, Failure
 from kedge.restarter import restarter
 from kedge.restarter.program import Program, make_room, tail
@@ -42,8 +42,8 @@ class Cluster:
         words = [sys.executable, "-c", PROGRAM.replace("MANNER", manner), str(self.directory)]
         return Program("the server", words, str(self.directory / "server.log"))
 
-    def part(self, program: Program) -> Part:
-        return Part("server", program.what, program.arguments, ["server"], program.log)
+    def part(self, program: Program) -> ProgramSpec:
+        return ProgramSpec("server", program.what, program.arguments, ["server"], program.log)
 
     def start(self, program: Program, policy: str = "always") -> None:
         with launching(self.directory, {"server": program}) as launch:
@@ -201,7 +201,7 @@ def test_what_the_caller_has_open_reaches_no_program(cluster: Cluster) -> None:
         os.close(write)
     os.kill(cluster.starts()[0][0], signal.SIGKILL)
     until(lambda: len(cluster.starts()) == 2 and cluster.state() == "running")
-    # Nobody else holds the pipe: its end is seen.
+    # No other process holds the pipe, so its end is seen.
     assert os.read(read, 1) == b""
     os.close(read)
 

@@ -1,4 +1,4 @@
-"""Space that is owned before it is needed."""
+"""Space that the store reserves in advance."""
 
 import os
 import sqlite3

@@ -12,7 +12,7 @@ import pytest
 from kedge.storage import sqlite
 from kedge.storage.lockfile import InUse
 from kedge.storage.sqlite import SqliteStore, UnknownLayout
-from kedge.storage.store import Damaged, DiskFull
+from kedge.storage.store import DiskFull, StoreDamaged
 from kedge.testing.clock import FakeClock
 
 
@@ -184,7 +184,7 @@ async def test_writes_that_were_acknowledged_and_are_gone_are_missed(
     await store.put("/b", b"1", expect=0)
     await store.close()
     replace_file(path, older)
-    with pytest.raises(Damaged, match="it ends at revision 2, but writes up to 3 were acknow"):
+    with pytest.raises(StoreDamaged, match="it ends at revision 2, but writes up to 3 were acknow"):
         await SqliteStore.open(path, clock)
     assert bytes_of(path) == older
     os.unlink(f"{path}.lock")
@@ -196,7 +196,7 @@ async def test_writes_that_were_acknowledged_and_are_gone_are_missed(
 async def test_a_file_that_was_cut_off_is_refused_untouched(path: Path, clock: FakeClock) -> None:
     await (await SqliteStore.open(path, clock)).close()
     replace_file(path, before := bytes_of(path)[:-4096])
-    with pytest.raises(Damaged, match="it was cut off after"):
+    with pytest.raises(StoreDamaged, match="it was cut off after"):
         await SqliteStore.open(path, clock)
     assert bytes_of(path) == before
 
@@ -208,5 +208,5 @@ async def test_a_log_without_its_file_is_refused(path: Path, clock: FakeClock) -
     await store.close()
     replace_file(path.with_name("kedge.db-wal"), log)
     replace_file(path, b"")
-    with pytest.raises(Damaged, match="though its write-ahead log holds writes"):
+    with pytest.raises(StoreDamaged, match="though its write-ahead log holds writes"):
         await SqliteStore.open(path, clock)

@@ -141,9 +141,9 @@ def test_files_and_directories_that_may_not_be_changed(tmp_path: Path, flag: int
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="to become somebody else takes root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user takes root")
 def test_somebody_who_is_not_root_is_not_kept_out_by_rights() -> None:
-    # Not pytest's directory: nobody else may look into that.
+    # Not pytest's directory, which other users cannot read.
     home = Path(tempfile.mkdtemp(prefix="kedge-removal-"))
     tree = home / "tree"
     (tree / "a" / "b").mkdir(parents=True)

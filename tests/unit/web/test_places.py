@@ -1,4 +1,4 @@
-"""Who gets a place, and who must go."""
+"""Limits on connections, and which one is evicted."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from kedge.web.places import PlaceLimits, Places
 LIMITS = PlaceLimits(total=10, strangers=3, per_tenant=2, reserve=1)
 
 
-class Somebody(NamedTuple):
+class FakeCaller(NamedTuple):
     tenant: str
     is_privileged: bool = False
 
@@ -30,13 +30,13 @@ def arrived(places: Places, now: float = 0.0) -> Peer:
     return peer
 
 
-def known(places: Places, caller: Somebody) -> Peer:
+def known(places: Places, caller: FakeCaller) -> Peer:
     peer = arrived(places)
     assert places.settle(peer, caller)
     return peer
 
 
-def refusal(places: Places, caller: Somebody) -> str:
+def refusal(places: Places, caller: FakeCaller) -> str:
     peer = arrived(places)
     with pytest.raises(StatusError) as caught:
         places.settle(peer, caller)
@@ -51,13 +51,13 @@ def test_the_oldest_stranger_goes_first_but_not_before_its_time() -> None:
     assert places.make_room(1.3) == pytest.approx(0.2)
     assert places.make_room(1.5) == 0.0
     assert [peer.evicted for peer in peers] == [True, False, False]
-    assert places.make_room(1.5) == 0.0  # there is room now, and nobody else goes
+    assert places.make_room(1.5) == 0.0  # there is room now, so no other connection is closed
     assert places.evicted == 1
 
 
 def test_who_is_known_is_no_stranger_and_stays() -> None:
     places = Places(LIMITS)
-    peers = [known(places, Somebody(f"t{number}")) for number in range(3)]
+    peers = [known(places, FakeCaller(f"t{number}")) for number in range(3)]
     assert places.make_room(100.0) == 0.0
     assert not any(peer.evicted for peer in peers)
 
@@ -65,22 +65,22 @@ def test_who_is_known_is_no_stranger_and_stays() -> None:
 def test_who_is_nobody_in_particular_stays_a_stranger() -> None:
     places = Places(LIMITS)
     for _ in range(3):
-        assert not places.settle(arrived(places), Somebody(""))
+        assert not places.settle(arrived(places), FakeCaller(""))
     assert places.make_room(0.0) > 0
 
 
 def test_a_tenant_has_a_share_and_the_privileged_have_none() -> None:
     places = Places(LIMITS)
-    first, _ = known(places, Somebody("t")), known(places, Somebody("t"))
-    assert refusal(places, Somebody("t")) == "t has 2 connections already"
+    first, _ = known(places, FakeCaller("t")), known(places, FakeCaller("t"))
+    assert refusal(places, FakeCaller("t")) == "t has 2 connections already"
     places.leave(first)
-    known(places, Somebody("t"))
+    known(places, FakeCaller("t"))
     for _ in range(4):
-        known(places, Somebody("admin", is_privileged=True))
+        known(places, FakeCaller("admin", is_privileged=True))
     # Six of the seven that are not for strangers are taken, and the last is reserved.
-    assert refusal(places, Somebody("u")).endswith("as many connections as it can serve")
-    known(places, Somebody("admin", is_privileged=True))
-    assert refusal(places, Somebody("admin", is_privileged=True)).endswith("it can serve")
+    assert refusal(places, FakeCaller("u")).endswith("as many connections as it can serve")
+    known(places, FakeCaller("admin", is_privileged=True))
+    assert refusal(places, FakeCaller("admin", is_privileged=True)).endswith("it can serve")
 
 
 def test_a_process_without_descriptors_gets_one_back() -> None:

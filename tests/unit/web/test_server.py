@@ -25,7 +25,7 @@ PATIENCE = 10
 """Seconds of real time after which a test that waits for the network has failed."""
 
 
-class Known(NamedTuple):
+class FakeCaller(NamedTuple):
     """A caller."""
 
     tenant: str
@@ -57,7 +57,7 @@ class Site:
             case "/endless":
                 return Response(200, (b"w" * 65536 for _ in iter(int, 1)))
             case "/known":
-                request.identified(Known("somebody"))
+                request.identified(FakeCaller("alice"))
             case "/bug":
                 raise RuntimeError("boom")
             case "/empty":

@@ -97,7 +97,7 @@ def _patterns_are_too_large(schema: JSONSchemaProps) -> bool:
         try:
             total += compile_pattern(pattern).cost
         except ValueError:
-            # It is refused on its own, but to find that out may have taken as long.
+            # An invalid pattern has its own error, but compiling it may have taken long.
             total += MAX_PROGRAMS // 32
         if total > MAX_PROGRAMS:
             return True

@@ -22,8 +22,8 @@ class TooExpensive(Exception):
     """The steps are used up."""
 
 
-class Found(list[FieldError]):
-    """What is wrong with a value; the steps that are left are shared by all that look at it."""
+class ErrorList(list[FieldError]):
+    """Errors of one object, with the steps that are left to validate it."""
 
     def __init__(self, left: list[int]) -> None:
         super().__init__()
@@ -86,11 +86,11 @@ class Checker:
             *(part.effort for part in parts),
             *(part.effort for part in (self._not, self._items, self._rest) if part is not None),
         )
-        """How many times longer than usual it may take to judge a byte."""
+        """How many times longer than usual validating a byte may take."""
 
     def errors(self, value: object, path: str = "") -> list[FieldError]:
         """Everything wrong with the value, which stands at `path`."""
-        found = Found([MAX_STEPS])
+        found = ErrorList([MAX_STEPS])
         try:
             self.check(value, "", found)
         except TooExpensive:
@@ -98,7 +98,7 @@ class Checker:
             return [FieldError.invalid(path or _NO_PATH, "", why)]
         return [_placed(error, path) for error in dict.fromkeys(found)]
 
-    def check(self, value: object, name: str, found: Found) -> int:
+    def check(self, value: object, name: str, found: ErrorList) -> int:
         """Adds to `found` what is wrong with the value at `name`; returns how much was right."""
         found.spend(1 + len(name) // 256)  # an error would hold the whole path
         if value is None:
@@ -122,7 +122,7 @@ class Checker:
             matched += 1 + self._check_object(value, name, found)
         return matched
 
-    def _check_type(self, value: object, name: str, found: Found) -> int:
+    def _check_type(self, value: object, name: str, found: ErrorList) -> int:
         actual, actual_format = _type_of(value)
         if self._type_fits(value, actual):
             return 1
@@ -142,7 +142,7 @@ class Checker:
             return True
         return actual in self._types or (actual == "integer" and "number" in self._types)
 
-    def _check_enum(self, value: object, name: str, found: Found) -> None:
+    def _check_enum(self, value: object, name: str, found: ErrorList) -> None:
         if not self._enum:
             return
         found.spend(len(self._enum) // 16)
@@ -151,7 +151,7 @@ class Checker:
             shown = [each if isinstance(each, str) else _json(each) for each in self._enum]
             found.append(FieldError.not_supported(name, value, shown))
 
-    def _check_text(self, value: str, name: str, found: Found) -> None:
+    def _check_text(self, value: str, name: str, found: ErrorList) -> None:
         if self._most_chars is not None and len(value) > self._most_chars:
             found.append(FieldError.too_long(name, self._most_chars))
         elif self._fewest_chars is not None and len(value) < self._fewest_chars:
@@ -163,7 +163,7 @@ class Checker:
         if self._test and not self._test(value):
             found.append(_mistyped(name, self._format, value))
 
-    def _matches(self, value: str, found: Found) -> bool:
+    def _matches(self, value: str, found: ErrorList) -> bool:
         if self._compiled is None:
             return False
         try:
@@ -173,7 +173,7 @@ class Checker:
         found.spend(microseconds)
         return matched
 
-    def _check_list(self, value: list[object], name: str, found: Found) -> int:
+    def _check_list(self, value: list[object], name: str, found: ErrorList) -> int:
         matched = 0
         if self._items is not None:
             for i, element in enumerate(value):
@@ -185,7 +185,7 @@ class Checker:
             found.append(FieldError.too_many(name, len(value), self._most_items))
         return matched
 
-    def _check_object(self, value: dict[str, object], name: str, found: Found) -> int:
+    def _check_object(self, value: dict[str, object], name: str, found: ErrorList) -> int:
         matched = 0
         if self._fewest_fields is not None and len(value) < self._fewest_fields:
             why = f"should have at least {self._fewest_fields} properties"
@@ -206,7 +206,7 @@ class Checker:
                 found.append(FieldError.required(f"{name}.{key}"))
         return matched
 
-    def _check_combinations(self, value: object, name: str, found: Found) -> int:
+    def _check_combinations(self, value: object, name: str, found: ErrorList) -> int:
         matched = 0
         if self._any:
             matched += self._check_any(value, name, found)
@@ -215,13 +215,13 @@ class Checker:
         if self._all:
             matched += self._check_all(value, name, found)
         if self._not is not None:
-            against = Found(found.left)
+            against = ErrorList(found.left)
             self._not.check(value, name, against)
             if not against:
                 found.append(_unnamed(f"{_json(name)} must not validate the schema (not)"))
         return matched
 
-    def _check_any(self, value: object, name: str, found: Found) -> int:
+    def _check_any(self, value: object, name: str, found: ErrorList) -> int:
         tried = _tried(self._any, value, name, found)
         for matched, errors in tried:
             if not errors:
@@ -231,7 +231,7 @@ class Checker:
         found += [_unnamed(why), *errors]
         return matched
 
-    def _check_one(self, value: object, name: str, found: Found) -> int:
+    def _check_one(self, value: object, name: str, found: ErrorList) -> int:
         tried = _tried(self._one, value, name, found)
         valid = [matched for matched, errors in tried if not errors]
         if len(valid) == 1:
@@ -245,7 +245,7 @@ class Checker:
         found += errors
         return matched
 
-    def _check_all(self, value: object, name: str, found: Found) -> int:
+    def _check_all(self, value: object, name: str, found: ErrorList) -> int:
         tried = _tried(self._all, value, name, found)
         failed = [errors for _, errors in tried if errors]
         for errors in failed:
@@ -269,7 +269,7 @@ class _Bounds:
         self.above_least = bool(props.get("exclusiveMinimum"))
         self.below_most = bool(props.get("exclusiveMaximum"))
 
-    def check(self, value: float, name: str, found: Found) -> None:
+    def check(self, value: float, name: str, found: ErrorList) -> None:
         self._check_range(value, "Checked", name, found)
         if self.factor is not None:
             self._check_range(self.factor, "MultipleOf", name, found)
@@ -289,7 +289,7 @@ class _Bounds:
                 why = f"should be less than{equal} {_go(self.most)}"
                 found.append(_wrong(name, value, why))
 
-    def _check_range(self, value: float, which: str, name: str, found: Found) -> None:
+    def _check_range(self, value: float, which: str, name: str, found: ErrorList) -> None:
         format_ = self.format if formats.recognized(self.format, self._type) else ""
         if self.whole:
             limit = _RANGES[format_]
@@ -323,11 +323,11 @@ def _checkers(many: Iterable[Mapping[str, Any]] | None) -> list[Checker]:
 
 
 def _tried(
-    alternatives: Iterable[Checker], value: object, name: str, found: Found
+    alternatives: Iterable[Checker], value: object, name: str, found: ErrorList
 ) -> list[tuple[int, list[FieldError]]]:
     results: list[tuple[int, list[FieldError]]] = []
     for alternative in alternatives:
-        errors = Found(found.left)
+        errors = ErrorList(found.left)
         results.append((alternative.check(value, name, errors), errors))
     return results
 

@@ -148,7 +148,7 @@ def carry(new: DaemonSet, old: DaemonSet) -> DaemonSet:
 
 def _template_generation(obj: DaemonSet) -> int:
     written = obj.metadata.annotations.get(TEMPLATE_GENERATION, "")
-    # Upstream reads 64 bits; one that says more has counted nothing.
+    # Upstream parses 64 bits; a larger number counts as 0.
     return int(written) if written.isdecimal() and len(written) < 19 else 0
 
 

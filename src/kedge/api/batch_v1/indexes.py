@@ -20,7 +20,7 @@ def count(intervals: list[range]) -> int:
 
 
 def overlap(some: str, others: str, completions: int) -> int | None:
-    """The lowest index that stands in both texts; what cannot be read counts for nothing."""
+    """Return the lowest index in both texts; unreadable parts are ignored."""
     ones = sorted(_readable(some, completions), key=lambda each: each.start)
     twos = sorted(_readable(others, completions), key=lambda each: each.start)
     i = j = 0
@@ -28,7 +28,7 @@ def overlap(some: str, others: str, completions: int) -> int | None:
         first, stop = max(ones[i].start, twos[j].start), min(ones[i].stop, twos[j].stop)
         if first < stop:
             return first
-        # Whichever ends first meets nothing that comes later.
+        # The interval that ends first overlaps no later one.
         if ones[i].stop <= twos[j].stop:
             i += 1
         else:

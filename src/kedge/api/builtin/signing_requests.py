@@ -142,10 +142,10 @@ def _certificate_problem(encoded: str) -> str:
 
 
 def _blocks(pem: bytes) -> list[tuple[str, bytes]]:
-    """What each block of PEM is and holds.
+    """Return the type and content of each PEM block.
 
-    Each end is looked for once: an expression for both would look through the rest of the text at
-    each beginning that has none.
+    Each end is searched once: one expression for both would scan the rest of the text for each
+    beginning without an end.
     """
     found: list[tuple[str, bytes]] = []
     missing: set[bytes] = set()

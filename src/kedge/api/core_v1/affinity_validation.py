@@ -168,7 +168,8 @@ def validate_spread(constraints: Sequence[TopologySpreadConstraint]) -> Iterator
     """Everything wrong with how pods are to be spread."""
     last = {(one.topologyKey, one.whenUnsatisfiable): i for i, one in enumerate(constraints)}
     for i, one in enumerate(constraints):
-        # Upstream compares each with those behind it: the last of several is never the duplicate.
+        # Upstream compares each with the later ones, so the last of several is never the
+        # duplicate.
         is_repeated = last[one.topologyKey, one.whenUnsatisfiable] > i
         yield from within(f"[{i}]", _spread(one, is_repeated=is_repeated))
 

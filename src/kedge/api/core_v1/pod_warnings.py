@@ -157,8 +157,8 @@ def _hidden_variables(container: Container, path: str) -> Iterator[str]:
 
 
 _COMPARED: Final = 8
-"""How many entries of one port each other one is compared with; a pod has one or two of them, and
-clients are shown only the first few kilobytes of warnings anyway."""
+"""How many entries of one port each entry is compared with. A pod has one or two of them, and
+clients see only the first few kilobytes of warnings."""
 
 
 def _ports(spec: PodSpec, path: str) -> Iterator[str]:

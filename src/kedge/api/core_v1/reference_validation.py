@@ -169,7 +169,7 @@ def container_names(containers: Sequence[Container]) -> frozenset[str]:
 
 
 class _Identity:
-    """A list as itself, whatever it holds."""
+    """A list that compares by identity, not by content."""
 
     __slots__ = ("value",)
 

@@ -9,14 +9,15 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kedge.machinery import atomic, ballast
+from kedge.machinery import atomic, reserve_files
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
 BITS: Final = 2048
 _PUBLIC_TAIL: Final = 256 + 5
-"""Bytes at the end of a public key: as much of the modulus as the smallest has, and 65537."""
+"""Bytes at the end of a public key: the part of the modulus that the smallest key has, and
+65537."""
 
 
 class Unusable(Exception):
@@ -46,10 +47,10 @@ class SigningKey:
         self._pair: _Pair | None = None
 
     def check(self) -> None:
-        """Raise Unusable if there should be a key and it is not the one that was made here.
+        """Raise Unusable if the private key is missing or does not match the public key.
 
-        At the start, without the library that could read it: the public half, a modulus and an
-        exponent, stands in the private one byte for byte.
+        This runs at every start without loading the cryptography library: the public key, a
+        modulus and an exponent, is contained byte for byte in the private key.
         """
         private, public = (_content(path) for path in (self._private, self._public))
         if not private and not public:
@@ -151,7 +152,7 @@ class SigningKey:
             serialization.NoEncryption(),
         )
         self._private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        ballast.with_room(
+        reserve_files.with_room(
             self._private.parent.parent, lambda: atomic.write(self._private, pem, mode=0o600)
         )
         self._write_public(key)
@@ -185,7 +186,7 @@ def _content(path: Path) -> bytes:
 
 
 def _der(pem: bytes) -> bytes:
-    """What stands between the two lines of a PEM file; empty if it is none."""
+    """Return the content of a PEM file; empty if it is not a PEM file."""
     lines = pem.strip().splitlines()
     if len(lines) < 3 or not lines[0].startswith(b"-----BEGIN") or b"-----END" not in lines[-1]:
         return b""

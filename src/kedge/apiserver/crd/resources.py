@@ -120,7 +120,8 @@ class _Contents:
         return Checker(self._props)
 
     def effort(self) -> int:
-        """How many times longer than usual a byte takes; very long until the checkers are made."""
+        """How many times longer than usual a byte takes; very large until the checkers are
+        built."""
         made = [self.__dict__.get(name) for name in ("checker", "status_checker")]
         return max(each.effort for each in made if each) if any(made) else UNKNOWN_EFFORT
 

@@ -95,8 +95,8 @@ class Ledger:
         self._falling: dict[str, tuple[datetime, Followed]] = {}
         """Objects that will take less at some moment without being written."""
         self._first_fall = _NEVER
-        """No later than the first of these moments: thousands of pods may be leaving, and every
-        write asks."""
+        """Return at latest the first of these times: thousands of pods may be terminating, and
+        every write asks."""
         quotas = cache.of(resource_quota.RESOURCE)
         for item in quotas.values():
             self._take(item)

@@ -28,7 +28,7 @@ async def posted(api: Api, request: Request, options: str) -> dict[str, Any]:
 
 
 def posted_small(request: Request, options: str) -> dict[str, Any]:
-    """The same for a kind that is never stored and never large; 413 if it is."""
+    """The same for a kind that is never stored; raises 413 if the body is large."""
     if len(request.http.body) > body.SMALL:
         raise too_large(body.SMALL)
     return _posted(request, options)

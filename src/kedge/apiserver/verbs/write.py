@@ -147,7 +147,7 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
     begun = resource.begin(admitted)
     request.name = begun.metadata.name
     effort = weight * resource.effort()
-    await api.long_work.run(effort, _judge_new, api, request, begun, obj.metadata.name)
+    await api.long_work.run(effort, _validate_new, api, request, begun, obj.metadata.name)
     await api.admission.validate(Attempt(request, "CREATE", begun))
     return await api.long_work.run(weight, _new_bytes, request, begun, owners)
 
@@ -155,15 +155,17 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
 def _new(
     api: Api, request: Request, wanted: Wanted, manager: str
 ) -> tuple[Object, Sequence[ManagedFieldsEntry]]:
-    """A posted document as an object with all that the server sets, and who owns its fields."""
+    """Return a posted document as an object, with the fields that the server sets and managed
+    fields."""
     resource = request.resource
     posted = decode.to_object(resource, wanted.document)
     obj = resource.default(prepare.new(request, posted, api.clock.now(), api.random))
-    # Before admission: what plugins add belongs to nobody, so no apply will conflict with it.
+    # Before admission: fields that plugins add have no manager, so an apply does not conflict
+    # with them.
     return obj, _owners_from_birth(resource, obj, manager, wanted.applied)
 
 
-def _judge_new(api: Api, request: Request, new: Object, name: str) -> None:
+def _validate_new(api: Api, request: Request, new: Object, name: str) -> None:
     resource = request.resource
     errors = enough(
         chain(
@@ -369,7 +371,7 @@ async def _changed(
         # What a plugin changes outside of the endpoint's part is no more kept than a client's.
         admitted = part.take(resource, admitted, old)
     effort = weight * resource.effort()
-    await api.long_work.run(effort, _judge_update, api, request, part, admitted, old)
+    await api.long_work.run(effort, _validate_update, api, request, part, admitted, old)
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)
@@ -389,7 +391,8 @@ def _updated(
     part: Part,
     manager: str,
 ) -> tuple[Object, Object, dict[str, Any]]:
-    """The object before and after the change, and the document of the latter with its owners."""
+    """Return the object before and after the change, and the latter's document with managed
+    fields."""
     resource = request.resource
     old = decode.to_object(resource, live)
     new = prepare.updated(request, decode.to_object(resource, wanted.document), old)
@@ -398,7 +401,7 @@ def _updated(
     return old, new, document
 
 
-def _judge_update(api: Api, request: Request, part: Part, new: Object, old: Object) -> None:
+def _validate_update(api: Api, request: Request, part: Part, new: Object, old: Object) -> None:
     errors = enough(part.validate(request.resource, new, old))
     if errors:
         known = part.validate(request.resource, old, old) if api.catalog.upstream_only else ()

@@ -1,7 +1,7 @@
-"""Strangers may read where the cluster is while a bootstrap token exists, and at no other time.
+"""Allows anonymous reads of `cluster-info` only while a bootstrap token exists.
 
-kubeadm lets everybody read it for ever. A cluster that no machine is to join has nothing to tell to
-who has not shown a credential: neither that it is there, nor its address and its authority.
+kubeadm always allows them. If no machine is about to join, anonymous clients need neither the
+cluster's address nor its authority.
 """
 
 import asyncio
@@ -29,26 +29,26 @@ from kedge.machinery.errors import StatusError
 
 NAMESPACE: Final = "kube-public"
 NAME: Final = "kubeadm:bootstrap-signer-clusterinfo"
-"""What both the role and its binding are called, as kubeadm has it."""
+"""The name of the role and its binding, as in kubeadm."""
 TOKENS: Final = "kube-system"
 TYPE: Final = "bootstrap.kubernetes.io/token"
 
 
-class TokenTime(msgspec.Struct, frozen=True, gc=False):
-    """A bootstrap token: all that is kept of it is until when it can be used."""
+class TokenExpiration(msgspec.Struct, frozen=True, gc=False):
+    """The expiration of a bootstrap token; nothing else of the token is kept."""
 
     metadata: Key
     ends: datetime | None
-    """None if it can be used for ever."""
+    """None if it does not expire."""
 
 
 class ClusterInfoController:
-    """Makes the binding that lets strangers read the ConfigMap `cluster-info`, and removes it."""
+    """Makes and removes the binding that allows anonymous reads of the ConfigMap `cluster-info`."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._tokens: Cache[TokenTime] = Cache()
+        self._tokens: Cache[TokenExpiration] = Cache()
         self._informer = Informer(
             client,
             View(SECRETS, _token),
@@ -92,8 +92,8 @@ class ClusterInfoController:
                 raise
 
 
-def seconds_left(tokens: Iterable[TokenTime], now: datetime) -> float | None:
-    """How long the last of the tokens can be used; None if one can for ever."""
+def seconds_left(tokens: Iterable[TokenExpiration], now: datetime) -> float | None:
+    """Return the seconds until the last token expires; None if one does not expire."""
     ends = [token.ends for token in tokens]
     if None in ends:
         return None
@@ -101,7 +101,7 @@ def seconds_left(tokens: Iterable[TokenTime], now: datetime) -> float | None:
 
 
 def binding() -> RoleBinding:
-    """What lets everybody read the ConfigMap."""
+    """Return the binding that allows anonymous reads of the ConfigMap."""
     return RoleBinding(
         metadata=ObjectMeta(name=NAME, namespace=NAMESPACE),
         roleRef=RoleRef(apiGroup=GROUP, kind="Role", name=NAME),
@@ -109,13 +109,13 @@ def binding() -> RoleBinding:
     )
 
 
-def _token(body: bytes) -> TokenTime:
+def _token(body: bytes) -> TokenExpiration:
     found = SECRETS.decode(body)
-    return TokenTime(Key(found.metadata.namespace, found.metadata.name), ends_of(found))
+    return TokenExpiration(Key(found.metadata.namespace, found.metadata.name), ends_of(found))
 
 
 def ends_of(secret: Secret) -> datetime | None:
-    """Until when the token can be used; a time that cannot be read is over."""
+    """Return when the token expires; an unreadable time has passed."""
     try:
         text = base64.b64decode(secret.data.get("expiration", ""), validate=True).decode()
         return parse_time(text) if text else None

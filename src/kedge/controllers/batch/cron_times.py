@@ -41,7 +41,7 @@ def following(schedule: Schedule, moment: datetime, zone: tzinfo | None) -> date
             return moment.replace(microsecond=0) + timedelta(microseconds=schedule.every // 1000)
         return _following(schedule, moment, zone)
     except OverflowError:
-        # Before the first or after the last year that there is.
+        # Before year 1 or after year 9999.
         return None
 
 
@@ -103,10 +103,10 @@ def missed(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | No
 def _latest(
     schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | None
 ) -> datetime | None:
-    """The last moment between two others; None if there is none.
+    """Return the last scheduled time between two times; None if there is none.
 
-    It is searched for by halves. Where gaps differ there may be many moments between: half a year
-    of minutes, if a schedule rests for the other half.
+    It is found by binary search. There may be many scheduled times in between: half a year of
+    minutes, if a schedule pauses for the other half.
     """
     latest = following(schedule, since, zone)
     if latest is None or latest > now:

@@ -48,8 +48,8 @@ from kedge.controllers.pod_control import (
     PodControl,
     Shortfall,
     in_growing_batches,
+    record_held_back,
     room_for_more,
-    tell_held_back,
 )
 from kedge.controllers.pod_state import is_leaving, is_ready
 from kedge.machinery.clock import Clock
@@ -248,7 +248,7 @@ class JobController:
         if not tally.shortage:
             return []
         if tally.shortage > (room := room_for_more(tally.active)):
-            tell_held_back(self._recorder, job)
+            record_held_back(self._recorder, job)
         count = min(tally.shortage, room)
         if remaining := self._backoff(tally).remaining(now):
             self._loop.add_later(key_of(job), max(remaining, BATCH))
@@ -344,10 +344,10 @@ class JobController:
 async def _all(
     pods: Sequence[Pod], deed: Callable[[Pod], Coroutine[Any, Any, None]]
 ) -> tuple[list[Pod], list[BaseException]]:
-    """Do something to all pods: those with which it went well, and what went wrong.
+    """Apply an action to all pods; returns the pods for which it succeeded, and the failures.
 
-    Each deed waits until its effect is seen, and each event is compared with all who wait: so
-    there are never many at once.
+    Each action waits for its watch event, and each event is compared with all waiting actions,
+    so only a few run at once.
     """
     done: list[Pod] = []
     failures: list[BaseException] = []

@@ -21,9 +21,10 @@ class Indexes:
     @classmethod
     @lru_cache(maxsize=32)
     def parse(cls, text: str, completions: int) -> Self:
-        """What a status or a rule says, without what is unreadable or beyond a job that has shrunk.
+        """Parse the indexes of a status or a rule, without unreadable ones and ones beyond the
+        completions.
 
-        Rules may have 64 KB of it, and are looked at again with each pod that ends.
+        Rules may have 64 KB of them, and are evaluated for each pod that ends.
         """
         return cls(_readable(text, completions))
 
@@ -54,7 +55,8 @@ class Indexes:
         few, many = sorted((self._intervals, others._intervals), key=len)
         count = 0
         for one in few:
-            # Neither list has intervals that meet: all that this one meets stand in a row.
+            # Intervals within one list do not overlap, so those that overlap this one are
+            # consecutive.
             at = bisect_right(many, one.start, key=lambda each: each.start)
             at = max(at - 1, 0)
             while at < len(many) and many[at].start < one.stop:

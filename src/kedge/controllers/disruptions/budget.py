@@ -19,9 +19,9 @@ from kedge.controllers.pod_state import ENDED, condition, is_leaving, is_ready
 from kedge.machinery.durations import format_time, moved, parse_time
 
 DELETION_TIMEOUT: Final = 120
-"""Seconds for which an evicted pod is believed to be about to go."""
+"""Seconds after an eviction in which the pod's deletion is expected."""
 STALE: Final = 120
-"""Seconds for which a pod may be said to be disrupted without being deleted."""
+"""Seconds for which a pod may have the condition DisruptionTarget without being deleted."""
 
 ALLOWED: Final = "DisruptionAllowed"
 TARGET: Final = "DisruptionTarget"

@@ -51,14 +51,14 @@ def families(service: Service) -> list[str]:
 
 
 PortNumbers = tuple[int | None, ...]
-"""For each port of a service, the port of a pod that it leads to; None if the pod has none."""
+"""The target port in a pod for each port of a service; None if the pod has none."""
 
 
 class PortNames:
-    """Where the ports of one service lead to in its pods.
+    """Resolves the target ports of one service in its pods.
 
-    A service may have 20,000 ports and a pod as many: neither is walked for each of the other,
-    and pods whose ports have the same names share one answer.
+    A service and a pod may have 20,000 ports each, so this avoids nested loops, and pods with
+    the same port names share one result.
     """
 
     def __init__(self, ports: Sequence[ServicePort]) -> None:

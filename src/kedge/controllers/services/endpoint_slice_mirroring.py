@@ -198,9 +198,9 @@ class EndpointSliceMirroringController:
 def _compared(
     wanted: Iterable[EndpointSlice], present: Iterable[EndpointSlice]
 ) -> tuple[list[EndpointSlice], dict[str, deque[EndpointSlice]]]:
-    """The wanted slices that are not there, and those there, by family, that can become others.
+    """Return the missing slices, and the existing ones, by address family, that can be reused.
 
-    Endpoints may have thousands of subsets: only slices of the same content are compared.
+    Endpoints may have thousands of subsets, so only slices with equal content are compared.
     """
     by_content: dict[bytes, list[EndpointSlice]] = {}
     for each in wanted:

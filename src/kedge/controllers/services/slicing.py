@@ -81,7 +81,7 @@ def _hints(service: Service, zone: str, node: str) -> EndpointHints | None:
 
 
 def ports_of(service: Service, numbers: PortNumbers) -> Ports:
-    """The ports at which pods serve that have these numbers for the ports of a service."""
+    """Return the endpoint ports of pods with these port numbers."""
     return tuple(
         EndpointPort(
             name=port.name,

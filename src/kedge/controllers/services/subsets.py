@@ -81,10 +81,10 @@ def _ports(service: Service, numbers: PortNumbers) -> list[EndpointPort | None]:
 def _packed(
     offers: Sequence[tuple[Sequence[EndpointPort | None], Group]],
 ) -> list[EndpointSubset]:
-    """Ports that the same addresses offer, put together.
+    """Group ports by the addresses that serve them.
 
-    Thousands of ports of a service are mostly offered by the same pods: addresses are looked at
-    once for all ports that have the same offers, and not once for each port.
+    Thousands of ports of a service are mostly served by the same pods, so addresses are
+    processed once per group of ports and not once per port.
     """
     offered_by: dict[EndpointPort | None, list[int]] = {}
     for i, (ports, _) in enumerate(offers):

@@ -27,8 +27,8 @@ from kedge.controllers.pod_control import (
     Shortfall,
     in_growing_batches,
     pod_of,
+    record_held_back,
     room_for_more,
-    tell_held_back,
 )
 from kedge.controllers.pod_state import (
     ENDED,
@@ -244,7 +244,7 @@ class Replicas(Generic[T]):
         missing = wanted.count - len(pods)
         if missing > 0:
             if missing > (room := room_for_more(pods)):
-                tell_held_back(self._recorder, owner)
+                record_held_back(self._recorder, owner)
             return await self._create(owner, wanted, min(missing, room))
         if missing < 0:
             return await self._delete(owner, pods, min(-missing, BURST))

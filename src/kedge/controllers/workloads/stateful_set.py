@@ -25,8 +25,8 @@ from kedge.controllers.pod_control import (
     BURST,
     Shortfall,
     in_growing_batches,
+    record_held_back,
     room_for_more,
-    tell_held_back,
 )
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.workloads.history import History, Revisions, template_of
@@ -159,13 +159,14 @@ class StatefulSetController:
     def _affordable(
         self, owner: StatefulSet, pods: Sequence[Pod], steps: Iterator[Step]
     ) -> list[Step]:
-        """The steps for this look at a set; what they do to its pods leads to the next look."""
+        """Return the steps of this reconciliation; the resulting pod events trigger the next
+        one."""
         room = room_for_more(pods)
         some: list[Step] = []
         for step in steps:
             if isinstance(step, Create):
                 if not room:
-                    tell_held_back(self._recorder, owner)
+                    record_held_back(self._recorder, owner)
                     break
                 room -= 1
             if len(some) == BURST:

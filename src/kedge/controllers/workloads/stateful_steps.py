@@ -50,10 +50,10 @@ class Slot:
 
 
 class Slots:
-    """The numbers that are wanted: as many as the set says, however few pods there are.
+    """The ordinals of a set's replicas, with the pods that exist.
 
-    `replicas` is any number up to 2**31-1, so nothing here is ever a list of all numbers. Who
-    walks along them stops where the set has to wait, or after as many steps as are done at once.
+    `replicas` is any number up to 2**31-1, so no list of all ordinals is ever built. Callers
+    stop iterating where the set has to wait, or after the steps of one reconciliation.
     """
 
     def __init__(self, wanted: range, pods: Mapping[int, Pod]) -> None:
@@ -64,19 +64,19 @@ class Slots:
         return len(self._wanted)
 
     def __iter__(self) -> Iterator[Slot]:
-        """From the lowest number up."""
+        """Iterate from the lowest ordinal."""
         return (Slot(ordinal, self._pods.get(ordinal)) for ordinal in self._wanted)
 
     def __reversed__(self) -> Iterator[Slot]:
-        """From the highest number down."""
+        """Iterate from the highest ordinal."""
         return (Slot(ordinal, self._pods.get(ordinal)) for ordinal in reversed(self._wanted))
 
     def beyond(self, index: int) -> "Slots":
-        """All but the lowest so many."""
+        """Return all ordinals but the lowest so many."""
         return Slots(self._wanted[index:], self._pods)
 
     def pods(self) -> list[Pod]:
-        """The pods that have one of the numbers, the highest number first."""
+        """Return the pods with one of the ordinals, the highest first."""
         there = sorted((each for each in self._pods if each in self._wanted), reverse=True)
         return [self._pods[ordinal] for ordinal in there]
 
@@ -84,14 +84,14 @@ class Slots:
 def next_steps(
     owner: StatefulSet, pods: Sequence[Pod], current: str, update: str, now: datetime
 ) -> Iterator[Step]:
-    """Yield everything that may be done at this moment, lazily: there may be billions of steps.
+    """Yield the steps that may be done now, lazily: there may be billions of them.
 
     An ordered set goes one step at a time and waits where a pod is not available; a parallel one
     does all at once. `current` and `update` name the revisions before and after a rollout.
     """
     if is_leaving(owner):
         return
-    slots, condemned = parted(owner, pods)
+    slots, condemned = split_pods(owner, pods)
     if owner.spec.podManagementPolicy == "Parallel":
         for slot in slots:
             if (step := _filling(owner, slot, current, update)) is not None:
@@ -114,8 +114,8 @@ def next_steps(
         yield from _rolling(owner, slots, update, now)
 
 
-def parted(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[Slots, list[Pod]]:
-    """The numbers that are wanted, and the pods that are not, highest first."""
+def split_pods(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[Slots, list[Pod]]:
+    """Return the ordinals of the set, and the pods beyond them, highest first."""
     by_ordinal = {ordinal: pod for pod in pods if (ordinal := ordinal_of(pod)) >= 0}
     wanted = ordinals(owner)
     others = [ordinal for ordinal in by_ordinal if ordinal not in wanted]
@@ -181,7 +181,7 @@ def _rolling(owner: StatefulSet, slots: Slots, update: str, now: datetime) -> It
 
 
 def _is_outdated(pod: Pod, update: str) -> bool:
-    """Whether a pod is to be replaced because of its revision."""
+    """Return whether a pod is to be replaced because of its revision."""
     if is_leaving(pod) or pod.status.phase in ENDED:
         return False
     return revision_of(pod) != update

@@ -65,7 +65,7 @@ class Images:
             is_here = await asyncio.to_thread(self._find, reference) is not None
             raise ImageFailure("ErrImageNeverPull", (_denied if is_here else _never)(name))
         async with self._turn(reference.key):
-            # The container before us may have fetched it.
+            # Another container may have pulled it while this one waited.
             image = await self._here(reference, policy, held)
             return image or await self._fetch(name, reference, held, progress)
 
@@ -75,7 +75,7 @@ class Images:
         """Return the image if it is here and the registry need not be asked about it.
 
         The registry is asked even with IfNotPresent if none of the pod's credentials has pulled
-        the image: other tenants' private images are not this pod's to use.
+        the image: a pod must not use private images of other tenants.
         """
         found = await asyncio.to_thread(self._find, reference)
         if found is None:
@@ -144,9 +144,9 @@ class Images:
             raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
 
     async def _unchanged(self, reference: Reference, held: Sequence[Credential]) -> Image | None:
-        """Return the image that is here already if the registry has it under that name.
+        """Return the stored image if the registry has it under that name.
 
-        A name with a digest is asked for too: knowing a digest is not the right to pull it.
+        A name with a digest is checked too: knowing a digest does not give the right to pull it.
         """
         digest, used = await self._registries.digest(reference, held)
         here = await asyncio.to_thread(self._find, reference.at(digest))

@@ -1,7 +1,7 @@
 """Which credentials have pulled which images, so that a pod uses only images it could pull itself.
 
-Without it, `imagePullPolicy: IfNotPresent` gives a tenant every private image that another tenant's
-pod has brought to the node. The kubelet checks the same since 1.33 (KEP-2535).
+Without it, `imagePullPolicy: IfNotPresent` gives a tenant every private image that another
+tenant's pod has pulled on the node. The kubelet checks the same since 1.33 (KEP-2535).
 """
 
 import contextlib
@@ -17,14 +17,14 @@ from kedge.machinery import atomic
 from kedge.node.images.credentials import Credential
 
 EVERYBODY: Final = "*"
-"""Stands for a pull without credentials: what a registry gives to everybody, every pod may use."""
+"""Stands for a pull without credentials: every pod may use a public image."""
 _MOST: Final = 1000
-"""Credentials remembered for one repository of one image; the oldest are forgotten, which costs
-their owners one more request to the registry."""
+"""How many credentials are kept for one repository of one image. Dropping the oldest costs their
+owners one more request to the registry."""
 
 
 class PullRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who has pulled one image: `pulls/DIGEST.json`."""
+    """The credentials that have pulled one image: `pulls/DIGEST.json`."""
 
     credentials: Mapping[str, tuple[str, ...]] = {}
     """Digests of credentials, or EVERYBODY, by repository."""
@@ -54,7 +54,7 @@ class PullRecords:
         atomic.write(self._path(image), content)
 
     def remove(self, image: str) -> None:
-        """Forget who pulled an image that is gone."""
+        """Delete the record of an image that is gone."""
         self._path(image).unlink(missing_ok=True)
 
     def _read(self, image: str) -> PullRecord:

@@ -82,7 +82,7 @@ class Registries:
     async def digest(
         self, name: Reference, credentials: Sequence[Credential]
     ) -> "tuple[str, Credential | None]":
-        """The digest that the name stands for today, and the credential that may know it."""
+        """Return the current digest of the name, and the credential that the registry accepted."""
 
         async def ask(session: _Session) -> str:
             return (await session.manifest(name.digest or name.tag)).digest
@@ -256,7 +256,7 @@ class _Session:
 
     @property
     def used(self) -> Credential | None:
-        """The credential that the registry asked for; None if it gives the image to everybody."""
+        """The credential that the registry asked for; None for a public image."""
         return self._credential if self._authorization else None
 
     async def close(self) -> None:
@@ -349,16 +349,16 @@ class _Session:
             raise PullFailed(f'the registry wants us to authenticate by "{scheme}"')
 
     def _checked(self, url: str) -> str:
-        """Refuse to be led to plain HTTP elsewhere than at the registry itself.
+        """Refuse redirects to plain HTTP, except to the registry itself.
 
-        Services that listen on loopback without TLS often trust everybody who reaches them. A
-        registry anywhere could otherwise have this node send them requests of its choice. Over
+        Services that listen on loopback without TLS often trust every client. Any registry could
+        otherwise make this node send them requests. Over
         HTTPS such a service would need a certificate that this machine trusts.
         """
         parts = urlsplit(url)
         if parts.scheme == "https" or f"{parts.scheme}://{parts.netloc}" == self._address.url:
             return url
-        raise PullFailed(f'the registry sends us to "{url}", which is not safe: it is not HTTPS')
+        raise PullFailed(f'the registry redirects to "{url}", which is not HTTPS')
 
     async def _token(self, challenge: str) -> str:
         said = dict(_PARAMETER.findall(challenge))

@@ -289,14 +289,15 @@ class Store:
             if named != known:
                 self._write_names(named)
 
-    # Who may use what was pulled.
+    # Which credentials have pulled which images.
 
     def allows(self, id_: str, name: Reference, credentials: Collection[Credential]) -> bool:
-        """Whether one of the credentials, or a pull without any, has brought the image here."""
+        """Return whether one of the credentials, or a pull without credentials, has pulled the
+        image."""
         return self._pulls.allows(id_, name.repository, credentials)
 
     def allow(self, id_: str, name: Reference, credential: Credential | None) -> None:
-        """Remember that the registry gave the image to this credential, or to everybody."""
+        """Record that this credential, or a pull without credentials, has pulled the image."""
         with self._exclusive():
             self._pulls.add(id_, name.repository, credential)
 

@@ -66,8 +66,8 @@ class Awaited:
 
 
 class Sources:
-    """How many connections each address has. Behind these ports all pods are one address, the
-    machine's: here is the last place where they can be told apart."""
+    """Counts connections by source address. The server sees all pods as one address, the
+    machine's, so pods can only be distinguished here."""
 
     def __init__(self, per_source: int = PER_SOURCE, total: int = TOTAL) -> None:
         self._per_source = per_source
@@ -76,7 +76,7 @@ class Sources:
 
     @contextlib.contextmanager
     def connection(self, source: str) -> Iterator[bool]:
-        """Count a connection; gives whether it is welcome."""
+        """Count a connection; returns whether it is below the limit."""
         if self._counts[source] >= self._per_source or self._counts.total() >= self._total:
             yield False
             return
@@ -91,7 +91,7 @@ class Sources:
 
 async def listen_tcp(address: str, port: int, target: Target) -> asyncio.Server:
     """Hand connections on; raises OSError if the port is taken."""
-    # Clients come from anywhere, and many of them from behind one address.
+    # Not limited by address: many clients may share one.
     return await asyncio.start_server(_handed_to(lambda: target, Sources(TOTAL)), address, port)
 
 
@@ -175,7 +175,7 @@ class _Front(asyncio.DatagramProtocol):
         back = self._back.get(address)
         if back is None:
             if len(self._back) >= TOTAL:
-                # The addresses of datagrams are easily made up: each would keep a descriptor.
+                # Source addresses of datagrams are easily forged, and each takes a descriptor.
                 next(iter(self._back.values())).close()
             back = self._back[address] = self._open(address)
         back.send(data)

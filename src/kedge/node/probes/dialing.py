@@ -1,4 +1,4 @@
-"""Connections to where a probe or a hook says, with the lookup of names kept apart."""
+"""Connections of probes and hooks, with name lookups in separate threads."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 _LOOKUPS: Final = ThreadPoolExecutor(4, "probe-lookup")
-"""A pod author chooses the name, and so how long its lookup takes. In asyncio's own pool, which
-has six threads on a machine of two cores, six slow names would keep the agent from its disk."""
+"""Pod authors choose host names, so lookups may be slow. In asyncio's own pool, which has six
+threads on a machine of two cores, six slow names would block the agent's disk access."""
 _TURNED_DOWN: Final = "no such host"
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -1,8 +1,8 @@
-"""HTTP probe: one GET whose answer is read as far as it matters. Also carries lifecycle hooks.
+"""HTTP probe: one GET whose answer is read up to a limit. Also used for lifecycle hooks.
 
-Both ends are hostile: the request is made of a pod author's text, the answer comes from a program
-in a container. So nothing is sent that could be read as more than one request, and an answer is
-given a bound in bytes and in time whatever it claims about itself.
+Neither side is trusted: the pod's author wrote the request, a program in a container sends the
+answer. So the request cannot contain a second request, and the answer is limited in size and
+time.
 """
 
 import asyncio
@@ -27,9 +27,8 @@ MOST_HEAD: Final = 64 * 1024
 """Bytes of an answer before its body, interim answers included. Common servers and proxies stop at
 8 to 32 KiB; Go's client would read 10 MiB."""
 ANSWER_SECONDS: Final = 10.0
-"""How long an answer may take from its first line to the last byte that is read of it. A hook may
-wait for that first line as long as its pod allows: an application that drains answers when it is
-done."""
+"""Seconds from the first line of an answer to its last byte. A hook may wait for the first line
+as long as its pod allows: an application answers when it has drained."""
 REDIRECTS: Final = 10
 VERSION: Final = "1.36"
 _SAFE: Final = "/%:@!$&'()*+,;=~-._?"
@@ -85,8 +84,8 @@ def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: s
     host = action.host or ip
     if not host:
         raise ProbeError("the pod has no address")
-    # The API takes any text, as upstream's does; a host with a slash or a question mark would be
-    # another URL than the one that is shown.
+    # The API accepts any text, as upstream's does; a slash or a question mark in the host would
+    # change the URL.
     if not _is_host(host):
         raise ProbeError(f"invalid host: {host!r}")
     port = port_of(action.port, container)
@@ -108,8 +107,8 @@ def _headers(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
 
 
 async def get(request: Request, clock: Clock) -> Answer:
-    """Ask, and follow redirects that stay on the same host, as the kubelet does: what answers in a
-    container cannot have the node ask somebody else."""
+    """Send the request and follow redirects to the same host, as the kubelet does: a container
+    must not redirect the node to another host."""
     url = request.url
     for _ in range(REDIRECTS):
         try:
@@ -120,7 +119,7 @@ async def get(request: Request, clock: Clock) -> Answer:
             if urlsplit(following).hostname != urlsplit(request.url).hostname:
                 return answer
         except (ValueError, EOFError) as error:
-            # Numbers, hosts and ports of a server that makes them up, and an end before the end.
+            # Invalid numbers, hosts and ports in an answer, and an incomplete answer.
             what = "unexpected EOF" if isinstance(error, EOFError) else str(error)
             raise HttpError(what) from error
         url = following
@@ -156,10 +155,10 @@ _TRUSTING: Final = _trusting()
 
 
 def _head(url: SplitResult, headers: Sequence[tuple[str, str]]) -> bytes:
-    """One request and no more: a line end in a value would begin another one, or speak another
-    protocol to whatever listens on the port. The API refuses such values, but pods that were stored
-    before it did, and those of other API servers, come here as well. In the words of Go's client,
-    which refuses them for the kubelet."""
+    """Return the bytes of exactly one request: a line end in a value would start another
+    request, or another protocol. The API refuses such values, but pods from earlier releases and
+    from other API servers may have them. The errors are those of Go's client, which refuses them
+    for the kubelet."""
     target = quote((url.path or "/") + (f"?{url.query}" if url.query else ""), safe=_SAFE)
     host = next((value for name, value in headers if name.lower() == "host"), url.netloc)
     if not _is_host_header(host):
@@ -234,7 +233,7 @@ async def _read_body(lines: _Head, reader: asyncio.StreamReader, headers: dict[s
 async def _read_chunks(lines: _Head, reader: asyncio.StreamReader) -> bytes:
     body = b""
     while len(body) < MOST:
-        # The lines between chunks count as the head does: a server may send a lot of them.
+        # Lines between chunks count like the head: a server may send many of them.
         size = int((await lines.next()).partition(";")[0] or "0", 16)
         if size <= 0:
             break

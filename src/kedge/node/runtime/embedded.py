@@ -44,7 +44,7 @@ _MOST_OUTPUT: Final = 256 << 10
 _CHUNK: Final = 65_536
 _NOTHING_HIDDEN: Final = HostImage()
 _LONGEST_DELAY: Final = 10.0
-"""Seconds that a supervisor which keeps dying stays away at most: all pods of the node wait."""
+"""Longest delay before a supervisor that keeps dying is restarted: all pods of the node wait."""
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
@@ -104,7 +104,7 @@ class EmbeddedRuntime:
         self._connecting = asyncio.Lock()
         self._connected_at = 0.0
         self._failures = Failures()
-        """How often the supervisor has died of late."""
+        """How often the supervisor has died recently."""
         self._restarts: asyncio.Queue[str] = asyncio.Queue()
         self._specs: dict[str, SandboxSpec] = {}
 
@@ -147,7 +147,7 @@ class EmbeddedRuntime:
             return self._channel
 
     async def _back_off(self) -> None:
-        """Wait before a supervisor is started again, if that has not helped of late."""
+        """Wait before restarting a supervisor that has died recently."""
         now = self._clock.monotonic()
         verdict = decide(self._failures, Ending(None, now - self._connected_at))
         self._failures, self._connected_at = verdict.failures, now
@@ -163,7 +163,8 @@ class EmbeddedRuntime:
             raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
         await connected.ask("watch")
         self.level = Level(hello["level"])
-        # One of an earlier release says nothing, and would give the pod the machine's users.
+        # A supervisor of an earlier release ignores the field, and the pod would get the
+        # machine's users.
         self.no_user_namespaces = hello.get("no_user_namespaces", "the supervisor is too old")
         before, self.supervisor = self.supervisor, int(hello["pid"])
         self._connected_at = self._clock.monotonic()
@@ -173,8 +174,8 @@ class EmbeddedRuntime:
         self._specs = {each["id"]: _spec(each) for each in listed["sandboxes"]}
         self._images.release_others({each["id"] for each in listed["containers"]})
         if self._network:
-            # A sandbox ends with its supervisor, and its record stays as long as its containers'
-            # states are wanted. Its address and its ports of the machine go to others at once.
+            # A sandbox ends with its supervisor, but its record stays as long as its containers'
+            # states are needed. Its address and host ports are released here.
             ready = {each["id"] for each in listed["sandboxes"] if each["ready"]}
             await self._network.detach_others(ready)
         for each in listed["sandboxes"]:
@@ -194,7 +195,7 @@ class EmbeddedRuntime:
             return await self._ask(do, **fields)
 
     async def restarted(self) -> str:
-        """Wait until a supervisor had to be started in place of a dead one; says so."""
+        """Wait until a dead supervisor was replaced; returns the message for the event."""
         return await self._restarts.get()
 
     async def sandboxes(self) -> list[Sandbox]:
@@ -449,8 +450,8 @@ async def _read_all(descriptor: int) -> bytes:
     size = 0
     try:
         while True:
-            # Before every read, also while there is more: a command that never stops talking would
-            # else keep the loop from everything, the end of its own time included.
+            # Before every read, also while there is more: a command that never stops writing
+            # would block the event loop, and its own timeout.
             readable.clear()
             await readable.wait()
             try:
@@ -466,11 +467,12 @@ async def _read_all(descriptor: int) -> bytes:
 
 
 def _restart(before: int, now: int, listed: Document) -> str:
-    """What is said of a supervisor that died. Process 1 is its parent and has its exit code."""
+    """Return the message about a supervisor that died. Its exit code went to process 1, its
+    parent."""
     pods = len({each["about"]["uid"] for each in listed["sandboxes"]})
     number = "1 pod" if pods == 1 else f"{pods} pods"
     told = f"the containers of {number} ended with it" if pods else "no container ran"
-    return f"The supervisor, process {before}, ended and was started again, process {now}; {told}"
+    return f"The supervisor, process {before}, ended and was restarted, process {now}; {told}"
 
 
 def _spec(record: Document) -> SandboxSpec:

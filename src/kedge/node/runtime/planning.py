@@ -57,7 +57,7 @@ class Place(NamedTuple):
     hidden: Sequence[Path]
     host_image: HostImage
     first_id: int = 0
-    """What id 0 of the pod is on the machine; 0 for a pod with the machine's users."""
+    """The machine's id of the pod's id 0; 0 for a pod without a user namespace."""
 
 
 def shared(spec: SandboxSpec) -> Shared:
@@ -143,7 +143,8 @@ def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
 
 
 def _fits_user_namespace(spec: ContainerSpec, user: passwd.User) -> None:
-    """Refuse what a pod with a user namespace cannot have, before the kernel does."""
+    """Refuse settings that do not work in a user namespace, with a better error than the
+    kernel's."""
     for what, number in (
         ("user", user.uid),
         *(("group", each) for each in _all_groups(spec, user)),
@@ -346,8 +347,8 @@ def about(spec: SandboxSpec) -> dict[str, Any]:
 
 
 def about_container(spec: ContainerSpec) -> dict[str, Any]:
-    """What of a container's spec the supervisor keeps for us, on disk. Neither variables nor
-    arguments are among it: secrets become both."""
+    """Return the part of a container's spec that the supervisor keeps on disk. It has no
+    variables and no arguments: both may hold secrets."""
     return {
         "name": spec.name,
         "attempt": spec.attempt,

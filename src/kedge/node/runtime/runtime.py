@@ -89,8 +89,8 @@ class SandboxSpec(Value):
     """The pod's cgroup below the root of each hierarchy; the node agent makes and removes it.
     Empty where there are no cgroups."""
     first_id: int = 0
-    """What id 0 of the pod is on the machine: it has a user namespace with 65,536 ids from there
-    on. 0 for a pod with the machine's users."""
+    """The machine's id of the pod's id 0; its user namespace has the 65,536 ids from there on. 0
+    for a pod without a user namespace."""
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False
@@ -125,7 +125,7 @@ class Mount(Value):
     container_path: str
     host_path: str
     part: str = ""
-    """What of it is shown, by a path that must stay beneath it when it is mounted."""
+    """The subPath to mount, which must stay beneath the source."""
     read_only: bool = False
     recursive_read_only: bool = False
     propagation: str = "None"

@@ -19,11 +19,11 @@ _START: Final = (
     "from kedge.supervisor.__main__ import main; main(sys.argv[1])"
 )
 _START_SECONDS: Final = 20.0
-"""How long a supervisor may take to come up, after it has cleared up what the last one left."""
+"""Seconds until a supervisor listens; it first cleans up after the previous one."""
 _PACKAGES: Final = str(Path(__file__).parents[3])
 _OPEN_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
-"""As this process was given them, before it took more for itself. Containers get these: programs
-that use select(), or close every descriptor they might have, fare badly with a million."""
+"""Limits of open files before this process raised its own. Containers get these: programs that
+use select(), or close every possible descriptor, fail with a million."""
 
 
 class Spawn:
@@ -55,7 +55,7 @@ class Spawn:
         try:
             _, said = self._process.communicate(timeout=_START_SECONDS)
         except subprocess.TimeoutExpired:
-            # Its lock goes with it, also if it was stopped (SIGSTOP) and hears nothing else.
+            # SIGKILL also ends a stopped process (SIGSTOP), and releases its lock.
             self._process.kill()
             self._process.communicate()
             return f"it did not listen within {_START_SECONDS:g} s; {_last_words(self._log)}"
@@ -90,10 +90,10 @@ def connected(directory: Path) -> socket.socket | None:
 
 
 def supervisor(directory: Path) -> int:
-    """The pid of the process that listens for agents of a directory; 0 if there is none.
+    """Return the pid of the supervisor that listens in a directory; 0 if there is none.
 
-    The kernel says it, also of a process that is stopped: who listens is remembered with the
-    socket (SO_PEERCRED in unix(7)).
+    The kernel stores the listener's pid with the socket (SO_PEERCRED in unix(7)), so this also
+    works for a stopped process.
     """
     found = connected(directory)
     if found is None:

@@ -37,7 +37,8 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def tenant(self) -> str:
-        """Whose share of the node's connections this is: a namespace has one for its accounts."""
+        """The tenant that the caller's connections count for: service accounts count for their
+        namespace."""
         return self.name.rpartition(":")[0] if self.name.startswith(_ACCOUNTS) else self.name
 
     @property

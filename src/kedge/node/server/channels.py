@@ -1,4 +1,5 @@
-"""Channels: several streams in the messages of one WebSocket, told apart by their first byte."""
+"""Channels: several streams in one WebSocket; the first byte of a message is the stream's
+number."""
 
 import base64
 import binascii
@@ -8,7 +9,7 @@ from kedge.web.websocket import Received
 
 
 class ChannelData(NamedTuple):
-    """More of one channel; the number is negative if it is of none."""
+    """A piece of one channel; the number is negative if it belongs to none."""
 
     channel: int
     data: bytes
@@ -23,13 +24,12 @@ class ChannelReader:
     def __init__(self, *, binary: bool) -> None:
         self._binary = binary
         self._channel: int | None = None
-        """Of the message that is coming in, as soon as its first byte has come."""
+        """Channel of the incoming message, once its first byte is known."""
         self._rest = b""
-        """What cannot be decoded before more has come."""
+        """Base64 text that is not complete yet."""
 
     def read(self, piece: Received) -> ChannelData:
-        """What a piece says; of a message that is not base64, all from the first mistake on is
-        left out."""
+        """Decode a piece; base64 text is dropped from its first error on."""
         if piece.begins:
             self._channel, self._rest = None, b""
         data = piece.payload

@@ -142,8 +142,7 @@ class Log:
     async def _pour(self, reader: Reader, lines: Lines, sink: Sink) -> None:
         over = not self._asked.follow
         while not lines.done:
-            # In a thread: a log is large, and what is left out of it by its time is never written
-            # to a caller for whom we would wait.
+            # In a thread: a log is large, and skipping lines by time never waits for the client.
             data, shown = await asyncio.to_thread(_next, reader, lines)
             if data:
                 sink.write(shown)
@@ -177,6 +176,6 @@ class Log:
 
 
 def _next(reader: Reader, lines: Lines) -> tuple[bool, bytes]:
-    """Whether there was more, and what of it the caller sees."""
+    """Return whether there was more, and the part that the client gets."""
     data = reader.read()
     return bool(data), lines.feed(data) if data else b""

@@ -27,7 +27,7 @@ CHANNELS: Final[Mapping[str, bool]] = {
 }
 """Subprotocols in which ports are channels, and whether these are binary."""
 _MOST_HALVES: Final = 64
-"""Connections of a client of which one stream is open and the other not yet."""
+"""Forwarded connections with one of their two streams open."""
 _MOST_PORTS: Final = 120
 """Two channels each must fit into a byte, of which some values mean something else."""
 
@@ -117,7 +117,7 @@ async def forward(stream: ByteStream, pod: Pod) -> None:
 
 
 def _make_room(pairs: dict[str, _Pair]) -> None:
-    """Give up the oldest stream that still waits for its other half if there are too many."""
+    """Close the oldest stream that waits for its second one if there are too many."""
     if len(pairs) >= _MOST_HALVES:
         oldest = pairs.pop(next(iter(pairs)))
         for stream in (oldest.data, oldest.error):

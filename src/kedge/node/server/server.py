@@ -27,7 +27,7 @@ from kedge.web.watchdog import LoopPauses
 log = logging.getLogger(__name__)
 
 BODY_BYTES: Final = 64 << 10
-"""Of a request; more than clients send along with what they upgrade."""
+"""Largest body; clients send little with a request to upgrade."""
 RUN_SECONDS: Final = 60.0
 """How long a command may take whose output is sent when it has ended."""
 
@@ -63,7 +63,7 @@ class NodeServer:
         self._callers = Callers(client, node, clock)
         self._inotify = Inotify()
         self._sessions = Sessions()
-        # Nothing here reads a body, and who asks is known only after the server was asked.
+        # No handler reads a body, and the caller is known only after a call to the API server.
         self._server = Server(self.handle, clock, Limits(body_bytes=BODY_BYTES))
         self._pods: NodePods | None = None
         self._usage: Usage | None = None
@@ -223,7 +223,7 @@ class Answer:
         return self._session(pod, remote.answer(request, wanted, serve))
 
     def _session(self, pod: Pod, response: Response) -> Response:
-        """The answer that begins a session, which is counted while it lasts; raises 429."""
+        """Return the answer that begins a session, which counts until it ends; raises 429."""
         uid, take_over = pod.metadata.uid, response.take_over
         if take_over is None:
             return response

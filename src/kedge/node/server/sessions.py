@@ -1,7 +1,7 @@
 """Sessions: how many commands, attachments and port forwards there may be at once.
 
-Each holds descriptors, a task or several, and a process in the container. Kubelets set no bound;
-there it is the size of the machine, and one tenant with `pods/exec` finds it for all.
+Each holds descriptors, tasks, and a process in the container. Kubelets have no limit, so one
+tenant with `pods/exec` can use up the machine.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ PER_NODE: Final = 256
 
 
 class Sessions:
-    """Counts what is open, by pod."""
+    """Counts open sessions by pod."""
 
     def __init__(self, per_pod: int = PER_POD, per_node: int = PER_NODE) -> None:
         self._per_pod = per_pod
@@ -24,7 +24,7 @@ class Sessions:
         self._counts: Counter[str] = Counter()
 
     def check(self, uid: str) -> None:
-        """Raise 429 if a pod, or the node, can have no further session."""
+        """Raise 429 if the pod or the node has reached its limit."""
         if self._counts[uid] >= self._per_pod:
             raise _too_many(f"the pod has {self._per_pod} of them already")
         if self._counts.total() >= self._per_node:

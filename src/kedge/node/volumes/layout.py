@@ -39,14 +39,14 @@ class File(NamedTuple):
 
 
 def write(place: Path, files: Mapping[str, File], now: datetime, group: int = -1) -> bool:
-    """Make a directory of which nothing is known hold these files and no others; whether that
-    changed anything."""
+    """Make a directory hold exactly these files, without a cache; returns whether anything
+    changed."""
     return Layout(place, group).write(files, now)
 
 
 class Layout:
-    """One such directory, with what is known of it: so that to write it again takes no look at
-    files that are as they were, and those are linked instead of written.
+    """One such directory with a cache of its files, so that unchanged files are neither read nor
+    written again but linked.
 
     `group` is the pod's fsGroup, which may read everything; -1 for none.
     """
@@ -55,13 +55,13 @@ class Layout:
         self._place = place
         self._group = group
         self._current = ""
-        """The name of the directory that holds the data; empty as long as it is not known."""
+        """The name of the data directory; empty if it is not known yet."""
         self._digests: Mapping[str, bytes] = {}
         """Of its files, by path."""
 
     def write(self, files: Mapping[str, File], now: datetime) -> bool:
-        """Make the directory hold these files and no others; whether that changed anything. Raises
-        ValueError for a path that no file can have."""
+        """Make the directory hold exactly these files; returns whether anything changed. Raises
+        ValueError for an invalid path."""
         wanted = {_clean(path): file for path, file in files.items()}
         digests = {path: _digest(file) for path, file in wanted.items()}
         _make_top(self._place, self._group)
@@ -76,7 +76,7 @@ class Layout:
     def _begin(
         self, top: int, wanted: Mapping[str, File], digests: Mapping[str, bytes], now: datetime
     ) -> bool:
-        """Write for the first time, whatever an earlier agent has left there."""
+        """Write for the first time; an earlier agent may have left files."""
         current = _current(top)
         changed = not current or not _holds(self._place / current, wanted)
         if changed:
@@ -105,7 +105,7 @@ class Layout:
         now: datetime,
         before: str = "",
     ) -> str:
-        """A new directory with the files, which the one link now leads to; returns its name."""
+        """Make a new data directory with the files and switch the link to it; returns its name."""
         fresh = f"{now:..%Y_%m_%d_%H_%M_%S.}{secrets.randbelow(10**10):010d}"
         same = {path for path in digests if digests[path] == self._digests.get(path)}
         try:
@@ -138,8 +138,7 @@ class Layout:
         with open(descriptor, "wb") as written:
             written.write(file.content)
             _own(descriptor, file.owner, self._group)
-            # After the owner: to change that takes rights away. And not by open, which heeds the
-            # umask.
+            # After chown, which clears mode bits, and not by open, which applies the umask.
             os.fchmod(descriptor, file.mode if self._group < 0 else file.mode | _GROUP_READS)
 
 
@@ -169,7 +168,7 @@ def _make_top(place: Path, group: int) -> None:
 
 @contextlib.contextmanager
 def _opened(directory: str | Path, at: int | None = None) -> Iterator[int]:
-    """Hold a directory, which a link in its place is not."""
+    """Open a directory; fails for a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(directory, flags, dir_fd=at)
     try:
@@ -179,8 +178,7 @@ def _opened(directory: str | Path, at: int | None = None) -> Iterator[int]:
 
 
 def _current(top: int) -> str:
-    """The name of the directory that the data is in, empty if there is none. A link to elsewhere is
-    not ours."""
+    """Return the name of the data directory; empty if there is none or the link leads elsewhere."""
     try:
         name = os.readlink(_DATA, dir_fd=top)
         found = os.stat(name, dir_fd=top, follow_symlinks=False)
@@ -229,7 +227,7 @@ def _make_directory(path: str, at: int, group: int) -> None:
 
 
 def _linked(path: str, source: int, target: int) -> bool:
-    """Have a file that is as it was once more; false where that cannot be."""
+    """Link an unchanged file; returns False if that is not possible."""
     try:
         os.link(path, path, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     except OSError:

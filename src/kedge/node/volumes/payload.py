@@ -33,13 +33,13 @@ T = TypeVar("T")
 
 MODE: Final = 0o644
 MOST_BYTES: Final = 64 << 20
-"""Of all files of one volume. Objects are small, but items may name the same one any number of
+"""Bytes of all files of one volume. Objects are small, but items may name the same one many
 times."""
 MOST_DOWNWARD: Final = 4 << 20
-"""Of what one source says of the pod: each item may be all annotations, which are up to 256 KiB,
-and each is a text of its own."""
+"""Bytes of one downward API source: each item may be all annotations, up to 256 KiB, and each is
+a copy."""
 _AT_ONCE: Final = 64
-"""Sources of one volume that are asked for at the same time."""
+"""Sources of one volume that are read at the same time."""
 _TOKEN_MODE: Final = 0o600
 
 
@@ -131,7 +131,7 @@ class Payloads:
         around: Surroundings,
         known: Sequence[Token],
     ) -> Payload:
-        """Many sources at once, since each may be a question to the server."""
+        """Read several sources at once, since each may be a request to the server."""
         mode, before = _mode(volume.defaultMode), iter(known)
         files: dict[str, File] = {}
         tokens: list[Token] = []

@@ -23,9 +23,9 @@ def wanted(mount: VolumeMount, env: dict[str, str]) -> str:
 
 
 def make(volume: Path, part: str) -> None:
-    """Make what is missing of a part as directories, with the rights of the volume itself. Raises
-    OSError, also if the part leads out of the volume; what it says tells too much about the machine
-    to be told to users."""
+    """Make missing directories of a subPath, with the mode of the volume. Raises OSError, also
+    if the subPath leads out of the volume. Its message must not reach users: it reveals paths of
+    the machine."""
     with beneath.directory(volume) as top:
         mode = stat.S_IMODE(os.fstat(top).st_mode)
         names = [name for name in part.split("/") if name not in ("", ".")]
@@ -40,12 +40,11 @@ def make(volume: Path, part: str) -> None:
 
 
 def _below(top: int, at: int, names: Sequence[str], mode: int) -> int:
-    """The last of these names, each in the one before, the volume being at the top of them; it is
-    made if it is missing."""
+    """Open the last of these nested directories, starting at the volume; makes missing ones."""
     with contextlib.suppress(FileNotFoundError):
         return beneath.locate(top, "/".join(names), across_mounts=True)
     os.mkdir(names[-1], mode, dir_fd=at)
-    # A link that somebody has put in its place since is not followed.
+    # A link that a container put in its place meanwhile is not followed.
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     made = os.open(names[-1], flags, dir_fd=at)
     os.fchmod(made, mode)
@@ -53,11 +52,11 @@ def _below(top: int, at: int, names: Sequence[str], mode: int) -> int:
 
 
 def exists(volume: Path, part: str) -> bool:
-    """Whether there is such a part. Raises OSError if it leads out of the volume.
+    """Return whether the subPath exists. Raises OSError if it leads out of the volume.
 
-    That is only to say so early, and in words for the user. Another container may exchange
-    directories for links until the one that is to see the part is started; so it is the supervisor
-    that finds it, by the same rules and at the moment when it is mounted.
+    This is only for an early, readable error. Another container may replace directories by links
+    until the container starts, so the supervisor resolves the subPath again, by the same rules,
+    when it mounts it.
     """
     with beneath.directory(volume) as top:
         try:

@@ -76,9 +76,9 @@ def held_at_top(directories: Iterable[Path]) -> int:
 
 
 def _held(top: str, seen: set[tuple[int, int]]) -> int:
-    """What is in one directory. A container that wants to use more than is seen nests directories
-    until no path is long enough for them, or exchanges them for links while they are counted: so
-    this goes down by descriptors, and up again by `..` if that still is where it came from."""
+    """Measure one directory. To hide its usage, a container could nest directories deeper than
+    any path, or replace them by links during the count. So this descends by descriptors, and
+    returns by `..` only if that is still the same directory."""
     used = 0
     try:
         at = os.open(top, _OPENED)
@@ -107,15 +107,15 @@ def _held(top: str, seen: set[tuple[int, int]]) -> int:
             at = parent
             identity, waiting = above.pop()
             if _identity(os.fstat(at)) != identity:
-                # Somebody moved it: what is around it now may not be ours to count.
+                # The directory was moved: its new parent may be outside of the volume.
                 return used
     finally:
         os.close(at)
 
 
 def _look(directory: int, seen: set[tuple[int, int]]) -> tuple[int, list[str]]:
-    """How much the entries of a directory take, and which of them are directories. What goes away
-    meanwhile, or cannot be seen, takes nothing."""
+    """Return the size of a directory's entries, and its subdirectories. Entries that disappear
+    or cannot be read count as 0."""
     used, inner = 0, []
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:

@@ -37,18 +37,18 @@ _RETRIES: Final = Backoff(first=0.1, most=60.0)
 _AT_ONCE: Final = 32
 """Volumes of one pod whose files are collected at the same time."""
 _MOST_BYTES: Final = 256 << 20
-"""Of all files of API objects of one pod. They are kept in memory, on no account of the pod's, and
-a short list of items can name one large key a thousand times."""
+"""Bytes of all files of API objects of one pod. They are in memory that does not count for the
+pod, and a short list of items can name one large key a thousand times."""
 _REFRESHING: Final = 0.2
-"""Most of the time that is spent on bringing the files of one pod up to date."""
+"""Largest share of time that updating the files of one pod may take."""
 _LATEST: Final = 60.0
-"""Seconds after which files are brought up to date whatever it costs."""
+"""Seconds after which files are updated regardless of that share."""
 _LOOKING: Final = 0.05
 """Most of the time that is spent on looking how much a pod's volumes hold."""
 
 
-# How long these take is up to containers: with millions of files, minutes. Each has threads of its
-# own, so that what some pods left behind keeps nothing from being mounted for others.
+# Containers decide how long these take: with millions of files, minutes. Each has threads of its
+# own, so that the remains of one pod do not delay mounts of others.
 _WORK: Final = ThreadPoolExecutor(4, "volumes")
 _REMOVALS: Final = ThreadPoolExecutor(2, "volume-removal")
 _LOOKS: Final = ThreadPoolExecutor(1, "volume-usage")
@@ -66,9 +66,9 @@ class _Held:
         self.shown: dict[str, Mapping[Reference, str]] = {}
         """By volume: which versions its files are made of."""
         self.layouts: dict[str, Layout] = {}
-        """By volume: how its files were last written."""
+        """The last written files, by volume."""
         self.sizes: dict[str, int] = {}
-        """By volume: bytes of its files."""
+        """Bytes of the files, by volume."""
         self.refreshed = 0.0
         self.refresh_took = 0.0
         self.turn = asyncio.Lock()
@@ -238,9 +238,8 @@ class PodVolumes:
             self._refresh_soon(uid, held)
 
     def _refresh_soon(self, uid: str, held: _Held) -> None:
-        """Bring files up to date, at once where that costs little. An object with very many keys
-        that changes all the time would else keep the node from other things; to the kubelet, a
-        minute is soon."""
+        """Update files, immediately if that is cheap. An object with very many keys that changes
+        all the time would otherwise use up the node's time; the kubelet takes up to a minute."""
         due = held.refreshed + min(held.refresh_took / _REFRESHING, _LATEST)
         delay = due - self._clock.monotonic()
         if delay > 0:
@@ -319,7 +318,7 @@ class PodVolumes:
         return found
 
     def _prepare(self, pod: Pod, volume: Volume, part: str, container: str) -> None:
-        """Make what is missing of what a container is to see."""
+        """Make missing subPaths of a container."""
         place = self.place(pod, volume.name)
         if volume.hostPath is not None and not place.exists():
             # What is not there is made a directory, as container engines always did.

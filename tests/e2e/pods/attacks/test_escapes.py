@@ -19,7 +19,7 @@ while sleep 0.05; do
   rmdir /shared/work 2>/dev/null; ln -sfn /proc/self/fd/$n /shared/work; echo $n > /shared/done
 done
 """
-"""Makes the working directory of its neighbour a link to a descriptor, as it is told."""
+"""Replaces the working directory of its neighbour by a link to the requested descriptor."""
 
 
 def container(name: str, script: str, **more: Any) -> Json:
@@ -40,7 +40,7 @@ def test_a_command_does_not_start_among_the_files_of_the_machine(
 ) -> None:
     """CVE-2024-21626, with nothing but an emptyDir and kubectl exec."""
     if not (cluster.home / "state").exists():
-        pytest.skip("the cluster is somebody else's: its state directory is not known")
+        pytest.skip("the cluster is not the suite's own: its state directory is not known")
     main = container("main", "exec sleep 1000", workingDir="/shared/work")
     two(pods, "linked", main)
     steal = "cat ../supervisor.lock ../runtime/supervisor.lock && echo escaped"

@@ -1,4 +1,4 @@
-"""Containers that say more than the disk has room for."""
+"""Containers that write more output than their log may hold."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def size(directory: Path) -> int:
 
 
 def test_a_log_is_never_longer_than_its_limit(pods: Any, agent: Any) -> None:
-    """It reached gigabytes between two looks at its size."""
+    """The log reached gigabytes between two checks of its size."""
     pods.create("loud", "exec yes 0123456789012345678901234567890123456789")
     pods.ready("loud")
     [logs] = (agent.node / "logs").glob(f"{pods.namespace}_loud_*")
@@ -37,7 +37,7 @@ def test_a_log_is_never_longer_than_its_limit(pods: Any, agent: Any) -> None:
 
 
 def test_who_follows_a_log_misses_nothing_when_it_is_cut(pods: Any, any_kubectl: Any) -> None:
-    """60 MB at 4 to 8 MB a second: six files, the first of which is gone in the end."""
+    """60 MB at 4 to 8 MB a second: six files; the first one is removed."""
     script = (
         "i=0; while [ $i -lt 60 ];"
         " do seq -f '%.0f xxxxxxxxxxxxxxxx' $((i*30000)) $((i*30000+29999));"

@@ -46,7 +46,7 @@ def agent_pid(port: int) -> int:
         with contextlib.suppress(OSError):
             if os.readlink(link) in inodes:
                 return int(link.parts[2])
-    raise AssertionError(f"nobody listens on port {port}")
+    raise AssertionError(f"nothing listens on port {port}")
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,7 @@ def server(api: Any, attacks: Any) -> Any:
 
 @pytest.fixture
 def deaf(pods: Any) -> str:
-    """A pod that hears nothing of what it is told."""
+    """A pod that does not read its input."""
     pods.create("deaf", "exec sleep 1000")
     pods.ready("deaf")
     return f"{pods.path}/deaf"
@@ -98,8 +98,7 @@ def sent(peer: ssl.SSLSocket, data: bytes, seconds: float) -> int:
 
 @contextlib.contextmanager
 def unharmed(agent: Any, server: Any, attacks: Any) -> Iterator[None]:
-    """What happens meanwhile costs neither the server nor the agent much, and keeps nobody
-    waiting."""
+    """Check that the body costs the server and the agent little and delays no other client."""
     before = agent.memory, server.memory
     with (
         attacks.bystander(agent, "/healthz") as one,
@@ -157,7 +156,7 @@ def test_messages_that_never_end_take_no_memory(
             list(pool.map(lambda peer: sent(peer, unfinished, 1), peers))
 
 
-def test_a_pod_has_so_many_sessions_and_gives_them_back(
+def test_sessions_of_a_pod_are_limited_and_released(
     agent: Any, server: Any, attacks: Any, deaf: str, eventually: Callable[..., Any]
 ) -> None:
     path = f"{deaf}/exec?command=sleep&command=100&stdin=1&stdout=1"
@@ -186,8 +185,8 @@ def test_a_session_ends_with_its_client_although_nobody_hears_what_it_said(
 ) -> None:
     path = f"{deaf}/exec?command=sleep&command=4321&stdin=1&stdout=1"
     with entered(server, attacks, path) as peer:
-        # More than the agent reads ahead, less than what the kernel takes: of a client whose own
-        # machine still holds a part of what it has said, nobody can know that it has gone.
+        # More than the agent reads ahead, less than the kernel buffers: while a client's machine
+        # still holds unsent data, its disconnect cannot be seen.
         peer.sendall(binary(b"\0" + b"x" * (700 << 10)))
         time.sleep(0.5)
 

@@ -5,14 +5,14 @@ import pytest
 
 from kedge.api.core_v1.secret import Secret
 from kedge.client.informer import Key
-from kedge.controllers.access.cluster_info import TokenTime, binding, ends_of, seconds_left
+from kedge.controllers.access.cluster_info import TokenExpiration, binding, ends_of, seconds_left
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def token(seconds: float | None) -> TokenTime:
+def token(seconds: float | None) -> TokenExpiration:
     ends = None if seconds is None else NOW + timedelta(seconds=seconds)
-    return TokenTime(Key("kube-system", "bootstrap-token-abcdef"), ends)
+    return TokenExpiration(Key("kube-system", "bootstrap-token-abcdef"), ends)
 
 
 def test_the_last_token_decides_when_the_door_is_closed() -> None:

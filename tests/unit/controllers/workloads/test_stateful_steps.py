@@ -19,7 +19,7 @@ from kedge.controllers.workloads.stateful_steps import (
     Identify,
     counted,
     next_steps,
-    parted,
+    split_pods,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -202,7 +202,7 @@ def test_a_set_of_billions_is_walked_only_as_far_as_somebody_asks(policy: str) -
 
 def test_a_set_of_billions_rolls_without_a_look_at_the_numbers_that_nobody_has() -> None:
     owner = stateful_set(2**31 - 1, **rolling(partition=2**31 - 1, maxUnavailable="100%"))
-    slots, condemned = parted(owner, [pod(0), pod(5)])
+    slots, condemned = split_pods(owner, [pod(0), pod(5)])
     assert (len(slots), condemned) == (2**31 - 1, [])
     assert [ordinal_of(each) for each in slots.pods()] == [5, 0]
     assert len(slots.beyond(2**31 - 2)) == 1

@@ -1,4 +1,4 @@
-"""Who has pulled an image, as the node remembers it."""
+"""Records of the credentials that have pulled an image."""
 
 from pathlib import Path
 

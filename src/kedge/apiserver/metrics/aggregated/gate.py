@@ -27,7 +27,7 @@ _LONGEST: Final = 16 << 10
 """Bytes of a token."""
 
 FRONT_PROXY: Final = User("front-proxy", ("system:masters",))
-"""As whom its connections are counted: it carries the requests of everybody."""
+"""The tenant that its connections count for: they carry requests of many users."""
 
 T = TypeVar("T")
 

@@ -39,7 +39,7 @@ _LOOK_EVERY: Final = 60.0
 """Seconds between two looks at how the front proxy is to be known."""
 
 _BODY_BYTES: Final = 64 << 10
-"""Nothing here reads a body; clients may send the options of a request that is refused anyway."""
+"""No handler reads a body. Clients may still send small ones, such as delete options."""
 
 
 class Running(NamedTuple):
@@ -110,7 +110,7 @@ async def serve(
     kubelets, every = Kubelets(access), config.resolution
     scraper = Scraper(api.metrics, Known(api.cache), kubelets, store, clock, interval=every)
     app = MetricsApp(api, Gate(client, lambda: proxy.now, clock), _telemetry(scraper))
-    # Whoever asks is known only after the cluster was asked, so no body is worth keeping.
+    # The caller is known only after a call to the cluster, so bodies are not kept.
     listener = Server(app.handle, clock, Limits(body_bytes=_BODY_BYTES))
     informers = _informers(api, client, clock)
     port = await listener.listen(config.host, config.port, context)

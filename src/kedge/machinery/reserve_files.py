@@ -1,8 +1,8 @@
-"""Files that only take up space, so that there is some to be had when the disk is full.
+"""Reserve files: they take up space that a start can use on a full disk.
 
-A start has a few small files to write. On a full disk it deletes one of these first; they are made
-again once there is room. What a running store needs is reserved inside of its own files instead
-(`kedge.storage.reserve`): there nobody else can take it.
+A start writes a few small files. On a full disk it deletes a reserve file first; it is made
+again once there is space. The space that a running store needs is reserved inside its own files
+instead (`kedge.storage.reserve`), where other programs cannot take it.
 """
 
 import contextlib
@@ -14,19 +14,19 @@ from typing import Final, TypeVar
 
 NAME: Final = "reserve"
 SIZES: Final = (*([64 << 10] * 8), 5 << 20)
-"""Bytes of each piece: the files of a start are small, but a write-ahead log is large."""
+"""Bytes of each file: the files of a start are small, but a write-ahead log is large."""
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 T = TypeVar("T")
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether it was lack of space that made something fail."""
+    """Return whether the error is a lack of space."""
     return isinstance(error, OSError) and error.errno in _FULL
 
 
 def ensure(directory: Path) -> bool:
-    """Take the space that is not taken, if there is plenty; whether all of it is taken now."""
+    """Make missing reserve files if there is plenty of space; returns whether all exist."""
     try:
         missing = [path for path in _pieces(directory) if not path.exists()]
         if missing and free_bytes(directory) < 2 * sum(SIZES):
@@ -39,7 +39,7 @@ def ensure(directory: Path) -> bool:
 
 
 def release(directory: Path) -> bool:
-    """Give a piece of the space back, the smallest first; whether there was any to give."""
+    """Delete one reserve file, the smallest first; returns whether there was one."""
     for path in _pieces(directory):
         try:
             path.unlink()
@@ -50,7 +50,8 @@ def release(directory: Path) -> bool:
 
 
 def with_room(directory: Path, deed: Callable[[], T]) -> T:
-    """Do what writes a little into the directory; on a full disk once more after each `release`."""
+    """Run a function that writes little into the directory; on a full disk retry after each
+    `release`."""
     while True:
         try:
             return deed()
@@ -75,7 +76,7 @@ def _take(path: Path, size: int) -> None:
 
 
 def free_bytes(directory: Path) -> int:
-    """How much an ordinary user could still write there."""
+    """Return the free space for ordinary users."""
     with contextlib.suppress(OSError):
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize
