@@ -23,7 +23,7 @@ from kedge.testing.raw_http import RawConnection
 
 JSON = "application/json"
 SEED = int(os.environ.get("KEDGE_FUZZ_SEED", 1))
-COUNT = int(os.environ.get("KEDGE_FUZZ_REQUESTS", 10_000))
+COUNT = int(os.environ.get("KEDGE_FUZZ_REQUESTS", 8_000))
 AT_ONCE = 16
 ANSWER_SECONDS = 60
 """For the slowest of all, the deletion of everything that is stored, on a busy machine."""
