@@ -174,7 +174,9 @@ class Volley:
                 continue
             self.statuses[answer.status] += 1
             text = answer.body[:1_000].decode(errors="replace")
-            is_ours = answer.status == 500 and not any(words in text for words in NOT_OURS)
+            is_ours = answer.status == 500 and not any(
+                words.encode() in answer.body for words in NOT_OURS
+            )
             if is_ours or "has a defect" in text:
                 self._keep(number, request, f"{answer.status}: {text}")
         await connection.close()
