@@ -259,6 +259,22 @@ async def test_a_slow_watcher_catches_up_from_history(
     assert seen == list(range(2, 303))
 
 
+async def test_large_values_are_read_from_history_in_pieces(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kedge.storage.feed.BACKLOG_BYTES", 1_000)
+    monkeypatch.setattr("kedge.storage.sqlite.CHUNK_BYTES", 1_000)
+    async with aclosing(store.watch("", since=1)) as watch:
+        pending = asyncio.ensure_future(anext(watch))
+        await store.put("/first", b"x" * 600, expect=0)
+        seen = [(await pending).entry.revision]
+        for i in range(20):
+            await store.put(f"/{i}", b"x" * 600, expect=0)
+        while len(seen) < 21:
+            seen.append((await anext(watch)).entry.revision)
+    assert seen == list(range(2, 23))
+
+
 async def test_compaction_forgets_the_past_but_not_the_present(store: Store) -> None:
     one = await store.put("/a", b"1", expect=0)
     gone = await store.put("/b", b"", expect=0)

@@ -30,7 +30,11 @@ _SCHEMA: Final = {
                 "name": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 20},
                 "list": {
                     "type": "array",
-                    "items": {"type": "object", "properties": {"k": {"type": "string"}}},
+                    "items": {
+                        "type": "object",
+                        "properties": {"k": {"type": "string"}},
+                        "required": ["k"],
+                    },
                     "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["k"],
                 },
