@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli import process, restarts
-from kedge.cli.children import Part, launching
+from kedge.cli.children import ProgramSpec, launching
 from kedge.cli.failure import AlreadyRunning, Failure
 from kedge.restarter.program import Program, make_room, tail
 from kedge.restarter.restarter import PART
@@ -40,8 +40,8 @@ class Cluster:
         words = [sys.executable, "-c", PROGRAM.replace("MANNER", manner), str(self.directory)]
         return Program("the server", words, str(self.directory / "server.log"))
 
-    def part(self, program: Program) -> Part:
-        return Part("server", program.what, program.arguments, ["server"], program.log)
+    def part(self, program: Program) -> ProgramSpec:
+        return ProgramSpec("server", program.what, program.arguments, ["server"], program.log)
 
     def start(self, program: Program, policy: str = "always") -> None:
         with launching(self.directory, {"server": program}) as launch:
