@@ -177,7 +177,7 @@ def rested_victim(lasting_victim: Victim) -> Victim:
 
 
 @pytest.mark.parametrize("killed", PAIRS, ids="+".join)
-def test_what_is_killed_comes_back(
+def test_killed_processes_are_restarted(
     rested_victim: Victim, killed: tuple[str, ...], own_pods: Callable[[Any, str], Any]
 ) -> None:
     """By itself, unless the parent is killed too: then with the next `kedge up`. Containers notice

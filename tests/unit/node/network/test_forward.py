@@ -19,15 +19,27 @@ def test_each_source_has_so_many_and_all_together_too() -> None:
 
 
 async def test_a_connection_too_many_is_closed_and_the_others_go_on() -> None:
+    ended = asyncio.Event()
+
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):
             writer.write(data)
         writer.close()
+        await writer.wait_closed()
+        ended.set()
 
     behind = await asyncio.start_server(echo, "127.0.0.1", 0)
     target = behind.sockets[0].getsockname()
     handed = forward._handed_to(lambda: target, Sources(1))
-    front = await asyncio.start_server(handed, "127.0.0.1", 0)
+    over: list[asyncio.Task[None]] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        over.append(asyncio.current_task())  # type: ignore[arg-type]
+        await handed(reader, writer)
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    front = await asyncio.start_server(handle, "127.0.0.1", 0)
     where = front.sockets[0].getsockname()
     async with behind, front, asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_connection(*where)
@@ -40,3 +52,7 @@ async def test_a_connection_too_many_is_closed_and_the_others_go_on() -> None:
         assert await reader.readexactly(10) == b"still here"
         for each in (writer, too_many):
             each.close()
+            with contextlib.suppress(ConnectionError):
+                await each.wait_closed()
+        await ended.wait()
+        await asyncio.wait(over)
