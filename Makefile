@@ -34,7 +34,7 @@ check: .venv/.dev ## format, lint, types, floors, unit and contract tests
 	@tools/audit requirements/run.txt
 	$(PYTEST) -n auto --dist loadfile tests/unit
 	$(PATIENT) tests/contract
-	$(PYTEST) -n auto --dist loadfile tests/fuzz
+	$(PATIENT) -n auto --dist loadfile tests/fuzz
 
 e2e: .venv/.dev ## a real kubectl against a real cluster
 	@tools/setup kubectl
