@@ -244,6 +244,6 @@ def test_root_without_control_groups_opens_no_device_of_the_machine(home: Path) 
     bounds, *said = seen["logs"]["seen"]
     assert not int(bounds.split()[1], 16) >> 27 & 1
     assert said == ["usual", "0"]
-    reason = "its devices cannot be limited: there are no control groups to be had"
+    reason = "its devices cannot be limited: control groups are not available"
     assert f"it does not get CAP_MKNOD: {reason}" in seen["shortfalls"]
     assert seen["escapes"] == []
