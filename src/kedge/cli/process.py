@@ -99,8 +99,8 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> Process:
-    """The recorded process, if it really has the file open. If not, the file is damaged: the kedge
-    that has it open, or one that nobody can name.
+    """Return the recorded process if it has the file open. Otherwise the file is damaged: return
+    the kedge process that has it open, or a process without a pid.
 
     The pid in the file proves nothing: signalling it would let a user who can write the file
     choose a victim.

@@ -75,8 +75,8 @@ def holds_nodes(directory: Path) -> bool:
 
 
 def node_directories(directory: Path) -> list[Path]:
-    """The directories of the nodes that a cluster has on this machine. Whatever else is among them
-    was put there by somebody else, and is no node: a file, or a link that may lead anywhere."""
+    """Return the directories of a cluster's nodes on this machine. Files and links among them are
+    not nodes: kedge makes none there, and a link may lead anywhere."""
     try:
         found = list(os.scandir(directory / "nodes"))
     except (FileNotFoundError, NotADirectoryError):

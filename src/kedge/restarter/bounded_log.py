@@ -31,7 +31,7 @@ class BoundedLogHandler(logging.StreamHandler):  # type: ignore[type-arg]
                 self._begin_anew()
 
     def _begin_anew(self) -> None:
-        # Whatever else standard error was directed to is for who did that to look after.
+        # Standard error may have been redirected: only our own log file is rotated.
         if not os.path.samestat(os.stat(self._name), os.fstat(_ERROR)):
             return
         also_output = os.path.samestat(os.fstat(_OUTPUT), os.fstat(_ERROR))

@@ -75,7 +75,7 @@ def open_null() -> int:
     try:
         tree = libc.open_tree("/dev/null", recursive=False)
     except OSError:
-        # Without the right to mount, nobody here is root, or containers are not kept apart at all.
+        # Without the right to mount, either no process here is root or containers are not isolated.
         return os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     try:
         libc.set_mount(tree, on=libc.ATTR_RDONLY)

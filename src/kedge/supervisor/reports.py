@@ -1,9 +1,9 @@
 """What processes on their way into a container report to the supervisor, and who is believed.
 
 The last process on that way is seen by the container before it executes its program. One with
-CAP_SYS_PTRACE can take the socket out of it (pidfd_getfd) and speak in its name. Whatever a report
-from there says must not lead to another process or descriptor: a container that passed a process of
-the machine off as its own was on the machine with the next command.
+CAP_SYS_PTRACE can take the socket out of it (pidfd_getfd) and speak in its name. A report
+from there must not lead to another process or descriptor: if a container could report a process of
+the machine as its own, the next command would run on the machine.
 """
 
 import array
@@ -39,8 +39,8 @@ class Report(NamedTuple):
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Our end and the child's. The kernel tells who sent what, as our pid namespace counts; nobody
-    can give the pid of a process that is not in their own."""
+    """Return our end and the child's. The kernel names the sender of each message by its pid in our
+    namespace. A sender cannot claim the pid of a process outside of its own namespace."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     ours.setblocking(False)
@@ -105,7 +105,7 @@ class Reports:
 
 
 def parse(content: bytes, descriptors: list[int], *, is_trusted: bool) -> Report | None:
-    """Return what a message says; None if nobody sends such a message from where it came."""
+    """Return what a message says; None if such a message is not expected from its sender."""
     try:
         message = json.loads(content)
     except (ValueError, RecursionError):

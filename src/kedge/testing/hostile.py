@@ -84,7 +84,7 @@ _HEADERS: Final = (
 
 
 TENANT: Final = "tenant"
-"""A user that some of the requests impersonate; whoever sends them gives it a role."""
+"""A user that some of the requests impersonate. The test gives it a role."""
 
 _Large = tuple[str, dict[str, Any]]
 _HERE: Final = "namespaces/default"

@@ -155,8 +155,8 @@ NO_RIGHTS: Final = Rights(())
 
 
 MOST_COMPARED: Final = 10_000
-"""How many single permissions a role may stand for that somebody writes or binds who has to hold
-them all. The largest of the roles that come with a cluster has a tenth of that."""
+"""Most single permissions of a role whose author must hold all of them. The largest default role
+has a tenth of that."""
 
 
 class TooManyPermissions(Exception):

@@ -45,8 +45,8 @@ class Registrar:
         self._homes: dict[str, Resource[Any]] = {}
         """The resource as which the objects of a definition are stored."""
         self._names: dict[str, tuple[int, CustomResourceDefinition]] = {}
-        """Each definition without its versions, and the revision that it was read at: whoever asks
-        for a name is compared with all others, which may have a megabyte of schemas each."""
+        """Each definition without its versions, and the revision that it was read at. The names of
+        a new definition are compared with all others, which may have a megabyte of schemas each."""
         self._pending: dict[str, None] = {}
         """Keys of definitions to look at, each once, the first first."""
         self._woken = asyncio.Event()
