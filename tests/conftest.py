@@ -1,6 +1,7 @@
 """How laws are tried: on the same examples every time, so that a change is judged by itself and not
 by its luck. `--hypothesis-profile=exploring` looks for new ones."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -8,3 +9,10 @@ settings.register_profile(
 )
 settings.register_profile("exploring", deadline=None)
 settings.load_profile("steady")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print why the first try of a test failed, which pytest does not if the second one passes."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"first try of {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)

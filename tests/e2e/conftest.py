@@ -24,7 +24,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, NamedTuple, TypeVar
@@ -99,7 +99,18 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     terminal = Terminal(tmp_path)
     yield terminal
     ended = terminal.kedge("down", "--all", "--purge")
+    end_processes_of(tmp_path)
     assert ended.returncode == 0, ended.stderr
+
+
+def end_processes_of(home: Path) -> None:
+    """Kill processes that a failed test left in the background: they hold the ports that its second
+    try needs."""
+    marker = f"HOME={home}".encode()
+    for directory in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if marker in (directory / "environ").read_bytes().split(b"\0"):
+                os.kill(int(directory.name), signal.SIGKILL)
 
 
 def ok(done: Outcome) -> str:
