@@ -18,6 +18,7 @@ from kedge.client.client import Client
 from kedge.client.election import Election
 from kedge.client.transport import Call, Handler, LocalTransport
 from kedge.controllers.names import SCHEDULER
+from kedge.machinery.allocator import return_free_memory
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.open_files import raise_limit
@@ -43,6 +44,7 @@ def run(config: ServerConfig, on_ready: OnReady) -> None:
     # Few objects of a server form cycles, and looking for them costs more than it finds.
     gc.set_threshold(20_000, 20, 50)
     raise_limit()
+    return_free_memory()
     uvloop.run(_run(config, on_ready))
 
 

@@ -20,6 +20,9 @@ LOG_LENGTH = 4096
 LOG_BYTES = 16 << 20
 """How large they may be together. An object may have a megabyte, and four thousand changes of one
 that is as large would fill four gigabytes, by a tenant who may write a single ConfigMap."""
+ALL_LOGS_BYTES = 64 << 20
+"""How large the logs of all resources may be together. A tenant may write dozens of resources, and
+an administrator may define hundreds."""
 HISTORY_BYTES = 4 << 20
 """How much history is read from the store before it is sent."""
 
@@ -301,6 +304,16 @@ class ResourceCache:
         fresh.reverse()
         return fresh
 
+    @property
+    def log_bytes(self) -> int:
+        return self._log_bytes
+
+    def halve_log(self) -> None:
+        """Drop the older half of the log, counted in bytes."""
+        keep = self._log_bytes // 2
+        while self._log_bytes > keep and len(self.log) > 1:
+            self._drop_first()
+
     def forget(self, oldest: int) -> None:
         """Drop what is older than the store's own history."""
         while self.log and self.log[0].revision <= oldest:
@@ -322,6 +335,8 @@ class WatchCache:
         self._caches: dict[str, ResourceCache] = {}
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()
+        self._log_bytes = 0
+        """Bytes of all logs; never less than they have."""
 
     async def add(self, resource: Resource[Any]) -> ResourceCache:
         """Begin to serve a resource from what the store holds of it."""
@@ -367,10 +382,33 @@ class WatchCache:
         async for event in self.store.watch("", since=self.revision):
             cache = self._cache_of(event.entry.key)
             if cache is not None:
-                cache.feed(event)
+                self._feed(cache, event)
             self.revision = event.entry.revision
             if self._waiters:
                 self._wake()
+
+    def _feed(self, cache: ResourceCache, event: Event) -> None:
+        before = cache.log_bytes
+        cache.feed(event)
+        self._log_bytes += cache.log_bytes - before
+        if self._log_bytes > ALL_LOGS_BYTES:
+            self._shorten_logs()
+
+    def _shorten_logs(self) -> None:
+        """Halve the largest log. Its watchers that start further back read the store.
+
+        Logs also become shorter where this class does not see it (a changed definition, compacted
+        history), so the sum is counted anew: the running one only says when to look. Halving
+        makes the next look come late, whatever the number of resources.
+        """
+        self._log_bytes = sum(cache.log_bytes for cache in self._caches.values())
+        while self._log_bytes > ALL_LOGS_BYTES:
+            largest = max(self._caches.values(), key=lambda cache: cache.log_bytes)
+            before = largest.log_bytes
+            largest.halve_log()
+            self._log_bytes -= before - largest.log_bytes
+            if before == largest.log_bytes:
+                return  # a single change in each log
 
     async def reached(self, revision: int) -> None:
         """Return once the caches hold that revision."""

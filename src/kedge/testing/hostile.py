@@ -83,6 +83,8 @@ _HEADERS: Final = (
 )
 
 
+_REPEATED_BYTES: Final = 4 << 20
+"""More than a body may have."""
 TENANT: Final = "tenant"
 """A user that some of the requests impersonate. The test gives it a role."""
 
@@ -411,7 +413,10 @@ class _Maker:
         if isinstance(parent, dict):
             parent[self._word()] = self._value(3)
         elif parent and self._happens(0.5):
-            parent.extend(parent[-1:] * self._dice.choice((1, 2, 300)))
+            # Copies, and few of what is large: repetitions of repetitions would fill gigabytes.
+            text = json.dumps(parent[-1])
+            count = min(self._dice.choice((1, 2, 300)), _REPEATED_BYTES // len(text))
+            parent.extend(json.loads(text) for _ in range(count))
         else:
             parent.append(self._value(3))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1 import config_map
+from kedge.api.core_v1 import config_map, secret
 from kedge.api.model import ObjectMeta
 from kedge.apiserver import watchcache
 from kedge.client.client import Client
@@ -441,6 +441,24 @@ async def test_the_log_is_bounded_in_bytes_too(
     watching = await server.watch(f"{MAPS}?watch=true&resourceVersion={version(first)}")
     numbers = [event["object"]["data"]["n"] for event in await watching.events()]
     assert numbers == [str(number) for number in range(20)]
+
+
+async def test_the_logs_of_all_resources_are_bounded_together(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchcache, "ALL_LOGS_BYTES", 60_000)
+    first = await make(server, "a")
+    secrets = MAPS.replace("configmaps", "secrets")
+    for number in range(10):
+        for path in (MAPS, secrets):
+            body = {"metadata": {"name": f"n{number}"}, "data": {"large": "eHh4" * 200}}
+            await server.post(path, body)
+    caches = list(server.app.api.cache.all())
+    assert sum(change.size for cache in caches for change in cache.log) <= 60_000
+    for resource in (config_map.RESOURCE, secret.RESOURCE):
+        assert len(server.app.api.cache.of(resource).log) > 1, "no resource loses its whole log"
+    watching = await server.watch(f"{MAPS}?watch=true&resourceVersion={version(first)}")
+    assert await watching.seen() == [("ADDED", f"n{number}") for number in range(10)]
 
 
 async def test_an_object_larger_than_the_log_is_watched_all_the_same(
