@@ -26,6 +26,9 @@ from kedge.storage.store import Compacted
 from kedge.web.message import Response, Sink
 
 BOOKMARK_SECONDS = 60.0
+PUSHED_BYTES = 64 << 10
+"""A larger change is not sent to all watchers in the turn of the event loop that brings it: to
+encrypt a megabyte takes a millisecond or two for each of them. They send it themselves in turns."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Show = Callable[[str, Item], bytes]
@@ -263,6 +266,7 @@ class Follower:
             if not fresh:
                 return True
             for change in fresh:
+                await self._api.clock.give_way()
                 self._send(change)
                 if self._sink.paused:
                     break
@@ -285,17 +289,22 @@ class Follower:
         lagging = self._lagging
         if lagging is None or lagging.done():
             return
+        if change is None or change.size > PUSHED_BYTES:
+            lagging.set_result(None)
+        else:
+            self._push_small(change, lagging)
+        if lagging.done():
+            self._cache.listeners.discard(self._push)
+
+    def _push_small(self, change: Change, lagging: asyncio.Future[None]) -> None:
         try:
-            if change is not None:
-                self._send(change)
+            self._send(change)
         except Exception as error:
             # A change that cannot be shown ends this watch, not the cache that feeds them all.
             lagging.set_exception(error)
         else:
-            if change is None or self._sink.paused:
+            if self._sink.paused:
                 lagging.set_result(None)
-        if lagging.done():
-            self._cache.listeners.discard(self._push)
 
     def _send(self, change: Change) -> None:
         if change.revision <= self._position:

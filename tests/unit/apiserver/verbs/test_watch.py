@@ -8,6 +8,7 @@ import pytest
 from kedge.api.core_v1 import config_map, secret
 from kedge.api.model import ObjectMeta
 from kedge.apiserver import watchcache
+from kedge.apiserver.verbs import watch
 from kedge.client.client import Client
 from kedge.client.view import View, objects, outlines
 from kedge.storage.memory import MemoryStore
@@ -459,6 +460,29 @@ async def test_the_logs_of_all_resources_are_bounded_together(
         assert len(server.app.api.cache.of(resource).log) > 1, "no resource loses its whole log"
     watching = await server.watch(f"{MAPS}?watch=true&resourceVersion={version(first)}")
     assert await watching.seen() == [("ADDED", f"n{number}") for number in range(10)]
+
+
+@pytest.mark.parametrize("pushed_bytes", [64 << 10, 0])
+async def test_changes_that_pile_up_and_large_ones_are_sent_in_turns(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, pushed_bytes: int
+) -> None:
+    monkeypatch.setattr(watch, "PUSHED_BYTES", pushed_bytes)
+    turns: list[None] = []
+
+    async def give_way() -> None:
+        turns.append(None)
+
+    first = await make(server, "first")
+    past = [await make(server, f"past-{number}") for number in range(10)]
+    monkeypatch.setattr(server.clock, "give_way", give_way)
+    watching = await server.watch(f"{MAPS}?watch=true&resourceVersion={version(first)}")
+    assert [name for _, name in await watching.seen()] == [o["metadata"]["name"] for o in past]
+    assert len(turns) >= len(past)
+    turns.clear()
+    for number in range(5):
+        await make(server, f"next-{number}")
+    assert len(await watching.seen()) == len(past) + 5
+    assert (len(turns) >= 5) is (pushed_bytes == 0)
 
 
 async def test_an_object_larger_than_the_log_is_watched_all_the_same(
