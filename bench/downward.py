@@ -25,8 +25,8 @@ from cluster import Cluster, home
 
 from kedge.api.core_v1.pod import RESOURCE
 from kedge.machinery.quantity import Quantity
-from kedge.node import downward
-from kedge.node.downward import Surroundings
+from kedge.node.pod.environment import downward
+from kedge.node.pod.environment.downward import Surroundings
 
 BAR_MS = 100.0
 BAR_US = 20.0

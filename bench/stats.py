@@ -28,7 +28,7 @@ from kedge.api.metrics_v1alpha1.frame import decode, encode
 from kedge.api.model import ObjectMeta
 from kedge.machinery.window_store import Store
 from kedge.machinery.windows import TICK
-from kedge.node.observed import Observed, observed
+from kedge.node.pod.runtime_cache import Observed, observed
 from kedge.node.runtime.runtime import Container, Sandbox, State
 from kedge.node.stats.meters import Sources
 from kedge.node.stats.publisher import SPREAD

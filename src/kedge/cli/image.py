@@ -190,13 +190,13 @@ def list_hidden(where: "Where", output: str | None) -> int:
 def _host_images(where: "Where") -> "list[tuple[str, HostImage]]":
     """Return the image `host` as each node of the cluster recorded it at its last start."""
     from kedge.cli import registry
-    from kedge.node import record
+    from kedge.node.host import node_record
 
     found = registry.find(where)
     if found is None:
         raise _no_cluster(where)
     places = sorted((found.directory / "nodes").glob("*"))
-    records = [known for place in places if (known := record.read(place))]
+    records = [known for place in places if (known := node_record.read(place))]
     if not records:
         raise Failure(f"cluster {where} has no node on this machine: start one with 'kedge up'")
     return [(each.name, each.host_image) for each in records]

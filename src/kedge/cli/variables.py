@@ -14,10 +14,10 @@ from kedge.cli.connection import Connection
 from kedge.cli.failure import Failure
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
-from kedge.node import downward
-from kedge.node.environment import Found, service_variables
-from kedge.node.parts import ConfigFailure
-from kedge.node.sources import Sources
+from kedge.node.pod.dependencies import ConfigFailure
+from kedge.node.pod.environment import downward
+from kedge.node.pod.environment.environment import Found, service_variables
+from kedge.node.pod.referenced_objects import Sources
 
 HEAD: Final = ("NAME", "VALUE", "FROM")
 SECRET: Final = "<secret>"

@@ -22,35 +22,36 @@ from kedge.client.events import WARNING, Recorder
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.open_files import raise_limit
-from kedge.node import machine, record, registration, security_modules
-from kedge.node.access import Access
-from kedge.node.certificates import Renewal
 from kedge.node.cgroups.tree import NoCgroups, PodTree
 from kedge.node.config import NodeConfig
 from kedge.node.devices.devices import NodeDevices, find_directory
-from kedge.node.environment import Variables
-from kedge.node.eviction import Eviction
-from kedge.node.files import PodFiles, WrittenPlaces
-from kedge.node.hosts import resolv_conf
-from kedge.node.image_collection import ImageCollection
+from kedge.node.host import machine, node_record, registration
+from kedge.node.host.api_access import Access
+from kedge.node.host.certificates import Renewal
+from kedge.node.host.eviction import Eviction
+from kedge.node.host.registration import Registration
+from kedge.node.host.user_namespaces import UserNamespaces
 from kedge.node.images import host
+from kedge.node.images.garbage_collector import ImageCollection
 from kedge.node.images.host import HostImage
 from kedge.node.images.images import Images
 from kedge.node.images.mapping import Mapping
 from kedge.node.images.registry import Registries
 from kedge.node.images.store import Store
 from kedge.node.network.bridge import Bridge
+from kedge.node.network.dns import resolv_conf
 from kedge.node.network.netlink import Netlink
-from kedge.node.parts import Parts, PodCgroups
-from kedge.node.pods import Pods
-from kedge.node.registration import Registration
+from kedge.node.pod import security_modules
+from kedge.node.pod.dependencies import Parts, PodCgroups
+from kedge.node.pod.environment.environment import Variables
+from kedge.node.pod.files import PodFiles, WrittenPlaces
+from kedge.node.pod.referenced_objects import Following, Sources
+from kedge.node.pod.workers import Pods
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import Dns, Level
+from kedge.node.runtime.runtime_class import RuntimeClasses
 from kedge.node.runtime.spawn import Spawn
-from kedge.node.runtime_classes import RuntimeClasses
 from kedge.node.server.server import NodeServer
-from kedge.node.sources import Following, Sources
-from kedge.node.user_namespaces import UserNamespaces
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.supervisor import cgroups
@@ -207,7 +208,7 @@ class Agent:
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
                 renewal = Renewal(access, client, clock, config.name, config.address)
-                tasks.create_task(renewal.run(asks=bool(record.read_server(config.state))))
+                tasks.create_task(renewal.run(asks=bool(node_record.read_server(config.state))))
                 await pods.synced.wait()
                 await devices.simulated()
                 gc.freeze()
@@ -302,7 +303,7 @@ class Agent:
 
     def _write_record(self, port: int) -> None:
         config, level = self._config, self._runtime.level
-        written = record.Record(
+        written = node_record.Record(
             name=config.name,
             cluster=config.cluster,
             level=level.value,
@@ -311,7 +312,7 @@ class Agent:
             pod_cidr=str(self._bridge.network) if self._bridge is not None else "",
             host_image=self._host_image,
         )
-        record.write(config.state, written)
+        node_record.write(config.state, written)
 
 
 class PullSecrets:

@@ -6,7 +6,7 @@ from typing import Literal
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_status import PodStatus
 from kedge.api.model import ObjectMeta
-from kedge.node.observed import NOTHING, Observed, observed
+from kedge.node.pod.runtime_cache import NOTHING, Observed, observed
 from kedge.node.runtime.runtime import Container, Sandbox, State
 from kedge.supervisor.cgroups import Cgroups, Hierarchy
 

@@ -17,8 +17,7 @@ from kedge.api.model import Object, ObjectMeta
 from kedge.machinery.clock import Clock
 from kedge.machinery.quantity import Quantity
 from kedge.node.devices.ledger import Amounts
-from kedge.node.files import PodFiles
-from kedge.node.parts import (
+from kedge.node.pod.dependencies import (
     ConfigFailure,
     DeviceFailure,
     Environ,
@@ -27,9 +26,10 @@ from kedge.node.parts import (
     Parts,
     VolumeFailure,
 )
-from kedge.node.pods import Pods
+from kedge.node.pod.files import PodFiles
+from kedge.node.pod.workers import Pods
 from kedge.node.runtime.runtime import Dns, Mount, Resources, RuntimeFailure
-from kedge.node.runtime_classes import RuntimeClasses
+from kedge.node.runtime.runtime_class import RuntimeClasses
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import pod_document
 from kedge.testing.runtime import FakeRuntime

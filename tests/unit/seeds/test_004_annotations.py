@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.node import downward
-from kedge.node.downward import Surroundings
+from kedge.node.pod.environment import downward
+from kedge.node.pod.environment.downward import Surroundings
 from kedge.testing.local_server import LocalServer
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -11,7 +11,7 @@ from kedge.deviceplugin import wire
 from kedge.deviceplugin.messages import ContainerAllocateResponse, DeviceSpec
 from kedge.node.devices import cdi
 from kedge.node.devices.ledger import Holding
-from kedge.node.parts import Given
+from kedge.node.pod.dependencies import Given
 from kedge.node.runtime.runtime import Device, Mount
 
 T = TypeVar("T")

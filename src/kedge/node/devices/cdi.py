@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kedge.node.parts import ConfigFailure, Given
+from kedge.node.pod.dependencies import ConfigFailure, Given
 from kedge.node.runtime.runtime import Device, Mount
 
 log = logging.getLogger(__name__)

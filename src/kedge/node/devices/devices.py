@@ -26,8 +26,8 @@ from kedge.node.devices.pod_resources import PodResourcesService
 from kedge.node.devices.registry import Registry
 from kedge.node.devices.simulated import Simulated
 from kedge.node.devices.watcher import Watcher
-from kedge.node.parts import ConfigFailure, DeviceFailure, Given
-from kedge.node.waits import within
+from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, Given
+from kedge.node.pod.timeouts import within
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from kedge.machinery.clock import Clock
 from kedge.node.devices.ledger import Farewell, Ledger
 from kedge.node.devices.plugin import PluginError
 from kedge.node.devices.registry import Registry
-from kedge.node.waits import woken
+from kedge.node.pod.timeouts import woken
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from kedge.deviceplugin import messages as m
 from kedge.deviceplugin.sockets import reachable
 from kedge.machinery.clock import Clock
 from kedge.node.devices.ledger import Choice, Known, Owner
-from kedge.node.waits import within
+from kedge.node.pod.timeouts import within
 
 DIAL_SECONDS: Final = 10.0
 PRE_START_SECONDS: Final = 30.0

@@ -15,7 +15,7 @@ from kedge.node.images.mapping import HOST, Mapping, is_host
 from kedge.node.images.reference import InvalidName, Reference
 from kedge.node.images.registry import PullFailed, Registries, Wanted
 from kedge.node.images.store import NoSuchImage, Store
-from kedge.node.parts import ImageFailure
+from kedge.node.pod.dependencies import ImageFailure
 
 _NO_HOST: Final = (
     'Container image "host" is switched off on this node: name another image, or start the node'
@@ -24,8 +24,11 @@ _NO_HOST: Final = (
 
 
 class Images:
-    """Fulfils kedge.node.parts.Images. Pulls of one image go one after the other, those of
-    different images side by side; nothing that takes time is done on the event loop."""
+    """Pulls images and finds them. Fulfils kedge.node.pod.dependencies.Images.
+
+    Pulls of one image run one after the other, pulls of different images in parallel. Slow work
+    does not run on the event loop.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class Images:
     async def resolve(
         self, name: str, policy: str, secrets: Sequence[Secret], progress: Callable[[], None]
     ) -> Image:
-        """The image behind a name; see kedge.node.parts.Images for the contract.
+        """The image behind a name; see kedge.node.pod.dependencies.Images for the contract.
 
         A name that was given by hand is never looked for in a registry, whatever the policy:
         somebody else's image of the same name must not take its place.

@@ -3,8 +3,8 @@
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import ExecAction
 from kedge.machinery.durations import SECOND, format_duration
-from kedge.node.expansion import expand_all
-from kedge.node.parts import ConfigFailure
+from kedge.node.pod.dependencies import ConfigFailure
+from kedge.node.pod.environment.expansion import expand_all
 from kedge.node.probes.outcome import Outcome, ProbeError, Result
 from kedge.node.runtime.runtime import NotFoundError, Runtime, RuntimeFailure
 

@@ -17,9 +17,9 @@ from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import HTTPGetAction
 from kedge.machinery import names
 from kedge.machinery.clock import Clock
+from kedge.node.pod.timeouts import within
 from kedge.node.probes.dialing import connect
 from kedge.node.probes.outcome import Outcome, ProbeError, Result, address, port_of
-from kedge.node.waits import within
 
 MOST: Final = 10 * 1024
 """Bytes of an answer's body that are read."""

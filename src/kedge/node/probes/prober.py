@@ -12,7 +12,7 @@ from kedge.api.core_v1.pod_status import PodStatus
 from kedge.api.core_v1.probe import Probe
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import SECOND
-from kedge.node.plan import Health
+from kedge.node.pod.plan import Health
 from kedge.node.probes.command import probe_exec
 from kedge.node.probes.health_service import probe_grpc
 from kedge.node.probes.http import probe_http

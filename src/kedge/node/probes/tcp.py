@@ -3,10 +3,10 @@
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import TCPSocketAction
 from kedge.machinery.clock import Clock
+from kedge.node.pod.timeouts import within
 from kedge.node.probes.dialing import connect
 from kedge.node.probes.http import dial_error
 from kedge.node.probes.outcome import Outcome, ProbeError, Result, address, port_of
-from kedge.node.waits import within
 
 
 async def probe_tcp(

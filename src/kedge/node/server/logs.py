@@ -9,11 +9,11 @@ from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_status import ContainerStatus
 from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import StatusError, bad_request
-from kedge.node.inotify import Inotify
-from kedge.node.observed import Observed
+from kedge.node.host.inotify import Inotify
+from kedge.node.pod.runtime_cache import Observed
+from kedge.node.pod.status.status import identity
 from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure, State
 from kedge.node.server.log_reader import Lines, Reader, Wanted
-from kedge.node.status import identity
 from kedge.web.message import Query, Sink
 
 LOOK_SECONDS: Final = 1.0

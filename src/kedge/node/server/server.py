@@ -12,8 +12,8 @@ from kedge.client.client import Client
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, method_not_allowed
-from kedge.node.inotify import Inotify
-from kedge.node.observed import Observed
+from kedge.node.host.inotify import Inotify
+from kedge.node.pod.runtime_cache import Observed
 from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure, State
 from kedge.node.server import commands, logs, ports, remote
 from kedge.node.server.callers import Callers

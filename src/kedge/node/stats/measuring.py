@@ -9,7 +9,7 @@ from kedge.client.client import Client
 from kedge.machinery.clock import Clock
 from kedge.machinery.window_store import Store
 from kedge.node.config import NodeConfig
-from kedge.node.machine import Machine
+from kedge.node.host.machine import Machine
 from kedge.node.runtime.runtime import Level
 from kedge.node.server import usage
 from kedge.node.stats.meters import Sources

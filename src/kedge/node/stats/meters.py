@@ -8,7 +8,7 @@ from kedge.api.core_v1.pod import Pod
 from kedge.machinery.clock import Clock
 from kedge.machinery.window_store import Key, Store
 from kedge.machinery.windows import TICK
-from kedge.node.observed import NOTHING, Observed
+from kedge.node.pod.runtime_cache import NOTHING, Observed
 from kedge.node.runtime.runtime import Container, State
 from kedge.node.stats.cgroup import (
     Descriptors,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.api.core_v1.pod import Pod
-from kedge.node.machine import Machine, meminfo
+from kedge.node.host.machine import Machine, meminfo
 from kedge.node.runtime.runtime import Container
 from kedge.node.stats import cgroup
 from kedge.node.stats.cgroup import Reading

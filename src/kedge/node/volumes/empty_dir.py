@@ -8,7 +8,7 @@ from typing import Final
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.volume import EmptyDirVolumeSource
 from kedge.machinery.quantity import Quantity
-from kedge.node.parts import VolumeFailure
+from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import mounts
 
 MEMORY: Final = "Memory"

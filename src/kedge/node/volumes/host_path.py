@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kedge.api.core_v1.volume import HostPathVolumeSource
-from kedge.node.parts import VolumeFailure
+from kedge.node.pod.dependencies import VolumeFailure
 
 _KINDS: Final[dict[str, tuple[Callable[[int], bool], str]]] = {
     "Directory": (stat.S_ISDIR, "a directory"),

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kedge.node.parts import VolumeFailure
+from kedge.node.pod.dependencies import VolumeFailure
 from kedge.supervisor import libc
 from kedge.supervisor.removal import remove
 

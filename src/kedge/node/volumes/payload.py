@@ -22,10 +22,10 @@ from kedge.api.core_v1.secret import Secret
 from kedge.api.core_v1.volume import Volume
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.node import downward
-from kedge.node.downward import Surroundings, Unresolvable
-from kedge.node.parts import VolumeFailure
-from kedge.node.sources import Following, Reference, Source, Sources, Token
+from kedge.node.pod.dependencies import VolumeFailure
+from kedge.node.pod.environment import downward
+from kedge.node.pod.environment.downward import Surroundings, Unresolvable
+from kedge.node.pod.referenced_objects import Following, Reference, Source, Sources, Token
 from kedge.node.volumes.layout import File
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kedge.api.core_v1.container import VolumeMount
-from kedge.node.expansion import strictly_expanded
-from kedge.node.parts import ConfigFailure
+from kedge.node.pod.dependencies import ConfigFailure
+from kedge.node.pod.environment.expansion import strictly_expanded
 from kedge.supervisor import beneath
 
 

@@ -17,10 +17,10 @@ from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.cgroups import amounts
-from kedge.node.downward import surroundings
-from kedge.node.parts import ConfigFailure, Events, ThisNode, VolumeFailure
+from kedge.node.pod.dependencies import ConfigFailure, Events, ThisNode, VolumeFailure
+from kedge.node.pod.environment.downward import surroundings
+from kedge.node.pod.referenced_objects import Following, Reference, Sources, Token
 from kedge.node.runtime.runtime import Mount
-from kedge.node.sources import Following, Reference, Sources, Token
 from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
 from kedge.node.volumes.layout import Layout
 from kedge.node.volumes.payload import Payloads, together

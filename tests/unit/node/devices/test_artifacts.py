@@ -17,7 +17,7 @@ from kedge.deviceplugin.messages import (
 )
 from kedge.node.devices import artifacts
 from kedge.node.devices.ledger import Holding, Owner
-from kedge.node.parts import ConfigFailure, Given
+from kedge.node.pod.dependencies import ConfigFailure, Given
 from kedge.node.runtime import runtime
 
 

@@ -11,7 +11,7 @@ from kedge.deviceplugin import ContainerAllocateResponse, Device, Mount, Refused
 from kedge.deviceplugin.messages import UNHEALTHY, DevicePluginOptions, Owner
 from kedge.node.devices.devices import NodeDevices
 from kedge.node.devices.ledger import Amounts
-from kedge.node.parts import ConfigFailure, DeviceFailure
+from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure
 from kedge.testing.device_plugin import RESOURCE_NAME as R
 from kedge.testing.device_plugin import DeviceStage, ScriptedPlugin, pod_with, until
 

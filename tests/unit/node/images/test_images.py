@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from kedge.api.core_v1.secret import Secret
-from kedge.node import parts
 from kedge.node.images import archive
 from kedge.node.images.garbage import Thresholds
 from kedge.node.images.image import HOST_IMAGE, Image
@@ -19,7 +18,8 @@ from kedge.node.images.reference import Reference
 from kedge.node.images.registry import Registries
 from kedge.node.images.store import Store
 from kedge.node.images.unpack import Limits
-from kedge.node.parts import ImageFailure
+from kedge.node.pod import dependencies
+from kedge.node.pod.dependencies import ImageFailure
 from kedge.testing.clock import FakeClock
 from kedge.testing.images import Built, build, layout_files, write_files
 from kedge.testing.registry import Registry, registry
@@ -40,7 +40,7 @@ class Room:
     def __init__(self, directory: Path, rules: Sequence[str] = ()) -> None:
         self.store = Store(directory / "images", FakeClock())
         self.images = Images(self.store, Registries(), Mapping.parse(rules))
-        self._as_pods_see_it: parts.Images = self.images
+        self._as_pods_see_it: dependencies.Images = self.images
         self.fetches = 0
         self._directory = directory
 

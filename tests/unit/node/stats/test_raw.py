@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kedge.machinery.window_store import Store
-from kedge.node.machine import Machine
+from kedge.node.host.machine import Machine
 from kedge.node.server import usage
 from kedge.node.stats.meters import SYSTEMS, Sources
 from kedge.node.stats.raw import Raw

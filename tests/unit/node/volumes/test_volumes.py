@@ -15,8 +15,8 @@ import pytest
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
-from kedge.node.parts import ConfigFailure, VolumeFailure
-from kedge.node.sources import Following, Sources
+from kedge.node.pod.dependencies import ConfigFailure, VolumeFailure
+from kedge.node.pod.referenced_objects import Following, Sources
 from kedge.node.volumes import mounts
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.testing.local_server import TOKEN, LocalServer
