@@ -151,9 +151,9 @@ def run(
     supervisor = spawn.begin(config.runtime)
     gc.disable()
     from kedge.node import agent
-    from kedge.node.host.api_access import Access
+    from kedge.node.host.api_access import ApiAccess
 
-    agent.run(config, supervisor, lambda: Access(url=find_server(), pki=config.pki), ready)
+    agent.run(config, supervisor, lambda: ApiAccess(url=find_server(), pki=config.pki), ready)
     return 0
 
 
@@ -202,7 +202,7 @@ def accept(config: "NodeConfig", invitation: "Invitation") -> None:
         return
     try:
         asyncio.run(join.join(config.state, config.name, invitation, clock))
-    except join.CannotJoin as error:
+    except join.JoinFailure as error:
         raise Failure(str(error)) from error
 
 

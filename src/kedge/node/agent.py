@@ -22,35 +22,35 @@ from kedge.client.events import WARNING, Recorder
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.open_files import raise_limit
-from kedge.node.cgroups.tree import NoCgroups, PodTree
+from kedge.node.cgroups.tree import NoCgroups, PodCgroupTree
 from kedge.node.config import NodeConfig
 from kedge.node.devices.devices import NodeDevices, find_directory
 from kedge.node.host import machine, node_record, registration
-from kedge.node.host.api_access import Access
-from kedge.node.host.certificates import Renewal
-from kedge.node.host.eviction import Eviction
-from kedge.node.host.registration import Registration
+from kedge.node.host.api_access import ApiAccess
+from kedge.node.host.certificates import CertificateRenewal
+from kedge.node.host.eviction import LocalStorageEviction
+from kedge.node.host.registration import NodeRegistration
 from kedge.node.host.user_namespaces import UserNamespaces
 from kedge.node.images import host
-from kedge.node.images.garbage_collector import ImageCollection
+from kedge.node.images.garbage_collector import ImageGarbageCollector
 from kedge.node.images.host import HostImage
-from kedge.node.images.images import Images
-from kedge.node.images.mapping import Mapping
-from kedge.node.images.registry import Registries
-from kedge.node.images.store import Store
+from kedge.node.images.images import ImageService
+from kedge.node.images.mapping import ImageMapping
+from kedge.node.images.registry import RegistryClient
+from kedge.node.images.store import ImageStore
 from kedge.node.network.bridge import Bridge
 from kedge.node.network.dns import resolv_conf
 from kedge.node.network.netlink import Netlink
 from kedge.node.pod import security_modules
-from kedge.node.pod.dependencies import Parts, PodCgroups
-from kedge.node.pod.environment.environment import Variables
-from kedge.node.pod.files import PodFiles, WrittenPlaces
-from kedge.node.pod.referenced_objects import Following, Sources
-from kedge.node.pod.workers import Pods
+from kedge.node.pod.dependencies import PodCgroups, PodDependencies
+from kedge.node.pod.environment.environment import EnvironmentVariables
+from kedge.node.pod.files import PodFiles, WritablePaths
+from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
+from kedge.node.pod.workers import PodWorkers
 from kedge.node.runtime.embedded import EmbeddedRuntime
-from kedge.node.runtime.runtime import Dns, Level
-from kedge.node.runtime.runtime_class import RuntimeClasses
-from kedge.node.runtime.spawn import Spawn
+from kedge.node.runtime.runtime import DnsConfig, RuntimeLevel
+from kedge.node.runtime.runtime_class import RuntimeClassChecker
+from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.server.server import NodeServer
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.restarter.bounded_log import BoundedLogHandler
@@ -66,8 +66,8 @@ MEASURED_AFTER: Final = 0.5
 
 def run(
     config: NodeConfig,
-    begun: Spawn | None,
-    find: Callable[[], Access],
+    begun: SupervisorStart | None,
+    find: Callable[[], ApiAccess],
     ready: Callable[[], None],
 ) -> None:
     """Run until SIGTERM or SIGINT; `begun` is a supervisor that is being started, `find` waits
@@ -85,8 +85,8 @@ def run(
 
 async def _run(
     config: NodeConfig,
-    begun: Spawn | None,
-    find: Callable[[], Access],
+    begun: SupervisorStart | None,
+    find: Callable[[], ApiAccess],
     ready: Callable[[], None],
 ) -> None:
     stop = asyncio.Event()
@@ -111,8 +111,8 @@ class Agent:
         self,
         config: NodeConfig,
         runtime: EmbeddedRuntime,
-        images: Images,
-        store: Store,
+        images: ImageService,
+        store: ImageStore,
         bridge: Bridge | None,
         devices: NodeDevices,
         host_image: HostImage,
@@ -131,19 +131,23 @@ class Agent:
 
     @classmethod
     async def begin(
-        cls, config: NodeConfig, begun: Spawn | None, pauses: LoopPauses, stack: AsyncExitStack
+        cls,
+        config: NodeConfig,
+        begun: SupervisorStart | None,
+        pauses: LoopPauses,
+        stack: AsyncExitStack,
     ) -> "Agent":
         """Do all that takes no server."""
         for directory in (config.pods, config.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             spread(str(directory))
-        store = Store(config.images, SystemClock())
-        mapping = Mapping.parse(config.image_map)
+        store = ImageStore(config.images, SystemClock())
+        mapping = ImageMapping.parse(config.image_map)
         shown = host.host_image(
             own=config.hidden, shown=config.host_image_shown, is_enabled=config.host_image
         )
-        images = Images(
-            store, Registries(), mapping, node=str(config.state), has_host=shown.is_enabled
+        images = ImageService(
+            store, RegistryClient(), mapping, node=str(config.state), has_host=shown.is_enabled
         )
         bridge = find_bridge(config.state / "network")
         devices = find_devices(config, stack)
@@ -163,7 +167,7 @@ class Agent:
             stack.callback(bridge.close)
         return cls(config, runtime, images, store, bridge, devices, shown, pauses)
 
-    async def run(self, access: Access, ready: Callable[[], None]) -> None:
+    async def run(self, access: ApiAccess, ready: Callable[[], None]) -> None:
         """Until cancelled."""
         config, clock = self._config, self._clock
         client = access.client(f"kedge-node/v{KUBERNETES}")
@@ -175,9 +179,12 @@ class Agent:
             node = self._described(port)
             devices = self._devices
             exposed = config.exposed_labels
-            this = Registration(client, clock, node, self._seen_images, devices, exposed)
+            this = NodeRegistration(client, clock, node, self._seen_images, devices, exposed)
             recorder = Recorder(client, clock, "kubelet", config.name)
-            sources, following = Sources(client, clock), Following(client, clock)
+            sources, following = (
+                ReferencedObjects(client, clock),
+                ConfigObjectWatches(client, clock),
+            )
             volumes = PodVolumes(
                 config.pods,
                 config.state / "memory",
@@ -186,14 +193,16 @@ class Agent:
                 this,
                 recorder,
                 clock,
-                may_mount=self._runtime.level is Level.FULL,
+                may_mount=self._runtime.level is RuntimeLevel.FULL,
             )
             volumes.open()
-            pods = Pods(client, self._parts(client, recorder, sources, volumes, this), config.name)
+            pods = PodWorkers(
+                client, self._parts(client, recorder, sources, volumes, this), config.name
+            )
             devices.connect(this.nudge, pods.wake, pods.active)
-            places = WrittenPlaces(config.pods, config.runtime)
-            eviction = Eviction(pods, volumes, places, clock)
-            collection = ImageCollection(
+            places = WritablePaths(config.pods, config.runtime)
+            eviction = LocalStorageEviction(pods, volumes, places, clock)
+            collection = ImageGarbageCollector(
                 self._images, lambda *what: recorder.record(this.node, "Warning", *what), clock
             )
             self._write_record(port)
@@ -207,7 +216,7 @@ class Agent:
                     tasks.create_task(self._bridge.run())
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
-                renewal = Renewal(access, client, clock, config.name, config.address)
+                renewal = CertificateRenewal(access, client, clock, config.name, config.address)
                 tasks.create_task(renewal.run(asks=bool(node_record.read_server(config.state))))
                 await pods.synced.wait()
                 await devices.simulated()
@@ -219,7 +228,7 @@ class Agent:
             await server.close()
             await client.close()
 
-    async def _record_restarts(self, recorder: Recorder, this: Registration) -> None:
+    async def _record_restarts(self, recorder: Recorder, this: NodeRegistration) -> None:
         """Record events on the node about restarts of its agent and its supervisor."""
         if reason := self._config.restart_reason:
             message = f"The node agent {reason}; it was restarted, and containers kept running"
@@ -230,7 +239,7 @@ class Agent:
             recorder.record(this.node, WARNING, "SupervisorRestarted", message)
 
     async def _measure(
-        self, pods: Pods, this: Registration, client: Client, server: NodeServer
+        self, pods: PodWorkers, this: NodeRegistration, client: Client, server: NodeServer
     ) -> None:
         """What pods use. Nobody waits for it, so it is not even imported before the rest of what
         starts together has had its turn."""
@@ -252,24 +261,24 @@ class Agent:
         self,
         client: Client,
         recorder: Recorder,
-        sources: Sources,
+        sources: ReferencedObjects,
         volumes: PodVolumes,
-        this: Registration,
-    ) -> Parts:
+        this: NodeRegistration,
+    ) -> PodDependencies:
         config = self._config
         files = PodFiles(config.pods, config.logs)
-        return Parts(
+        return PodDependencies(
             runtime=self._runtime,
             images=self._images,
             secrets=PullSecrets(sources),
             volumes=volumes,
-            environment=Variables(sources, this, volumes.place),
+            environment=EnvironmentVariables(sources, this, volumes.place),
             devices=self._devices,
             cgroups=self._cgroups(),
             user_ids=UserNamespaces(self._runtime, files),
             events=recorder,
             files=files,
-            classes=RuntimeClasses(client),
+            classes=RuntimeClassChecker(client),
             here=this,
             clock=self._clock,
             dns=_machine_dns,
@@ -279,10 +288,10 @@ class Agent:
         )
 
     def _cgroups(self) -> PodCgroups:
-        if self._runtime.level is not Level.FULL:
+        if self._runtime.level is not RuntimeLevel.FULL:
             return NoCgroups(self._machine.memory)
         config = self._config
-        return PodTree(cgroups.here(), config.cgroup, self._machine.memory, config.max_pids)
+        return PodCgroupTree(cgroups.here(), config.cgroup, self._machine.memory, config.max_pids)
 
     def _described(self, port: int) -> Node:
         cidr = str(self._bridge.network) if self._bridge is not None else ""
@@ -303,11 +312,11 @@ class Agent:
 
     def _write_record(self, port: int) -> None:
         config, level = self._config, self._runtime.level
-        written = node_record.Record(
+        written = node_record.NodeRecord(
             name=config.name,
             cluster=config.cluster,
             level=level.value,
-            cgroup=config.cgroup if level is Level.FULL else "",
+            cgroup=config.cgroup if level is RuntimeLevel.FULL else "",
             port=port,
             pod_cidr=str(self._bridge.network) if self._bridge is not None else "",
             host_image=self._host_image,
@@ -318,7 +327,7 @@ class Agent:
 class PullSecrets:
     """Reads the secrets that images are pulled with. Fulfils parts.PullSecrets."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: ReferencedObjects) -> None:
         self._sources = sources
 
     async def of(self, pod: Pod) -> Sequence[Secret]:
@@ -367,7 +376,7 @@ def _address(url: str) -> tuple[str, int]:
     return parts.hostname or "", parts.port or 443
 
 
-def _machine_dns() -> Dns:
+def _machine_dns() -> DnsConfig:
     return resolv_conf(_read("/etc/resolv.conf"))
 
 

@@ -15,7 +15,7 @@ from kedge.api.core_v1.pod_resources import (
 )
 from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.machinery.quantity import Quantity
-from kedge.node.runtime.runtime import Resources
+from kedge.node.runtime.runtime import ContainerLimits
 
 PERIOD: Final = 100_000
 """Microseconds over which processor time is rationed."""
@@ -36,13 +36,13 @@ def quota(milli_cpu: int) -> int:
     return max(milli_cpu * PERIOD // 1000, _LEAST_QUOTA)
 
 
-def of_container(pod: Pod, container: Container, memory_capacity: int) -> Resources:
+def of_container(pod: Pod, container: Container, memory_capacity: int) -> ContainerLimits:
     """What one container's own group is told."""
     requests, limits = container.resources.requests, container.resources.limits
     cpu_limit = _milli(limits, "cpu")
     # A limit alone is a request too, which matters for what no defaulting has seen.
     asked = _milli(requests, "cpu") if "cpu" in requests else cpu_limit
-    return Resources(
+    return ContainerLimits(
         cpu_shares=shares(asked),
         cpu_quota=quota(cpu_limit) if cpu_limit else -1,
         cpu_period=PERIOD,
@@ -52,11 +52,11 @@ def of_container(pod: Pod, container: Container, memory_capacity: int) -> Resour
     )
 
 
-def of_pod(pod: Pod, pids_limit: int) -> Resources:
+def of_pod(pod: Pod, pids_limit: int) -> ContainerLimits:
     """What the group around all containers of a pod is told; a limit only if all have one."""
     limits = _pod_limits(pod.spec)
     cpu, memory = _milli(limits, "cpu"), _bytes(limits, "memory")
-    return Resources(
+    return ContainerLimits(
         cpu_shares=pod_shares([pod]),
         cpu_quota=quota(cpu) if cpu else -1,
         cpu_period=PERIOD,

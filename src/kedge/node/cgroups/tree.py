@@ -11,14 +11,14 @@ from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_resources import qos_class
 from kedge.node.cgroups import amounts
-from kedge.node.runtime.runtime import Resources
+from kedge.node.runtime.runtime import ContainerLimits
 from kedge.supervisor.cgroups import Cgroups, Group, write
 
 _CLASSES: Final = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}
 _POD: Final = "/pod"
 
 
-class PodTree:
+class PodCgroupTree:
     """Makes and removes the groups of one node's pods. Fulfils parts.PodCgroups."""
 
     def __init__(self, cgroups: Cgroups, root: str, memory_capacity: int, max_pids: int) -> None:
@@ -38,7 +38,7 @@ class PodTree:
         self._limit(group, pod)
         return group.path
 
-    def resources(self, pod: Pod, container: Container) -> Resources:
+    def resources(self, pod: Pod, container: Container) -> ContainerLimits:
         return amounts.of_container(pod, container, self._memory_capacity)
 
     def update(self, pod: Pod) -> None:
@@ -108,7 +108,7 @@ class NoCgroups:
     def ensure(self, pod: Pod) -> str:
         return ""
 
-    def resources(self, pod: Pod, container: Container) -> Resources:
+    def resources(self, pod: Pod, container: Container) -> ContainerLimits:
         return amounts.of_container(pod, container, self._memory_capacity)
 
     def update(self, pod: Pod) -> None:
@@ -121,7 +121,7 @@ class NoCgroups:
         return iter(())
 
 
-def _told(resources: Resources) -> dict[str, Any]:
+def _told(resources: ContainerLimits) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(resources)
     # Unlimited is said too: a pod may have been limited before.
     return found

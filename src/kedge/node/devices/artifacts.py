@@ -10,23 +10,25 @@ from typing import TypeVar
 from kedge.deviceplugin import wire
 from kedge.deviceplugin.messages import ContainerAllocateResponse, DeviceSpec
 from kedge.node.devices import cdi
-from kedge.node.devices.ledger import Holding
-from kedge.node.pod.dependencies import Given
-from kedge.node.runtime.runtime import Device, Mount
+from kedge.node.devices.ledger import DeviceAllocation
+from kedge.node.pod.dependencies import DeviceGrant
+from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 
-def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path], nodes: Path) -> Given:
+def given(
+    holdings: Iterable[DeviceAllocation], cdi_directories: Sequence[Path], nodes: Path
+) -> DeviceGrant:
     """All that the holdings of a container bring with them, those of the first resource by name
     winning; CDI devices are looked up in directories, and `nodes` is where their nodes may be made.
     Raises ConfigFailure where one cannot be had."""
     env: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    mounts: dict[str, Mount] = {}
-    devices: dict[str, Device] = {}
+    mounts: dict[str, ContainerMount] = {}
+    devices: dict[str, ContainerDevice] = {}
     names: list[str] = []
     for holding in sorted(holdings, key=lambda each: each.resource):
         answer = wire.decode(ContainerAllocateResponse, holding.response)
@@ -36,7 +38,7 @@ def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path], nodes: P
         _add(devices, _devices(answer.devices), holding, "device")
         names += [each.name for each in answer.cdi_devices]
     named = cdi.resolve(names, cdi_directories, nodes)
-    return Given(
+    return DeviceGrant(
         env={**named.env, **env},
         annotations=annotations,
         mounts=[*mounts.values(), *(m for m in named.mounts if m.container_path not in mounts)],
@@ -45,7 +47,9 @@ def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path], nodes: P
     )
 
 
-def _add(into: dict[str, T], entries: Iterable[tuple[str, T]], holding: Holding, what: str) -> None:
+def _add(
+    into: dict[str, T], entries: Iterable[tuple[str, T]], holding: DeviceAllocation, what: str
+) -> None:
     for key, value in entries:
         if into.setdefault(key, value) != value:
             log.warning(
@@ -57,11 +61,11 @@ def _add(into: dict[str, T], entries: Iterable[tuple[str, T]], holding: Holding,
             )
 
 
-def _mounts(answer: ContainerAllocateResponse) -> Iterator[tuple[str, Mount]]:
+def _mounts(answer: ContainerAllocateResponse) -> Iterator[tuple[str, ContainerMount]]:
     for each in answer.mounts:
         yield (
             each.container_path,
-            Mount(
+            ContainerMount(
                 container_path=each.container_path,
                 host_path=each.host_path,
                 read_only=each.read_only,
@@ -69,12 +73,14 @@ def _mounts(answer: ContainerAllocateResponse) -> Iterator[tuple[str, Mount]]:
         )
 
 
-def _devices(specs: Iterable[DeviceSpec]) -> Iterator[tuple[str, Device]]:
+def _devices(specs: Iterable[DeviceSpec]) -> Iterator[tuple[str, ContainerDevice]]:
     for spec in specs:
         for inside, outside in _nodes(spec.container_path, spec.host_path):
             yield (
                 inside,
-                Device(container_path=inside, host_path=outside, permissions=spec.permissions),
+                ContainerDevice(
+                    container_path=inside, host_path=outside, permissions=spec.permissions
+                ),
             )
 
 

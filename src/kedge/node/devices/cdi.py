@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kedge.node.pod.dependencies import ConfigFailure, Given
-from kedge.node.runtime.runtime import Device, Mount
+from kedge.node.pod.dependencies import ConfigFailure, DeviceGrant
+from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
 
 log = logging.getLogger(__name__)
 
@@ -21,13 +21,13 @@ _UNABLE: Final = ("hooks", "intelRdt", "netDevices")
 Json = Mapping[str, Any]
 
 
-def resolve(names: Iterable[str], directories: Sequence[Path], nodes: Path) -> Given:
+def resolve(names: Iterable[str], directories: Sequence[Path], nodes: Path) -> DeviceGrant:
     """What containers with these devices get; `nodes` is where device nodes are made that the
     machine does not have. Raises ConfigFailure for a device that is unknown, or that needs what
     this runtime does not do."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
-        return Given()
+        return DeviceGrant()
     specs = list(_specs(directories))
     edits: list[Json] = []
     missing: list[str] = []
@@ -81,10 +81,10 @@ def _find(specs: Iterable[Json], kind: str, name: str) -> tuple[Json, Json | Non
     return {}, None
 
 
-def _given(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> Given:
+def _given(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> DeviceGrant:
     env: dict[str, str] = {}
-    mounts: list[Mount] = []
-    devices: list[Device] = []
+    mounts: list[ContainerMount] = []
+    devices: list[ContainerDevice] = []
     groups: list[int] = []
     for edit in edits:
         if unable := [each for each in _UNABLE if edit.get(each)]:
@@ -98,23 +98,23 @@ def _given(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> Given:
         mounts += [_mount(each) for each in edit.get("mounts") or ()]
         devices += [_device(each, nodes) for each in edit.get("deviceNodes") or ()]
         groups += [int(each) for each in edit.get("additionalGids") or ()]
-    return Given(env=env, mounts=mounts, devices=devices, groups=groups)
+    return DeviceGrant(env=env, mounts=mounts, devices=devices, groups=groups)
 
 
-def _mount(told: Json) -> Mount:
-    return Mount(
+def _mount(told: Json) -> ContainerMount:
+    return ContainerMount(
         container_path=str(told["containerPath"]),
         host_path=str(told["hostPath"]),
         read_only="ro" in (told.get("options") or ()),
     )
 
 
-def _device(told: Json, nodes: Path) -> Device:
+def _device(told: Json, nodes: Path) -> ContainerDevice:
     path = str(told["path"])
     source = Path(told.get("hostPath") or path)
     if not source.exists() and "major" in told and "minor" in told:
         source = _made(str(told.get("type") or "c"), int(told["major"]), int(told["minor"]), nodes)
-    return Device(
+    return ContainerDevice(
         container_path=path,
         host_path=str(source),
         permissions=str(told.get("permissions") or "rwm"),

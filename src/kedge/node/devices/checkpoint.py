@@ -14,7 +14,15 @@ from typing import Any, Final
 
 from kedge.deviceplugin.messages import DevicePluginOptions
 from kedge.machinery import atomic
-from kedge.node.devices.ledger import ANYWHERE, Farewell, Holding, Ledger, Offer, Owner, in_order
+from kedge.node.devices.ledger import (
+    ANYWHERE,
+    DeviceAllocation,
+    DeviceLedger,
+    DeviceOwner,
+    DeviceReleaseNotice,
+    DeviceResource,
+    in_order,
+)
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +31,7 @@ NAME: Final = "kedge_internal_checkpoint"
 Json = dict[str, Any]
 
 
-class Checkpoint:
+class LedgerCheckpoint:
     """The file of one ledger."""
 
     def __init__(self, directory: Path) -> None:
@@ -33,7 +41,7 @@ class Checkpoint:
     def exists(self) -> bool:
         return self._path.exists()
 
-    def write(self, ledger: Ledger) -> None:
+    def write(self, ledger: DeviceLedger) -> None:
         """Replace the file, if that would change it. Raises OSError."""
         content = encode(ledger)
         if content != self._written:
@@ -41,19 +49,19 @@ class Checkpoint:
             atomic.write(self._path, content)
             self._written = content
 
-    def read(self) -> Ledger:
+    def read(self) -> DeviceLedger:
         """The ledger as it was; an empty one if there is no file, or none that makes sense."""
         try:
             content = self._path.read_bytes()
             return decode(content)
         except FileNotFoundError:
-            return Ledger()
+            return DeviceLedger()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             log.warning("checkpoint of devices is unusable file=%s error=%r", self._path, error)
-            return Ledger()
+            return DeviceLedger()
 
 
-def encode(ledger: Ledger) -> bytes:
+def encode(ledger: DeviceLedger) -> bytes:
     data: Json = {
         "PodDeviceEntries": [_entry(ledger.holdings[key]) for key in sorted(ledger.holdings)],
         "RegisteredDevices": {
@@ -72,25 +80,25 @@ def encode(ledger: Ledger) -> bytes:
     return json.dumps({"Data": data, "Checksum": checksum(data)}, indent=1).encode()
 
 
-def decode(content: bytes) -> Ledger:
+def decode(content: bytes) -> DeviceLedger:
     """ValueError, KeyError, TypeError or AttributeError if this is no such file."""
     document = json.loads(content)
     data = document["Data"]
     if document["Checksum"] != checksum(data):
         raise ValueError("checkpoint is corrupted")
-    ledger = Ledger()
+    ledger = DeviceLedger()
     for resource in data["RegisteredDevices"]:
         # Devices are there when their plugin says so again.
         told = data.get("Options", {}).get(resource, {})
-        ledger.offers[resource] = Offer(options=_options(told))
+        ledger.offers[resource] = DeviceResource(options=_options(told))
     for entry in data["PodDeviceEntries"]:
         holding = _holding(entry)
         owner = holding.owner
         ledger.holdings[owner.pod, owner.container, holding.resource] = holding
-        ledger.offers.setdefault(holding.resource, Offer())
+        ledger.offers.setdefault(holding.resource, DeviceResource())
     for entry in data.get("Releases", ()):
         ids = tuple(entry["DeviceIDs"])
-        ledger.farewells.append(Farewell(_read_owner(entry), entry["ResourceName"], ids))
+        ledger.farewells.append(DeviceReleaseNotice(_read_owner(entry), entry["ResourceName"], ids))
     return ledger
 
 
@@ -99,7 +107,7 @@ def checksum(data: Json) -> int:
     return zlib.crc32(json.dumps(data, sort_keys=True, separators=(",", ":")).encode())
 
 
-def _entry(holding: Holding) -> Json:
+def _entry(holding: DeviceAllocation) -> Json:
     by_place: dict[str, list[str]] = {}
     for each in holding.ids:
         for place in holding.places.get(each) or (ANYWHERE,):
@@ -111,12 +119,12 @@ def _entry(holding: Holding) -> Json:
     }
 
 
-def _holding(entry: Json) -> Holding:
+def _holding(entry: Json) -> DeviceAllocation:
     places: dict[str, list[int]] = {}
     for place, ids in entry["DeviceIDs"].items():
         for each in ids:
             places.setdefault(each, []).append(int(place))
-    return Holding(
+    return DeviceAllocation(
         owner=_read_owner(entry),
         resource=entry["ResourceName"],
         ids=tuple(in_order(places)),
@@ -125,7 +133,7 @@ def _holding(entry: Json) -> Holding:
     )
 
 
-def _owner(owner: Owner) -> Json:
+def _owner(owner: DeviceOwner) -> Json:
     return {
         "PodUID": owner.pod,
         "ContainerName": owner.container,
@@ -134,8 +142,8 @@ def _owner(owner: Owner) -> Json:
     }
 
 
-def _read_owner(entry: Json) -> Owner:
-    return Owner(
+def _read_owner(entry: Json) -> DeviceOwner:
+    return DeviceOwner(
         entry["PodUID"],
         entry["ContainerName"],
         entry.get("PodName", ""),

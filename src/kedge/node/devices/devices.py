@@ -16,17 +16,23 @@ from kedge.deviceplugin import wire
 from kedge.deviceplugin.messages import HEALTHY, SOCKET, UNHEALTHY
 from kedge.machinery.clock import Clock
 from kedge.node.devices import artifacts, cdi, paths
-from kedge.node.devices.checkpoint import Checkpoint
-from kedge.node.devices.door import Door
-from kedge.node.devices.farewells import Farewells
-from kedge.node.devices.ledger import AllocationError, Amounts, Choice, Owner, in_order
-from kedge.node.devices.paths import Claim
-from kedge.node.devices.plugin import RELEASE_SECONDS, Plugin, PluginError
+from kedge.node.devices.checkpoint import LedgerCheckpoint
+from kedge.node.devices.door import GrpcSocket
+from kedge.node.devices.farewells import DeviceReleaseNotifier
+from kedge.node.devices.ledger import (
+    AllocationError,
+    DeviceAmounts,
+    DeviceChoice,
+    DeviceOwner,
+    in_order,
+)
+from kedge.node.devices.paths import DirectoryClaim
+from kedge.node.devices.plugin import RELEASE_SECONDS, PluginClient, PluginError
 from kedge.node.devices.pod_resources import PodResourcesService
-from kedge.node.devices.registry import Registry
-from kedge.node.devices.simulated import Simulated
-from kedge.node.devices.watcher import Watcher
-from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, Given
+from kedge.node.devices.registry import PluginRegistry
+from kedge.node.devices.simulated import SimulatedPlugin
+from kedge.node.devices.watcher import PluginWatcher
+from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant
 from kedge.node.pod.timeouts import within
 
 log = logging.getLogger(__name__)
@@ -56,14 +62,16 @@ class NodeDevices:
         self._own = own
         self._clock = clock
         self._cdi = cdi_directories
-        self._checkpoint = Checkpoint(own)
+        self._checkpoint = LedgerCheckpoint(own)
         self.fresh = not self._checkpoint.exists()
         """Whether nothing is known of an earlier life."""
         self._ledger = self._checkpoint.read()
-        self._registry = Registry(directory, self._ledger, clock, self._changed)
+        self._registry = PluginRegistry(directory, self._ledger, clock, self._changed)
         self._registry.returned = self._returned
-        self._farewells = Farewells(self._ledger, self._registry, clock, self._record)
-        self._simulated = [Simulated(name, number, clock) for name, number in simulated.items()]
+        self._farewells = DeviceReleaseNotifier(self._ledger, self._registry, clock, self._record)
+        self._simulated = [
+            SimulatedPlugin(name, number, clock) for name, number in simulated.items()
+        ]
         self._back: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._choosing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._tell_node: Callable[[], None] = lambda: None
@@ -88,12 +96,14 @@ class NodeDevices:
         for each in self.places:
             each.mkdir(mode=0o750, parents=True, exist_ok=True)
         paths.clear_sockets(self.places.plugins)
-        door = Door(
+        door = GrpcSocket(
             self.places.plugins / SOCKET, self._own / "registration.sock", self._registry.handlers
         )
         service = PodResourcesService(self._ledger, lambda: self._pods(), self._clock)
-        told = Door(self.places.resources / SOCKET, self._own / "resources.sock", service.handlers)
-        watcher = Watcher(self.places.watched, self._registry, self._clock)
+        told = GrpcSocket(
+            self.places.resources / SOCKET, self._own / "resources.sock", service.handlers
+        )
+        watcher = PluginWatcher(self.places.watched, self._registry, self._clock)
         async with asyncio.TaskGroup() as tasks:
             for work in (self._registry, door, told, watcher, self._farewells):
                 tasks.create_task(work.run())
@@ -123,7 +133,7 @@ class NodeDevices:
 
     # What the node says.
 
-    def amounts(self) -> Mapping[str, Amounts]:
+    def amounts(self) -> Mapping[str, DeviceAmounts]:
         """What there is of each resource that a plugin ever offered."""
         return self._ledger.amounts()
 
@@ -199,7 +209,7 @@ class NodeDevices:
                 await within(self._clock, left, self._back[resource].wait())
 
     async def _obtain(
-        self, owner: Owner, resource: str, number: int, reusable: set[str]
+        self, owner: DeviceOwner, resource: str, number: int, reusable: set[str]
     ) -> tuple[str, ...]:
         plugin = self._registry.plugin(resource)
         if plugin is None:
@@ -217,12 +227,12 @@ class NodeDevices:
         self._record()
         return ids
 
-    async def _preferred(self, plugin: Plugin, choice: Choice) -> Sequence[str]:
+    async def _preferred(self, plugin: PluginClient, choice: DeviceChoice) -> Sequence[str]:
         if choice.open and plugin.options.get_preferred_allocation_available:
             return await plugin.prefer(choice)
         return ()
 
-    async def _choice(self, resource: str, number: int, reusable: set[str]) -> Choice:
+    async def _choice(self, resource: str, number: int, reusable: set[str]) -> DeviceChoice:
         """What there is to choose from; devices whose plugin is just being told that they are free
         are worth a moment."""
         until = self._clock.monotonic() + RELEASE_SECONDS
@@ -244,10 +254,10 @@ class NodeDevices:
 
     # The start of a container.
 
-    def given(self, pod: Pod, container: Container) -> Given:
+    def given(self, pod: Pod, container: Container) -> DeviceGrant:
         holdings = self._ledger.of_container(pod.metadata.uid, container.name)
         if not holdings:
-            return Given()
+            return DeviceGrant()
         return artifacts.given(holdings, self._cdi, self._own / "nodes")
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
@@ -270,12 +280,12 @@ class NodeDevices:
                 raise ConfigFailure(f"{_PRE_START}: {error}") from error
 
 
-def _owner(pod: Pod, container: Container) -> Owner:
+def _owner(pod: Pod, container: Container) -> DeviceOwner:
     meta = pod.metadata
-    return Owner(meta.uid, container.name, meta.name, meta.namespace)
+    return DeviceOwner(meta.uid, container.name, meta.name, meta.namespace)
 
 
-def _sendable(env: Mapping[str, str], owner: Owner) -> dict[str, str]:
+def _sendable(env: Mapping[str, str], owner: DeviceOwner) -> dict[str, str]:
     """Variables without those that a protobuf string cannot carry."""
     sent = {}
     for name, value in env.items():
@@ -289,14 +299,14 @@ def _sendable(env: Mapping[str, str], owner: Owner) -> dict[str, str]:
     return sent
 
 
-def find_directory(wanted: Path | None, own: Path) -> tuple[Path, Claim | None]:
+def find_directory(wanted: Path | None, own: Path) -> tuple[Path, DirectoryClaim | None]:
     """The directory where plugins register: the one that is wanted, unless another agent has it,
     else the node's own."""
     for directory in (wanted, own):
         if directory is None:
             continue
         try:
-            claim = Claim.stake(directory)
+            claim = DirectoryClaim.stake(directory)
         except OSError as error:
             log.warning("no device plugins in directory=%s error=%r", directory, str(error))
             continue

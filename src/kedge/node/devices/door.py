@@ -19,7 +19,7 @@ Handlers = dict[methods.Method[Any, Any], methods.Handler]
 _CHUNK = 65536
 
 
-class Door:
+class GrpcSocket:
     """A socket that answers some methods. Somebody must `run` it."""
 
     def __init__(self, path: Path, behind: Path, handlers: Callable[[], Handlers]) -> None:

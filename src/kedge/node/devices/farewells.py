@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from kedge.machinery.clock import Clock
-from kedge.node.devices.ledger import Farewell, Ledger
+from kedge.node.devices.ledger import DeviceLedger, DeviceReleaseNotice
 from kedge.node.devices.plugin import PluginError
-from kedge.node.devices.registry import Registry
+from kedge.node.devices.registry import PluginRegistry
 from kedge.node.pod.timeouts import woken
 
 log = logging.getLogger(__name__)
@@ -20,11 +20,11 @@ FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 60.0
 
 
-class Farewells:
+class DeviceReleaseNotifier:
     """Says them. Somebody must `run` it."""
 
     def __init__(
-        self, ledger: Ledger, registry: Registry, clock: Clock, said: Callable[[], None]
+        self, ledger: DeviceLedger, registry: PluginRegistry, clock: Clock, said: Callable[[], None]
     ) -> None:
         self._ledger = ledger
         self._registry = registry
@@ -55,7 +55,7 @@ class Farewells:
         """Set when one more has been said."""
         return self._next
 
-    async def _say(self, farewell: Farewell) -> bool:
+    async def _say(self, farewell: DeviceReleaseNotice) -> bool:
         plugin = self._registry.plugin(farewell.resource)
         if plugin is None:
             # Its return wakes us.

@@ -16,14 +16,14 @@ class AllocationError(Exception):
     """Devices cannot be had; the text is upstream's."""
 
 
-class Amounts(NamedTuple):
+class DeviceAmounts(NamedTuple):
     """What a node reports of one resource."""
 
     capacity: int
     allocatable: int
 
 
-class Known(NamedTuple):
+class PluginDevice(NamedTuple):
     """A device as its plugin last described it."""
 
     healthy: bool
@@ -31,7 +31,7 @@ class Known(NamedTuple):
     """Numbers of the parts of the machine that it is close to."""
 
 
-class Owner(msgspec.Struct, frozen=True):
+class DeviceOwner(msgspec.Struct, frozen=True):
     """A container that devices are for."""
 
     pod: str
@@ -41,10 +41,10 @@ class Owner(msgspec.Struct, frozen=True):
     namespace: str = ""
 
 
-class Holding(msgspec.Struct, frozen=True):
+class DeviceAllocation(msgspec.Struct, frozen=True):
     """Devices of one resource that one container holds."""
 
-    owner: Owner
+    owner: DeviceOwner
     resource: str
     ids: tuple[str, ...]
     places: Mapping[str, tuple[int, ...]] = {}
@@ -53,32 +53,32 @@ class Holding(msgspec.Struct, frozen=True):
     """What the plugin answered to Allocate: a ContainerAllocateResponse."""
 
 
-class Farewell(msgspec.Struct, frozen=True):
+class DeviceReleaseNotice(msgspec.Struct, frozen=True):
     """Devices whose plugin is still to be told that their container is gone."""
 
-    owner: Owner
+    owner: DeviceOwner
     resource: str
     ids: tuple[str, ...]
 
 
 @dataclass
-class Offer:
+class DeviceResource:
     """One resource, and the devices of it that there are."""
 
     options: DevicePluginOptions = field(default_factory=DevicePluginOptions)
-    devices: dict[str, Known] = field(default_factory=dict)
+    devices: dict[str, PluginDevice] = field(default_factory=dict)
     seen: bool = False
     """Whether a plugin has offered it since this ledger was opened."""
 
 
-class Ledger:
+class DeviceLedger:
     """The devices of a node. Every method is immediate; whoever changes it writes it down."""
 
     def __init__(self) -> None:
-        self.offers: dict[str, Offer] = {}
-        self.holdings: dict[tuple[str, str, str], Holding] = {}
+        self.offers: dict[str, DeviceResource] = {}
+        self.holdings: dict[tuple[str, str, str], DeviceAllocation] = {}
         """By uid of the pod, container and resource."""
-        self.farewells: list[Farewell] = []
+        self.farewells: list[DeviceReleaseNotice] = []
         self._promised: dict[str, set[str]] = {}
         """By resource: devices that were chosen and are being allocated."""
 
@@ -86,10 +86,10 @@ class Ledger:
 
     def offered(self, resource: str, options: DevicePluginOptions) -> None:
         """A plugin has registered; its devices follow."""
-        offer = self.offers.setdefault(resource, Offer())
+        offer = self.offers.setdefault(resource, DeviceResource())
         offer.options, offer.seen = options, True
 
-    def listed(self, resource: str, devices: Mapping[str, Known]) -> set[str]:
+    def listed(self, resource: str, devices: Mapping[str, PluginDevice]) -> set[str]:
         """A plugin's devices are these now; returns the pods whose own have changed."""
         offer = self.offers[resource]
         before, offer.devices = offer.devices, dict(devices)
@@ -117,10 +117,12 @@ class Ledger:
 
     # What the node says.
 
-    def amounts(self) -> dict[str, Amounts]:
+    def amounts(self) -> dict[str, DeviceAmounts]:
         """By resource; one that was ever offered stays, with nothing to give."""
         return {
-            resource: Amounts(len(offer.devices), sum(k.healthy for k in offer.devices.values()))
+            resource: DeviceAmounts(
+                len(offer.devices), sum(k.healthy for k in offer.devices.values())
+            )
             for resource, offer in sorted(self.offers.items())
         }
 
@@ -134,17 +136,17 @@ class Ledger:
 
     # What pods take and give.
 
-    def of_pod(self, pod: str) -> list[Holding]:
+    def of_pod(self, pod: str) -> list[DeviceAllocation]:
         return [self.holdings[key] for key in sorted(self.holdings) if key[0] == pod]
 
-    def of_container(self, pod: str, container: str) -> list[Holding]:
+    def of_container(self, pod: str, container: str) -> list[DeviceAllocation]:
         """In the order of the resources' names."""
         return [held for held in self.of_pod(pod) if held.owner.container == container]
 
     def pods(self) -> set[str]:
         return {pod for pod, _, _ in self.holdings}
 
-    def missing(self, owner: Owner, resource: str, number: int) -> int:
+    def missing(self, owner: DeviceOwner, resource: str, number: int) -> int:
         """How many devices a container is still to get. Raises AllocationError for one that
         cannot get any, or that had some which are no good any more."""
         held = self.holdings.get((owner.pod, owner.container, resource))
@@ -168,7 +170,7 @@ class Ledger:
             )
         return 0 if held is not None else number
 
-    def choice(self, resource: str, number: int, reusable: Set[str]) -> "Choice":
+    def choice(self, resource: str, number: int, reusable: Set[str]) -> "DeviceChoice":
         """What a container may choose from. Raises AllocationError if that is too little."""
         again = in_order(reusable & self._healthy(resource))[:number]
         free = in_order(self._healthy(resource) - self._taken(resource))
@@ -177,7 +179,7 @@ class Ledger:
                 f"requested number of devices unavailable for {resource}. "
                 f"Requested: {number - len(again)}, Available: {len(free)}"
             )
-        return Choice(tuple(again), tuple(free), number)
+        return DeviceChoice(tuple(again), tuple(free), number)
 
     def promise(self, resource: str, ids: Iterable[str]) -> None:
         """Nobody else is to choose these, until they are held or the promise is taken back."""
@@ -186,10 +188,10 @@ class Ledger:
     def take_back(self, resource: str, ids: Iterable[str]) -> None:
         self._promised.get(resource, set()).difference_update(ids)
 
-    def hold(self, owner: Owner, resource: str, ids: Sequence[str], response: bytes) -> None:
+    def hold(self, owner: DeviceOwner, resource: str, ids: Sequence[str], response: bytes) -> None:
         self.take_back(resource, ids)
         devices = self.offers[resource].devices
-        self.holdings[owner.pod, owner.container, resource] = Holding(
+        self.holdings[owner.pod, owner.container, resource] = DeviceAllocation(
             owner=owner,
             resource=resource,
             ids=tuple(in_order(ids)),
@@ -197,7 +199,7 @@ class Ledger:
             response=response,
         )
 
-    def release(self, pod: str) -> list[Holding]:
+    def release(self, pod: str) -> list[DeviceAllocation]:
         """A pod gives back what it held; plugins that want to know are to be told."""
         held = self.of_pod(pod)
         for holding in held:
@@ -205,10 +207,10 @@ class Ledger:
             del self.holdings[pod, owner.container, holding.resource]
             offer = self.offers.get(holding.resource)
             if offer is not None and offer.options.release_required:
-                self.farewells.append(Farewell(owner, holding.resource, holding.ids))
+                self.farewells.append(DeviceReleaseNotice(owner, holding.resource, holding.ids))
         return held
 
-    def said(self, farewell: Farewell) -> None:
+    def said(self, farewell: DeviceReleaseNotice) -> None:
         """The plugin knows."""
         self.farewells.remove(farewell)
 
@@ -222,7 +224,7 @@ class Ledger:
         return held | parting | self._promised.get(resource, set())
 
 
-class Choice(NamedTuple):
+class DeviceChoice(NamedTuple):
     """What a container may choose from."""
 
     again: tuple[str, ...]
@@ -248,5 +250,5 @@ def in_order(ids: Iterable[str]) -> list[str]:
     return sorted(ids, key=lambda each: (len(each), each))
 
 
-def _healthy(known: Known | None) -> bool:
+def _healthy(known: PluginDevice | None) -> bool:
     return known is not None and known.healthy

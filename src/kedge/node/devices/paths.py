@@ -10,7 +10,7 @@ from kedge.deviceplugin.messages import SOCKET
 from kedge.deviceplugin.sockets import answers
 
 
-class Places(NamedTuple):
+class DevicePaths(NamedTuple):
     """The directories of one node."""
 
     plugins: Path
@@ -21,20 +21,20 @@ class Places(NamedTuple):
     """Where it can be asked who has what."""
 
 
-def places(plugins: Path) -> Places:
+def places(plugins: Path) -> DevicePaths:
     """The neighbours of upstream's directory have upstream's names; any other is not to spill."""
     around = plugins.parent if plugins.name == "device-plugins" else plugins
-    return Places(plugins, around / "plugins_registry", around / "pod-resources")
+    return DevicePaths(plugins, around / "plugins_registry", around / "pod-resources")
 
 
-class Claim:
+class DirectoryClaim:
     """A directory that is one agent's alone, as long as this is open."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
-    def stake(cls, directory: Path) -> "Claim | None":
+    def stake(cls, directory: Path) -> "DirectoryClaim | None":
         """None if another agent, or a kubelet, serves it. Raises OSError if it cannot be made."""
         directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

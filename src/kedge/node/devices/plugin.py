@@ -9,7 +9,7 @@ from kedge.deviceplugin import library, methods
 from kedge.deviceplugin import messages as m
 from kedge.deviceplugin.sockets import reachable
 from kedge.machinery.clock import Clock
-from kedge.node.devices.ledger import Choice, Known, Owner
+from kedge.node.devices.ledger import DeviceChoice, DeviceOwner, PluginDevice
 from kedge.node.pod.timeouts import within
 
 DIAL_SECONDS: Final = 10.0
@@ -25,7 +25,7 @@ class PluginError(Exception):
     """A plugin did not do what it was asked; the text is that of Go's gRPC library."""
 
 
-class Plugin:
+class PluginClient:
     """A connection to a plugin; one that is lost does not come back."""
 
     def __init__(self, resource: str, path: Path, clock: Clock) -> None:
@@ -66,7 +66,7 @@ class Plugin:
         """Learn what the plugin wants to be asked. Raises PluginError."""
         self.options = await self._call(methods.OPTIONS, m.Empty(), DIAL_SECONDS)
 
-    async def watch(self) -> AsyncIterator[dict[str, Known]]:
+    async def watch(self) -> AsyncIterator[dict[str, PluginDevice]]:
         """All devices, again and again, until the connection is lost. Raises PluginError then."""
         grpc = library.load()
         stream = methods.streamer(self._channel, methods.LIST_AND_WATCH)(m.Empty())
@@ -80,7 +80,7 @@ class Plugin:
         finally:
             stream.cancel()
 
-    async def prefer(self, choice: Choice) -> Sequence[str]:
+    async def prefer(self, choice: DeviceChoice) -> Sequence[str]:
         """What it would choose. Raises PluginError."""
         asked = m.ContainerPreferredAllocationRequest(
             available_device_ids=[*choice.again, *choice.free],
@@ -95,7 +95,7 @@ class Plugin:
             raise PluginError(text) from error
         return answer.container_responses[0].device_ids if answer.container_responses else ()
 
-    async def allocate(self, ids: Sequence[str], owner: Owner) -> m.ContainerAllocateResponse:
+    async def allocate(self, ids: Sequence[str], owner: DeviceOwner) -> m.ContainerAllocateResponse:
         """What a container needs to use the devices. Raises PluginError."""
         asked = m.ContainerAllocateRequest(devices_ids=ids, owner=_told(owner))
         answer = await self._call(methods.ALLOCATE, m.AllocateRequest(container_requests=[asked]))
@@ -103,12 +103,14 @@ class Plugin:
             raise PluginError(f"no containers return in allocation response {answer}")
         return answer.container_responses[0]
 
-    async def pre_start(self, ids: Sequence[str], env: Mapping[str, str], owner: Owner) -> None:
+    async def pre_start(
+        self, ids: Sequence[str], env: Mapping[str, str], owner: DeviceOwner
+    ) -> None:
         """Have the devices made ready for a start. Raises PluginError."""
         request = m.PreStartContainerRequest(devices_ids=ids, env=env, owner=_told(owner))
         await self._call(methods.PRE_START, request, PRE_START_SECONDS)
 
-    async def release(self, ids: Sequence[str], owner: Owner) -> None:
+    async def release(self, ids: Sequence[str], owner: DeviceOwner) -> None:
         """Tell that a container is gone. Raises PluginError."""
         request = m.ReleaseContainerRequest(devices_ids=ids, owner=_told(owner))
         await self._call(methods.RELEASE, request, RELEASE_SECONDS)
@@ -165,12 +167,12 @@ def _said(error: Any) -> str:
     return text
 
 
-def _known(device: m.Device) -> Known:
+def _known(device: m.Device) -> PluginDevice:
     places = device.topology.nodes if device.topology is not None else ()
-    return Known(device.health == m.HEALTHY, tuple(place.id for place in places))
+    return PluginDevice(device.health == m.HEALTHY, tuple(place.id for place in places))
 
 
-def _told(owner: Owner) -> m.Owner:
+def _told(owner: DeviceOwner) -> m.Owner:
     return m.Owner(
         pod_name=owner.pod_name,
         pod_namespace=owner.namespace,

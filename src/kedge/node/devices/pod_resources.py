@@ -11,7 +11,7 @@ from kedge.deviceplugin import messages as m
 from kedge.deviceplugin import pod_resources as r
 from kedge.machinery.clock import Clock
 from kedge.node.devices.door import Handlers
-from kedge.node.devices.ledger import Ledger
+from kedge.node.devices.ledger import DeviceLedger
 
 RATE: Final = 100.0
 """Requests that are answered in a second, in the long run."""
@@ -21,7 +21,9 @@ BURST: Final = 10.0
 class PodResourcesService:
     """Answers List, Get and GetAllocatableResources."""
 
-    def __init__(self, ledger: Ledger, pods: Callable[[], Iterable[Pod]], clock: Clock) -> None:
+    def __init__(
+        self, ledger: DeviceLedger, pods: Callable[[], Iterable[Pod]], clock: Clock
+    ) -> None:
         self._ledger = ledger
         self._pods = pods
         self._clock = clock

@@ -7,7 +7,7 @@ from kedge.deviceplugin import ContainerAllocateResponse, Device, Owner, Plugin
 from kedge.machinery.clock import Clock
 
 
-class Simulated(Plugin):
+class SimulatedPlugin(Plugin):
     """So many devices of a resource, of which containers see nothing but a variable."""
 
     def __init__(self, resource: str, number: int, clock: Clock) -> None:

@@ -11,8 +11,8 @@ from typing import Final
 from kedge.deviceplugin import library
 from kedge.deviceplugin import messages as m
 from kedge.machinery.clock import Clock
-from kedge.node.devices.plugin import Plugin, PluginError
-from kedge.node.devices.registry import Refusal, Registry
+from kedge.node.devices.plugin import PluginClient, PluginError
+from kedge.node.devices.registry import PluginRefused, PluginRegistry
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +23,10 @@ Mark = tuple[str, int, int]
 """A socket: its path, and what tells it from another one at the same path."""
 
 
-class Watcher:
+class PluginWatcher:
     """Looks into a directory for sockets of plugins. Somebody must `run` it."""
 
-    def __init__(self, directory: Path, registry: Registry, clock: Clock) -> None:
+    def __init__(self, directory: Path, registry: PluginRegistry, clock: Clock) -> None:
         self._directory = directory
         self._registry = registry
         self._clock = clock
@@ -44,7 +44,7 @@ class Watcher:
 
     async def _welcome(self, path: Path) -> None:
         await asyncio.to_thread(library.load)
-        caller = Plugin(path.name, path, self._clock)
+        caller = PluginClient(path.name, path, self._clock)
         try:
             await caller.dial()
             info = await caller.info()
@@ -66,7 +66,7 @@ class Watcher:
             return f"manager unsupported version: [{versions}], supported version is {m.VERSION}"
         try:
             await self._registry.adopt(info.name, Path(info.endpoint or path))
-        except Refusal as error:
+        except PluginRefused as error:
             return str(error)
         return ""
 

@@ -15,7 +15,7 @@ KEY: Final = "node.key"
 AUTHORITY: Final = "ca.crt"
 
 
-class Access:
+class ApiAccess:
     """One server, and the directory with what the node shows it."""
 
     def __init__(self, *, url: str, pki: Path) -> None:

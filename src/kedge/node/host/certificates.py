@@ -16,7 +16,7 @@ from kedge.machinery import atomic
 from kedge.machinery.certificates import names_host, validity
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.node.host.api_access import CERTIFICATE, KEY, SERVING, Access
+from kedge.node.host.api_access import CERTIFICATE, KEY, SERVING, ApiAccess
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -33,18 +33,18 @@ _SPENT: Final = 0.8
 """How much of a certificate's life may pass before there is a new one."""
 
 
-class Purpose(NamedTuple):
+class CertificatePurpose(NamedTuple):
     """What a certificate is for, and who signs such."""
 
     signer: str
     use: str
 
 
-CLIENT: Final = Purpose("kubernetes.io/kube-apiserver-client-kubelet", "client auth")
-SERVER: Final = Purpose("kubernetes.io/kubelet-serving", "server auth")
+CLIENT: Final = CertificatePurpose("kubernetes.io/kube-apiserver-client-kubelet", "client auth")
+SERVER: Final = CertificatePurpose("kubernetes.io/kubelet-serving", "server auth")
 
 
-class Denied(Exception):
+class CertificateDenied(Exception):
     """The cluster will not give the certificate."""
 
 
@@ -99,7 +99,7 @@ def _general_name(host: str):  # type: ignore[no-untyped-def]
 async def obtain(
     client: Client,
     clock: Clock,
-    purpose: Purpose,
+    purpose: CertificatePurpose,
     key: "ec.EllipticCurvePrivateKey",
     node: str,
     hosts: Sequence[str] = (),
@@ -121,7 +121,9 @@ async def obtain(
         for condition in status.get("conditions") or ():
             if condition.get("type") in ("Denied", "Failed"):
                 why = condition.get("message") or condition.get("reason") or "no reason is given"
-                raise Denied(f'the request "{name}" for a certificate was refused: {why}')
+                raise CertificateDenied(
+                    f'the request "{name}" for a certificate was refused: {why}'
+                )
         if not told and clock.monotonic() - begun > _SAY_AFTER:
             told = True
             log.warning("waiting for approval: kubectl certificate approve %s", name)
@@ -134,11 +136,11 @@ def due(pem: bytes) -> datetime:
     return begins + (ends - begins) * _SPENT
 
 
-class Renewal:
+class CertificateRenewal:
     """Sees that the node always has certificates to show."""
 
     def __init__(
-        self, access: Access, client: Client, clock: Clock, node: str, address: str
+        self, access: ApiAccess, client: Client, clock: Clock, node: str, address: str
     ) -> None:
         self._access = access
         self._client = client
@@ -154,7 +156,7 @@ class Renewal:
         while True:
             try:
                 await self._renew(asks=asks)
-            except (StatusError, Unreachable, Denied) as error:
+            except (StatusError, Unreachable, CertificateDenied) as error:
                 log.warning("certificate not renewed node=%s error=%s", self._node, error)
                 await self._clock.sleep(_TRY_AGAIN)
             else:
@@ -177,7 +179,7 @@ class Renewal:
             return False
         return now < due(pem) and names_host(pem, self._address)
 
-    async def _replace(self, name: str, purpose: Purpose, hosts: Sequence[str]) -> None:
+    async def _replace(self, name: str, purpose: CertificatePurpose, hosts: Sequence[str]) -> None:
         pki = self._access.pki
         key = private_key(pki / KEY)
         pem = await obtain(self._client, self._clock, purpose, key, self._node, hosts)

@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from kedge.api.core_v1.pod import Pod
 from kedge.machinery.clock import Clock, every
-from kedge.node.pod.runtime_cache import Observed
-from kedge.node.runtime.runtime import Container
+from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.runtime.runtime import RuntimeContainer
 
 PERIOD: Final = 10.0
 """Seconds between two looks at all pods, as upstream takes them."""
@@ -15,14 +15,14 @@ _CRITICAL_PRIORITY: Final = 2_000_000_000
 """From here on pods are as dear as the node itself, and stay."""
 
 
-class Evictable(Protocol):
+class EvictablePods(Protocol):
     """The pods of a node."""
 
     def active(self) -> Iterable[Pod]:
         """Those that use something of the node."""
         ...
 
-    def observed(self, uid: str) -> Observed:
+    def observed(self, uid: str) -> PodRuntimeState:
         """What the runtime has of a pod."""
         ...
 
@@ -31,7 +31,7 @@ class Evictable(Protocol):
         ...
 
 
-class Measured(Protocol):
+class MeasuredVolumes(Protocol):
     """The volumes of pods, as far as they say how much is in them."""
 
     async def excess(
@@ -42,7 +42,7 @@ class Measured(Protocol):
         ...
 
 
-class Places(Protocol):
+class WritablePathLookup(Protocol):
     """Where the node keeps what pods write outside of volumes."""
 
     def layers(self, container: str) -> Sequence[Path]:
@@ -54,14 +54,14 @@ class Places(Protocol):
         ...
 
 
-class Eviction:
+class LocalStorageEviction:
     """Looks at what pods keep, now and then. Somebody must `run` it."""
 
     def __init__(
         self,
-        pods: Evictable,
-        volumes: Measured,
-        places: Places,
+        pods: EvictablePods,
+        volumes: MeasuredVolumes,
+        places: WritablePathLookup,
         clock: Clock,
     ) -> None:
         self._pods = pods
@@ -84,7 +84,7 @@ class Eviction:
             if message := await self._volumes.excess(pod, written, shared):
                 self._pods.evict(uid, message)
 
-    def _written(self, containers: Iterable[Container]) -> dict[str, list[Path]]:
+    def _written(self, containers: Iterable[RuntimeContainer]) -> dict[str, list[Path]]:
         """By name: logs of all attempts are in one directory, layers in one for each."""
         found: dict[str, list[Path]] = {}
         for container in containers:

@@ -21,7 +21,7 @@ from kedge.machinery.errors import StatusError
 from kedge.node.config import Invitation
 from kedge.node.host import node_record
 from kedge.node.host.api_access import AUTHORITY, CERTIFICATE, KEY, SERVING
-from kedge.node.host.certificates import CLIENT, Denied, obtain, private_key
+from kedge.node.host.certificates import CLIENT, CertificateDenied, obtain, private_key
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _PATIENCE: Final = 2.0
 """Seconds that another agent of the same name gets to answer."""
 
 
-class CannotJoin(Exception):
+class JoinFailure(Exception):
     """Why a machine does not become a node."""
 
 
@@ -63,11 +63,11 @@ async def join(directory: Path, node: str, invitation: Invitation, clock: Clock)
         finally:
             await client.close()
     except Unreachable as error:
-        raise CannotJoin(f"the server does not answer as it should: {error}") from error
-    except Denied as error:
-        raise CannotJoin(str(error)) from error
+        raise JoinFailure(f"the server does not answer as it should: {error}") from error
+    except CertificateDenied as error:
+        raise JoinFailure(str(error)) from error
     except StatusError as error:
-        raise CannotJoin(_explained(error)) from error
+        raise JoinFailure(_explained(error)) from error
     await _check_alone(invitation.url, pki, certificate, node)
     (pki / SERVING).unlink(missing_ok=True)
     atomic.write(pki / CERTIFICATE, certificate)
@@ -94,7 +94,7 @@ async def _check_alone(url: str, pki: Path, certificate: bytes, node: str) -> No
     finally:
         await client.close()
     if (where := _endpoint(known)) and await _answers(*where):
-        raise CannotJoin(
+        raise JoinFailure(
             f'the cluster has a node "{node}" already, and its agent answers at'
             f" {where[0]}:{where[1]}: choose another name with --node-name"
         )
@@ -139,7 +139,7 @@ async def trusted(invitation: Invitation) -> bytes:
     authority = await _told(invitation.url, anybody)
     # All of them, since all of them would be trusted.
     if not {key_hash(each) for each in blocks(authority)} <= {invitation.ca_hash}:
-        raise CannotJoin(
+        raise JoinFailure(
             f"the server at {invitation.url} is not of the cluster with the authority"
             f" {invitation.ca_hash}: it shows {key_hash(authority)}"
         )
@@ -152,7 +152,7 @@ async def _told_by_a_server_the_machine_trusts(url: str) -> bytes:
     except Unreachable as error:
         if not isinstance(error.__cause__, ssl.SSLCertVerificationError):
             raise
-        raise CannotJoin(
+        raise JoinFailure(
             f"this machine has no reason to trust {url}: give --ca-cert-hash, which 'kedge token"
             " create --print-join-command' prints on the server's machine, or --ca-cert"
         ) from error
@@ -166,12 +166,12 @@ async def _told(url: str, tls: ssl.SSLContext) -> bytes:
     finally:
         await client.close()
     if reply.status == 403:
-        raise CannotJoin(
+        raise JoinFailure(
             f"{urlsplit(url).netloc} does not let machines join: no usable bootstrap token exists."
             " 'kedge token create --print-join-command' on the server's machine makes one"
         )
     if reply.status != 200:
-        raise CannotJoin(
+        raise JoinFailure(
             f"{urlsplit(url).netloc} does not say which cluster it is of (status {reply.status}):"
             " name its authority with --ca-cert"
         )
@@ -180,7 +180,7 @@ async def _told(url: str, tls: ssl.SSLContext) -> bytes:
         authority = _authority(content)
         key_hash(authority)
     except (ValueError, KeyError, TypeError) as error:
-        raise CannotJoin(f"{urlsplit(url).netloc} names no authority: {error}") from error
+        raise JoinFailure(f"{urlsplit(url).netloc} names no authority: {error}") from error
     return authority
 
 

@@ -10,7 +10,7 @@ import msgspec
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class MachineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the machine."""
 
     hostname: str
@@ -30,11 +30,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str = ""
 
 
-def look(state: Path, root: Path = Path("/")) -> Machine:
+def look(state: Path, root: Path = Path("/")) -> MachineInfo:
     """This machine, as its own files describe it."""
     memory = meminfo((root / "proc/meminfo").read_text())
     disk = os.statvfs(state)
-    return Machine(
+    return MachineInfo(
         hostname=platform.node().lower(),
         cpus=len(os.sched_getaffinity(0)),
         memory=memory["MemTotal"],

@@ -13,7 +13,7 @@ _FILE: Final = "node.json"
 _SERVER: Final = "server"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One node of this machine."""
 
     name: str
@@ -30,15 +30,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the image `host` shows of the machine."""
 
 
-def write(directory: Path, record: Record) -> None:
+def write(directory: Path, record: NodeRecord) -> None:
     content = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     atomic.write(directory / _FILE, content)
 
 
-def read(directory: Path) -> Record | None:
+def read(directory: Path) -> NodeRecord | None:
     """What the node in this directory wrote; None if nothing that can be read."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((directory / _FILE).read_bytes(), type=Record)
+        return msgspec.json.decode((directory / _FILE).read_bytes(), type=NodeRecord)
     return None
 
 

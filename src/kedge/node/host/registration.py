@@ -36,9 +36,9 @@ from kedge.machinery.durations import format_micro_time, format_time
 from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
 from kedge.node.config import NodeConfig
-from kedge.node.devices.ledger import Amounts
-from kedge.node.host.machine import Machine
-from kedge.node.runtime.runtime import Level
+from kedge.node.devices.ledger import DeviceAmounts
+from kedge.node.host.machine import MachineInfo
+from kedge.node.runtime.runtime import RuntimeLevel
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ _HEALTHY: Final = (
 
 def described(
     config: NodeConfig,
-    machine: Machine,
-    level: Level,
+    machine: MachineInfo,
+    level: RuntimeLevel,
     *,
     port: int,
     pod_cidr: str = "",
@@ -91,7 +91,8 @@ def described(
         runtimeHandlers=[
             NodeRuntimeHandler(
                 features=NodeRuntimeHandlerFeatures(
-                    recursiveReadOnlyMounts=level is Level.FULL, userNamespaces=user_namespaces
+                    recursiveReadOnlyMounts=level is RuntimeLevel.FULL,
+                    userNamespaces=user_namespaces,
                 )
             )
         ],
@@ -100,7 +101,7 @@ def described(
     return Node(metadata=ObjectMeta(name=config.name, labels=labels), spec=spec, status=status)
 
 
-def _capacity(config: NodeConfig, machine: Machine) -> dict[str, Quantity]:
+def _capacity(config: NodeConfig, machine: MachineInfo) -> dict[str, Quantity]:
     return {
         "cpu": Quantity.from_value(machine.cpus),
         "ephemeral-storage": _size(machine.disk),
@@ -126,7 +127,7 @@ def _size(number: int) -> Quantity:
     return Quantity.from_value(number // 1024 * 1024, Format.BINARY_SI)
 
 
-def _info(machine: Machine) -> NodeSystemInfo:
+def _info(machine: MachineInfo) -> NodeSystemInfo:
     return NodeSystemInfo(
         machineID=machine.machine_id,
         systemUUID=machine.system_uuid,
@@ -212,16 +213,16 @@ def _timeless(status: NodeStatus) -> NodeStatus:
 Images = Callable[[], Sequence[ContainerImage]]
 
 
-class Extended(Protocol):
+class ExtendedResources(Protocol):
     """What the node has besides itself (kedge.node.devices)."""
 
     fresh: bool
     """Whether nothing is known of what it had before."""
 
-    def amounts(self) -> Mapping[str, Amounts]: ...
+    def amounts(self) -> Mapping[str, DeviceAmounts]: ...
 
 
-class Registration:
+class NodeRegistration:
     """Registers the node and keeps it alive in the eyes of the cluster. Fulfils parts.ThisNode."""
 
     def __init__(
@@ -230,7 +231,7 @@ class Registration:
         clock: Clock,
         node: Node,
         images: Images,
-        extended: Extended,
+        extended: ExtendedResources,
         exposed: Sequence[str] = (),
     ) -> None:
         self.exposed = exposed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kedge.machinery.clock import SystemClock
-from kedge.node.cgroups.tree import PodTree
+from kedge.node.cgroups.tree import PodCgroupTree
 from kedge.node.host import node_record
 from kedge.node.host.user_namespaces import void_claims
 from kedge.node.network.bridge import Bridge
@@ -39,7 +39,7 @@ def teardown(directory: Path) -> str:
         asyncio.run(Bridge.find(network).remove())
     known = node_record.read(directory)
     if known is not None and known.cgroup:
-        tree = PodTree(cgroups.here(), known.cgroup, 0, 0)
+        tree = PodCgroupTree(cgroups.here(), known.cgroup, 0, 0)
         if not tree.remove_all():
             left.append(f"processes in the control group {known.cgroup} do not end")
     for place in (directory / "pods", directory / "memory"):
@@ -65,7 +65,7 @@ async def _end_containers(runtime: Path) -> str:
                 finally:
                     connected.close()
             return ""
-        except channel.Lost:
+        except channel.SupervisorLost:
             # It was killed meanwhile: the next one continues from the records.
             problem = "the supervisor was killed again and again"
         except TimeoutError:

@@ -47,7 +47,7 @@ class IdRange(NamedTuple):
         return self.first <= other.first and other.end <= self.end
 
 
-class BadIds(ValueError):
+class InvalidIdRange(ValueError):
     """The machine's files leave no usable ids for pods."""
 
 
@@ -59,7 +59,7 @@ class IdMapping(msgspec.Struct, frozen=True, rename="camel"):
     length: int
 
 
-class Mappings(msgspec.Struct, frozen=True):
+class IdMappings(msgspec.Struct, frozen=True):
     """The content of a pod's file."""
 
     uid_mappings: Sequence[IdMapping] = msgspec.field(name="uidMappings")
@@ -74,7 +74,9 @@ def slots(etc: Path = Path("/etc"), process: Path = Path("/proc/self")) -> list[
     uids = _subordinate(etc / "subuid")
     gids = _subordinate(etc / "subgid")
     if uids.get(KUBELET, []) != gids.get(KUBELET, []):
-        raise BadIds(f'{etc}/subuid and {etc}/subgid differ in what they give to "{KUBELET}"')
+        raise InvalidIdRange(
+            f'{etc}/subuid and {etc}/subgid differ in what they give to "{KUBELET}"'
+        )
     whole = _kubelet(uids[KUBELET]) if KUBELET in uids else IdRange(*_DEFAULT)
     taken = [*_others(uids), *_others(gids), *_known(etc / "passwd"), *_known(etc / "group")]
     taken = [each for each in taken if each.overlaps(whole)]
@@ -87,20 +89,24 @@ def slots(etc: Path = Path("/etc"), process: Path = Path("/proc/self")) -> list[
         and all(any(part.contains(each) for part in parts) for parts in there)
     ]
     if not found:
-        raise BadIds(f"no ids between {whole.first} and {whole.end - 1} are free on this machine")
+        raise InvalidIdRange(
+            f"no ids between {whole.first} and {whole.end - 1} are free on this machine"
+        )
     return found
 
 
 def _kubelet(entries: Sequence[IdRange]) -> IdRange:
     """Return the kubelet's subordinate ids, in whole ranges, as upstream requires."""
     if len(entries) != 1:
-        raise BadIds(f'"{KUBELET}" must have one range of subordinate ids, not {len(entries)}')
+        raise InvalidIdRange(
+            f'"{KUBELET}" must have one range of subordinate ids, not {len(entries)}'
+        )
     entry = entries[0]
     if entry.first % LENGTH or (entry.end - entry.first) % LENGTH or entry.first == entry.end:
-        raise BadIds(f'the subordinate ids of "{KUBELET}" are not a multiple of {LENGTH}')
+        raise InvalidIdRange(f'the subordinate ids of "{KUBELET}" are not a multiple of {LENGTH}')
     if entry.first < LENGTH:
         # Mapping 0 would make root of the pod root of the machine.
-        raise BadIds(f'the subordinate ids of "{KUBELET}" must not begin below {LENGTH}')
+        raise InvalidIdRange(f'the subordinate ids of "{KUBELET}" must not begin below {LENGTH}')
     return entry
 
 
@@ -176,7 +182,7 @@ class UserNamespaces:
         try:
             # In a thread: another node of the machine may hold the lock.
             return await asyncio.to_thread(self._ensure, pod.metadata.uid)
-        except (OSError, BadIds) as error:
+        except (OSError, InvalidIdRange) as error:
             raise RuntimeFailure(f"create user namespace: {error}") from error
 
     def _ensure(self, uid: str) -> int:
@@ -191,7 +197,7 @@ class UserNamespaces:
                     atomic.write(file, _encoded(first))
                     os.pwrite(lock, f"{first:<{_DIGITS}}".encode(), 0)
                     return first
-        raise BadIds("could not find an empty slot to allocate a user namespace")
+        raise InvalidIdRange("could not find an empty slot to allocate a user namespace")
 
     async def release(self, uid: str) -> None:
         """Release the ids of a pod whose containers have ended, as the kubelet does. Idempotent."""
@@ -261,13 +267,13 @@ def void_claims(pods: Path, claims: Path = CLAIMS) -> None:
 
 def _encoded(first: int) -> bytes:
     mapping = IdMapping(host_id=first, container_id=0, length=LENGTH)
-    return msgspec.json.encode(Mappings(uid_mappings=[mapping], gid_mappings=[mapping]))
+    return msgspec.json.encode(IdMappings(uid_mappings=[mapping], gid_mappings=[mapping]))
 
 
 def _read(file: Path) -> int:
     """Return the machine's id of a pod's id 0, by its file; 0 without a valid file."""
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=Mappings)
+        found = msgspec.json.decode(file.read_bytes(), type=IdMappings)
     except (OSError, msgspec.MsgspecError):
         return 0
     both: Iterable[Sequence[IdMapping]] = (found.uid_mappings, found.gid_mappings)

@@ -33,11 +33,11 @@ _ARCHITECTURES: Final = {
 T = TypeVar("T")
 
 
-class Refused(Exception):
+class InvalidImage(Exception):
     """An image that is not taken, and why not."""
 
 
-class Wire(
+class OciDocument(
     msgspec.Struct,
     metaclass=ModelMeta,
     frozen=True,
@@ -48,7 +48,7 @@ class Wire(
     """Base of the documents; what they say beyond this is passed over."""
 
 
-class Platform(Wire):
+class ImagePlatform(OciDocument):
     """What a machine must be for an image to run on it."""
 
     architecture: str = ""
@@ -59,29 +59,29 @@ class Platform(Wire):
         return "/".join(filter(None, (self.os, self.architecture, self.variant)))
 
 
-class Descriptor(Wire):
+class ContentDescriptor(OciDocument):
     """Where some content is found, and how it is known to be the right one."""
 
     media_type: str = ""
     digest: str = ""
     size: int = 0
     annotations: Mapping[str, str] | None = None
-    platform: Platform | None = None
+    platform: ImagePlatform | None = None
 
 
-class Index(Wire):
+class ImageIndex(OciDocument):
     """Several images, or one for several platforms."""
 
     media_type: str = ""
-    manifests: Sequence[Descriptor] | None = None
+    manifests: Sequence[ContentDescriptor] | None = None
 
 
-class Manifest(Wire):
+class ImageManifest(OciDocument):
     """One image: its configuration and its layers, the lowest first."""
 
     media_type: str = ""
-    config: Descriptor = Descriptor()
-    layers: Sequence[Descriptor] | None = None
+    config: ContentDescriptor = ContentDescriptor()
+    layers: Sequence[ContentDescriptor] | None = None
 
 
 class SavedImage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -92,7 +92,7 @@ class SavedImage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     layers: Sequence[str] | None = None
 
 
-class WireConfig(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+class ImageConfigDocument(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """What a container gets from its image, as the image says it."""
 
     env: Sequence[str] | None = None
@@ -106,24 +106,24 @@ class WireConfig(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     labels: Mapping[str, str] | None = None
 
 
-class RootFs(msgspec.Struct, frozen=True, kw_only=True):
+class LayerDigests(msgspec.Struct, frozen=True, kw_only=True):
     """The digests of the layers, unpacked."""
 
     diff_ids: Sequence[str] | None = None
 
 
-class ImageDocument(Wire):
+class ImageDocument(OciDocument):
     """The configuration document of an image."""
 
     architecture: str = ""
     os: str = ""
     variant: str = ""
     created: str | None = None
-    config: WireConfig | None = None
-    rootfs: RootFs | None = None
+    config: ImageConfigDocument | None = None
+    rootfs: LayerDigests | None = None
 
 
-class Config(Wire):
+class ImageConfig(OciDocument):
     """What a container gets from its image unless its pod says otherwise."""
 
     env: tuple[str, ...] = ()
@@ -138,10 +138,10 @@ class Config(Wire):
     labels: Mapping[str, str] = {}
 
 
-def config_of(document: ImageDocument) -> Config:
+def config_of(document: ImageDocument) -> ImageConfig:
     """The part of a configuration document that containers see."""
-    said = document.config or WireConfig()
-    return Config(
+    said = document.config or ImageConfigDocument()
+    return ImageConfig(
         env=tuple(said.env or ()),
         entrypoint=tuple(said.entrypoint or ()),
         cmd=tuple(said.cmd or ()),
@@ -159,16 +159,16 @@ def decode(content: bytes, type_: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(content, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(f"{what} cannot be read: {error}") from error
+        raise InvalidImage(f"{what} cannot be read: {error}") from error
 
 
-def this_machine() -> Platform:
+def this_machine() -> ImagePlatform:
     machine = platform.machine()
     architecture, variant = _ARCHITECTURES.get(machine, (machine, ""))
-    return Platform(os="linux", architecture=architecture, variant=variant)
+    return ImagePlatform(os="linux", architecture=architecture, variant=variant)
 
 
-def pick(manifests: Iterable[Descriptor], wanted: Platform) -> Descriptor:
+def pick(manifests: Iterable[ContentDescriptor], wanted: ImagePlatform) -> ContentDescriptor:
     """The one of an index that runs on the wanted platform; Refused tells which there are."""
     listed = list(manifests)
     fitting = [each for each in listed if _runs(each.platform, wanted)]
@@ -176,10 +176,12 @@ def pick(manifests: Iterable[Descriptor], wanted: Platform) -> Descriptor:
     if found := exact or fitting:
         return found[0]
     there = sorted({str(each.platform) for each in listed if _known(each.platform)})
-    raise Refused(f"it is not for {wanted}, only for {', '.join(there) or 'no known platform'}")
+    raise InvalidImage(
+        f"it is not for {wanted}, only for {', '.join(there) or 'no known platform'}"
+    )
 
 
-def _runs(offered: Platform | None, wanted: Platform) -> bool:
+def _runs(offered: ImagePlatform | None, wanted: ImagePlatform) -> bool:
     return offered is None or (
         offered.os == wanted.os
         and offered.architecture == wanted.architecture
@@ -188,17 +190,19 @@ def _runs(offered: Platform | None, wanted: Platform) -> bool:
     )
 
 
-def _known(offered: Platform | None) -> bool:
+def _known(offered: ImagePlatform | None) -> bool:
     return offered is not None and offered.os not in ("", "unknown")
 
 
 def check_layers(document: ImageDocument, layers: int) -> Sequence[str]:
     """The unpacked digests of an image's layers, one for each of the layers that it comes with."""
-    diff_ids = (document.rootfs or RootFs()).diff_ids or ()
+    diff_ids = (document.rootfs or LayerDigests()).diff_ids or ()
     if len(diff_ids) != layers:
-        raise Refused(f"its configuration knows {len(diff_ids)} layers, but it has {layers}")
+        raise InvalidImage(f"its configuration knows {len(diff_ids)} layers, but it has {layers}")
     if not layers:
-        raise Refused("it has no layers: it is not an image that containers can be made of")
+        raise InvalidImage("it has no layers: it is not an image that containers can be made of")
     if layers > MOST_LAYERS:
-        raise Refused(f"it has {layers} layers, more than the {MOST_LAYERS} that can be stacked")
+        raise InvalidImage(
+            f"it has {layers} layers, more than the {MOST_LAYERS} that can be stacked"
+        )
     return diff_ids

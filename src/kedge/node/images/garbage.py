@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
+class GarbageThresholds:
     """When to begin, and when to stop; kubelet's defaults."""
 
     high_percent: int = 85
@@ -23,7 +23,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class DiskSpace:
     """The file system that holds the images."""
 
     capacity: int
@@ -35,13 +35,13 @@ class Disk:
         return 100 - available * 100 // self.capacity if self.capacity else 0
 
     @classmethod
-    def of(cls, path: Path) -> "Disk":
+    def of(cls, path: Path) -> "DiskSpace":
         usage = shutil.disk_usage(path)
         return cls(usage.total, usage.free)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ImageCandidate:
     """What the decision needs to know of an image."""
 
     id: str
@@ -54,7 +54,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GarbagePlan:
     """What is to be deleted."""
 
     images: tuple[str, ...]
@@ -64,7 +64,7 @@ class Plan:
     """Bytes that should be freed; 0 where the disk is not too full."""
 
 
-def wanted(disk: Disk, thresholds: Thresholds) -> int:
+def wanted(disk: DiskSpace, thresholds: GarbageThresholds) -> int:
     """Bytes to be freed: none below the high threshold, from there down to the low one."""
     if disk.used_percent < thresholds.high_percent:
         return 0
@@ -72,14 +72,14 @@ def wanted(disk: Disk, thresholds: Thresholds) -> int:
 
 
 def plan(
-    images: Sequence[Candidate],
+    images: Sequence[ImageCandidate],
     sizes: Mapping[str, int],
     *,
     keep: Collection[str],
     now: float,
-    thresholds: Thresholds,
-    disk: Disk,
-) -> Plan:
+    thresholds: GarbageThresholds,
+    disk: DiskSpace,
+) -> GarbagePlan:
     """Nameless images first, then those longest not used, until enough is freed.
 
     `sizes` are those of the layers: a layer is freed with the last image that has it.
@@ -96,18 +96,18 @@ def plan(
             uses[layer] -= 1
             if not uses[layer]:
                 freed += sizes.get(layer, 0)
-    return Plan(tuple(chosen), freed, goal)
+    return GarbagePlan(tuple(chosen), freed, goal)
 
 
 def _in_order(
-    images: Sequence[Candidate], keep: Collection[str], before: float
-) -> Iterator[Candidate]:
+    images: Sequence[ImageCandidate], keep: Collection[str], before: float
+) -> Iterator[ImageCandidate]:
     for image in sorted(images, key=lambda each: (each.is_named, each.last_used, each.id)):
         if image.id not in keep and not image.is_pinned and image.last_used <= before:
             yield image
 
 
-def _uses(images: Sequence[Candidate]) -> dict[str, int]:
+def _uses(images: Sequence[ImageCandidate]) -> dict[str, int]:
     uses: dict[str, int] = {}
     for image in images:
         for layer in set(image.layers):

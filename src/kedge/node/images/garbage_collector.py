@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kedge.machinery.clock import Clock, every
-from kedge.node.images.garbage import Plan, Thresholds
+from kedge.node.images.garbage import GarbagePlan, GarbageThresholds
 
 log = logging.getLogger(__name__)
 
@@ -13,16 +13,18 @@ PERIOD: Final = 300.0
 """Seconds between two looks at the disk, as upstream takes them."""
 
 
-class Images(Protocol):
+class CollectableImages(Protocol):
     """The images of this machine (kedge.node.images.images)."""
 
-    async def collect(self, thresholds: Thresholds) -> Plan: ...
+    async def collect(self, thresholds: GarbageThresholds) -> GarbagePlan: ...
 
 
-class ImageCollection:
+class ImageGarbageCollector:
     """Somebody must `run` it."""
 
-    def __init__(self, images: Images, warn: Callable[[str, str], None], clock: Clock) -> None:
+    def __init__(
+        self, images: CollectableImages, warn: Callable[[str, str], None], clock: Clock
+    ) -> None:
         """`warn` is told the reason and the message of an event about the node."""
         self._images = images
         self._warn = warn
@@ -34,7 +36,7 @@ class ImageCollection:
     async def look(self) -> None:
         """Delete what the disk needs the room of."""
         try:
-            done = await self._images.collect(Thresholds())
+            done = await self._images.collect(GarbageThresholds())
         except OSError as error:
             self._warn("ImageGCFailed", str(error))
             return

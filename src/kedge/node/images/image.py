@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kedge.node.images.documents import Config
+from kedge.node.images.documents import ImageConfig
 from kedge.node.images.mapping import HOST
 from kedge.node.images.reference import without_version
 
-_NO_CONFIG: Final = Config()
+_NO_CONFIG: Final = ImageConfig()
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class LocalImage:
     """What containers are made of: layers, or the machine itself."""
 
     id: str
@@ -23,7 +23,7 @@ class Image:
     """All its names, in full."""
     digests: tuple[str, ...] = ()
     """`repository@digest` under which registries know it."""
-    config: Config = _NO_CONFIG
+    config: ImageConfig = _NO_CONFIG
     layers: tuple[Path, ...] = ()
     """Unpacked, the uppermost first; none for the machine."""
     size: int = 0
@@ -49,11 +49,11 @@ class Image:
         return self.config.stop_signal
 
 
-HOST_IMAGE: Final = Image(
+HOST_IMAGE: Final = LocalImage(
     HOST,
     HOST,
     names=(HOST,),
-    config=Config(
+    config=ImageConfig(
         env=("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",),
         cmd=("/bin/sh",),
     ),

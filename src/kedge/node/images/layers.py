@@ -12,11 +12,11 @@ _MOST_LINKS: Final = 40
 Parts = tuple[str, ...]
 
 
-class Loop(OSError):
+class SymlinkLoop(OSError):
     """Symbolic links that lead nowhere, one to the other."""
 
 
-class Found(NamedTuple):
+class LayerFile(NamedTuple):
     """A file in the uppermost layer that has it."""
 
     path: str
@@ -50,7 +50,7 @@ def is_opaque(directory: str) -> bool:
     return False
 
 
-def look(layers: Sequence[str], parts: Parts) -> Found | None:
+def look(layers: Sequence[str], parts: Parts) -> LayerFile | None:
     """The file at a path of which all but the last part are directories; follows no link."""
     for layer in layers:
         found, below = _look_in(layer, parts)
@@ -59,7 +59,7 @@ def look(layers: Sequence[str], parts: Parts) -> Found | None:
     return None
 
 
-def _look_in(layer: str, parts: Parts) -> tuple[Found | None, bool]:
+def _look_in(layer: str, parts: Parts) -> tuple[LayerFile | None, bool]:
     """The file in one layer, and whether layers below matter where it is not there."""
     path, below = layer, True
     for index, part in enumerate(parts):
@@ -71,19 +71,19 @@ def _look_in(layer: str, parts: Parts) -> tuple[Found | None, bool]:
         if is_whiteout(status):
             return None, False
         if index == len(parts) - 1:
-            return Found(path, status), below
+            return LayerFile(path, status), below
         if not stat.S_ISDIR(status.st_mode):
             return None, False
         below = below and not is_opaque(path)
-    return Found(layer, os.stat(layer)), below
+    return LayerFile(layer, os.stat(layer)), below
 
 
-def resolve(layers: Sequence[str], path: str) -> Found | None:
+def resolve(layers: Sequence[str], path: str) -> LayerFile | None:
     """The file at any path, links followed as they would be from inside: none leads out."""
     done: list[str] = []
     ahead = path.split("/")[::-1]
     links = 0
-    found: Found | None = Found(layers[0], os.stat(layers[0]))
+    found: LayerFile | None = LayerFile(layers[0], os.stat(layers[0]))
     while ahead:
         part = ahead.pop()
         if part in ("", "."):
@@ -98,7 +98,7 @@ def resolve(layers: Sequence[str], path: str) -> Found | None:
         if found.is_link:
             links += 1
             if links > _MOST_LINKS:
-                raise Loop(f"too many symbolic links in {path}")
+                raise SymlinkLoop(f"too many symbolic links in {path}")
             target = os.readlink(found.path)
             if target.startswith("/"):
                 done.clear()
@@ -112,9 +112,9 @@ def resolve(layers: Sequence[str], path: str) -> Found | None:
     return found
 
 
-def children(layers: Sequence[str], parts: Parts) -> dict[str, Found]:
+def children(layers: Sequence[str], parts: Parts) -> dict[str, LayerFile]:
     """What a directory holds, by name."""
-    held: dict[str, Found] = {}
+    held: dict[str, LayerFile] = {}
     hidden: set[str] = set()
     for layer in layers:
         found, below = _look_in(layer, parts)
@@ -124,7 +124,7 @@ def children(layers: Sequence[str], parts: Parts) -> dict[str, Found]:
                 if is_whiteout(status):
                     hidden.add(entry.name)
                 elif entry.name not in hidden and entry.name not in held:
-                    held[entry.name] = Found(entry.path, status)
+                    held[entry.name] = LayerFile(entry.path, status)
             below = below and not is_opaque(found.path)
         elif found:
             break

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Self
 
-from kedge.node.images.reference import InvalidName, Reference, without_version
+from kedge.node.images.reference import ImageReference, InvalidImageName, without_version
 
 HOST: Final = "host"
 """The image that always exists: a view of the machine's own file system."""
-_HOST_REFERENCE: Final = Reference.parse(HOST)
+_HOST_REFERENCE: Final = ImageReference.parse(HOST)
 
 
-class InvalidRule(ValueError):
+class InvalidMappingRule(ValueError):
     """The text is no rule of a mapping."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ImageMappingRule:
     """Every image whose name fits the pattern means the target."""
 
     pattern: str
@@ -30,16 +30,20 @@ class Rule:
         # A digest is the only part of a name that could hold more signs, and it holds no "=".
         pattern, equals, target = (part.strip() for part in text.rpartition("="))
         if not equals or not pattern or not target:
-            raise InvalidRule(f'"{text}" maps no images: write PATTERN=host or PATTERN=IMAGE')
+            raise InvalidMappingRule(
+                f'"{text}" maps no images: write PATTERN=host or PATTERN=IMAGE'
+            )
         if any(sign.isspace() for sign in pattern):
-            raise InvalidRule(f'"{pattern}" is no pattern for names of images: it holds a blank')
+            raise InvalidMappingRule(
+                f'"{pattern}" is no pattern for names of images: it holds a blank'
+            )
         try:
-            Reference.parse(target)
-        except InvalidName as error:
-            raise InvalidRule(f'"{target}" is no name of an image: {error}') from error
+            ImageReference.parse(target)
+        except InvalidImageName as error:
+            raise InvalidMappingRule(f'"{target}" is no name of an image: {error}') from error
         return cls(pattern, target)
 
-    def fits(self, name: Reference) -> bool:
+    def fits(self, name: ImageReference) -> bool:
         """Whether the name, in its short form or in full, with its tag or digest, fits."""
         whole = {name.familiar, str(name)}
         if not _names_version(self.pattern):
@@ -48,26 +52,26 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class ImageMapping:
     """Rules in their order: the first that fits is the one that counts."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ImageMappingRule, ...] = ()
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        return cls(tuple(map(Rule.parse, texts)))
+        return cls(tuple(map(ImageMappingRule.parse, texts)))
 
-    def target(self, name: Reference) -> Reference | None:
+    def target(self, name: ImageReference) -> ImageReference | None:
         """What the name is to mean instead, if a rule fits; targets are not mapped again."""
         if is_host(name):
             return None
         for rule in self.rules:
             if rule.fits(name):
-                return Reference.parse(rule.target)
+                return ImageReference.parse(rule.target)
         return None
 
 
-def is_host(name: Reference) -> bool:
+def is_host(name: ImageReference) -> bool:
     return name == _HOST_REFERENCE
 
 

@@ -16,7 +16,7 @@ class NoSuchUser(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class ImageUser:
     """Who the processes of a container are."""
 
     uid: int
@@ -44,7 +44,7 @@ def wanted(user: int | None, username: str, group: int | None, image_user: str) 
     return name if group is None else f"{name}:{group}"
 
 
-def lookup(below: Sequence[Path], text: str) -> User:
+def lookup(below: Sequence[Path], text: str) -> ImageUser:
     """Who `user[:group]` is, each a name or a number, in the layers of an image or below one root.
 
     A number need not be known. NoSuchUser if a name is not.
@@ -54,18 +54,18 @@ def lookup(below: Sequence[Path], text: str) -> User:
     account = _account(stack, name or "0")
     gid = _group(stack, group) if group else account.gid
     groups = _memberships(stack, account.name)
-    return User(account.uid, gid, tuple(sorted({gid, *groups})), account.home)
+    return ImageUser(account.uid, gid, tuple(sorted({gid, *groups})), account.home)
 
 
 @dataclass(frozen=True, slots=True)
-class _Account:
+class _PasswdEntry:
     name: str
     uid: int
     gid: int = 0
     home: str = "/"
 
 
-def _account(stack: Sequence[str], wanted: str) -> _Account:
+def _account(stack: Sequence[str], wanted: str) -> _PasswdEntry:
     number = _number(wanted)
     for fields in _lines(stack, "/etc/passwd", 7, wanted if number is None else str(number)):
         uid, gid = _number(fields[2]), _number(fields[3])
@@ -73,10 +73,10 @@ def _account(stack: Sequence[str], wanted: str) -> _Account:
             continue
         # A name wins over a number that happens to be spelled like it.
         if fields[0] == wanted or uid == number:
-            return _Account(fields[0], uid, gid, fields[5] or "/")
+            return _PasswdEntry(fields[0], uid, gid, fields[5] or "/")
     if number is None:
         raise NoSuchUser(f"unable to find user {wanted}: no matching entries in passwd file")
-    return _Account("", number)
+    return _PasswdEntry("", number)
 
 
 def _group(stack: Sequence[str], wanted: str) -> int:

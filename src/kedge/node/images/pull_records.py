@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from kedge.machinery import atomic
-from kedge.node.images.credentials import Credential
+from kedge.node.images.credentials import RegistryCredential
 
 EVERYBODY: Final = "*"
 """Stands for a pull without credentials: every pod may use a public image."""
@@ -37,13 +37,13 @@ class PullRecords:
         self._directory = directory
 
     def allows(
-        self, image: str, repository: str, credentials: Collection[Credential | None]
+        self, image: str, repository: str, credentials: Collection[RegistryCredential | None]
     ) -> bool:
         """Whether one of the credentials has pulled the image from this repository before."""
         known = self._read(image).credentials.get(repository, ())
         return EVERYBODY in known or any(self._digest(each) in known for each in credentials)
 
-    def add(self, image: str, repository: str, credential: Credential | None) -> None:
+    def add(self, image: str, repository: str, credential: RegistryCredential | None) -> None:
         """Remember that a registry gave the image to this credential, or to no credential."""
         record, digest = self._read(image), self._digest(credential)
         known = record.credentials.get(repository, ())
@@ -66,7 +66,7 @@ class PullRecords:
     def _path(self, image: str) -> Path:
         return self._directory / f"{image.partition(':')[2]}.json"
 
-    def _digest(self, credential: Credential | None) -> str:
+    def _digest(self, credential: RegistryCredential | None) -> str:
         """A digest with the directory's own salt, so that a record gives no password away."""
         if credential is None:
             return EVERYBODY

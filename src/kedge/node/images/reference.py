@@ -25,12 +25,12 @@ _WHOLE: Final = re.compile(
 _IDENTIFIER: Final = re.compile("[a-f0-9]{64}")
 
 
-class InvalidName(ValueError):
+class InvalidImageName(ValueError):
     """The text is no name of an image."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ImageReference:
     """The name of an image; it has a tag, a digest, or both."""
 
     domain: str
@@ -45,22 +45,22 @@ class Reference:
         InvalidName says what is wrong in the words of the registries' tools.
         """
         if _IDENTIFIER.fullmatch(text):
-            raise InvalidName(
+            raise InvalidImageName(
                 f"invalid repository name ({text}), cannot specify 64-byte hexadecimal strings"
             )
         domain, rest = _split(text)
         repository = rest.partition(":")[0]
         if repository != repository.lower() and "@" not in repository:
-            raise InvalidName(
+            raise InvalidImageName(
                 f"invalid reference format: repository name ({repository}) must be lowercase"
             )
         found = _WHOLE.fullmatch(f"{domain}/{rest}")
         if found is None:
-            raise InvalidName("invalid reference format")
+            raise InvalidImageName("invalid reference format")
         tag, digest = found["tag"] or "", found["digest"] or ""
         _check_digest(digest)
         if len(f"{found['domain']}/{found['path']}") > _LONGEST:
-            raise InvalidName(f"repository name must not be more than {_LONGEST} characters")
+            raise InvalidImageName(f"repository name must not be more than {_LONGEST} characters")
         return cls(found["domain"], found["path"], tag or ("" if digest else DEFAULT_TAG), digest)
 
     @property
@@ -78,7 +78,7 @@ class Reference:
         """As short as it can be written without meaning something else, the tag always named."""
         return _short(self.domain, self.path) + self._marks()
 
-    def at(self, digest: str) -> "Reference":
+    def at(self, digest: str) -> "ImageReference":
         """The same repository, at this very content."""
         return replace(self, tag="", digest=digest)
 
@@ -127,8 +127,8 @@ def _check_digest(digest: str) -> None:
         return
     algorithm, _, value = digest.partition(":")
     if algorithm not in _HEX_DIGITS:
-        raise InvalidName("unsupported digest algorithm")
+        raise InvalidImageName("unsupported digest algorithm")
     if len(value) != _HEX_DIGITS[algorithm]:
-        raise InvalidName("invalid checksum digest length")
+        raise InvalidImageName("invalid checksum digest length")
     if value != value.lower():
-        raise InvalidName("invalid checksum digest format")
+        raise InvalidImageName("invalid checksum digest format")

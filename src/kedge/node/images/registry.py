@@ -15,20 +15,20 @@ import msgspec
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Stream, Unreachable
 from kedge.node.images import documents
-from kedge.node.images.archive import Blob, Packed, check
-from kedge.node.images.credentials import Credential
+from kedge.node.images.archive import LayerBlob, PackedImage, check
+from kedge.node.images.credentials import RegistryCredential
 from kedge.node.images.documents import (
     INDEXES,
     MANIFESTS,
-    Descriptor,
+    ContentDescriptor,
     ImageDocument,
-    Index,
-    Manifest,
-    Refused,
+    ImageIndex,
+    ImageManifest,
+    InvalidImage,
 )
-from kedge.node.images.reference import HUB, Reference
+from kedge.node.images.reference import HUB, ImageReference
 from kedge.node.images.store import chain_id
-from kedge.node.images.unpack import Limits
+from kedge.node.images.unpack import ImageLimits
 
 HUB_HOST: Final = "registry-1.docker.io"
 _HEAD_SECONDS: Final = 30.0
@@ -44,11 +44,11 @@ Progress = Callable[[int, int], None]
 """Told how many bytes of how many have come."""
 
 
-class PullFailed(Exception):
+class PullFailure(Exception):
     """The registry did not give us the image."""
 
 
-class Unauthorized(PullFailed):
+class PullUnauthorized(PullFailure):
     """It may give it to somebody else."""
 
 
@@ -57,19 +57,19 @@ def _silent(done: int, total: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImagePull:
     """What is to be pulled, and what is known before."""
 
-    name: Reference
+    name: ImageReference
     scratch: Path
     """Where layers are put until they are unpacked."""
     has_layer: Callable[[str], bool]
     """Whether the layer with that chain id is here already."""
-    limits: Limits
+    limits: ImageLimits
     progress: Progress = _silent
 
 
-class Registries:
+class RegistryClient:
     """The registries of the world.
 
     `certificates` may hold `HOST/ca.crt` or `HOST:PORT/ca.crt`, the authority to trust for that
@@ -80,55 +80,55 @@ class Registries:
         self._certificates = certificates
 
     async def digest(
-        self, name: Reference, credentials: Sequence[Credential]
-    ) -> "tuple[str, Credential | None]":
+        self, name: ImageReference, credentials: Sequence[RegistryCredential]
+    ) -> "tuple[str, RegistryCredential | None]":
         """Return the current digest of the name, and the credential that the registry accepted."""
 
-        async def ask(session: _Session) -> str:
+        async def ask(session: _RepositorySession) -> str:
             return (await session.manifest(name.digest or name.tag)).digest
 
         return await self._as_each(name, credentials, ask)
 
     async def pull(
-        self, wanted: Wanted, credentials: Sequence[Credential]
-    ) -> "tuple[Packed, Credential | None]":
+        self, wanted: ImagePull, credentials: Sequence[RegistryCredential]
+    ) -> "tuple[PackedImage, RegistryCredential | None]":
         """Fetch an image with the first credential that the registry accepts; returns that too."""
 
-        async def fetch(session: _Session) -> Packed:
+        async def fetch(session: _RepositorySession) -> PackedImage:
             return await _pull(session, wanted)
 
         return await self._as_each(wanted.name, credentials, fetch)
 
     async def _as_each(
         self,
-        name: Reference,
-        credentials: Sequence[Credential],
-        deed: "Callable[[_Session], Awaitable[T]]",
-    ) -> "tuple[T, Credential | None]":
-        refusal = Unauthorized("nobody was tried")
+        name: ImageReference,
+        credentials: Sequence[RegistryCredential],
+        deed: "Callable[[_RepositorySession], Awaitable[T]]",
+    ) -> "tuple[T, RegistryCredential | None]":
+        refusal = PullUnauthorized("nobody was tried")
         for credential in credentials or (None,):
             try:
                 async with _session(self._address(name), name.path, credential) as session:
                     return await deed(session), session.used
-            except Unauthorized as error:
+            except PullUnauthorized as error:
                 refusal = error
             except Unreachable as error:
-                raise PullFailed(str(error)) from error
+                raise PullFailure(str(error)) from error
             except TimeoutError as error:
-                raise PullFailed(f"{name.domain} does not go on answering") from error
+                raise PullFailure(f"{name.domain} does not go on answering") from error
         raise refusal
 
-    def _address(self, name: Reference) -> "_Address":
+    def _address(self, name: ImageReference) -> "_RegistryAddress":
         host = HUB_HOST if name.domain == HUB else name.domain
         ca_pem = b""
         if self._certificates is not None:
             file = self._certificates / name.domain / "ca.crt"
             ca_pem = file.read_bytes() if file.is_file() else b""
         is_plain = not ca_pem and urlsplit(f"//{host}").hostname in _LOCAL
-        return _Address(f"{'http' if is_plain else 'https'}://{host}", ca_pem)
+        return _RegistryAddress(f"{'http' if is_plain else 'https'}://{host}", ca_pem)
 
 
-async def _pull(session: "_Session", wanted: Wanted) -> Packed:
+async def _pull(session: "_RepositorySession", wanted: ImagePull) -> PackedImage:
     digests, manifest = await _manifest(session, wanted.name)
     content = await session.small(manifest.config, wanted.limits.document_bytes)
     document = documents.decode(content, ImageDocument, "its configuration")
@@ -137,42 +137,48 @@ async def _pull(session: "_Session", wanted: Wanted) -> Packed:
     missing = _missing(diff_ids, layers, wanted)
     await _download(session, list(missing.values()), wanted)
     blobs = tuple(
-        Blob(diff_id, layer.digest, _opener(wanted.scratch, layer.digest))
+        LayerBlob(diff_id, layer.digest, _opener(wanted.scratch, layer.digest))
         for diff_id, layer in zip(diff_ids, layers, strict=True)
     )
-    return Packed(manifest.config.digest, document, blobs, digests=digests)
+    return PackedImage(manifest.config.digest, document, blobs, digests=digests)
 
 
-async def _manifest(session: "_Session", name: Reference) -> tuple[tuple[str, ...], Manifest]:
+async def _manifest(
+    session: "_RepositorySession", name: ImageReference
+) -> tuple[tuple[str, ...], ImageManifest]:
     """The manifest for this machine, and the digests that led to it."""
     found = await session.manifest(name.digest or name.tag)
     digests = [found.digest]
     if found.kind in INDEXES:
-        listed = documents.decode(found.content, Index, "its index").manifests or ()
+        listed = documents.decode(found.content, ImageIndex, "its index").manifests or ()
         picked = documents.pick(listed, documents.this_machine())
         found = await session.manifest(picked.digest)
         digests.append(found.digest)
     if found.kind not in MANIFESTS:
-        raise Refused(f'{found.digest} is of the type "{found.kind}", which is no image\'s')
-    return tuple(digests), documents.decode(found.content, Manifest, "its manifest")
+        raise InvalidImage(f'{found.digest} is of the type "{found.kind}", which is no image\'s')
+    return tuple(digests), documents.decode(found.content, ImageManifest, "its manifest")
 
 
 def _missing(
-    diff_ids: Sequence[str], layers: Sequence[Descriptor], wanted: Wanted
-) -> dict[str, Descriptor]:
+    diff_ids: Sequence[str], layers: Sequence[ContentDescriptor], wanted: ImagePull
+) -> dict[str, ContentDescriptor]:
     """The layers that are not here, each once."""
-    missing: dict[str, Descriptor] = {}
+    missing: dict[str, ContentDescriptor] = {}
     chain = ""
     for diff_id, layer in zip(diff_ids, layers, strict=True):
         chain = chain_id(chain, diff_id)
         if layer.size > wanted.limits.layer_bytes:
-            raise Refused(f"a layer is larger than the {wanted.limits.layer_bytes} bytes allowed")
+            raise InvalidImage(
+                f"a layer is larger than the {wanted.limits.layer_bytes} bytes allowed"
+            )
         if not wanted.has_layer(chain):
             missing[layer.digest] = layer
     return missing
 
 
-async def _download(session: "_Session", layers: Sequence[Descriptor], wanted: Wanted) -> None:
+async def _download(
+    session: "_RepositorySession", layers: Sequence[ContentDescriptor], wanted: ImagePull
+) -> None:
     total, done = sum(layer.size for layer in layers), 0
     turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -181,7 +187,7 @@ async def _download(session: "_Session", layers: Sequence[Descriptor], wanted: W
         done += size
         wanted.progress(done, total)
 
-    async def download(layer: Descriptor) -> None:
+    async def download(layer: ContentDescriptor) -> None:
         async with turns:
             with _created(_file(wanted.scratch, layer.digest)) as file:
                 await session.save(layer, file, count)
@@ -204,7 +210,9 @@ def _opener(scratch: Path, digest: str) -> Callable[[], BinaryIO]:
         try:
             return open(_file(scratch, digest), "rb")
         except FileNotFoundError:
-            raise Refused("a layer that was here has been removed meanwhile: try again") from None
+            raise InvalidImage(
+                "a layer that was here has been removed meanwhile: try again"
+            ) from None
 
     return open_blob
 
@@ -212,12 +220,12 @@ def _opener(scratch: Path, digest: str) -> Callable[[], BinaryIO]:
 def _file(scratch: Path, digest: str) -> Path:
     value = digest.partition(":")[2]
     if not value.isalnum():
-        raise Refused(f'"{digest}" is not a digest')
+        raise InvalidImage(f'"{digest}" is not a digest')
     return scratch / value
 
 
 @dataclass(frozen=True, slots=True)
-class _Address:
+class _RegistryAddress:
     """Where a registry is, and whom to believe that it is the one."""
 
     url: str
@@ -225,7 +233,7 @@ class _Address:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FetchedManifest:
     """A manifest or an index."""
 
     digest: str
@@ -235,19 +243,21 @@ class _Found:
 
 @asynccontextmanager
 async def _session(
-    address: _Address, repository: str, credential: Credential | None
-) -> AsyncIterator["_Session"]:
-    session = _Session(address, repository, credential)
+    address: _RegistryAddress, repository: str, credential: RegistryCredential | None
+) -> AsyncIterator["_RepositorySession"]:
+    session = _RepositorySession(address, repository, credential)
     try:
         yield session
     finally:
         await session.close()
 
 
-class _Session:
+class _RepositorySession:
     """One repository of one registry, under one identity."""
 
-    def __init__(self, address: _Address, repository: str, credential: Credential | None) -> None:
+    def __init__(
+        self, address: _RegistryAddress, repository: str, credential: RegistryCredential | None
+    ) -> None:
         self._address = address
         self._repository = repository
         self._credential = credential
@@ -255,7 +265,7 @@ class _Session:
         self._transports: dict[str, HttpTransport] = {}
 
     @property
-    def used(self) -> Credential | None:
+    def used(self) -> RegistryCredential | None:
         """The credential that the registry asked for; None for a public image."""
         return self._credential if self._authorization else None
 
@@ -263,17 +273,17 @@ class _Session:
         for transport in self._transports.values():
             await transport.close()
 
-    async def manifest(self, reference: str) -> _Found:
+    async def manifest(self, reference: str) -> _FetchedManifest:
         path = f"/v2/{self._repository}/manifests/{reference}"
         async with self._get(path, {"accept": _ACCEPT}) as stream:
-            content = await _whole(stream, Limits().document_bytes)
+            content = await _whole(stream, ImageLimits().document_bytes)
             kind = stream.headers.get("content-type", "").partition(";")[0].strip()
         if ":" in reference:
             check(content, reference)
-            return _Found(reference, kind, content)
-        return _Found(f"sha256:{hashlib.sha256(content).hexdigest()}", kind, content)
+            return _FetchedManifest(reference, kind, content)
+        return _FetchedManifest(f"sha256:{hashlib.sha256(content).hexdigest()}", kind, content)
 
-    async def small(self, described: Descriptor, limit: int) -> bytes:
+    async def small(self, described: ContentDescriptor, limit: int) -> bytes:
         """A blob that is a document."""
         async with self._get(self._blob(described.digest)) as stream:
             content = await _whole(stream, limit)
@@ -281,7 +291,7 @@ class _Session:
         return content
 
     async def save(
-        self, described: Descriptor, file: BinaryIO, count: Callable[[int], None]
+        self, described: ContentDescriptor, file: BinaryIO, count: Callable[[int], None]
     ) -> None:
         """Write a blob to a file; its digest is checked when it is unpacked."""
         size = 0
@@ -289,11 +299,11 @@ class _Session:
             async for piece in _pieces(stream):
                 size += len(piece)
                 if size > described.size:
-                    raise Refused(f"{described.digest} is larger than its manifest says")
+                    raise InvalidImage(f"{described.digest} is larger than its manifest says")
                 file.write(piece)
                 count(len(piece))
         if size != described.size:
-            raise PullFailed(f"{described.digest} ended after {size} of {described.size} bytes")
+            raise PullFailure(f"{described.digest} ended after {size} of {described.size} bytes")
 
     def _blob(self, digest: str) -> str:
         return f"/v2/{self._repository}/blobs/{digest}"
@@ -317,7 +327,7 @@ class _Session:
                     raise await _failure(stream, path)
                 yield stream
                 return
-        raise PullFailed("the registry sends us from one place to the next without end")
+        raise PullFailure("the registry sends us from one place to the next without end")
 
     async def _open(self, stack: AsyncExitStack, url: str, headers: dict[str, str]) -> Stream:
         parts = urlsplit(url)
@@ -344,9 +354,9 @@ class _Session:
         elif scheme == "bearer":
             self._authorization = f"Bearer {await self._token(challenge)}"
         elif scheme == "basic":
-            raise Unauthorized("the registry wants to know who asks: name a pull secret")
+            raise PullUnauthorized("the registry wants to know who asks: name a pull secret")
         else:
-            raise PullFailed(f'the registry wants us to authenticate by "{scheme}"')
+            raise PullFailure(f'the registry wants us to authenticate by "{scheme}"')
 
     def _checked(self, url: str) -> str:
         """Refuse redirects to plain HTTP, except to the registry itself.
@@ -358,7 +368,7 @@ class _Session:
         parts = urlsplit(url)
         if parts.scheme == "https" or f"{parts.scheme}://{parts.netloc}" == self._address.url:
             return url
-        raise PullFailed(f'the registry redirects to "{url}", which is not HTTPS')
+        raise PullFailure(f'the registry redirects to "{url}", which is not HTTPS')
 
     async def _token(self, challenge: str) -> str:
         said = dict(_PARAMETER.findall(challenge))
@@ -371,44 +381,44 @@ class _Session:
             stream = await self._open(stack, url, headers)
             if stream.status != 200:
                 raise await _failure(stream, "its token")
-            content = await _whole(stream, Limits().document_bytes)
-        grant = documents.decode(content, _Grant, "the registry's token")
+            content = await _whole(stream, ImageLimits().document_bytes)
+        grant = documents.decode(content, _TokenResponse, "the registry's token")
         if not (token := grant.token or grant.access_token):
-            raise PullFailed("the registry gives us no token")
+            raise PullFailure("the registry gives us no token")
         return token
 
 
-class _Grant(msgspec.Struct, frozen=True):
+class _TokenResponse(msgspec.Struct, frozen=True):
     token: str = ""
     access_token: str = ""
 
 
-class _Complaint(msgspec.Struct, frozen=True):
+class _RegistryError(msgspec.Struct, frozen=True):
     code: str = ""
     message: str = ""
 
 
-class _Complaints(msgspec.Struct, frozen=True):
-    errors: list[_Complaint] = []
+class _RegistryErrors(msgspec.Struct, frozen=True):
+    errors: list[_RegistryError] = []
 
 
-async def _failure(stream: Stream, what: str) -> PullFailed:
+async def _failure(stream: Stream, what: str) -> PullFailure:
     """What an answer that is no success means, in the registry's own words if it has any."""
     if stream.status == 404:
-        return PullFailed("not found in the registry")
+        return PullFailure("not found in the registry")
     words = ""
     try:
         content = await _whole(stream, 1 << 16)
-        said = msgspec.json.decode(content, type=_Complaints).errors
+        said = msgspec.json.decode(content, type=_RegistryErrors).errors
         words = "; ".join(each.message or each.code for each in said)
-    except (msgspec.MsgspecError, Refused):
+    except (msgspec.MsgspecError, InvalidImage):
         pass
     if stream.status in (401, 403):
         denied = f": {words}" if words else ""
-        return Unauthorized(
+        return PullUnauthorized(
             f"the registry denies access{denied} (it may not exist, or need a pull secret)"
         )
-    return PullFailed(f"the registry answers {stream.status} for {what}: {words or 'no reason'}")
+    return PullFailure(f"the registry answers {stream.status} for {what}: {words or 'no reason'}")
 
 
 async def _whole(stream: Stream, limit: int) -> bytes:
@@ -416,7 +426,7 @@ async def _whole(stream: Stream, limit: int) -> bytes:
     async for piece in _pieces(stream):
         content += piece
         if len(content) > limit:
-            raise Refused(f"a document is larger than the {limit} bytes that are allowed")
+            raise InvalidImage(f"a document is larger than the {limit} bytes that are allowed")
     return bytes(content)
 
 

@@ -23,22 +23,22 @@ from kedge.api.model import ModelMeta
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock
 from kedge.node.images import documents, garbage
-from kedge.node.images.archive import Blob, Packed
-from kedge.node.images.credentials import Credential
-from kedge.node.images.documents import Config, Refused
-from kedge.node.images.garbage import Candidate, Disk, Plan, Thresholds
-from kedge.node.images.image import Image
+from kedge.node.images.archive import LayerBlob, PackedImage
+from kedge.node.images.credentials import RegistryCredential
+from kedge.node.images.documents import ImageConfig, InvalidImage
+from kedge.node.images.garbage import DiskSpace, GarbagePlan, GarbageThresholds, ImageCandidate
+from kedge.node.images.image import LocalImage
 from kedge.node.images.pull_records import PullRecords
-from kedge.node.images.reference import InvalidName, Reference
-from kedge.node.images.streams import Forward, algorithm, unpacker, verify
-from kedge.node.images.unpack import Limits, remove_tree, unpack
+from kedge.node.images.reference import ImageReference, InvalidImageName
+from kedge.node.images.streams import ForwardReader, algorithm, unpacker, verify
+from kedge.node.images.unpack import ImageLimits, remove_tree, unpack
 
 LAYOUT: Final = 1
 _SHORTEST: Final = 12
 """Digits of a layer's digest in its short name, if no other begins with the same."""
 
 
-class InUse(Exception):
+class ImageInUse(Exception):
     """Containers still use the image."""
 
 
@@ -46,24 +46,24 @@ class NoSuchImage(LookupError):
     """There is no image of that name or id."""
 
 
-class Kept(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, rename="camel"):
+class StoreDocument(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, rename="camel"):
     """Base of what is written down."""
 
 
-class Record(Kept):
+class ImageRecord(StoreDocument):
     """An image: `images/DIGEST.json`. The time of its last use is the file's."""
 
     id: str
     created: str = ""
     """When it was built, as it says itself."""
     architecture: str = ""
-    config: Config = Config()
+    config: ImageConfig = ImageConfig()
     layers: tuple[str, ...] = ()
     """The chain ids of its layers, the lowest first: each names a layer over those below it."""
     size: int = 0
 
 
-class Name(Kept):
+class ImageNameEntry(StoreDocument):
     """What a name stands for."""
 
     id: str
@@ -73,15 +73,15 @@ class Name(Kept):
     """The name by digest that comes with a tag; it does not keep an image that lost the tag."""
 
 
-class Names(Kept):
+class ImageNamesFile(StoreDocument):
     """All names: `names.json`."""
 
     layout: int = LAYOUT
-    names: Mapping[str, Name] = {}
+    names: Mapping[str, ImageNameEntry] = {}
     """By key: repository with tag or digest."""
 
 
-class Hold(Kept):
+class ImageHold(StoreDocument):
     """Who uses an image: `holds/HOLDER.json`."""
 
     id: str
@@ -90,7 +90,7 @@ class Hold(Kept):
     """The node whose container it is, since nodes of one machine share their images."""
 
 
-class LayerFacts(Kept):
+class LayerRecord(StoreDocument):
     """What is known of a layer: `layers/DIGEST/layer.json`."""
 
     diff_id: str
@@ -99,10 +99,10 @@ class LayerFacts(Kept):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ImageListing:
     """An image as a list shows it."""
 
-    record: Record
+    record: ImageRecord
     names: tuple[str, ...]
     digests: tuple[str, ...]
     """Names by digest that come with the others."""
@@ -110,12 +110,12 @@ class Listed:
     last_used: float
 
 
-class Store:
+class ImageStore:
     """The images in a directory, which is made when it is not there."""
 
-    def __init__(self, directory: Path, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(self, directory: Path, clock: Clock, limits: ImageLimits | None = None) -> None:
         self.directory = directory
-        self.limits = limits or Limits()
+        self.limits = limits or ImageLimits()
         self._clock = clock
         self._unpacking: dict[str, threading.Lock] = {}
         self._table = threading.Lock()
@@ -127,28 +127,28 @@ class Store:
 
     # Finding.
 
-    def find(self, name: Reference) -> Image | None:
+    def find(self, name: ImageReference) -> LocalImage | None:
         """The image of that name, if it is here; a digest finds it under any tag."""
         known = self._names().names.get(name.key)
         return self._image(known.id, str(name)) if known else None
 
-    def is_loaded(self, name: Reference) -> bool:
+    def is_loaded(self, name: ImageReference) -> bool:
         """Whether the name was given by hand."""
         known = self._names().names.get(name.key)
         return known is not None and known.loaded
 
-    def get(self, id_: str) -> Image | None:
+    def get(self, id_: str) -> LocalImage | None:
         """The image with that id."""
         return self._image(id_, "")
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[ImageListing]:
         """All images, by name; those without one last."""
         held = self._holders()
         names = self._names().names
         given = _by_id({key: known for key, known in names.items() if not known.derived})
         derived = _by_id({key: known for key, known in names.items() if known.derived})
         found = [
-            Listed(
+            ImageListing(
                 record,
                 names=tuple(given.get(record.id, ())),
                 digests=tuple(derived.get(record.id, ())),
@@ -162,13 +162,13 @@ class Store:
     def has_layer(self, chain: str) -> bool:
         return self._facts(chain) is not None
 
-    def _image(self, id_: str, name: str) -> Image | None:
+    def _image(self, id_: str, name: str) -> LocalImage | None:
         record = self._record(id_)
         if record is None:
             return None
         names = sorted(key for key, known in self._names().names.items() if known.id == id_)
         tagged = [each for each in names if "@" not in each]
-        return Image(
+        return LocalImage(
             id=id_,
             name=name or next(iter(tagged or names), id_),
             names=tuple(tagged),
@@ -181,12 +181,14 @@ class Store:
     def _layer(self, chain: str) -> Path:
         facts = self._facts(chain)
         if facts is None:
-            raise Refused(f"its layer {chain} is gone: load or pull the image again")
+            raise InvalidImage(f"its layer {chain} is gone: load or pull the image again")
         return self.directory / "l" / facts.short
 
     # Adding.
 
-    def add(self, packed: Packed, names: Iterable[Reference], *, loaded: bool) -> Record:
+    def add(
+        self, packed: PackedImage, names: Iterable[ImageReference], *, loaded: bool
+    ) -> ImageRecord:
         """Unpack what is not here yet, and give the image its names. Takes time: use a thread."""
         with self._adding():
             while True:
@@ -194,7 +196,7 @@ class Store:
                 if self._commit(record, packed.digests, list(names), loaded=loaded):
                     return record
 
-    def _unpacked(self, packed: Packed) -> Record:
+    def _unpacked(self, packed: PackedImage) -> ImageRecord:
         chain, below, size = "", list[Path](), 0
         chains = []
         for blob in packed.blobs:
@@ -203,7 +205,7 @@ class Store:
             below.insert(0, self._tree(chain))
             chains.append(chain)
             size += facts.size
-        return Record(
+        return ImageRecord(
             id=packed.id,
             created=packed.document.created or "",
             architecture=packed.document.architecture,
@@ -212,7 +214,7 @@ class Store:
             size=size,
         )
 
-    def _ensure_layer(self, chain: str, blob: Blob, below: Sequence[Path]) -> LayerFacts:
+    def _ensure_layer(self, chain: str, blob: LayerBlob, below: Sequence[Path]) -> LayerRecord:
         with self._table:
             lock = self._unpacking.setdefault(chain, threading.Lock())
         try:
@@ -222,13 +224,13 @@ class Store:
             with self._table:
                 self._unpacking.pop(chain, None)
 
-    def _make_layer(self, chain: str, blob: Blob, below: Sequence[Path]) -> LayerFacts:
+    def _make_layer(self, chain: str, blob: LayerBlob, below: Sequence[Path]) -> LayerRecord:
         with self.scratch() as scratch:
             layer = scratch / "layer"
             (layer / "fs").mkdir(parents=True)
             size = self._fill(layer / "fs", blob, below)
             with self._exclusive():
-                facts = LayerFacts(diff_id=blob.diff_id, size=size, short=self._short(chain))
+                facts = LayerRecord(diff_id=blob.diff_id, size=size, short=self._short(chain))
                 atomic.write(layer / "layer.json", msgspec.json.encode(facts))
                 place = self._place(chain)
                 # The link comes first: a layer in its place is taken for complete.
@@ -237,14 +239,14 @@ class Store:
                     layer.rename(place)
             return facts
 
-    def _fill(self, into: Path, blob: Blob, below: Sequence[Path]) -> int:
+    def _fill(self, into: Path, blob: LayerBlob, below: Sequence[Path]) -> int:
         """Unpack a layer and see that it is the one; returns the bytes that it takes."""
         limit = self.limits.layer_bytes
         with blob.open() as file:
             decompressed = unpacker(file)
-            raw = Forward(file, limit, algorithm(blob.digest)) if blob.digest else None
+            raw = ForwardReader(file, limit, algorithm(blob.digest)) if blob.digest else None
             # Headers come on top of what files take.
-            tar = Forward(decompressed(raw or file), 2 * limit, algorithm(blob.diff_id))
+            tar = ForwardReader(decompressed(raw or file), 2 * limit, algorithm(blob.diff_id))
             size = unpack(tar, into, below, self.limits)
             verify(tar, blob.diff_id)
             if raw:
@@ -264,7 +266,12 @@ class Store:
             os.symlink(f"../layers/{place.name}/fs", self.directory / "l" / short)
 
     def _commit(
-        self, record: Record, digests: Iterable[str], names: Sequence[Reference], *, loaded: bool
+        self,
+        record: ImageRecord,
+        digests: Iterable[str],
+        names: Sequence[ImageReference],
+        *,
+        loaded: bool,
     ) -> bool:
         """Write the record and the names; False if a layer was removed in the meantime."""
         with self._exclusive():
@@ -273,30 +280,32 @@ class Store:
             path = self._record_path(record.id)
             atomic.write(path, msgspec.json.encode(record), 0o644)
             self._touch(path)
-            derived = Name(id=record.id, loaded=loaded, derived=True)
+            derived = ImageNameEntry(id=record.id, loaded=loaded, derived=True)
             given = {name.at(digest).key: derived for name in names for digest in digests}
-            given |= {name.key: Name(id=record.id, loaded=loaded) for name in names}
+            given |= {name.key: ImageNameEntry(id=record.id, loaded=loaded) for name in names}
             self._write_names({**self._names().names, **given})
             return True
 
-    def name(self, id_: str, names: Iterable[Reference], *, loaded: bool) -> None:
+    def name(self, id_: str, names: Iterable[ImageReference], *, loaded: bool) -> None:
         """Give an image that is here further names."""
         with self._exclusive():
             if self._record(id_) is None:
                 raise NoSuchImage(id_)
             known = self._names().names
-            named = {**known, **{name.key: Name(id=id_, loaded=loaded) for name in names}}
+            named = {**known, **{name.key: ImageNameEntry(id=id_, loaded=loaded) for name in names}}
             if named != known:
                 self._write_names(named)
 
     # Which credentials have pulled which images.
 
-    def allows(self, id_: str, name: Reference, credentials: Collection[Credential]) -> bool:
+    def allows(
+        self, id_: str, name: ImageReference, credentials: Collection[RegistryCredential]
+    ) -> bool:
         """Return whether one of the credentials, or a pull without credentials, has pulled the
         image."""
         return self._pulls.allows(id_, name.repository, credentials)
 
-    def allow(self, id_: str, name: Reference, credential: Credential | None) -> None:
+    def allow(self, id_: str, name: ImageReference, credential: RegistryCredential | None) -> None:
         """Record that this credential, or a pull without credentials, has pulled the image."""
         with self._exclusive():
             self._pulls.add(id_, name.repository, credential)
@@ -318,7 +327,9 @@ class Store:
             # when the power fails none is left to hold anything.
             path = self._hold_path(holder)
             beside = path.with_name(f".{path.name}")
-            beside.write_bytes(msgspec.json.encode(Hold(id=id_, layers=record.layers, node=node)))
+            beside.write_bytes(
+                msgspec.json.encode(ImageHold(id=id_, layers=record.layers, node=node))
+            )
             beside.replace(path)
             self._touch(self._record_path(id_))
 
@@ -334,7 +345,7 @@ class Store:
 
     # Removing.
 
-    def lookup(self, text: str) -> tuple[str, Reference | None]:
+    def lookup(self, text: str) -> tuple[str, ImageReference | None]:
         """The id of the image that a person means by its name, its id or the id's beginning."""
         value = text.removeprefix("sha256:")
         if len(value) >= 4 and set(value) <= set("0123456789abcdef"):
@@ -348,22 +359,22 @@ class Store:
             if len(fitting) > 1:
                 raise NoSuchImage(f'"{text}" is the beginning of several ids')
         try:
-            name = Reference.parse(text)
-        except InvalidName as error:
+            name = ImageReference.parse(text)
+        except InvalidImageName as error:
             raise NoSuchImage(f'"{text}" is no name of an image: {error}') from error
         known = self._names().names.get(name.key)
         if known is None:
             raise NoSuchImage(f'there is no image "{text}"')
         return known.id, name
 
-    def has_other_names(self, id_: str, name: Reference) -> bool:
+    def has_other_names(self, id_: str, name: ImageReference) -> bool:
         """Whether the image stays reachable when it loses this name."""
         return any(
             known.id == id_ and not known.derived and key != name.key
             for key, known in self._names().names.items()
         )
 
-    def unname(self, name: Reference) -> None:
+    def unname(self, name: ImageReference) -> None:
         """Take a name away; the image stays."""
         with self._exclusive():
             left = {key: at for key, at in self._names().names.items() if key != name.key}
@@ -381,7 +392,7 @@ class Store:
                 raise NoSuchImage(id_)
             users = self._holders().get(id_, [])
             if users and not force:
-                raise InUse(", ".join(sorted(users)))
+                raise ImageInUse(", ".join(sorted(users)))
             left = {key: at for key, at in self._names().names.items() if at.id != id_}
             self._write_names(left)
             self._record_path(id_).unlink(missing_ok=True)
@@ -414,15 +425,18 @@ class Store:
             remove_tree(path)
 
     def collect(
-        self, thresholds: Thresholds, keep: Collection[str] = (), disk: Disk | None = None
-    ) -> Plan:
+        self,
+        thresholds: GarbageThresholds,
+        keep: Collection[str] = (),
+        disk: DiskSpace | None = None,
+    ) -> GarbagePlan:
         """Delete images as far as the disk needs it; returns what was decided. Takes time."""
         self.sweep()
         given = [known for known in self._names().names.values() if not known.derived]
         loaded = {known.id for known in given if known.loaded}
         named = {known.id for known in given}
         candidates = [
-            Candidate(
+            ImageCandidate(
                 record.id,
                 used,
                 record.layers,
@@ -438,10 +452,10 @@ class Store:
             keep={*keep, *self._holders()},
             now=self._clock.now().timestamp(),
             thresholds=thresholds,
-            disk=disk or Disk.of(self.directory),
+            disk=disk or DiskSpace.of(self.directory),
         )
         for id_ in decided.images:
-            with contextlib.suppress(InUse, NoSuchImage):
+            with contextlib.suppress(ImageInUse, NoSuchImage):
                 self.remove(id_)
         return decided
 
@@ -501,42 +515,42 @@ class Store:
         path.touch(mode=0o600)
         return path
 
-    def _names(self) -> Names:
+    def _names(self) -> ImageNamesFile:
         try:
             content = (self.directory / "names.json").read_bytes()
         except FileNotFoundError:
-            return Names()
-        names = msgspec.json.decode(content, type=Names)
+            return ImageNamesFile()
+        names = msgspec.json.decode(content, type=ImageNamesFile)
         if names.layout != LAYOUT:
-            raise Refused(
+            raise InvalidImage(
                 f"{self.directory} was arranged by another version of kedge (layout"
                 f" {names.layout}, this one knows layout {LAYOUT})"
             )
         return names
 
-    def _write_names(self, names: Mapping[str, Name]) -> None:
-        content = msgspec.json.encode(Names(names=dict(sorted(names.items()))))
+    def _write_names(self, names: Mapping[str, ImageNameEntry]) -> None:
+        content = msgspec.json.encode(ImageNamesFile(names=dict(sorted(names.items()))))
         atomic.write(self.directory / "names.json", msgspec.json.format(content), 0o644)
 
-    def _record(self, id_: str) -> Record | None:
+    def _record(self, id_: str) -> ImageRecord | None:
         try:
-            return msgspec.json.decode(self._record_path(id_).read_bytes(), type=Record)
+            return msgspec.json.decode(self._record_path(id_).read_bytes(), type=ImageRecord)
         except FileNotFoundError:
             return None
 
-    def _records(self) -> Iterator[tuple[Record, float]]:
+    def _records(self) -> Iterator[tuple[ImageRecord, float]]:
         for path in (self.directory / "images").glob("[!.]*.json"):
             with contextlib.suppress(FileNotFoundError):
                 content, used = path.read_bytes(), path.stat().st_mtime
-                yield msgspec.json.decode(content, type=Record), used
+                yield msgspec.json.decode(content, type=ImageRecord), used
 
     def _record_path(self, id_: str) -> Path:
         return self.directory / "images" / f"{_digits(id_)}.json"
 
-    def _holds(self) -> Iterator[tuple[str, Hold]]:
+    def _holds(self) -> Iterator[tuple[str, ImageHold]]:
         for path in (self.directory / "holds").glob("[!.]*.json"):
             with contextlib.suppress(FileNotFoundError):
-                yield path.stem, msgspec.json.decode(path.read_bytes(), type=Hold)
+                yield path.stem, msgspec.json.decode(path.read_bytes(), type=ImageHold)
 
     def _holders(self) -> dict[str, list[str]]:
         held: dict[str, list[str]] = {}
@@ -559,12 +573,12 @@ class Store:
     def _tree(self, chain: str) -> Path:
         return self._place(chain) / "fs"
 
-    def _facts(self, chain: str) -> LayerFacts | None:
+    def _facts(self, chain: str) -> LayerRecord | None:
         try:
             content = (self._place(chain) / "layer.json").read_bytes()
         except FileNotFoundError:
             return None
-        return msgspec.json.decode(content, type=LayerFacts)
+        return msgspec.json.decode(content, type=LayerRecord)
 
     def _touch(self, path: Path) -> None:
         now = self._clock.now().timestamp()
@@ -582,7 +596,7 @@ def chain_id(below: str, diff_id: str) -> str:
     return f"sha256:{hashlib.sha256(f'{below} {diff_id}'.encode()).hexdigest()}"
 
 
-def _by_id(names: Mapping[str, Name]) -> dict[str, list[str]]:
+def _by_id(names: Mapping[str, ImageNameEntry]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for key, known in sorted(names.items()):
         found.setdefault(known.id, []).append(key)
@@ -592,7 +606,7 @@ def _by_id(names: Mapping[str, Name]) -> dict[str, list[str]]:
 def _digits(digest: str) -> str:
     value = digest.partition(":")[2]
     if not value.isalnum():
-        raise Refused(f'"{digest}" is not a digest')
+        raise InvalidImage(f'"{digest}" is not a digest')
     return value
 
 

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final, Protocol
 
-from kedge.node.images.documents import Refused
+from kedge.node.images.documents import InvalidImage
 
 CHUNK: Final = 1 << 20
 _HEADERS: Final = 4 << 20
@@ -23,26 +23,26 @@ BROKEN: Final = (EOFError, OSError, OverflowError, RecursionError, ValueError, z
 """What the libraries raise when they are fed nonsense."""
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Anything that can be read."""
 
     def read(self, size: int = -1, /) -> bytes: ...
 
 
-class Seekable(Source, Protocol):
+class SeekableSource(ByteSource, Protocol):
     """Anything that can be read from anywhere."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int: ...
 
 
-class Forward:
+class ForwardReader:
     """Reads another stream forward only, at most `limit` bytes; knows the digest of it all.
 
     It has what `tarfile` needs of a file. Some versions of `tarfile` would follow a crafted header
     backwards for ever, or fill the memory with another: both end here.
     """
 
-    def __init__(self, source: Source, limit: int, algorithm: str = "sha256") -> None:
+    def __init__(self, source: ByteSource, limit: int, algorithm: str = "sha256") -> None:
         self._source = source
         self._limit = limit
         self._algorithm = algorithm
@@ -53,13 +53,13 @@ class Forward:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= _HEADERS:
-            raise Refused("it holds a tar header of an impossible size")
+            raise InvalidImage("it holds a tar header of an impossible size")
         data = self._source.read(size)
         while len(data) < size and (more := self._source.read(size - len(data))):
             data += more
         self._position += len(data)
         if self._position > self._limit:
-            raise Refused(f"it is larger than the {self._limit} bytes that are allowed")
+            raise InvalidImage(f"it is larger than the {self._limit} bytes that are allowed")
         self._hash.update(data)
         self.last = data
         return data
@@ -69,7 +69,7 @@ class Forward:
 
     def seek(self, position: int) -> int:
         if position < self._position:
-            raise Refused("it holds a tar header that leads backwards")
+            raise InvalidImage("it holds a tar header that leads backwards")
         while (ahead := position - self._position) and self.read(min(ahead, CHUNK)):
             pass
         return self._position
@@ -81,7 +81,7 @@ class Forward:
         return f"{self._algorithm}:{self._hash.hexdigest()}"
 
 
-class Leap:
+class SkippingReader:
     """Reads a file forward only, as Forward does, but leaps over what is not wanted."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -90,7 +90,7 @@ class Leap:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= _HEADERS:
-            raise Refused("it holds a tar header of an impossible size")
+            raise InvalidImage("it holds a tar header of an impossible size")
         self.last = self._file.read(size)
         return self.last
 
@@ -99,11 +99,13 @@ class Leap:
 
     def seek(self, position: int) -> int:
         if position < self._file.tell():
-            raise Refused("it holds a tar header that leads backwards")
+            raise InvalidImage("it holds a tar header that leads backwards")
         return self._file.seek(position)
 
 
-def members(reader: "Forward | Leap") -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+def members(
+    reader: "ForwardReader | SkippingReader",
+) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """The members of a tar file one after the other, none of them remembered."""
     file: Any = reader
     # Not "r|": with its own buffering tarfile would read before it asks us.
@@ -114,10 +116,10 @@ def members(reader: "Forward | Leap") -> Iterator[tuple[tarfile.TarFile, tarfile
             yield archive, member
     # tarfile takes anything that is no header for the end.
     if reader.last.strip(b"\0"):
-        raise Refused("it holds something between its files that is no tar header")
+        raise InvalidImage("it holds something between its files that is no tar header")
 
 
-class Slice(io.RawIOBase):
+class FileSlice(io.RawIOBase):
     """A part of a file, as a file of its own; the file must outlive it."""
 
     def __init__(self, descriptor: int, start: int, size: int) -> None:
@@ -150,32 +152,32 @@ def algorithm(digest: str) -> str:
     """How a digest is computed; Refused if kedge does not know."""
     name = digest.partition(":")[0]
     if name not in ("sha256", "sha512"):
-        raise Refused(f'"{digest}" is not a digest that kedge can check')
+        raise InvalidImage(f'"{digest}" is not a digest that kedge can check')
     return name
 
 
-def verify(stream: Forward, digest: str) -> None:
+def verify(stream: ForwardReader, digest: str) -> None:
     """Read a stream to its end and see that it has the digest."""
     try:
         found = stream.digest()
     except OSError as error:
         if error.errno is not None:
             raise
-        raise Refused(f"it cannot be decompressed: {error}") from error
+        raise InvalidImage(f"it cannot be decompressed: {error}") from error
     except BROKEN as error:
-        raise Refused(f"it cannot be decompressed: {error}") from error
+        raise InvalidImage(f"it cannot be decompressed: {error}") from error
     if found != digest:
-        raise Refused(f"its content is damaged: {digest} was expected, {found} was found")
+        raise InvalidImage(f"its content is damaged: {digest} was expected, {found} was found")
 
 
-def is_packed(source: Seekable) -> bool:
+def is_packed(source: SeekableSource) -> bool:
     """Whether the stream, which stands at its beginning, is compressed in a way we know."""
     start = source.read(4)
     source.seek(0)
     return start.startswith(_GZIP) or start == _ZSTD
 
 
-def unpacker(source: Seekable) -> Callable[[Source], Source]:
+def unpacker(source: SeekableSource) -> Callable[[ByteSource], ByteSource]:
     """How a stream that stands at its beginning, as this one does, is to be decompressed."""
     start = source.read(4)
     source.seek(0)
@@ -186,11 +188,11 @@ def unpacker(source: Seekable) -> Callable[[Source], Source]:
     return lambda packed: packed
 
 
-def _file(source: Source) -> Any:
+def _file(source: ByteSource) -> Any:
     return source
 
 
-def _zstd() -> Callable[[Source], Source]:
+def _zstd() -> Callable[[ByteSource], ByteSource]:
     """Decompression of zstd by whichever library is installed; newer Pythons bring their own."""
     for name in ("compression.zstd", "backports.zstd", "pyzstd"):
         try:
@@ -201,7 +203,7 @@ def _zstd() -> Callable[[Source], Source]:
     try:
         library = importlib.import_module("zstandard")
     except ImportError:
-        raise Refused(
+        raise InvalidImage(
             "it is compressed with zstd, for which this Python has no library: install one with"
             " 'pip install zstandard', or compress the image with gzip"
         ) from None
@@ -209,6 +211,6 @@ def _zstd() -> Callable[[Source], Source]:
     return lambda packed: _source(decompressor.stream_reader(packed, read_across_frames=True))
 
 
-def _source(stream: Any) -> Source:
-    found: Source = stream
+def _source(stream: Any) -> ByteSource:
+    found: ByteSource = stream
     return found

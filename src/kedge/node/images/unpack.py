@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from kedge.node.images import layers
-from kedge.node.images.documents import Refused
-from kedge.node.images.layers import OPAQUE, Found, Parts
-from kedge.node.images.streams import BROKEN, CHUNK, Forward, members
+from kedge.node.images.documents import InvalidImage
+from kedge.node.images.layers import OPAQUE, LayerFile, Parts
+from kedge.node.images.streams import BROKEN, CHUNK, ForwardReader, members
 from kedge.supervisor.removal import remove
 
 WHITEOUT: Final = ".wh."
@@ -33,7 +33,7 @@ _CAPABILITY: Final = "security.capability"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ImageLimits:
     """How large an image may be, against those that are made to fill the disk."""
 
     layer_bytes: int = 16 << 30
@@ -44,36 +44,36 @@ class Limits:
     """Of a manifest or a configuration."""
 
 
-def unpack(tar: Forward, into: Path, below: Sequence[Path], limits: Limits) -> int:
+def unpack(tar: ForwardReader, into: Path, below: Sequence[Path], limits: ImageLimits) -> int:
     """Unpack a layer into an empty directory, over the layers `below` it, the uppermost first.
 
     Returns the bytes that it takes. Who is not root owns all of it, and devices are refused.
     """
-    tree = _Tree(str(into), [str(each) for each in below], limits)
+    tree = _LayerTree(str(into), [str(each) for each in below], limits)
     tree.begin()
     try:
         _read(tar, tree)
-    except Refused:
+    except InvalidImage:
         raise
     except OSError as error:
         if error.errno is None or error.errno in _FAULTS_OF_THE_FILE:
-            raise Refused(f"it is not a tar file that can be read: {error}") from error
+            raise InvalidImage(f"it is not a tar file that can be read: {error}") from error
         raise
     except (tarfile.TarError, *BROKEN) as error:
-        raise Refused(f"it is not a tar file that can be read: {error}") from error
+        raise InvalidImage(f"it is not a tar file that can be read: {error}") from error
     tree.finish()
     return tree.bytes
 
 
-def _read(tar: Forward, tree: "_Tree") -> None:
+def _read(tar: ForwardReader, tree: "_LayerTree") -> None:
     for archive, member in members(tar):
         tree.add(archive, member)
 
 
-class _Tree:
+class _LayerTree:
     """The directory as it grows."""
 
-    def __init__(self, root: str, below: Sequence[str], limits: Limits) -> None:
+    def __init__(self, root: str, below: Sequence[str], limits: ImageLimits) -> None:
         self.bytes = 0
         self._root = root
         self._below = below
@@ -89,7 +89,7 @@ class _Tree:
         """The top of a layer looks like that of the one below, unless the tar file says more."""
         os.chmod(self._root, 0o755)
         if self._below:
-            self._dress_like(self._root, Found(self._below[0], os.lstat(self._below[0])))
+            self._dress_like(self._root, LayerFile(self._below[0], os.lstat(self._below[0])))
 
     def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         self._count(member)
@@ -118,10 +118,12 @@ class _Tree:
     def _count(self, member: tarfile.TarInfo) -> None:
         self._entries += 1
         if self._entries > self._limits.entries:
-            raise Refused(f"it holds more than the {self._limits.entries} files that are allowed")
+            raise InvalidImage(
+                f"it holds more than the {self._limits.entries} files that are allowed"
+            )
         self.bytes += member.size if member.isreg() else 0
         if self.bytes > self._limits.layer_bytes:
-            raise Refused(f"it takes more than the {self._limits.layer_bytes} bytes allowed")
+            raise InvalidImage(f"it takes more than the {self._limits.layer_bytes} bytes allowed")
 
     # Where things go.
 
@@ -146,7 +148,7 @@ class _Tree:
                 continue
             links += 1
             if links > _MOST_LINKS:
-                raise Refused(f"too many symbolic links on the way to {'/'.join(parts)}")
+                raise InvalidImage(f"too many symbolic links on the way to {'/'.join(parts)}")
             if target.startswith("/"):
                 done.clear()
             ahead.extend(reversed(target.split("/")))
@@ -164,7 +166,9 @@ class _Tree:
         if stat.S_ISLNK(found.st_mode):
             return os.readlink(path)
         if not layers.is_whiteout(found):
-            raise Refused(f"{'/'.join(parts)} is a file, and also a directory with files in it")
+            raise InvalidImage(
+                f"{'/'.join(parts)} is a file, and also a directory with files in it"
+            )
         os.unlink(path)
         _mkdir(path)
         self._mark_opaque(path)
@@ -207,7 +211,7 @@ class _Tree:
             elif member.ischr() or member.isblk():
                 self._make_device(member, path)
             else:
-                raise Refused(f"{member.name} is of a kind that no file system knows")
+                raise InvalidImage(f"{member.name} is of a kind that no file system knows")
         self._dress(path, member)
 
     def _make_directory(self, path: str) -> None:
@@ -223,24 +227,26 @@ class _Tree:
 
     def _make_device(self, member: tarfile.TarInfo, path: str) -> None:
         if not self._is_root:
-            raise Refused(f"{member.name} is a device, which only root can make")
+            raise InvalidImage(f"{member.name} is a device, which only root can make")
         if member.ischr() and member.devmajor == member.devminor == 0:
-            raise Refused(f"{member.name} is a whiteout that is not written as one")
+            raise InvalidImage(f"{member.name} is a whiteout that is not written as one")
         kind = stat.S_IFCHR if member.ischr() else stat.S_IFBLK
         os.mknod(path, kind | 0o600, os.makedev(member.devmajor, member.devminor))
 
-    def _linked(self, member: tarfile.TarInfo) -> Found:
+    def _linked(self, member: tarfile.TarInfo) -> LayerFile:
         """The file that a hard link leads to, of this layer or of one below."""
         parts = _parts(member.linkname)
         if not parts:
-            raise Refused(f"{member.name} is a hard link to nothing")
+            raise InvalidImage(f"{member.name} is a hard link to nothing")
         where = (*self._directory(parts[:-1]), parts[-1])
         found = layers.look([self._root, *self._below], where)
         if found is None or found.is_directory:
-            raise Refused(f"{member.name} is a hard link to {member.linkname}, which is no file")
+            raise InvalidImage(
+                f"{member.name} is a hard link to {member.linkname}, which is no file"
+            )
         return found
 
-    def _link(self, target: Found, path: str) -> None:
+    def _link(self, target: LayerFile, path: str) -> None:
         if target.path.startswith(f"{self._root}/"):
             os.link(target.path, path, follow_symlinks=False)
         elif target.is_link:
@@ -251,7 +257,7 @@ class _Tree:
             shutil.copyfile(target.path, path, follow_symlinks=False)
             self._dress_like(path, target)
         else:
-            raise Refused("it has a hard link to a special file of another layer")
+            raise InvalidImage("it has a hard link to a special file of another layer")
 
     def _clear(self, path: str) -> None:
         found = _lstat(path)
@@ -293,7 +299,7 @@ class _Tree:
                     raise
             else:
                 return
-        raise Refused(
+        raise InvalidImage(
             "it hides files of the layers below, which the file system of the state directory"
             " cannot remember: it has no extended attributes"
         )
@@ -313,7 +319,7 @@ class _Tree:
         else:
             _set_time(path, member.mtime)
 
-    def _dress_like(self, path: str, other: Found) -> None:
+    def _dress_like(self, path: str, other: LayerFile) -> None:
         status = other.status
         if self._is_root:
             os.chown(path, status.st_uid, status.st_gid, follow_symlinks=False)
@@ -342,15 +348,15 @@ class _Tree:
 def _parts(name: str) -> Parts:
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts or "\0" in name:
-        raise Refused(f"{name!r} would lie outside of the image")
+        raise InvalidImage(f"{name!r} would lie outside of the image")
     if len(parts) > _DEEPEST:
-        raise Refused(f"it holds directories more than {_DEEPEST} deep")
+        raise InvalidImage(f"it holds directories more than {_DEEPEST} deep")
     return parts
 
 
 def _name(name: str, member: tarfile.TarInfo) -> str:
     if name in ("", ".", ".."):
-        raise Refused(f"{member.name!r} hides something outside of the image")
+        raise InvalidImage(f"{member.name!r} hides something outside of the image")
     return name
 
 
@@ -373,7 +379,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None
         if content is not None:
             shutil.copyfileobj(content, file, CHUNK)
         if os.fstat(file.fileno()).st_size != member.size:
-            raise Refused(f"{member.name} ends too early")
+            raise InvalidImage(f"{member.name} ends too early")
 
 
 def _set_time(path: str, moment: float) -> None:
@@ -387,7 +393,7 @@ def _make_whiteout(path: str) -> None:
         # The one device that kernels since 5.8 let everybody make.
         os.mknod(path, stat.S_IFCHR | 0o600, 0)
     except PermissionError:
-        raise Refused(
+        raise InvalidImage(
             "it removes files of the layers below, which this kernel lets only root write down"
         ) from None
 

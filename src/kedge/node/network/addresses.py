@@ -10,7 +10,7 @@ CLUSTER: Final = IPv4Network("10.244.0.0/16")
 """What the networks of nodes are taken from."""
 
 
-class NoAddress(Exception):
+class NoFreeAddress(Exception):
     """All addresses are taken."""
 
 
@@ -20,10 +20,10 @@ def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
     for network in CLUSTER.subnets(new_prefix=24):
         if not any(network.overlaps(other) for other in used):
             return network
-    raise NoAddress(f"no network of {CLUSTER} is free on this machine")
+    raise NoFreeAddress(f"no network of {CLUSTER} is free on this machine")
 
 
-class Addresses:
+class AddressPool:
     """Hands out the addresses of one network, those longest unused first."""
 
     def __init__(self, directory: Path, network: IPv4Network) -> None:
@@ -54,7 +54,7 @@ class Addresses:
             os.close(held)
             self._last = self._held[holder] = address
             return address
-        raise NoAddress(f"all addresses of {self._network} are in use")
+        raise NoFreeAddress(f"all addresses of {self._network} are in use")
 
     def of(self, holder: str) -> IPv4Address | None:
         return self._held.get(holder)

@@ -16,8 +16,8 @@ from typing import Final
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.network import forward, masquerade
-from kedge.node.network.addresses import Addresses, free_network
-from kedge.node.network.forward import Awaited, Closing
+from kedge.node.network.addresses import AddressPool, free_network
+from kedge.node.network.forward import PortListener, RetryingListener
 from kedge.node.network.netlink import Netlink
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxSpec
 from kedge.supervisor.spread import spread
@@ -45,13 +45,13 @@ class Bridge:
     def __init__(self, directory: Path, network: IPv4Network, clock: Clock | None = None) -> None:
         self.network = network
         self._directory = directory
-        self._addresses = Addresses(directory / "addresses", network)
+        self._addresses = AddressPool(directory / "addresses", network)
         self._link = link_name(_BRIDGES, str(directory))
         self._clock = clock or SystemClock()
         self._host = Netlink()
-        self._ports: dict[str, list[Closing]] = {}
-        self._door: Closing | None = None
-        self._refused: asyncio.Queue[Awaited] = asyncio.Queue()
+        self._ports: dict[str, list[PortListener]] = {}
+        self._door: PortListener | None = None
+        self._refused: asyncio.Queue[RetryingListener] = asyncio.Queue()
 
     @classmethod
     def find(cls, directory: Path, clock: Clock | None = None) -> "Bridge":
@@ -98,7 +98,7 @@ class Bridge:
             self._addresses.give_back(holder)
         self.network = free_network(self._host.networks())
         atomic.write(self._directory / "network", str(self.network).encode())
-        self._addresses = Addresses(self._directory / "addresses", self.network)
+        self._addresses = AddressPool(self._directory / "addresses", self.network)
 
     def _taken(self) -> bool:
         return any(self.network.overlaps(other) for other in self._host.networks())
@@ -148,9 +148,11 @@ class Bridge:
             what = f"pod {spec.namespace}/{spec.name} at port {port.host_port}"
             opened.append(await self._awaited(what, partial(_opened, port, address)))
 
-    async def _awaited(self, what: str, listen: Callable[[], Awaitable[Closing]]) -> Awaited:
+    async def _awaited(
+        self, what: str, listen: Callable[[], Awaitable[PortListener]]
+    ) -> RetryingListener:
         """Opened now or, if it cannot be, by `run`."""
-        made = Awaited(what, listen)
+        made = RetryingListener(what, listen)
         if not await made.attempt():
             self._refused.put_nowait(made)
         return made
@@ -203,7 +205,7 @@ def _asked(spec: SandboxSpec) -> Iterator[PortMapping]:
     return (port for port in spec.ports if port.host_port)
 
 
-async def _opened(port: PortMapping, address: str) -> Closing:
+async def _opened(port: PortMapping, address: str) -> PortListener:
     here = port.host_ip or "0.0.0.0"
     target = (address, port.container_port)
     match port.protocol:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kedge.api.core_v1.pod import Pod
-from kedge.node.runtime.runtime import Dns
+from kedge.node.runtime.runtime import DnsConfig
 
 LONGEST: Final = 63
 """Characters that the kernel takes for a host name."""
@@ -62,7 +62,7 @@ def _aliases(pod: Pod) -> Iterator[str]:
         yield f"{alias.ip}\t{names}\n"
 
 
-def resolv_conf(text: str) -> Dns:
+def resolv_conf(text: str) -> DnsConfig:
     """What a resolv.conf says."""
     servers: list[str] = []
     searches: Sequence[str] = ()
@@ -76,20 +76,20 @@ def resolv_conf(text: str) -> Dns:
                 searches = domains
             case ["options", *more]:
                 options += more
-    return Dns(servers=servers, searches=searches, options=options)
+    return DnsConfig(servers=servers, searches=searches, options=options)
 
 
-def dns_of(pod: Pod, machine: Dns) -> Dns:
+def dns_of(pod: Pod, machine: DnsConfig) -> DnsConfig:
     """Where a pod looks up names. There is no DNS of the cluster: a pod that asks for it gets the
     machine's, as upstream does then."""
-    base = Dns() if pod.spec.dnsPolicy == "None" else machine
+    base = DnsConfig() if pod.spec.dnsPolicy == "None" else machine
     own = pod.spec.dnsConfig
     if own is None:
         return base
     set_here = {option.name for option in own.options}
     options = [o for o in base.options if o.partition(":")[0] not in set_here]
     options += [o.name if o.value is None else f"{o.name}:{o.value}" for o in own.options]
-    return Dns(
+    return DnsConfig(
         servers=_once([*own.nameservers, *base.servers])[:_MOST_SERVERS],
         searches=_once([*base.searches, *own.searches]),
         options=options,

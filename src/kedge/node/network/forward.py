@@ -25,20 +25,20 @@ TOTAL: Final = 1024
 Target = tuple[str, int]
 
 
-class Closing(Protocol):
+class PortListener(Protocol):
     """Something that listens until it is closed."""
 
     def close(self) -> None: ...
 
 
-class Awaited:
+class RetryingListener:
     """Something that is to listen where somebody else may do so at the moment: machines have other
     programs, and other clusters."""
 
-    def __init__(self, what: str, listen: Callable[[], Awaitable[Closing]]) -> None:
+    def __init__(self, what: str, listen: Callable[[], Awaitable[PortListener]]) -> None:
         self._what = what
         self._listen = listen
-        self._listening: Closing | None = None
+        self._listening: PortListener | None = None
         self._complained = False
         self._closed = False
 
@@ -65,7 +65,7 @@ class Awaited:
             self._listening.close()
 
 
-class Sources:
+class ConnectionLimit:
     """Counts connections by source address. The server sees all pods as one address, the
     machine's, so pods can only be distinguished here."""
 
@@ -92,7 +92,9 @@ class Sources:
 async def listen_tcp(address: str, port: int, target: Target) -> asyncio.Server:
     """Hand connections on; raises OSError if the port is taken."""
     # Not limited by address: many clients may share one.
-    return await asyncio.start_server(_handed_to(lambda: target, Sources(TOTAL)), address, port)
+    return await asyncio.start_server(
+        _handed_to(lambda: target, ConnectionLimit(TOTAL)), address, port
+    )
 
 
 async def listen_on_link(link: str, here: Target, find: Callable[[], Target]) -> asyncio.Server:
@@ -104,13 +106,13 @@ async def listen_on_link(link: str, here: Target, find: Callable[[], Target]) ->
         # Without this, an address that is not the machine's own can neither be had nor answer.
         listener.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
         listener.bind(here)
-        return await asyncio.start_server(_handed_to(find, Sources()), sock=listener)
+        return await asyncio.start_server(_handed_to(find, ConnectionLimit()), sock=listener)
     except BaseException:
         listener.close()
         raise
 
 
-def _handed_to(find: Callable[[], Target], sources: Sources) -> Callable[..., Any]:
+def _handed_to(find: Callable[[], Target], sources: ConnectionLimit) -> Callable[..., Any]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         source = (writer.get_extra_info("peername") or ("",))[0]
         with contextlib.suppress(OSError), sources.connection(source) as welcome:
@@ -151,17 +153,17 @@ async def listen_udp(address: str, port: int, target: Target) -> asyncio.Datagra
     """Hand datagrams on, and answers back to whoever asked."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(
-        lambda: _Front(target), local_addr=(address, port)
+        lambda: _DatagramListener(target), local_addr=(address, port)
     )
     return transport
 
 
-class _Front(asyncio.DatagramProtocol):
+class _DatagramListener(asyncio.DatagramProtocol):
     """Where clients send to: has a socket towards the pod for each of them."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._back: dict[Any, _Back] = {}
+        self._back: dict[Any, _DatagramPeer] = {}
         self._transport: asyncio.DatagramTransport
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
@@ -180,17 +182,17 @@ class _Front(asyncio.DatagramProtocol):
             back = self._back[address] = self._open(address)
         back.send(data)
 
-    def _open(self, client: Any) -> "_Back":
+    def _open(self, client: Any) -> "_DatagramPeer":
         channel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         channel.connect(self._target)
-        return _Back(
+        return _DatagramPeer(
             channel,
             lambda data: self._transport.sendto(data, client),
             lambda: self._back.pop(client, None),
         )
 
 
-class _Back:
+class _DatagramPeer:
     """One client's socket towards the pod; closed after a while of silence."""
 
     def __init__(

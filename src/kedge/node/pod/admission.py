@@ -32,7 +32,7 @@ _OF_NETWORK = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class PodRejection:
     """Why not."""
 
     reason: str
@@ -41,7 +41,7 @@ class Rejection:
 
 def admit(
     pod: Pod, others: Iterable[Pod], node: Node, apart: Callable[[str], bool]
-) -> Rejection | None:
+) -> PodRejection | None:
     """None for a pod that fits beside the others that are active here. Resources that are `apart`
     are devices, of which somebody else knows who has them."""
     return next(_objections(pod, list(others), node, apart), None)
@@ -49,23 +49,23 @@ def admit(
 
 def _objections(
     pod: Pod, others: list[Pod], node: Node, apart: Callable[[str], bool]
-) -> Iterator[Rejection]:
+) -> Iterator[PodRejection]:
     yield from _system(pod, node)
     yield from _sysctls(pod)
     yield from shortages(pod, others, node, apart)
     yield from _place(pod, others, node)
 
 
-def _system(pod: Pod, node: Node) -> Iterator[Rejection]:
+def _system(pod: Pod, node: Node) -> Iterator[PodRejection]:
     if pod.metadata.labels.get(OS_LABEL, OS) != OS:
         text = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"
-        yield Rejection("PodOSSelectorNodeLabelDoesNotMatch", text)
+        yield PodRejection("PodOSSelectorNodeLabelDoesNotMatch", text)
     if pod.spec.os is not None and pod.spec.os.name != OS:
         text = "Failed to admit pod as the OS field doesn't match node OS"
-        yield Rejection("PodOSNotSupported", text)
+        yield PodRejection("PodOSNotSupported", text)
 
 
-def _sysctls(pod: Pod) -> Iterator[Rejection]:
+def _sysctls(pod: Pod) -> Iterator[PodRejection]:
     """Settings of the kernel that this node does not let pods have."""
     context = pod.spec.securityContext
     for sysctl in context.sysctls if context is not None else ():
@@ -77,12 +77,12 @@ def _sysctls(pod: Pod) -> Iterator[Rejection]:
         else:
             why = "not allowlisted"
         if why:
-            yield Rejection("SysctlForbidden", f'forbidden sysctl: "{name}" {why}')
+            yield PodRejection("SysctlForbidden", f'forbidden sysctl: "{name}" {why}')
 
 
 def shortages(
     pod: Pod, others: list[Pod], node: Node, apart: Callable[[str], bool]
-) -> Iterator[Rejection]:
+) -> Iterator[PodRejection]:
     """What the node has too little of."""
     allocatable = node.status.allocatable
     most = allocatable.get("pods")
@@ -115,12 +115,12 @@ def _units(name: str, amount: Quantity) -> int:
     return amount.milli() if name == "cpu" else amount.value()
 
 
-def _short(name: str, requested: int, used: int, capacity: int) -> Rejection:
+def _short(name: str, requested: int, used: int, capacity: int) -> PodRejection:
     text = (
         f"Node didn't have enough resource: {name}, "
         f"requested: {requested}, used: {used}, capacity: {capacity}"
     )
-    return Rejection(f"OutOf{name}", text)
+    return PodRejection(f"OutOf{name}", text)
 
 
 def _sum(parts: Iterable[Mapping[str, Quantity]]) -> dict[str, Quantity]:
@@ -131,7 +131,7 @@ def _sum(parts: Iterable[Mapping[str, Quantity]]) -> dict[str, Quantity]:
     return total
 
 
-def _place(pod: Pod, others: list[Pod], node: Node) -> Iterator[Rejection]:
+def _place(pod: Pod, others: list[Pod], node: Node) -> Iterator[PodRejection]:
     matches = required_nodes(pod.spec)
     if matches is not None and not matches(node.metadata.name, node.metadata.labels):
         yield _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
@@ -146,8 +146,8 @@ def _place(pod: Pod, others: list[Pod], node: Node) -> Iterator[Rejection]:
         yield _failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
 
 
-def _failed(predicate: str, text: str) -> Rejection:
-    return Rejection(predicate, f"Predicate {predicate} failed: {text}")
+def _failed(predicate: str, text: str) -> PodRejection:
+    return PodRejection(predicate, f"Predicate {predicate} failed: {text}")
 
 
 HostPort = tuple[str, str, int]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Delay:
+class BackoffDelay:
     """How long the next failure has to wait, and since when."""
 
     seconds: float
@@ -13,29 +13,29 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class BackoffPolicy:
     """Delays that double from `first` to `most`, and start over after a long time without."""
 
     first: float
     most: float
 
-    def after(self, known: Delay | None, failed_at: float, now: float) -> Delay:
+    def after(self, known: BackoffDelay | None, failed_at: float, now: float) -> BackoffDelay:
         """The delay that follows a failure; `known` is the one before."""
         # Whatever held out for twice the longest delay is taken to have been well.
         if known is None or failed_at - known.since > 2 * self.most:
-            return Delay(self.first, now)
-        return Delay(min(2 * known.seconds, self.most), now)
+            return BackoffDelay(self.first, now)
+        return BackoffDelay(min(2 * known.seconds, self.most), now)
 
-    def waits(self, known: Delay | None, failed_at: float, now: float) -> bool:
+    def waits(self, known: BackoffDelay | None, failed_at: float, now: float) -> bool:
         """Whether what failed at that time still has to wait."""
         if known is None or now - known.since > 2 * self.most:
             return False
         return now - failed_at < known.seconds
 
 
-CRASHES = Backoff(first=10, most=300)
+CRASHES = BackoffPolicy(first=10, most=300)
 """Containers that end and are started again: CrashLoopBackOff."""
-PULLS = Backoff(first=10, most=300)
+PULLS = BackoffPolicy(first=10, most=300)
 """Images that cannot be had: ImagePullBackOff."""
-TRIALS = Backoff(first=1, most=10)
+TRIALS = BackoffPolicy(first=1, most=10)
 """Everything else that may work a little later: a missing ConfigMap, a sandbox, a volume."""

@@ -14,7 +14,13 @@ from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object
 from kedge.machinery.clock import Clock
 from kedge.node.pod.files import PodFiles
-from kedge.node.runtime.runtime import Device, Dns, Mount, Resources, Runtime
+from kedge.node.runtime.runtime import (
+    ContainerDevice,
+    ContainerLimits,
+    ContainerMount,
+    DnsConfig,
+    Runtime,
+)
 
 
 class ImageFailure(Exception):
@@ -52,7 +58,7 @@ class DeviceFailure(Exception):
         self.message = message
 
 
-class Image(Protocol):
+class ResolvedImage(Protocol):
     """An image that is on this machine."""
 
     @property
@@ -86,12 +92,12 @@ class Image(Protocol):
         ...
 
 
-class Images(Protocol):
+class ImageResolver(Protocol):
     """Finds images, and fetches those that are not here."""
 
     async def resolve(
         self, name: str, policy: str, secrets: Sequence[Secret], progress: Callable[[], None]
-    ) -> Image:
+    ) -> ResolvedImage:
         """The image behind a name as the manifest spells it; `policy` is Always, IfNotPresent or
         Never. Calls `progress` once, when it begins to fetch from a registry; an image that is
         found on the machine makes no call. Raises ImageFailure. It does not back off: whoever
@@ -99,7 +105,7 @@ class Images(Protocol):
         ...
 
 
-class PullSecrets(Protocol):
+class PullSecretReader(Protocol):
     """Reads the secrets that a pod wants its images pulled with."""
 
     async def of(self, pod: Pod) -> Sequence[Secret]:
@@ -107,7 +113,7 @@ class PullSecrets(Protocol):
         ...
 
 
-class Volumes(Protocol):
+class VolumeMounter(Protocol):
     """Makes the volumes of pods. Everything lives below the pod's own directory."""
 
     async def mount(self, pod: Pod) -> None:
@@ -117,7 +123,7 @@ class Volumes(Protocol):
 
     async def mounts_of(
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
-    ) -> list[Mount]:
+    ) -> list[ContainerMount]:
         """Where the container sees its volumes; `env` is for subPathExpr. Called after `mount`.
         Raises VolumeFailure, or ConfigFailure where a subPath does not work out."""
         ...
@@ -129,7 +135,7 @@ class Volumes(Protocol):
 
 
 @dataclass(frozen=True)
-class Environ:
+class ContainerEnvironment:
     """The variables of one container, references expanded."""
 
     own: Mapping[str, str]
@@ -138,28 +144,30 @@ class Environ:
     """Those that tell where services are; what the pod defines itself is not among them."""
 
 
-class Environment(Protocol):
+class EnvironmentResolver(Protocol):
     """Works out the variables of containers."""
 
-    async def environment(self, pod: Pod, container: Container, pod_ips: Sequence[str]) -> Environ:
+    async def environment(
+        self, pod: Pod, container: Container, pod_ips: Sequence[str]
+    ) -> ContainerEnvironment:
         """Raises ConfigFailure, e.g. `configmap "a" not found`."""
         ...
 
 
 @dataclass(frozen=True)
-class Given:
+class DeviceGrant:
     """What the devices of a container bring with them."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    mounts: Sequence[Mount] = ()
-    devices: Sequence[Device] = ()
+    mounts: Sequence[ContainerMount] = ()
+    devices: Sequence[ContainerDevice] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     """For the runtime."""
     groups: Sequence[int] = ()
     """Supplemental ones."""
 
 
-class Devices(Protocol):
+class DeviceAllocator(Protocol):
     """Gives devices of the machine to pods, and has their plugins make them ready."""
 
     def manages(self, resource: str) -> bool:
@@ -171,7 +179,7 @@ class Devices(Protocol):
         made. Idempotent, also after a restart of the agent. Raises DeviceFailure."""
         ...
 
-    def given(self, pod: Pod, container: Container) -> Given:
+    def given(self, pod: Pod, container: Container) -> DeviceGrant:
         """What the container's devices bring with them. Raises ConfigFailure."""
         ...
 
@@ -205,7 +213,7 @@ class PodCgroups(Protocol):
         where there are no cgroups. Idempotent. Raises OSError."""
         ...
 
-    def resources(self, pod: Pod, container: Container) -> Resources:
+    def resources(self, pod: Pod, container: Container) -> ContainerLimits:
         """What the container's own cgroup is to be limited to."""
         ...
 
@@ -222,7 +230,7 @@ class PodCgroups(Protocol):
         ...
 
 
-class UserIds(Protocol):
+class UserIdAllocator(Protocol):
     """Allocates id ranges of the machine to pods with a user namespace
     (kedge.node.user_namespaces)."""
 
@@ -236,7 +244,7 @@ class UserIds(Protocol):
         ...
 
 
-class Events(Protocol):
+class EventSink(Protocol):
     """Tells the users what happens (kedge.client.events.Recorder)."""
 
     def record(
@@ -253,7 +261,7 @@ class Events(Protocol):
         ...
 
 
-class Classes(Protocol):
+class RuntimeClassCheck(Protocol):
     """Which runtimes there are for pods that ask for one."""
 
     async def check(self, pod: Pod) -> None:
@@ -276,23 +284,23 @@ class ThisNode(Protocol):
 
 
 @dataclass(frozen=True)
-class Parts:
+class PodDependencies:
     """Everything that the pods of a node share."""
 
     runtime: Runtime
-    images: Images
-    secrets: PullSecrets
-    volumes: Volumes
-    environment: Environment
-    devices: Devices
+    images: ImageResolver
+    secrets: PullSecretReader
+    volumes: VolumeMounter
+    environment: EnvironmentResolver
+    devices: DeviceAllocator
     cgroups: PodCgroups
-    user_ids: UserIds
-    events: Events
+    user_ids: UserIdAllocator
+    events: EventSink
     files: PodFiles
-    classes: Classes
+    classes: RuntimeClassCheck
     here: ThisNode
     clock: Clock
-    dns: Callable[[], Dns]
+    dns: Callable[[], DnsConfig]
     """Where the machine itself looks up names."""
     hosts: Callable[[], str]
     """The machine's own /etc/hosts."""

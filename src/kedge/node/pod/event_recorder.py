@@ -1,17 +1,17 @@
 """Telling: events about a pod and its containers, in the words that people know."""
 
 from kedge.api.core_v1.pod import Pod
-from kedge.node.pod.dependencies import Events
-from kedge.node.pod.plan import Plan, label
+from kedge.node.pod.dependencies import EventSink
+from kedge.node.pod.plan import PodPlan, label
 
 NORMAL = "Normal"
 WARNING = "Warning"
 
 
-class Telling:
+class PodEventRecorder:
     """The events of one pod."""
 
-    def __init__(self, events: Events, pod: Pod) -> None:
+    def __init__(self, events: EventSink, pod: Pod) -> None:
         self._events = events
         self.pod = pod
         self._waits: dict[str, tuple[str, str]] = {}
@@ -23,7 +23,7 @@ class Telling:
         path = field_path(self.pod, name)
         self._events.record(self.pod, type_, reason, message, field_path=path)
 
-    def of_plan(self, plan: Plan) -> None:
+    def of_plan(self, plan: PodPlan) -> None:
         """Say who has to wait, once each time it changes."""
         for name, waiting in plan.waiting.items():
             known = waiting.reason, waiting.message

@@ -96,7 +96,7 @@ class PodFiles:
             _REMOVALS.submit(removal.remove, directory)
 
 
-class WrittenPlaces:
+class WritablePaths:
     """Where on the disk things are that containers write outside of volumes."""
 
     def __init__(self, pods: Path, runtime: Path) -> None:

@@ -63,12 +63,12 @@ def container_annotations(
     return marks
 
 
-def changed(container: Container, record: runtime.Container) -> bool:
+def changed(container: Container, record: runtime.RuntimeContainer) -> bool:
     """Whether a container runs something else than its spec now says."""
     return record.annotations.get(HASH, "") != spec_hash(container)
 
 
-def started_with(record: runtime.Container) -> ResourceRequirements | None:
+def started_with(record: runtime.RuntimeContainer) -> ResourceRequirements | None:
     """The resources that a container was started with."""
     text = record.annotations.get(RESOURCES)
     return None if text is None else from_text(text)

@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Iterable
 
-from kedge.node.pod.dependencies import Parts, VolumeFailure
-from kedge.node.pod.runtime_cache import Observations
+from kedge.node.pod.dependencies import PodDependencies, VolumeFailure
+from kedge.node.pod.runtime_cache import RuntimeCache
 from kedge.node.runtime.runtime import RuntimeFailure
 
 log = logging.getLogger(__name__)
@@ -13,10 +13,10 @@ GRACE = 1.0
 """Seconds that the containers of a pod get of which nothing else is known."""
 
 
-class Remains:
+class OrphanedResources:
     """Clears away everything of pods that are no more."""
 
-    def __init__(self, parts: Parts, observations: Observations) -> None:
+    def __init__(self, parts: PodDependencies, observations: RuntimeCache) -> None:
         self._parts = parts
         self._observations = observations
 

@@ -13,12 +13,12 @@ from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_resources import is_sidecar
 from kedge.machinery.durations import SECOND, format_duration
 from kedge.node.pod import labels
-from kedge.node.pod.backoff import CRASHES, Delay
+from kedge.node.pod.backoff import CRASHES, BackoffDelay
 from kedge.node.pod.restart_policy import restarts, restarts_all, survives_failure
-from kedge.node.pod.runtime_cache import NOTHING, Observed
-from kedge.node.pod.termination import Ending, deadline_of, ending
+from kedge.node.pod.runtime_cache import NOTHING, PodRuntimeState
+from kedge.node.pod.termination import PodTermination, deadline_of, ending
 from kedge.node.runtime import runtime
-from kedge.node.runtime.runtime import State
+from kedge.node.runtime.runtime import RunState
 
 KEPT = 2
 """Containers of one name that are kept: the newest and the one before, for its state and logs."""
@@ -32,7 +32,7 @@ A_RESIZE = "/resize"
 """Where a failed resize is kept; no container can have such a name."""
 
 
-class Kind(StrEnum):
+class ContainerKind(StrEnum):
     """Which list of the spec a container stands in."""
 
     INIT = "initContainers"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
     EPHEMERAL = "ephemeralContainers"
 
 
-class Cause(StrEnum):
+class StopCause(StrEnum):
     """Why a container is stopped, as far as it decides how long it may take."""
 
     OTHER = ""
@@ -70,18 +70,18 @@ class RemoveSandbox:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartContainer:
     """Start a container, from its image to its postStart hook."""
 
-    kind: Kind
+    kind: ContainerKind
     name: str
     attempt: int
-    delay: Delay | None = None
+    delay: BackoffDelay | None = None
     """What it will have to wait if it fails soon, when this is not its first start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopContainer:
     """Stop one container."""
 
     container: str
@@ -95,31 +95,40 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAll:
+class StopContainers:
     """Stop containers side by side, each when its turn has come."""
 
-    stops: tuple[Stop, ...]
+    stops: tuple[StopContainer, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveContainer:
     """Forget a container that does not run."""
 
     container: str
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
+class ResizeContainers:
     """Give running containers what is now allotted to them."""
 
     names: tuple[str, ...]
 
 
-Action = RunSandbox | StopSandbox | RemoveSandbox | Start | Stop | StopAll | Remove | Resize
+Action = (
+    RunSandbox
+    | StopSandbox
+    | RemoveSandbox
+    | StartContainer
+    | StopContainer
+    | StopContainers
+    | RemoveContainer
+    | ResizeContainers
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingReason:
     """Why a container does not run."""
 
     reason: str
@@ -127,13 +136,13 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StepFailure:
     """Something could not be done and waits to be tried again."""
 
     reason: str
     message: str
     at: float
-    delay: Delay
+    delay: BackoffDelay
     pull: bool = False
     image: str = ""
 
@@ -143,7 +152,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Health:
+class ProbeVerdicts:
     """What the probes found, by id of the container; one that is missing has not been decided."""
 
     startup: Mapping[str, bool] = field(default_factory=dict)
@@ -152,18 +161,18 @@ class Health:
 
 
 @dataclass(frozen=True)
-class Situation:
+class PlanInput:
     """All that a plan depends on."""
 
     pod: Pod
     """With the resources that are allotted to it, which may not be those it now asks for."""
     now: float
     """Seconds since the epoch."""
-    observed: Observed = NOTHING
-    health: Health = field(default_factory=Health)
-    crashes: Mapping[str, Delay] = field(default_factory=dict)
+    observed: PodRuntimeState = NOTHING
+    health: ProbeVerdicts = field(default_factory=ProbeVerdicts)
+    crashes: Mapping[str, BackoffDelay] = field(default_factory=dict)
     """By name of the container: how long it waits after its latest failure."""
-    failures: Mapping[str, Failure] = field(default_factory=dict)
+    failures: Mapping[str, StepFailure] = field(default_factory=dict)
     """By name of the container, or THE_POD, or A_RESIZE."""
     actual: Mapping[str, ResourceRequirements] = field(default_factory=dict)
     """By name of the container: what it was last given, where that is not what it began with."""
@@ -176,19 +185,19 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PodPlan:
     """The next steps."""
 
     actions: tuple[Action, ...] = ()
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     """By name: the containers that would be started if it were time."""
     wake: float | None = None
     """When to look again though nothing has happened, in seconds since the epoch."""
-    ending: Ending | None = None
+    ending: PodTermination | None = None
     """The pod is to end; once there are no actions left, it has."""
 
 
-def plan(situation: Situation) -> Plan:
+def plan(situation: PlanInput) -> PodPlan:
     """What to do next for a pod."""
     end = ending(
         situation.pod,
@@ -198,8 +207,8 @@ def plan(situation: Situation) -> Plan:
         evicted=situation.evicted,
     )
     if end is not None:
-        return Plan(actions=_end(situation, end), ending=end)
-    steps = _Steps(situation)
+        return PodPlan(actions=_end(situation, end), ending=end)
+    steps = _Planner(situation)
     steps.decide()
     return steps.plan()
 
@@ -207,17 +216,19 @@ def plan(situation: Situation) -> Plan:
 # How a pod ends.
 
 
-def _end(situation: Situation, end: Ending) -> tuple[Action, ...]:
+def _end(situation: PlanInput, end: PodTermination) -> tuple[Action, ...]:
     seen = situation.observed
     if seen.running:
-        return (StopAll(tuple(_stops(situation.pod, seen.running, end))),)
+        return (StopContainers(tuple(_stops(situation.pod, seen.running, end))),)
     return tuple(StopSandbox(sandbox.id) for sandbox in seen.sandboxes if sandbox.ready)
 
 
-def _stops(pod: Pod, running: Sequence[runtime.Container], end: Ending) -> Iterator[Stop]:
+def _stops(
+    pod: Pod, running: Sequence[runtime.RuntimeContainer], end: PodTermination
+) -> Iterator[StopContainer]:
     order = _turns(pod, {record.name for record in running})
     for record in running:
-        yield Stop(
+        yield StopContainer(
             record.id,
             record.name,
             end.grace,
@@ -240,23 +251,23 @@ def _turns(pod: Pod, running: set[str]) -> dict[str, frozenset[str]]:
 # How a pod runs.
 
 
-class _Steps:
+class _Planner:
     """Collects the next steps of a pod that is to run."""
 
-    def __init__(self, situation: Situation) -> None:
+    def __init__(self, situation: PlanInput) -> None:
         self._situation = situation
         self._pod = situation.pod
         self._seen = situation.observed
         self._actions: list[Action] = []
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, WaitingReason] = {}
         self._wakes: list[float] = []
         self._resized: list[str] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> PodPlan:
         if self._resized:
-            self._actions.append(Resize(tuple(self._resized)))
+            self._actions.append(ResizeContainers(tuple(self._resized)))
         wake = min(self._wakes, default=None)
-        return Plan(tuple(self._actions), self._waiting, wake)
+        return PodPlan(tuple(self._actions), self._waiting, wake)
 
     def decide(self) -> None:
         self._mind_deadline()
@@ -278,7 +289,9 @@ class _Steps:
         kept: set[str] = set()
         for records in self._seen.by_name.values():
             kept |= {record.sandbox for record in records[:KEPT]}
-            self._actions += [Remove(r.id) for r in records[KEPT:] if r.state is State.EXITED]
+            self._actions += [
+                RemoveContainer(r.id) for r in records[KEPT:] if r.state is RunState.EXITED
+            ]
         for sandbox in self._seen.sandboxes[1:]:
             if sandbox.ready:
                 self._actions.append(StopSandbox(sandbox.id))
@@ -291,7 +304,9 @@ class _Steps:
         old = self._seen.sandbox
         for record in self._seen.running:
             # A sandbox that is not ready lets nothing run; if something does, it is half gone.
-            self._actions.append(Stop(record.id, record.name, 0, "Pod sandbox changed", hook=False))
+            self._actions.append(
+                StopContainer(record.id, record.name, 0, "Pod sandbox changed", hook=False)
+            )
         if not self._pod_waits():
             self._actions.append(RunSandbox(0 if old is None else old.attempt + 1))
 
@@ -308,15 +323,15 @@ class _Steps:
     def _restarting_all(self) -> bool:
         return any(self._took_all_down(container) for _, container in self._regular())
 
-    def _regular(self) -> Iterator[tuple[Kind, Container]]:
-        yield from ((Kind.INIT, c) for c in self._pod.spec.initContainers)
-        yield from ((Kind.MAIN, c) for c in self._pod.spec.containers)
+    def _regular(self) -> Iterator[tuple[ContainerKind, Container]]:
+        yield from ((ContainerKind.INIT, c) for c in self._pod.spec.initContainers)
+        yield from ((ContainerKind.MAIN, c) for c in self._pod.spec.containers)
 
     def _took_all_down(self, container: Container) -> bool:
         record = self._seen.current(container.name)
         return (
             record is not None
-            and record.state is State.EXITED
+            and record.state is RunState.EXITED
             and restarts_all(container, record.exit_code)
         )
 
@@ -325,12 +340,12 @@ class _Steps:
         last: list[Action] = []
         for _, container in reversed(list(self._regular())):
             for record in self._seen.by_name.get(container.name, ()):
-                if record.state is State.RUNNING:
+                if record.state is RunState.RUNNING:
                     self._actions.append(
-                        Stop(record.id, record.name, 0, "RestartAllContainers", hook=False)
+                        StopContainer(record.id, record.name, 0, "RestartAllContainers", hook=False)
                     )
                 gone = last if self._took_all_down(container) else self._actions
-                gone.append(Remove(record.id))
+                gone.append(RemoveContainer(record.id))
         self._actions += last
 
     # The containers, in the order of a pod's start.
@@ -338,8 +353,8 @@ class _Steps:
     def _containers(self) -> None:
         for ephemeral in self._pod.spec.ephemeralContainers:
             record = self._seen.newest(ephemeral.name)
-            if record is None or record.state is State.CREATED:
-                self._start(Kind.EPHEMERAL, ephemeral)
+            if record is None or record.state is RunState.CREATED:
+                self._start(ContainerKind.EPHEMERAL, ephemeral)
         begun = any(self._seen.current(c.name) is not None for c in self._pod.spec.containers)
         if self._initialize(begun) or begun:
             for container in self._pod.spec.containers:
@@ -358,7 +373,7 @@ class _Steps:
         if reached >= 0 and not self._passed(containers[reached]):
             return False
         if reached + 1 < len(containers):
-            self._start(Kind.INIT, containers[reached + 1])
+            self._start(ContainerKind.INIT, containers[reached + 1])
             return False
         return True
 
@@ -369,71 +384,85 @@ class _Steps:
         record = self._seen.current(container.name)
         assert record is not None
         match record.state:
-            case State.RUNNING:
-                self._resize(Kind.INIT, container, record)
+            case RunState.RUNNING:
+                self._resize(ContainerKind.INIT, container, record)
                 return False
-            case State.EXITED if record.exit_code == 0:
+            case RunState.EXITED if record.exit_code == 0:
                 return True
             case _:
                 # One that fails for good ends the pod before we come here.
-                self._start(Kind.INIT, container)
+                self._start(ContainerKind.INIT, container)
                 return False
 
     def _sidecar(self, container: Container) -> bool:
         """Keep a sidecar running; says whether it has started."""
         record = self._seen.current(container.name)
-        if record is None or record.state is not State.RUNNING:
-            self._start(Kind.INIT, container)
+        if record is None or record.state is not RunState.RUNNING:
+            self._start(ContainerKind.INIT, container)
             return False
         startup = self._startup(container, record)
         if startup is False:
-            self._replace(Kind.INIT, container, record, "failed startup probe", Cause.STARTUP)
+            self._replace(
+                ContainerKind.INIT, container, record, "failed startup probe", StopCause.STARTUP
+            )
         elif labels.changed(container, record):
-            self._replace(Kind.INIT, container, record, "definition changed", Cause.OTHER)
+            self._replace(
+                ContainerKind.INIT, container, record, "definition changed", StopCause.OTHER
+            )
         elif self._situation.health.liveness.get(record.id) is False:
-            self._replace(Kind.INIT, container, record, "failed liveness probe", Cause.LIVENESS)
+            self._replace(
+                ContainerKind.INIT, container, record, "failed liveness probe", StopCause.LIVENESS
+            )
         else:
-            self._resize(Kind.INIT, container, record)
+            self._resize(ContainerKind.INIT, container, record)
         return startup is True
 
     def _main(self, container: Container) -> None:
         record = self._seen.newest(container.name)
-        if record is None or record.state is not State.RUNNING:
+        if record is None or record.state is not RunState.RUNNING:
             if record is None or _begins_again(self._pod, container, record):
-                self._start(Kind.MAIN, container)
+                self._start(ContainerKind.MAIN, container)
             return
         health = self._situation.health
         if labels.changed(container, record):
-            self._replace(Kind.MAIN, container, record, "definition changed", Cause.OTHER)
+            self._replace(
+                ContainerKind.MAIN, container, record, "definition changed", StopCause.OTHER
+            )
         elif health.liveness.get(record.id) is False:
-            self._replace(Kind.MAIN, container, record, "failed liveness probe", Cause.LIVENESS)
+            self._replace(
+                ContainerKind.MAIN, container, record, "failed liveness probe", StopCause.LIVENESS
+            )
         elif self._startup(container, record) is False:
-            self._replace(Kind.MAIN, container, record, "failed startup probe", Cause.STARTUP)
+            self._replace(
+                ContainerKind.MAIN, container, record, "failed startup probe", StopCause.STARTUP
+            )
         else:
-            self._resize(Kind.MAIN, container, record)
+            self._resize(ContainerKind.MAIN, container, record)
 
-    def _startup(self, container: Container, record: runtime.Container) -> bool | None:
+    def _startup(self, container: Container, record: runtime.RuntimeContainer) -> bool | None:
         if container.startupProbe is None:
             return True
         return self._situation.health.startup.get(record.id)
 
     # Single containers.
 
-    def _start(self, kind: Kind, container: Container) -> None:
+    def _start(self, kind: ContainerKind, container: Container) -> None:
         """Start a container, unless it has to wait."""
         if self._pod_waits() or self._held_back(container):
             return
         newest = self._seen.newest(container.name)
-        if newest is not None and newest.state is State.CREATED:
+        if newest is not None and newest.state is RunState.CREATED:
             if newest.pid:
                 # An agent died while it was being started. Whether it runs will be told.
                 return
             # An agent died between making and starting it. It never ran, so it does not count.
-            self._actions.append(Remove(newest.id))
-            self._actions.append(Start(kind, container.name, newest.attempt))
+            self._actions.append(RemoveContainer(newest.id))
+            self._actions.append(StartContainer(kind, container.name, newest.attempt))
             return
         self._actions.append(
-            Start(kind, container.name, self._attempt(container), self._next_delay(container))
+            StartContainer(
+                kind, container.name, self._attempt(container), self._next_delay(container)
+            )
         )
 
     def _held_back(self, container: Container) -> bool:
@@ -457,17 +486,17 @@ class _Steps:
     def _crashed_at(self, container: Container) -> float | None:
         """When the latest container of the name ended."""
         for record in self._seen.by_name.get(container.name, ()):
-            if record.state is State.EXITED:
+            if record.state is RunState.EXITED:
                 return record.finished_at / SECOND
         return None
 
-    def _next_delay(self, container: Container) -> Delay | None:
+    def _next_delay(self, container: Container) -> BackoffDelay | None:
         crashed = self._crashed_at(container)
         if crashed is None:
             return None
         return CRASHES.after(self._known_delay(container), crashed, self._situation.now)
 
-    def _known_delay(self, container: Container) -> Delay | None:
+    def _known_delay(self, container: Container) -> BackoffDelay | None:
         """How long a container waits that keeps failing; another image is another chance."""
         newest = self._seen.newest(container.name)
         if newest is not None and labels.changed(container, newest):
@@ -482,24 +511,26 @@ class _Steps:
 
     def _replace(
         self,
-        kind: Kind,
+        kind: ContainerKind,
         container: Container,
-        record: runtime.Container,
+        record: runtime.RuntimeContainer,
         why: str,
-        cause: Cause,
+        cause: StopCause,
     ) -> None:
         """Stop a container that runs, and start it again if it may be."""
-        again = cause is Cause.OTHER or survives_failure(self._pod.spec, container)
-        prefix = "Init container" if kind is Kind.INIT else "Container"
+        again = cause is StopCause.OTHER or survives_failure(self._pod.spec, container)
+        prefix = "Init container" if kind is ContainerKind.INIT else "Container"
         message = f"{prefix} {container.name} {why}"
-        if again and kind is Kind.MAIN:
+        if again and kind is ContainerKind.MAIN:
             message += ", will be restarted"
         grace = _grace(self._pod, container, cause)
-        self._actions.append(Stop(record.id, container.name, grace, message))
+        self._actions.append(StopContainer(record.id, container.name, grace, message))
         if again:
             self._start(kind, container)
 
-    def _resize(self, kind: Kind, container: Container, record: runtime.Container) -> None:
+    def _resize(
+        self, kind: ContainerKind, container: Container, record: runtime.RuntimeContainer
+    ) -> None:
         """Bring what a running container is given in line with what is allotted to it."""
         actual = self._situation.actual.get(container.name) or labels.started_with(record)
         differing = [] if actual is None else _differing(actual, container.resources)
@@ -508,8 +539,8 @@ class _Steps:
         policies = {p.resourceName: p.restartPolicy for p in container.resizePolicy}
         if any(policies.get(name) == "RestartContainer" for name in differing):
             message = f"Container {container.name} resize requires restart"
-            grace = _grace(self._pod, container, Cause.OTHER)
-            self._actions.append(Stop(record.id, container.name, grace, message))
+            grace = _grace(self._pod, container, StopCause.OTHER)
+            self._actions.append(StopContainer(record.id, container.name, grace, message))
             self._start(kind, container)
         elif not self._resize_waits():
             self._resized.append(container.name)
@@ -522,8 +553,8 @@ class _Steps:
         return True
 
 
-def _begins_again(pod: Pod, container: Container, record: runtime.Container) -> bool:
-    return record.state is State.CREATED or restarts(pod.spec, container, record.exit_code)
+def _begins_again(pod: Pod, container: Container, record: runtime.RuntimeContainer) -> bool:
+    return record.state is RunState.CREATED or restarts(pod.spec, container, record.exit_code)
 
 
 def _differing(one: ResourceRequirements, other: ResourceRequirements) -> list[str]:
@@ -536,20 +567,21 @@ def _differing(one: ResourceRequirements, other: ResourceRequirements) -> list[s
     ]
 
 
-def _grace(pod: Pod, container: Container, cause: Cause) -> float:
+def _grace(pod: Pod, container: Container, cause: StopCause) -> float:
     """Seconds that a container gets to end while its pod goes on."""
-    probe = {Cause.STARTUP: container.startupProbe, Cause.LIVENESS: container.livenessProbe}.get(
-        cause
-    )
+    probe = {
+        StopCause.STARTUP: container.startupProbe,
+        StopCause.LIVENESS: container.livenessProbe,
+    }.get(cause)
     if probe is not None and probe.terminationGracePeriodSeconds is not None:
         return float(probe.terminationGracePeriodSeconds)
     return float(pod.spec.terminationGracePeriodSeconds or 0)
 
 
-def _crash_loop(pod: Pod, container: Container, delay: Delay) -> Waiting:
+def _crash_loop(pod: Pod, container: Container, delay: BackoffDelay) -> WaitingReason:
     text = format_duration(int(delay.seconds * SECOND))
     message = f"back-off {text} restarting failed container={container.name} pod={label(pod)}"
-    return Waiting("CrashLoopBackOff", message)
+    return WaitingReason("CrashLoopBackOff", message)
 
 
 def label(pod: Pod) -> str:
@@ -557,8 +589,8 @@ def label(pod: Pod) -> str:
     return f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
 
 
-def _shown(failure: Failure, now: float) -> Waiting:
+def _shown(failure: StepFailure, now: float) -> WaitingReason:
     if failure.pull and now >= failure.at + PULL_ERROR_SHOWN:
         message = f'Back-off pulling image "{failure.image}": {failure.reason}: {failure.message}'
-        return Waiting("ImagePullBackOff", message)
-    return Waiting(failure.reason, failure.message)
+        return WaitingReason("ImagePullBackOff", message)
+    return WaitingReason(failure.reason, failure.message)

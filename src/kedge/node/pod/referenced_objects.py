@@ -20,7 +20,7 @@ from kedge.client.view import objects
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
-Source = ConfigMap | Secret
+ConfigObject = ConfigMap | Secret
 _RESOURCES: Final[dict[str, Resource[Any]]] = {
     each.plural: each for each in (config_map.RESOURCE, secret.RESOURCE)
 }
@@ -29,7 +29,7 @@ _LIFE: Final = 3600
 _DAY: Final = 86400
 
 
-class Reference(NamedTuple):
+class ConfigObjectKey(NamedTuple):
     """A config map or a secret."""
 
     plural: str
@@ -37,7 +37,7 @@ class Reference(NamedTuple):
     name: str
 
 
-class Token(NamedTuple):
+class ServiceAccountToken(NamedTuple):
     """Proof of who a pod is."""
 
     text: str
@@ -50,7 +50,7 @@ class Token(NamedTuple):
         return age >= life * 0.8 or age.total_seconds() > _DAY
 
 
-class Sources:
+class ReferencedObjects:
     """Reads through the API, with the node's own rights."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
@@ -63,9 +63,9 @@ class Sources:
         """For ever: follow the services."""
         await self._follow.run()
 
-    async def find(self, reference: Reference) -> Source | None:
+    async def find(self, reference: ConfigObjectKey) -> ConfigObject | None:
         """A config map or secret as it is now; None if there is none."""
-        found: Source | None = await self._get(
+        found: ConfigObject | None = await self._get(
             _RESOURCES[reference.plural], reference.namespace, reference.name
         )
         return found
@@ -89,7 +89,7 @@ class Sources:
         await self._follow.synced.wait()
         return self._services
 
-    async def token(self, pod: Pod, audience: str, seconds: int | None) -> Token:
+    async def token(self, pod: Pod, audience: str, seconds: int | None) -> ServiceAccountToken:
         """A token for the pod's service account that is worth nothing once the pod is gone."""
         spec: dict[str, Any] = {
             "expirationSeconds": seconds or _LIFE,
@@ -112,13 +112,13 @@ class Sources:
         )
         status: Mapping[str, str] = answer["status"]
         expires = datetime.fromisoformat(status["expirationTimestamp"])
-        return Token(status["token"], self._clock.now(), expires)
+        return ServiceAccountToken(status["token"], self._clock.now(), expires)
 
 
-Change = Callable[[Reference], None]
+ChangeHandler = Callable[[ConfigObjectKey], None]
 
 
-class Following:
+class ConfigObjectWatches:
     """Watches the config maps and secrets that pods show as files, so that files follow them.
 
     One that is immutable is not watched any longer once it is known, as upstream does.
@@ -128,8 +128,8 @@ class Following:
         self._client = client
         self._clock = clock
         self._tasks: asyncio.TaskGroup | None = None
-        self._watches: dict[Reference, _Watch] = {}
-        self._told: dict[str, Change] = {}
+        self._watches: dict[ConfigObjectKey, _ConfigObjectWatch] = {}
+        self._told: dict[str, ChangeHandler] = {}
 
     async def run(self) -> None:
         """For ever: own the watches."""
@@ -138,7 +138,7 @@ class Following:
                 watch.begin(self._tasks)
             await asyncio.get_running_loop().create_future()
 
-    def hold(self, uid: str, references: Iterable[Reference], change: Change) -> None:
+    def hold(self, uid: str, references: Iterable[ConfigObjectKey], change: ChangeHandler) -> None:
         """Tell a pod of changes to these, from now on and until it is released."""
         self._told[uid] = change
         for reference in references:
@@ -156,13 +156,13 @@ class Following:
                 watch.end()
                 del self._watches[reference]
 
-    def known(self, reference: Reference) -> "Known | None":
+    def known(self, reference: ConfigObjectKey) -> "WatchedConfigObject | None":
         """What there is of an object now; None if that is not known, or not yet."""
         watch = self._watches.get(reference)
         return None if watch is None else watch.known
 
-    def _watch(self, reference: Reference) -> "_Watch":
-        watch = _Watch(lambda: self._tell(reference))
+    def _watch(self, reference: ConfigObjectKey) -> "_ConfigObjectWatch":
+        watch = _ConfigObjectWatch(lambda: self._tell(reference))
         watch.informer = Informer(
             self._client,
             objects(_RESOURCES[reference.plural]),
@@ -173,26 +173,26 @@ class Following:
         )
         return watch
 
-    def _tell(self, reference: Reference) -> None:
+    def _tell(self, reference: ConfigObjectKey) -> None:
         watch = self._watches.get(reference)
         for uid in sorted(watch.holders) if watch is not None else ():
             self._told[uid](reference)
 
 
-class Known(NamedTuple):
+class WatchedConfigObject(NamedTuple):
     """What a watch knows."""
 
-    object: Source | None
+    object: ConfigObject | None
     """None if there is no such object."""
 
 
-class _Watch:
+class _ConfigObjectWatch:
     """One object that is followed. Fulfils kedge.client.informer.Receiver."""
 
-    informer: Informer[Source]
+    informer: Informer[ConfigObject]
 
     def __init__(self, tell: Callable[[], None]) -> None:
-        self.known: Known | None = None
+        self.known: WatchedConfigObject | None = None
         self.holders: set[str] = set()
         self._tell = tell
         self._task: asyncio.Task[None] | None = None
@@ -205,17 +205,17 @@ class _Watch:
         if self._task is not None:
             self._task.cancel()
 
-    def replace(self, objects: Iterable[Source]) -> None:
+    def replace(self, objects: Iterable[ConfigObject]) -> None:
         self._take(next(iter(objects), None))
 
-    def put(self, obj: Source) -> None:
+    def put(self, obj: ConfigObject) -> None:
         self._take(obj)
 
-    def remove(self, obj: Source) -> None:
+    def remove(self, obj: ConfigObject) -> None:
         self._take(None)
 
-    def _take(self, found: Source | None) -> None:
-        self.known = Known(found)
+    def _take(self, found: ConfigObject | None) -> None:
+        self.known = WatchedConfigObject(found)
         if found is not None and found.immutable:
             self.end()
         self._tell()

@@ -16,11 +16,11 @@ from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_status import PodCondition
 from kedge.machinery import atomic
 from kedge.node.pod import labels
-from kedge.node.pod.runtime_cache import Observed
+from kedge.node.pod.runtime_cache import PodRuntimeState
 from kedge.node.pod.status.conditions import RESIZE_IN_PROGRESS, RESIZE_PENDING
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
+class _ResizeCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The file."""
 
     allocated: Mapping[str, str] = {}
@@ -29,7 +29,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True):
     """What the pod as a whole was granted, if it asked as a whole."""
 
 
-class Allotment:
+class AllocatedResources:
     """The resources of one pod."""
 
     def __init__(self, pod: Pod, file: Path) -> None:
@@ -42,11 +42,11 @@ class Allotment:
         self._in_progress: PodCondition | None = None
 
     @classmethod
-    def taken_over(cls, pod: Pod, seen: Observed, file: Path) -> "Allotment":
+    def taken_over(cls, pod: Pod, seen: PodRuntimeState, file: Path) -> "AllocatedResources":
         """The allotment of a pod that an earlier agent may have begun with."""
         self = cls(pod, file)
         try:
-            kept = msgspec.json.decode(file.read_bytes(), type=_Kept)
+            kept = msgspec.json.decode(file.read_bytes(), type=_ResizeCheckpoint)
         except (OSError, msgspec.MsgspecError):
             kept = None
         if kept is not None:
@@ -135,7 +135,7 @@ class Allotment:
         )
 
     def _save(self) -> None:
-        kept = _Kept(
+        kept = _ResizeCheckpoint(
             allocated={n: labels.to_text(r) for n, r in self._allocated.items()},
             actual={n: labels.to_text(r) for n, r in self.actual.items()},
             whole=None if self._whole is None else labels.to_text(self._whole),

@@ -9,50 +9,50 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from kedge.machinery.clock import Clock
-from kedge.node.pod.backoff import TRIALS, Delay
+from kedge.node.pod.backoff import TRIALS, BackoffDelay
 from kedge.node.runtime.runtime import (
-    Container,
-    Happened,
+    ContainerEvent,
     NotFoundError,
+    PodSandbox,
+    RunState,
     Runtime,
+    RuntimeContainer,
     RuntimeFailure,
-    Sandbox,
-    State,
 )
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Observed:
+class PodRuntimeState:
     """The sandboxes and containers of one pod, the newest first."""
 
-    sandboxes: tuple[Sandbox, ...] = ()
-    containers: tuple[Container, ...] = ()
+    sandboxes: tuple[PodSandbox, ...] = ()
+    containers: tuple[RuntimeContainer, ...] = ()
 
     @property
-    def sandbox(self) -> Sandbox | None:
+    def sandbox(self) -> PodSandbox | None:
         """The one that counts."""
         return self.sandboxes[0] if self.sandboxes else None
 
     @property
-    def ready_sandbox(self) -> Sandbox | None:
+    def ready_sandbox(self) -> PodSandbox | None:
         sandbox = self.sandbox
         return sandbox if sandbox is not None and sandbox.ready else None
 
     @cached_property
-    def by_name(self) -> Mapping[str, tuple[Container, ...]]:
-        found: dict[str, tuple[Container, ...]] = {}
+    def by_name(self) -> Mapping[str, tuple[RuntimeContainer, ...]]:
+        found: dict[str, tuple[RuntimeContainer, ...]] = {}
         for container in self.containers:
             found[container.name] = (*found.get(container.name, ()), container)
         return found
 
-    def newest(self, name: str) -> Container | None:
+    def newest(self, name: str) -> RuntimeContainer | None:
         """The latest container of a name, of whichever sandbox."""
         found = self.by_name.get(name)
         return found[0] if found else None
 
-    def current(self, name: str) -> Container | None:
+    def current(self, name: str) -> RuntimeContainer | None:
         """The latest container of a name, if it is in the sandbox that counts."""
         newest, sandbox = self.newest(name), self.sandbox
         if newest is None or sandbox is None or newest.sandbox != sandbox.id:
@@ -60,22 +60,24 @@ class Observed:
         return newest
 
     @property
-    def running(self) -> tuple[Container, ...]:
-        return tuple(c for c in self.containers if c.state is State.RUNNING)
+    def running(self) -> tuple[RuntimeContainer, ...]:
+        return tuple(c for c in self.containers if c.state is RunState.RUNNING)
 
 
-def observed(sandboxes: Iterable[Sandbox], containers: Iterable[Container]) -> Observed:
+def observed(
+    sandboxes: Iterable[PodSandbox], containers: Iterable[RuntimeContainer]
+) -> PodRuntimeState:
     """Put what belongs to one pod in order."""
-    return Observed(
+    return PodRuntimeState(
         tuple(sorted(sandboxes, key=lambda s: (s.attempt, s.created_at), reverse=True)),
         tuple(sorted(containers, key=lambda c: (c.attempt, c.created_at), reverse=True)),
     )
 
 
-NOTHING = Observed()
+NOTHING = PodRuntimeState()
 
 
-class Observations:
+class RuntimeCache:
     """What the runtime has, by pod. Whoever changes something says so; the rest are events."""
 
     def __init__(self, runtime: Runtime, clock: Clock, changed: Callable[[str], None]) -> None:
@@ -83,13 +85,13 @@ class Observations:
         self._clock = clock
         self._changed = changed
         """Told the uid of a pod of which something has changed by itself."""
-        self._sandboxes: dict[str, Sandbox] = {}
-        self._containers: dict[str, Container] = {}
-        self._seen: dict[str, Observed] = {}
+        self._sandboxes: dict[str, PodSandbox] = {}
+        self._containers: dict[str, RuntimeContainer] = {}
+        self._seen: dict[str, PodRuntimeState] = {}
         self.changes = 0
         """How often something of the above has changed."""
 
-    def of(self, uid: str) -> Observed:
+    def of(self, uid: str) -> PodRuntimeState:
         """What there is of a pod."""
         known = self._seen.get(uid)
         if known is not None:
@@ -121,7 +123,7 @@ class Observations:
             if before.get(uid, NOTHING) != self.of(uid):
                 self._changed(uid)
 
-    def put_sandbox(self, sandbox: Sandbox) -> None:
+    def put_sandbox(self, sandbox: PodSandbox) -> None:
         self._sandboxes[sandbox.id] = sandbox
         self._forget_pod(sandbox.uid)
 
@@ -139,7 +141,7 @@ class Observations:
         if gone is not None:
             self._forget_pod_of(gone)
 
-    async def refresh(self, container: str) -> Container | None:
+    async def refresh(self, container: str) -> RuntimeContainer | None:
         """Look at one container again; None if it is gone."""
         try:
             seen = await self._runtime.container(container)
@@ -158,7 +160,7 @@ class Observations:
 
     async def run(self) -> None:
         """Follow the runtime's events for ever."""
-        delay: Delay | None = None
+        delay: BackoffDelay | None = None
         while True:
             begun = self._clock.monotonic()
             try:
@@ -185,7 +187,7 @@ class Observations:
         finally:
             first.cancel()
 
-    async def _learn(self, happened: Happened) -> None:
+    async def _learn(self, happened: ContainerEvent) -> None:
         known = self._containers.get(happened.container)
         if happened.type == "removed":
             self.drop_container(happened.container)
@@ -198,7 +200,7 @@ class Observations:
         if known != self._containers.get(happened.container):
             self._changed(happened.pod_uid)
 
-    def _forget_pod_of(self, container: Container) -> None:
+    def _forget_pod_of(self, container: RuntimeContainer) -> None:
         sandbox = self._sandboxes.get(container.sandbox)
         if sandbox is not None:
             self._forget_pod(sandbox.uid)

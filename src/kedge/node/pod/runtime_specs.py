@@ -9,21 +9,21 @@ from kedge.api.core_v1.container import Container, EphemeralContainer
 from kedge.api.core_v1.pod import Pod
 from kedge.node.network.dns import kernel_hostname
 from kedge.node.pod import labels
-from kedge.node.pod.dependencies import ConfigFailure, Given, Image
+from kedge.node.pod.dependencies import ConfigFailure, DeviceGrant, ResolvedImage
 from kedge.node.pod.environment.expansion import expand_all
 from kedge.node.runtime.runtime import (
+    ContainerLimits,
+    ContainerMount,
+    ContainerSecurity,
     ContainerSpec,
-    Dns,
-    Mount,
+    DnsConfig,
     PortMapping,
-    Resources,
     SandboxSpec,
-    Security,
 )
 
 
 def sandbox_spec(
-    pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: Dns, first_id: int = 0
+    pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: DnsConfig, first_id: int = 0
 ) -> SandboxSpec:
     """`first_id` is the machine's id of the pod's id 0, if it has a user namespace."""
     spec, meta = pod.spec, pod.metadata
@@ -72,12 +72,12 @@ def container_spec(
     container: Container,
     attempt: int,
     *,
-    image: Image,
+    image: ResolvedImage,
     env: Sequence[tuple[str, str]],
-    mounts: Sequence[Mount],
-    resources: Resources,
-    security: Security,
-    given: Given,
+    mounts: Sequence[ContainerMount],
+    resources: ContainerLimits,
+    security: ContainerSecurity,
+    given: DeviceGrant,
 ) -> ContainerSpec:
     """`given` is what the container's devices bring, besides variables and mounts."""
     values = dict(env)

@@ -7,16 +7,16 @@ from kedge.api.core_v1.container import Container, EphemeralContainer
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.security import PodSecurityContext, SeccompProfile, SecurityContext
 from kedge.node.pod import security_modules
-from kedge.node.pod.dependencies import ConfigFailure, Image
-from kedge.node.runtime.runtime import PidMode, Security
+from kedge.node.pod.dependencies import ConfigFailure, ResolvedImage
+from kedge.node.runtime.runtime import ContainerSecurity, PidMode
 
 _NO_POD = PodSecurityContext()
 _NO_CONTAINER = SecurityContext()
 
 
 def security(
-    pod: Pod, container: Container, image: Image, *, profiles: Path, target: str = ""
-) -> Security:
+    pod: Pod, container: Container, image: ResolvedImage, *, profiles: Path, target: str = ""
+) -> ContainerSecurity:
     """`profiles` holds seccomp profiles; `target` is the container that an ephemeral one is about.
     Raises ConfigFailure for a container that must not be root and would be."""
     of_pod = pod.spec.securityContext or _NO_POD
@@ -29,7 +29,7 @@ def security(
         raise ConfigFailure("apparmor is not supported")
     privileged = bool(own.privileged)
     capabilities = own.capabilities
-    return Security(
+    return ContainerSecurity(
         user=user,
         username="" if user is not None else image.user,
         group=group,
@@ -75,7 +75,7 @@ def _pid_mode(pod: Pod, container: Container, target: str) -> PidMode:
     return PidMode.CONTAINER
 
 
-def _mind_root(pod: Pod, container: Container, image: Image, user: int | None) -> None:
+def _mind_root(pod: Pod, container: Container, image: ResolvedImage, user: int | None) -> None:
     own = container.securityContext or _NO_CONTAINER
     of_pod = pod.spec.securityContext or _NO_POD
     strict = own.runAsNonRoot if own.runAsNonRoot is not None else of_pod.runAsNonRoot

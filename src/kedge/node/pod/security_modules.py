@@ -15,7 +15,7 @@ from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_spec import all_containers
 from kedge.api.core_v1.security import PodSecurityContext, SecurityContext, SELinuxOptions
-from kedge.node.pod.admission import Rejection
+from kedge.node.pod.admission import PodRejection
 
 APP_ARMOR: Final = "AppArmor"
 SELINUX: Final = "SELinux"
@@ -40,7 +40,7 @@ def enabled(kernel: Path = Path("/sys")) -> frozenset[str]:
     return frozenset(found)
 
 
-def objection(pod: Pod, modules: Collection[str]) -> Rejection | None:
+def objection(pod: Pod, modules: Collection[str]) -> PodRejection | None:
     """Return why the pod's profiles or labels cannot be applied, if they cannot."""
     containers = [container for _, container in all_containers(pod.spec)]
     of_pod = (pod.spec.securityContext or _NO_POD).appArmorProfile
@@ -52,10 +52,10 @@ def objection(pod: Pod, modules: Collection[str]) -> Rejection | None:
             if APP_ARMOR in modules
             else "AppArmor is not enabled on the host"
         )
-        return Rejection(APP_ARMOR, f"Cannot enforce AppArmor: {why}")
+        return PodRejection(APP_ARMOR, f"Cannot enforce AppArmor: {why}")
     if SELINUX in modules and any(selinux_label(pod, each) for each in containers):
         text = "Cannot enforce SELinux: this node's runtime does not apply labels"
-        return Rejection(SELINUX, text)
+        return PodRejection(SELINUX, text)
     return None
 
 

@@ -7,20 +7,26 @@ from dataclasses import dataclass
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.pod import Pod
 from kedge.machinery.durations import format_duration
-from kedge.node.pod.dependencies import ConfigFailure, Image, ImageFailure, Parts, VolumeFailure
-from kedge.node.pod.event_recorder import NORMAL, WARNING, Telling
+from kedge.node.pod.dependencies import (
+    ConfigFailure,
+    ImageFailure,
+    PodDependencies,
+    ResolvedImage,
+    VolumeFailure,
+)
+from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
 from kedge.node.pod.hooks import HookFailure, run_hook
-from kedge.node.pod.runtime_cache import Observations
+from kedge.node.pod.runtime_cache import RuntimeCache
 from kedge.node.pod.runtime_specs import container_spec, target_of
 from kedge.node.pod.security_context import security
 from kedge.node.pod.stop import MINIMUM
 from kedge.node.pod.timeouts import unless
-from kedge.node.runtime.runtime import Mount, NotFoundError, RuntimeFailure, Sandbox
+from kedge.node.runtime.runtime import ContainerMount, NotFoundError, PodSandbox, RuntimeFailure
 
 _MILLISECOND = 10**6
 
 
-class StartFailure(Exception):
+class ContainerStartFailure(Exception):
     """A container could not be started: what it shows while it waits for the next try."""
 
     def __init__(self, reason: str, message: str, *, pull: bool = False) -> None:
@@ -32,17 +38,17 @@ class StartFailure(Exception):
 
 
 @dataclass(frozen=True)
-class Starting:
+class ContainerStarter:
     """Starts the containers of one pod."""
 
-    parts: Parts
-    observations: Observations
-    telling: Telling
+    parts: PodDependencies
+    observations: RuntimeCache
+    telling: PodEventRecorder
     hurried: asyncio.Event
     """Set when the pod is to end: whatever takes long is given up."""
 
     async def start(
-        self, pod: Pod, container: Container, attempt: int, sandbox: Sandbox, ips: Sequence[str]
+        self, pod: Pod, container: Container, attempt: int, sandbox: PodSandbox, ips: Sequence[str]
     ) -> None:
         """Raises StartFailure, or Interrupted."""
         image = await self._image(pod, container)
@@ -57,7 +63,7 @@ class Starting:
 
     # The image.
 
-    async def _image(self, pod: Pod, container: Container) -> Image:
+    async def _image(self, pod: Pod, container: Container) -> ResolvedImage:
         begun = self.parts.clock.monotonic()
         pulling = False
 
@@ -85,12 +91,14 @@ class Starting:
         self._tell(container, NORMAL, "Pulled", message)
         return image
 
-    async def _resolve(self, pod: Pod, container: Container, progress: Callable[[], None]) -> Image:
+    async def _resolve(
+        self, pod: Pod, container: Container, progress: Callable[[], None]
+    ) -> ResolvedImage:
         secrets = await self.parts.secrets.of(pod) if pod.spec.imagePullSecrets else ()
         policy = container.imagePullPolicy or "IfNotPresent"
         return await self.parts.images.resolve(container.image, policy, secrets, progress)
 
-    def _no_image(self, container: Container, error: ImageFailure) -> StartFailure:
+    def _no_image(self, container: Container, error: ImageFailure) -> ContainerStartFailure:
         pull = error.reason not in ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
         if error.reason == "ErrImageNeverPull":
             self._tell(container, WARNING, error.reason, error.message)
@@ -100,7 +108,7 @@ class Starting:
         else:
             self._tell(container, WARNING, "InspectFailed", error.message)
         self._tell(container, WARNING, "Failed", f"Error: {error.reason}")
-        return StartFailure(error.reason, error.message, pull=pull)
+        return ContainerStartFailure(error.reason, error.message, pull=pull)
 
     # The container.
 
@@ -109,8 +117,8 @@ class Starting:
         pod: Pod,
         container: Container,
         attempt: int,
-        sandbox: Sandbox,
-        image: Image,
+        sandbox: PodSandbox,
+        image: ResolvedImage,
         ips: Sequence[str],
     ) -> str:
         parts = self.parts
@@ -143,18 +151,18 @@ class Starting:
             raise self._failure(container, "CreateContainerError", error) from error
 
     def _own_mounts(
-        self, pod: Pod, container: Container, attempt: int, mounts: Sequence[Mount]
-    ) -> list[Mount]:
+        self, pod: Pod, container: Container, attempt: int, mounts: Sequence[ContainerMount]
+    ) -> list[ContainerMount]:
         """The files that every container sees: names of hosts, and where to leave a message."""
         uid, files = pod.metadata.uid, self.parts.files
-        own: list[Mount] = []
+        own: list[ContainerMount] = []
         if not any(mount.takes("/etc/hosts") for mount in mounts):
-            own.append(Mount(container_path="/etc/hosts", host_path=str(files.hosts(uid))))
+            own.append(ContainerMount(container_path="/etc/hosts", host_path=str(files.hosts(uid))))
         where = container.terminationMessagePath
         if where:
             path = files.make_termination_log(uid, container.name, attempt)
             where = where if where.startswith("/") else f"/{where}"
-            own.append(Mount(container_path=where, host_path=str(path)))
+            own.append(ContainerMount(container_path=where, host_path=str(path)))
         return own
 
     async def _run(self, container: Container, identity: str) -> None:
@@ -191,14 +199,18 @@ class Starting:
             stop = self.parts.runtime.stop_container(identity, grace)
             await unless(self.hurried, stop)
             await self.observations.refresh(identity)
-            raise StartFailure("PostStartHookError", str(error)) from error
+            raise ContainerStartFailure("PostStartHookError", str(error)) from error
 
-    def _failure(self, container: Container, reason: str, error: Exception) -> StartFailure:
+    def _failure(
+        self, container: Container, reason: str, error: Exception
+    ) -> ContainerStartFailure:
         self._tell(container, WARNING, "Failed", f"Error: {error}")
-        return StartFailure(reason, str(error))
+        return ContainerStartFailure(reason, str(error))
 
 
-def _joined(of_devices: Sequence[Mount], own: Sequence[Mount]) -> list[Mount]:
+def _joined(
+    of_devices: Sequence[ContainerMount], own: Sequence[ContainerMount]
+) -> list[ContainerMount]:
     """Mounts of the pod over those that its devices bring."""
     taken = {mount.container_path for mount in own}
     return [*(mount for mount in of_devices if mount.container_path not in taken), *own]

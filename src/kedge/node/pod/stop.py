@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kedge.api.core_v1.container import Container
-from kedge.node.pod.dependencies import Parts
-from kedge.node.pod.event_recorder import NORMAL, WARNING, Telling
+from kedge.node.pod.dependencies import PodDependencies
+from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
 from kedge.node.pod.hooks import HookFailure, run_hook
-from kedge.node.pod.plan import Stop
-from kedge.node.pod.runtime_cache import Observations
+from kedge.node.pod.plan import StopContainer
+from kedge.node.pod.runtime_cache import RuntimeCache
 from kedge.node.pod.timeouts import within
 
 MINIMUM = 2.0
@@ -17,19 +17,19 @@ MINIMUM = 2.0
 
 
 @dataclass(frozen=True)
-class Stopping:
+class ContainerStopper:
     """Stops the containers of one pod."""
 
-    parts: Parts
-    observations: Observations
-    telling: Telling
+    parts: PodDependencies
+    observations: RuntimeCache
+    telling: PodEventRecorder
     _told: set[str] = field(default_factory=set)
     """Containers of which it has been told that they are stopped."""
     _hooked: set[str] = field(default_factory=set)
     """Containers whose preStop hook has been begun: it is not done twice."""
 
     async def stop(
-        self, stops: Sequence[Stop], specs: Mapping[str, Container], ips: Sequence[str]
+        self, stops: Sequence[StopContainer], specs: Mapping[str, Container], ips: Sequence[str]
     ) -> None:
         """Returns when all have ended."""
         ends = {stop.name: asyncio.Event() for stop in stops}
@@ -41,7 +41,7 @@ class Stopping:
 
     async def _stop(
         self,
-        stop: Stop,
+        stop: StopContainer,
         spec: Container | None,
         ends: Mapping[str, asyncio.Event],
         ips: Sequence[str],
@@ -61,7 +61,7 @@ class Stopping:
         finally:
             ends[stop.name].set()
 
-    async def _pre_stop(self, stop: Stop, spec: Container, ips: Sequence[str]) -> None:
+    async def _pre_stop(self, stop: StopContainer, spec: Container, ips: Sequence[str]) -> None:
         handler = spec.lifecycle.preStop if spec.lifecycle is not None else None
         if handler is None or stop.container in self._hooked:
             return

@@ -7,8 +7,8 @@ from kedge.api.core_v1.pod_resources import is_sidecar
 from kedge.api.core_v1.pod_status import ContainerStatus
 from kedge.machinery.durations import parse_time
 from kedge.node.pod.restart_policy import restarts
-from kedge.node.pod.runtime_cache import Observed
-from kedge.node.runtime.runtime import State
+from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.runtime.runtime import RunState
 
 TERMINAL = ("Succeeded", "Failed")
 LEAST = 1.0
@@ -19,7 +19,7 @@ DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadlin
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class PodTermination:
     """A pod's end."""
 
     grace: float
@@ -30,24 +30,24 @@ class Ending:
 
 
 def ending(
-    pod: Pod, seen: Observed, now: float, *, removed: bool, evicted: str = ""
-) -> Ending | None:
+    pod: Pod, seen: PodRuntimeState, now: float, *, removed: bool, evicted: str = ""
+) -> PodTermination | None:
     """How a pod ends, or None for one that is to run; `evicted` says why it has to, if it has."""
     own = float(pod.spec.terminationGracePeriodSeconds or 0)
     if removed:
         # We let an object go after its containers; one that went before was deleted by force.
-        return Ending(LEAST)
+        return PodTermination(LEAST)
     if pod.metadata.deletionTimestamp:
-        return Ending(_deletion_grace(pod, own, now))
+        return PodTermination(_deletion_grace(pod, own, now))
     if pod.status.phase in TERMINAL:
-        return Ending(own)
+        return PodTermination(own)
     if evicted:
-        return Ending(LEAST, EVICTED_REASON, evicted)
+        return PodTermination(LEAST, EVICTED_REASON, evicted)
     deadline = deadline_of(pod)
     if deadline is not None and now >= deadline:
-        return Ending(own, DEADLINE_REASON, DEADLINE_MESSAGE)
+        return PodTermination(own, DEADLINE_REASON, DEADLINE_MESSAGE)
     if finished(pod, seen):
-        return Ending(own)
+        return PodTermination(own)
     return None
 
 
@@ -59,13 +59,13 @@ def deadline_of(pod: Pod) -> float | None:
     return parse_time(pod.status.startTime).timestamp() + seconds
 
 
-def finished(pod: Pod, seen: Observed) -> bool:
+def finished(pod: Pod, seen: PodRuntimeState) -> bool:
     """Whether every container has done its work, or one has failed that all others wait for."""
     spec = pod.spec
     records = [(container, seen.newest(container.name)) for container in spec.containers]
     if all(
         record is not None
-        and record.state is State.EXITED
+        and record.state is RunState.EXITED
         and not restarts(spec, container, record.exit_code)
         for container, record in records
     ):
@@ -73,26 +73,26 @@ def finished(pod: Pod, seen: Observed) -> bool:
     return _failed_to_initialize(pod, seen) or _lost(pod, seen)
 
 
-def _failed_to_initialize(pod: Pod, seen: Observed) -> bool:
+def _failed_to_initialize(pod: Pod, seen: PodRuntimeState) -> bool:
     if any(seen.newest(container.name) is not None for container in pod.spec.containers):
         return False
     for container in pod.spec.initContainers:
         record = seen.newest(container.name)
-        if is_sidecar(container) or record is None or record.state is not State.EXITED:
+        if is_sidecar(container) or record is None or record.state is not RunState.EXITED:
             continue
         if record.exit_code != 0 and not restarts(pod.spec, container, record.exit_code):
             return True
     return False
 
 
-def _lost(pod: Pod, seen: Observed) -> bool:
+def _lost(pod: Pod, seen: PodRuntimeState) -> bool:
     """Whether a pod that runs only once has lost its sandbox after something ran in it."""
     if pod.spec.restartPolicy != "Never" or seen.ready_sandbox is not None:
         return False
     if seen.sandbox is None:
         # The runtime has lost all it knew; the API still knows whether something ran.
         return any(_has_run(status) for status in pod.status.containerStatuses)
-    return any(record.state is not State.CREATED for record in seen.containers)
+    return any(record.state is not RunState.CREATED for record in seen.containers)
 
 
 def _has_run(status: ContainerStatus) -> bool:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from kedge.node.pod import labels
-from kedge.node.runtime.runtime import Container
+from kedge.node.runtime.runtime import RuntimeContainer
 from kedge.supervisor import beneath
 
 FROM_FILE: Final = 4096
@@ -15,7 +15,7 @@ LINES: Final = 80
 _READ: Final = 256 * 1024
 
 
-def last_words(record: Container, file: Path) -> str:
+def last_words(record: RuntimeContainer, file: Path) -> str:
     """What a container that has ended said about it."""
     falls_back = (
         record.annotations.get(labels.MESSAGE_POLICY) == "FallbackToLogsOnError"

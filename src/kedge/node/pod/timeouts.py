@@ -10,7 +10,7 @@ from kedge.machinery.clock import Clock
 T = TypeVar("T")
 
 
-class Interrupted(Exception):
+class WorkInterrupted(Exception):
     """Something happened that made the work pointless."""
 
 
@@ -21,7 +21,7 @@ async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
 
 async def unless(event: asyncio.Event, work: Awaitable[T]) -> T:
     """The result of some work, or Interrupted if the event is set before."""
-    return await _first(work, event.wait(), Interrupted)
+    return await _first(work, event.wait(), WorkInterrupted)
 
 
 async def woken(event: asyncio.Event, clock: Clock, seconds: float) -> None:

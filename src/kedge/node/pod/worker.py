@@ -14,40 +14,40 @@ from kedge.api.core_v1.pod_status import PodStatus
 from kedge.machinery.durations import format_time
 from kedge.node.network.dns import dns_of, hosts_file
 from kedge.node.pod import labels
-from kedge.node.pod.admission import Rejection
-from kedge.node.pod.backoff import PULLS, TRIALS, Backoff, Delay
-from kedge.node.pod.dependencies import DeviceFailure, Parts, VolumeFailure
-from kedge.node.pod.event_recorder import NORMAL, WARNING, Telling
-from kedge.node.pod.orphaned_resources import Remains
+from kedge.node.pod.admission import PodRejection
+from kedge.node.pod.backoff import PULLS, TRIALS, BackoffDelay, BackoffPolicy
+from kedge.node.pod.dependencies import DeviceFailure, PodDependencies, VolumeFailure
+from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
+from kedge.node.pod.orphaned_resources import OrphanedResources
 from kedge.node.pod.plan import (
     A_RESIZE,
     THE_POD,
     Action,
-    Failure,
-    Plan,
-    Remove,
+    PlanInput,
+    PodPlan,
+    RemoveContainer,
     RemoveSandbox,
-    Resize,
+    ResizeContainers,
     RunSandbox,
-    Situation,
-    Start,
-    Stop,
-    StopAll,
+    StartContainer,
+    StepFailure,
+    StopContainer,
+    StopContainers,
     StopSandbox,
     plan,
 )
-from kedge.node.pod.resources import Allotment, summary
-from kedge.node.pod.runtime_cache import Observations, Observed
+from kedge.node.pod.resources import AllocatedResources, summary
+from kedge.node.pod.runtime_cache import PodRuntimeState, RuntimeCache
 from kedge.node.pod.runtime_specs import sandbox_spec
-from kedge.node.pod.start import StartFailure, Starting
-from kedge.node.pod.status.status import Facts, final, pod_status, rejected
+from kedge.node.pod.start import ContainerStarter, ContainerStartFailure
+from kedge.node.pod.status.status import StatusInput, final, pod_status, rejected
 from kedge.node.pod.status.writer import StatusWriter
-from kedge.node.pod.stop import Stopping
-from kedge.node.pod.termination import EVICTED_REASON, TERMINAL, Ending
+from kedge.node.pod.stop import ContainerStopper
+from kedge.node.pod.termination import EVICTED_REASON, TERMINAL, PodTermination
 from kedge.node.pod.termination_message import last_words
-from kedge.node.pod.timeouts import Interrupted, unless, woken
+from kedge.node.pod.timeouts import WorkInterrupted, unless, woken
 from kedge.node.probes.prober import Prober, targets
-from kedge.node.runtime.runtime import Level, NotFoundError, RuntimeFailure, State
+from kedge.node.runtime.runtime import NotFoundError, RunState, RuntimeFailure, RuntimeLevel
 
 log = logging.getLogger(__name__)
 
@@ -56,19 +56,19 @@ REFRESH = 600.0
 that something has changed."""
 
 
-class Worker:
+class PodWorker:
     """One pod's life on this node."""
 
     def __init__(
         self,
         pod: Pod,
-        parts: Parts,
+        parts: PodDependencies,
         *,
-        observations: Observations,
+        observations: RuntimeCache,
         writer: StatusWriter,
-        remains: Remains,
+        remains: OrphanedResources,
         released: Callable[[], None],
-        rejection: Rejection | None = None,
+        rejection: PodRejection | None = None,
     ) -> None:
         self._pod = pod
         self._parts = parts
@@ -80,9 +80,9 @@ class Worker:
         self._rejection = rejection
         self._status = pod.status
         """What was told last, or what an earlier agent told."""
-        self._plan = Plan()
-        self._crashes: dict[str, Delay] = {}
-        self._failures: dict[str, Failure] = {}
+        self._plan = PodPlan()
+        self._crashes: dict[str, BackoffDelay] = {}
+        self._failures: dict[str, StepFailure] = {}
         self._messages: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._hurried = asyncio.Event()
@@ -96,10 +96,10 @@ class Worker:
         self._deadline_told = False
         self._evicted = ""
         file = parts.files.resize_state(pod.metadata.uid)
-        self.allotment = Allotment.taken_over(pod, self._seen, file)
-        self._telling = Telling(parts.events, pod)
-        self._starting = Starting(parts, observations, self._telling, self._hurried)
-        self._stopping = Stopping(parts, observations, self._telling)
+        self.allotment = AllocatedResources.taken_over(pod, self._seen, file)
+        self._telling = PodEventRecorder(parts.events, pod)
+        self._starting = ContainerStarter(parts, observations, self._telling, self._hurried)
+        self._stopping = ContainerStopper(parts, observations, self._telling)
         self._prober = Prober(
             parts.runtime,
             parts.clock,
@@ -164,7 +164,7 @@ class Worker:
 
     async def run(self) -> None:
         """Returns when nothing is left of the pod."""
-        delay: Delay | None = None
+        delay: BackoffDelay | None = None
         try:
             await self._take_devices()
             self._count_limits()
@@ -191,10 +191,10 @@ class Worker:
         try:
             await unless(self._hurried, self._parts.devices.allocate(pod))
         except DeviceFailure as error:
-            self._rejection = Rejection(error.reason, error.message)
+            self._rejection = PodRejection(error.reason, error.message)
             self._telling.of_pod(WARNING, error.reason, error.message)
             self._released()
-        except Interrupted:
+        except WorkInterrupted:
             return
 
     def _count_limits(self) -> None:
@@ -239,7 +239,7 @@ class Worker:
                     await self._do(action)
                     if self._hurried.is_set():
                         break
-            except Interrupted:
+            except WorkInterrupted:
                 continue
         if current.ending is not None:
             await self._end(current.ending)
@@ -248,17 +248,17 @@ class Worker:
         self._publish(urgent=True)
         return await self._refresh_volumes(current.wake)
 
-    def _next(self) -> Plan:
+    def _next(self) -> PodPlan:
         if self._rejection is not None:
-            return Plan(ending=Ending(0))
+            return PodPlan(ending=PodTermination(0))
         return plan(self._situation())
 
-    def _situation(self) -> Situation:
+    def _situation(self) -> PlanInput:
         pod = self.granted
         if not pod.status.startTime and self._status.startTime:
             status = replace(pod.status, startTime=self._status.startTime)
             pod = replace(pod, status=status)
-        return Situation(
+        return PlanInput(
             pod=pod,
             now=self._now(),
             observed=self._seen,
@@ -276,13 +276,13 @@ class Worker:
         match action:
             case RunSandbox():
                 await self._run_sandbox(action)
-            case Start():
+            case StartContainer():
                 await self._start(action)
-            case Stop():
+            case StopContainer():
                 await self._stop([action])
-            case StopAll(stops):
+            case StopContainers(stops):
                 await self._stop(stops)
-            case Remove(container):
+            case RemoveContainer(container):
                 await runtime.remove_container(container)
                 self._drop_last_words(container)
                 observations.drop_container(container)
@@ -292,7 +292,7 @@ class Worker:
             case RemoveSandbox(sandbox):
                 await runtime.remove_sandbox(sandbox)
                 observations.drop_sandbox(sandbox)
-            case Resize(names):
+            case ResizeContainers(names):
                 await self._resize(names)
 
     # The start.
@@ -350,7 +350,7 @@ class Worker:
         text = hosts_file(pod, self._ips(), self._parts.hosts() if pod.spec.hostNetwork else "")
         self._parts.files.write_hosts(self._uid, text)
 
-    async def _start(self, action: Start) -> None:
+    async def _start(self, action: StartContainer) -> None:
         pod, sandbox = self.granted, self._seen.ready_sandbox
         container = _spec_of(pod, action.name)
         if container is None or sandbox is None:
@@ -363,7 +363,7 @@ class Worker:
         self._write_hosts(pod)
         try:
             await self._starting.start(pod, container, action.attempt, sandbox, self._ips())
-        except StartFailure as error:
+        except ContainerStartFailure as error:
             if error.reason == "CreateContainerError":
                 # The sandbox may be gone without anybody having told us.
                 await self._observations.relist()
@@ -375,18 +375,18 @@ class Worker:
         self._publish(urgent=False)
 
     def _failed(
-        self, what: str, reason: str, message: str, how: Backoff = TRIALS, image: str = ""
+        self, what: str, reason: str, message: str, how: BackoffPolicy = TRIALS, image: str = ""
     ) -> None:
         """Something did not work and will be tried again."""
         now, known = self._now(), self._failures.get(what)
         same = known is not None and known.image == image
         delay = how.after(known.delay if known is not None and same else None, now, now)
         pull = how is PULLS
-        self._failures[what] = Failure(reason, message, now, delay, pull=pull, image=image)
+        self._failures[what] = StepFailure(reason, message, now, delay, pull=pull, image=image)
 
     # The end.
 
-    async def _stop(self, stops: Sequence[Stop]) -> None:
+    async def _stop(self, stops: Sequence[StopContainer]) -> None:
         specs = {container.name: container for container in _everybody(self._pod)}
         try:
             await unless(self._hurried, self._stopping.stop(stops, specs, self._ips()))
@@ -394,7 +394,7 @@ class Worker:
             self._telling.of_pod(WARNING, "FailedKillPod", f"error killing pod: {error}")
             raise
 
-    async def _end(self, end: Ending) -> None:
+    async def _end(self, end: PodTermination) -> None:
         """Nothing runs any more: tell how it went, give everything back, let the object go."""
         if end.reason and not self._deadline_told:
             self._deadline_told = True
@@ -473,11 +473,11 @@ class Worker:
                 await unless(self._hurried, self._parts.volumes.mount(self.granted))
             except VolumeFailure as error:
                 self._telling.of_pod(WARNING, error.reason, error.message)
-            except Interrupted:
+            except WorkInterrupted:
                 return self._now()
         return self._refresh_at if wake is None else min(wake, self._refresh_at)
 
-    def _probe(self, end: Ending | None) -> None:
+    def _probe(self, end: PodTermination | None) -> None:
         running = self._seen.running
         self._prober.watch(targets(self._pod, running), ending=end is not None)
 
@@ -499,7 +499,7 @@ class Worker:
             return rejected(pod, why.reason, why.message, now)
         seen = self._seen
         self._hear_last_words(seen)
-        facts = Facts(
+        facts = StatusInput(
             now=now,
             observed=seen,
             previous=self._status,
@@ -517,9 +517,9 @@ class Worker:
         status = pod_status(pod, facts)
         return final(pod, status) if terminal else status
 
-    def _hear_last_words(self, seen: Observed) -> None:
+    def _hear_last_words(self, seen: PodRuntimeState) -> None:
         for record in seen.containers:
-            if record.state is State.EXITED and record.id not in self._messages:
+            if record.state is RunState.EXITED and record.id not in self._messages:
                 file = self._parts.files.termination_log(self._uid, record.name, record.attempt)
                 self._messages[record.id] = last_words(record, file)
         self._prober.forget({record.id for record in seen.running})
@@ -537,7 +537,7 @@ class Worker:
         return self._pod.metadata.uid
 
     @property
-    def _seen(self) -> Observed:
+    def _seen(self) -> PodRuntimeState:
         return self._observations.of(self._uid)
 
     def _now(self) -> float:
@@ -550,7 +550,7 @@ class Worker:
     def _shared_ips(self) -> Sequence[str]:
         """The machine's addresses, for a pod on its network; a pod with nothing but a loopback of
         its own has none, and is not said to."""
-        shares = self.pod.spec.hostNetwork or self._parts.runtime.level is Level.PLAIN
+        shares = self.pod.spec.hostNetwork or self._parts.runtime.level is RuntimeLevel.PLAIN
         return self._parts.host_ips() if shares else ()
 
     def _ip(self) -> str:

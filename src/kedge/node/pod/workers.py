@@ -10,14 +10,14 @@ from kedge.client.informer import Informer
 from kedge.client.view import objects
 from kedge.machinery.durations import format_time
 from kedge.node.pod import security_modules
-from kedge.node.pod.admission import Rejection, admit, shortages
-from kedge.node.pod.backoff import TRIALS, Delay
-from kedge.node.pod.dependencies import Parts
-from kedge.node.pod.orphaned_resources import Remains
+from kedge.node.pod.admission import PodRejection, admit, shortages
+from kedge.node.pod.backoff import TRIALS, BackoffDelay
+from kedge.node.pod.dependencies import PodDependencies
+from kedge.node.pod.orphaned_resources import OrphanedResources
 from kedge.node.pod.resources import summary
-from kedge.node.pod.runtime_cache import Observations, Observed
+from kedge.node.pod.runtime_cache import PodRuntimeState, RuntimeCache
 from kedge.node.pod.status.writer import StatusWriter
-from kedge.node.pod.worker import Worker
+from kedge.node.pod.worker import PodWorker
 from kedge.node.runtime.runtime import RuntimeFailure
 
 log = logging.getLogger(__name__)
@@ -26,15 +26,15 @@ SWEEP = 60.0
 """Seconds between two looks for what pods have left behind."""
 
 
-class Pods:
+class PodWorkers:
     """The pods of this node. Somebody must `run` it."""
 
-    def __init__(self, client: Client, parts: Parts, name: str) -> None:
+    def __init__(self, client: Client, parts: PodDependencies, name: str) -> None:
         self._parts = parts
-        self._workers: dict[str, Worker] = {}
-        self._observations = Observations(parts.runtime, parts.clock, self._wake)
+        self._workers: dict[str, PodWorker] = {}
+        self._observations = RuntimeCache(parts.runtime, parts.clock, self._wake)
         self._writer = StatusWriter(client, parts.clock)
-        self._remains = Remains(parts, self._observations)
+        self._remains = OrphanedResources(parts, self._observations)
         self._informer = Informer(
             client, objects(RESOURCE), self, parts.clock, fields=f"spec.nodeName={name}"
         )
@@ -64,7 +64,7 @@ class Pods:
         ]
         return max(found, key=lambda pod: pod.metadata.creationTimestamp, default=None)
 
-    def observed(self, uid: str) -> Observed:
+    def observed(self, uid: str) -> PodRuntimeState:
         """What the runtime has of a pod: its containers, the newest first."""
         return self._observations.of(uid)
 
@@ -102,7 +102,7 @@ class Pods:
 
     async def _first_look(self) -> None:
         """Know what runs before anything is started: nothing is to run twice."""
-        delay: Delay | None = None
+        delay: BackoffDelay | None = None
         while True:
             try:
                 return await self._observations.relist()
@@ -143,7 +143,7 @@ class Pods:
         rejection = self._objection(pod)
         if rejection is not None:
             self._parts.events.record(pod, "Warning", rejection.reason, rejection.message)
-        worker = self._workers[uid] = Worker(
+        worker = self._workers[uid] = PodWorker(
             pod,
             self._parts,
             observations=self._observations,
@@ -155,13 +155,13 @@ class Pods:
         self._tasks.create_task(self._work(uid, worker))
         self._consider(worker, pod)
 
-    async def _work(self, uid: str, worker: Worker) -> None:
+    async def _work(self, uid: str, worker: PodWorker) -> None:
         try:
             await worker.run()
         finally:
             del self._workers[uid]
 
-    def _objection(self, pod: Pod) -> Rejection | None:
+    def _objection(self, pod: Pod) -> PodRejection | None:
         """Why a pod cannot be taken; one that already runs here, or has ended, is not asked."""
         begun = self._observations.of(pod.metadata.uid).sandbox is not None
         over = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletionTimestamp
@@ -190,7 +190,7 @@ class Pods:
         for worker in self._workers.values():
             self._consider(worker, worker.pod)
 
-    def _consider(self, worker: Worker, pod: Pod) -> None:
+    def _consider(self, worker: PodWorker, pod: Pod) -> None:
         """Grant a pod what it now asks for, if the node has it."""
         allotment = worker.allotment
         if not worker.active or pod.metadata.deletionTimestamp:

@@ -5,7 +5,7 @@ from kedge.api.core_v1.probe import ExecAction
 from kedge.machinery.durations import SECOND, format_duration
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.node.pod.environment.expansion import expand_all
-from kedge.node.probes.outcome import Outcome, ProbeError, Result
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.node.runtime.runtime import NotFoundError, Runtime, RuntimeFailure
 
 MOST = 10 * 1024
@@ -14,7 +14,7 @@ MOST = 10 * 1024
 
 async def probe_exec(
     action: ExecAction, container: Container, container_id: str, runtime: Runtime, seconds: float
-) -> Outcome:
+) -> ProbeOutcome:
     """Raises ProbeError if the command could not be run at all."""
     # Only variables that are plain values are known here, as upstream has it.
     values = {var.name: var.value for var in container.env if var.valueFrom is None}
@@ -24,8 +24,10 @@ async def probe_exec(
     except TimeoutError:
         limit = format_duration(int(seconds * SECOND))
         words = " ".join(argv)
-        return Outcome(Result.FAILURE, f'command timed out: "{words}" timed out after {limit}')
+        return ProbeOutcome(
+            ProbeResult.FAILURE, f'command timed out: "{words}" timed out after {limit}'
+        )
     except (ConfigFailure, RuntimeFailure, NotFoundError) as error:
         raise ProbeError(str(error)) from error
     output = (done.stdout + done.stderr)[:MOST].decode(errors="replace")
-    return Outcome(Result.SUCCESS if done.exit_code == 0 else Result.FAILURE, output)
+    return ProbeOutcome(ProbeResult.SUCCESS if done.exit_code == 0 else ProbeResult.FAILURE, output)

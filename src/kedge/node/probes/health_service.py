@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kedge.api.core_v1.probe import GRPCAction
 from kedge.machinery.durations import SECOND, format_duration
-from kedge.node.probes.outcome import Outcome, ProbeError, Result, address
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address
 
 _METHOD: Final = "/grpc.health.v1.Health/Check"
 _STATUSES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
@@ -23,7 +23,7 @@ def _library() -> Any:
         return None
 
 
-async def probe_grpc(action: GRPCAction, ip: str, seconds: float) -> Outcome:
+async def probe_grpc(action: GRPCAction, ip: str, seconds: float) -> ProbeOutcome:
     """Raises ProbeError where this agent cannot speak gRPC."""
     grpc = _library()
     if grpc is None:
@@ -39,20 +39,20 @@ async def probe_grpc(action: GRPCAction, ip: str, seconds: float) -> Outcome:
                 await channel.channel_ready()
         except TimeoutError:
             text = f'timeout: failed to connect service "{where}" within {limit}'
-            return Outcome(Result.FAILURE, f"{text}: context deadline exceeded")
+            return ProbeOutcome(ProbeResult.FAILURE, f"{text}: context deadline exceeded")
         return await _check(channel, action.service or "", seconds, limit)
 
 
-async def _check(channel: Any, service: str, seconds: float, limit: str) -> Outcome:
+async def _check(channel: Any, service: str, seconds: float, limit: str) -> ProbeOutcome:
     check = channel.unary_unary(_METHOD, request_serializer=_request, response_deserializer=_status)
     try:
         status = await check(service, timeout=seconds)
     except _library().aio.AioRpcError as error:
-        return Outcome(Result.FAILURE, _refusal(error, limit))
+        return ProbeOutcome(ProbeResult.FAILURE, _refusal(error, limit))
     if status == 1:
-        return Outcome(Result.SUCCESS, "service healthy")
+        return ProbeOutcome(ProbeResult.SUCCESS, "service healthy")
     name = _STATUSES.get(status, str(status))
-    return Outcome(Result.FAILURE, f'service unhealthy (responded with "{name}")')
+    return ProbeOutcome(ProbeResult.FAILURE, f'service unhealthy (responded with "{name}")')
 
 
 def _refusal(error: Any, limit: str) -> str:

@@ -19,7 +19,7 @@ from kedge.machinery import names
 from kedge.machinery.clock import Clock
 from kedge.node.pod.timeouts import within
 from kedge.node.probes.dialing import connect
-from kedge.node.probes.outcome import Outcome, ProbeError, Result, address, port_of
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address, port_of
 
 MOST: Final = 10 * 1024
 """Bytes of an answer's body that are read."""
@@ -43,7 +43,7 @@ class HttpError(Exception):
 
 
 @dataclass(frozen=True)
-class Request:
+class ProbeRequest:
     """A GET: where to, and what to say."""
 
     url: str
@@ -51,7 +51,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbeResponse:
     """What came back."""
 
     status: int
@@ -61,25 +61,29 @@ class Answer:
 
 async def probe_http(
     action: HTTPGetAction, container: Container, ip: str, clock: Clock, seconds: float
-) -> Outcome:
+) -> ProbeOutcome:
     """Success is any answer from 200 to 399. Raises ProbeError if there is nothing to ask."""
     request = request_for(action, container, ip, "probe")
     try:
         answer = await within(clock, seconds, get(request, clock))
     except TimeoutError:
         late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-        return Outcome(Result.FAILURE, f'Get "{request.url}": {late}')
+        return ProbeOutcome(ProbeResult.FAILURE, f'Get "{request.url}": {late}')
     except (OSError, HttpError) as error:
-        return Outcome(Result.FAILURE, f'Get "{request.url}": {describe(error, request.url)}')
+        return ProbeOutcome(
+            ProbeResult.FAILURE, f'Get "{request.url}": {describe(error, request.url)}'
+        )
     body = answer.body.decode(errors="replace")
     if 200 <= answer.status < 300:
-        return Outcome(Result.SUCCESS, body)
+        return ProbeOutcome(ProbeResult.SUCCESS, body)
     if 300 <= answer.status < 400:
-        return Outcome(Result.WARNING, f"Probe terminated redirects, Response body: {body}")
-    return Outcome(Result.FAILURE, f"HTTP probe failed with statuscode: {answer.status}")
+        return ProbeOutcome(
+            ProbeResult.WARNING, f"Probe terminated redirects, Response body: {body}"
+        )
+    return ProbeOutcome(ProbeResult.FAILURE, f"HTTP probe failed with statuscode: {answer.status}")
 
 
-def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: str) -> Request:
+def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: str) -> ProbeRequest:
     """The request that an action stands for. Raises ProbeError."""
     host = action.host or ip
     if not host:
@@ -93,7 +97,7 @@ def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: s
     path = quote(action.path or "/", safe=_SAFE)
     path = path if path.startswith("/") else f"/{path}"
     url = f"{scheme}://{address(host, port)}{path}"
-    return Request(url, _headers(action, purpose))
+    return ProbeRequest(url, _headers(action, purpose))
 
 
 def _headers(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
@@ -106,7 +110,7 @@ def _headers(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in given if name.lower() != "accept" or value]
 
 
-async def get(request: Request, clock: Clock) -> Answer:
+async def get(request: ProbeRequest, clock: Clock) -> ProbeResponse:
     """Send the request and follow redirects to the same host, as the kubelet does: a container
     must not redirect the node to another host."""
     url = request.url
@@ -126,7 +130,7 @@ async def get(request: Request, clock: Clock) -> Answer:
     raise HttpError(f"stopped after {REDIRECTS} redirects")
 
 
-async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Clock) -> Answer:
+async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Clock) -> ProbeResponse:
     if url.scheme not in _SCHEMES:
         raise HttpError(f'unsupported protocol scheme "{url.scheme}"')
     secure = url.scheme == "https"
@@ -136,7 +140,7 @@ async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Cloc
     try:
         writer.write(head)
         await writer.drain()
-        lines = _Head(reader)
+        lines = _ResponseHead(reader)
         first = await lines.next()
         return await within(clock, ANSWER_SECONDS, _read(lines, first, reader))
     finally:
@@ -178,7 +182,7 @@ def _shown(text: str) -> str:
     return text.encode("unicode_escape").decode()
 
 
-class _Head:
+class _ResponseHead:
     """The lines before an answer's body, of all interim answers together, up to a limit."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
@@ -196,14 +200,16 @@ class _Head:
         return line.decode("latin-1").rstrip("\r\n")
 
 
-async def _read(lines: _Head, first: str, reader: asyncio.StreamReader) -> Answer:
+async def _read(lines: _ResponseHead, first: str, reader: asyncio.StreamReader) -> ProbeResponse:
     status, headers = await _read_head(lines, first)
     while 100 <= status < 200 and status != 101:
         status, headers = await _read_head(lines, await lines.next())
-    return Answer(status, headers.get("location", ""), await _read_body(lines, reader, headers))
+    return ProbeResponse(
+        status, headers.get("location", ""), await _read_body(lines, reader, headers)
+    )
 
 
-async def _read_head(lines: _Head, first: str) -> tuple[int, dict[str, str]]:
+async def _read_head(lines: _ResponseHead, first: str) -> tuple[int, dict[str, str]]:
     words = first.split(None, 2)
     if len(words) < 2 or not words[0].startswith("HTTP/") or not _is_status(words[1]):
         raise HttpError(f'malformed HTTP response "{_shown(first[:100])}"' if first else "EOF")
@@ -218,7 +224,9 @@ def _is_status(word: str) -> bool:
     return len(word) == 3 and word.isascii() and word.isdigit()
 
 
-async def _read_body(lines: _Head, reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+async def _read_body(
+    lines: _ResponseHead, reader: asyncio.StreamReader, headers: dict[str, str]
+) -> bytes:
     """As much of the body as is worth looking at."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
         return await _read_chunks(lines, reader)
@@ -230,7 +238,7 @@ async def _read_body(lines: _Head, reader: asyncio.StreamReader, headers: dict[s
         return error.partial
 
 
-async def _read_chunks(lines: _Head, reader: asyncio.StreamReader) -> bytes:
+async def _read_chunks(lines: _ResponseHead, reader: asyncio.StreamReader) -> bytes:
     body = b""
     while len(body) < MOST:
         # Lines between chunks count like the head: a server may send many of them.

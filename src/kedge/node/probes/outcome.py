@@ -6,7 +6,7 @@ from enum import StrEnum
 from kedge.api.core_v1.container import Container
 
 
-class Result(StrEnum):
+class ProbeResult(StrEnum):
     """How it went."""
 
     SUCCESS = "success"
@@ -16,10 +16,10 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProbeOutcome:
     """How it went, and what was seen."""
 
-    result: Result
+    result: ProbeResult
     output: str = ""
 
 

@@ -12,11 +12,11 @@ from kedge.api.core_v1.pod_status import PodStatus
 from kedge.api.core_v1.probe import Probe
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import SECOND
-from kedge.node.pod.plan import Health
+from kedge.node.pod.plan import ProbeVerdicts
 from kedge.node.probes.command import probe_exec
 from kedge.node.probes.health_service import probe_grpc
 from kedge.node.probes.http import probe_http
-from kedge.node.probes.outcome import Outcome, ProbeError, Result
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.node.probes.tcp import probe_tcp
 from kedge.node.runtime import runtime
 from kedge.node.runtime.runtime import Runtime
@@ -36,11 +36,11 @@ class ProbeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProbeTarget:
     """A running container that is asked."""
 
     container: Container
-    record: runtime.Container
+    record: runtime.RuntimeContainer
 
 
 Tell = Callable[[str, str, str, str], None]
@@ -70,8 +70,8 @@ class Prober:
         self._tasks: dict[tuple[str, ProbeKind], asyncio.Task[None]] = {}
 
     @property
-    def health(self) -> Health:
-        return Health(dict(self._startup), dict(self._liveness), dict(self._readiness))
+    def health(self) -> ProbeVerdicts:
+        return ProbeVerdicts(dict(self._startup), dict(self._liveness), dict(self._readiness))
 
     def take_over(self, status: PodStatus) -> None:
         """Believe what an earlier agent found, until we know better: nobody who was ready becomes
@@ -84,9 +84,9 @@ class Prober:
                 if container.ready:
                     self._readiness[identity] = True
 
-    def watch(self, targets: Iterable[Target], *, ending: bool = False) -> None:
+    def watch(self, targets: Iterable[ProbeTarget], *, ending: bool = False) -> None:
         """Probe these containers and no others; of a pod that ends, only its readiness."""
-        wanted: dict[tuple[str, ProbeKind], tuple[Target, Probe]] = {}
+        wanted: dict[tuple[str, ProbeKind], tuple[ProbeTarget, Probe]] = {}
         for target in targets:
             for kind, probe in self._probes(target, ending):
                 wanted[target.record.id, kind] = target, probe
@@ -111,7 +111,7 @@ class Prober:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _probes(self, target: Target, ending: bool) -> Iterable[tuple[ProbeKind, Probe]]:
+    def _probes(self, target: ProbeTarget, ending: bool) -> Iterable[tuple[ProbeKind, Probe]]:
         container, identity = target.container, target.record.id
         if container.readinessProbe is not None and self._has_started(target):
             yield ProbeKind.READINESS, container.readinessProbe
@@ -123,12 +123,12 @@ class Prober:
         if container.livenessProbe is not None and alive and self._has_started(target):
             yield ProbeKind.LIVENESS, container.livenessProbe
 
-    def _has_started(self, target: Target) -> bool:
+    def _has_started(self, target: ProbeTarget) -> bool:
         if target.container.startupProbe is None:
             return True
         return self._startup.get(target.record.id) is True
 
-    async def _follow(self, target: Target, kind: ProbeKind, probe: Probe) -> None:
+    async def _follow(self, target: ProbeTarget, kind: ProbeKind, probe: Probe) -> None:
         """Probe a container until its answer is final, or for ever."""
         started = target.record.started_at / SECOND
         due = started + probe.initialDelaySeconds - self._clock.now().timestamp()
@@ -148,7 +148,7 @@ class Prober:
             spent = self._clock.monotonic() - begun
             await self._clock.sleep(max((probe.periodSeconds or 10) - spent, 0.01))
 
-    def _decide(self, target: Target, kind: ProbeKind, well: bool) -> bool:
+    def _decide(self, target: ProbeTarget, kind: ProbeKind, well: bool) -> bool:
         """Keep a result; says whether there is nothing more to find out."""
         known = {
             ProbeKind.STARTUP: self._startup,
@@ -160,7 +160,7 @@ class Prober:
             self._changed()
         return kind is ProbeKind.STARTUP or (kind is ProbeKind.LIVENESS and not well)
 
-    async def _well(self, target: Target, kind: ProbeKind, probe: Probe) -> bool | None:
+    async def _well(self, target: ProbeTarget, kind: ProbeKind, probe: Probe) -> bool | None:
         """One attempt; None if it says nothing about the container."""
         name = target.container.name
         try:
@@ -170,15 +170,15 @@ class Prober:
             self._tell(name, "Warning", "Unhealthy", text)
             return None
         match outcome.result:
-            case Result.WARNING:
+            case ProbeResult.WARNING:
                 text = f"{kind} probe warning: {outcome.output}"
                 self._tell(name, "Warning", "ProbeWarning", text)
-            case Result.FAILURE:
+            case ProbeResult.FAILURE:
                 text = f"{kind} probe failed: {outcome.output}"
                 self._tell(name, "Warning", "Unhealthy", text)
-        return outcome.result is not Result.FAILURE
+        return outcome.result is not ProbeResult.FAILURE
 
-    async def _attempt(self, target: Target, probe: Probe) -> Outcome:
+    async def _attempt(self, target: ProbeTarget, probe: Probe) -> ProbeOutcome:
         for left in reversed(range(TRIES)):
             try:
                 return await self._ask(target, probe)
@@ -187,7 +187,7 @@ class Prober:
                     raise
         raise AssertionError
 
-    async def _ask(self, target: Target, probe: Probe) -> Outcome:
+    async def _ask(self, target: ProbeTarget, probe: Probe) -> ProbeOutcome:
         container, seconds = target.container, float(probe.timeoutSeconds or 1)
         if probe.exec is not None:
             identity = target.record.id
@@ -201,10 +201,12 @@ class Prober:
         raise ProbeError(f"missing probe handler for {container.name}")
 
 
-def targets(pod: Pod, running: Iterable[runtime.Container]) -> list[Target]:
+def targets(pod: Pod, running: Iterable[runtime.RuntimeContainer]) -> list[ProbeTarget]:
     """The running containers of a pod that have probes."""
     specs = {c.name: c for c in (*pod.spec.initContainers, *pod.spec.containers)}
-    return [Target(specs[r.name], r) for r in running if r.name in specs and _probed(specs[r.name])]
+    return [
+        ProbeTarget(specs[r.name], r) for r in running if r.name in specs and _probed(specs[r.name])
+    ]
 
 
 def _probed(container: Container) -> bool:

@@ -6,12 +6,12 @@ from kedge.machinery.clock import Clock
 from kedge.node.pod.timeouts import within
 from kedge.node.probes.dialing import connect
 from kedge.node.probes.http import dial_error
-from kedge.node.probes.outcome import Outcome, ProbeError, Result, address, port_of
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address, port_of
 
 
 async def probe_tcp(
     action: TCPSocketAction, container: Container, ip: str, clock: Clock, seconds: float
-) -> Outcome:
+) -> ProbeOutcome:
     """Open a connection and close it again. Raises ProbeError if there is nowhere to connect."""
     host = action.host or ip
     if not host:
@@ -20,10 +20,10 @@ async def probe_tcp(
     try:
         await within(clock, seconds, _connect(host, port))
     except TimeoutError:
-        return Outcome(Result.FAILURE, f"dial tcp {address(host, port)}: i/o timeout")
+        return ProbeOutcome(ProbeResult.FAILURE, f"dial tcp {address(host, port)}: i/o timeout")
     except OSError as error:
-        return Outcome(Result.FAILURE, dial_error(error, host, port))
-    return Outcome(Result.SUCCESS)
+        return ProbeOutcome(ProbeResult.FAILURE, dial_error(error, host, port))
+    return ProbeOutcome(ProbeResult.SUCCESS)
 
 
 async def _connect(host: str, port: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kedge.machinery.clock import Clock
 from kedge.node.runtime import spawn
 from kedge.node.runtime.runtime import NotFoundError, RuntimeFailure
-from kedge.node.runtime.spawn import Spawn
+from kedge.node.runtime.spawn import SupervisorStart
 from kedge.supervisor import wire
 
 Document = dict[str, Any]
@@ -22,11 +22,11 @@ _PAUSE: Final = 0.02
 _GONE: Final = "the connection to the supervisor is lost"
 
 
-class Lost(RuntimeFailure):
+class SupervisorLost(RuntimeFailure):
     """The supervisor went away, and nobody knows whether it has done what was asked."""
 
 
-class Channel:
+class SupervisorChannel:
     """Requests and their answers over one socket, and events for whoever wants them."""
 
     def __init__(self, connected: socket.socket) -> None:
@@ -43,7 +43,7 @@ class Channel:
     async def call(self, do: str, **fields: object) -> Answer:
         """The supervisor's answer; the descriptors that come with it are the caller's."""
         if not self.is_open:
-            raise Lost(_GONE)
+            raise SupervisorLost(_GONE)
         self._last += 1
         number = self._last
         answer: asyncio.Future[Answer] = self._loop.create_future()
@@ -90,7 +90,7 @@ class Channel:
             wire.let_go(content, descriptors)
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(Lost(_GONE))
+                answer.set_exception(SupervisorLost(_GONE))
         for queue in self._watchers:
             queue.put_nowait(None)
 
@@ -148,7 +148,9 @@ def _discard(answer: asyncio.Future[Answer]) -> None:
             os.close(descriptor)
 
 
-async def connect(directory: Path, clock: Clock, begun: Spawn | None = None) -> Channel:
+async def connect(
+    directory: Path, clock: Clock, begun: SupervisorStart | None = None
+) -> SupervisorChannel:
     """A connection to the supervisor of a directory, which is started if there is none; `begun` is
     one that is being started already."""
     for _ in range(_ATTEMPTS):
@@ -160,8 +162,8 @@ async def connect(directory: Path, clock: Clock, begun: Spawn | None = None) -> 
             raise RuntimeFailure(f"the supervisor does not start: {failure}")
         connected = spawn.connected(directory)
         if connected is not None:
-            return Channel(connected)
-        begun = Spawn(directory)
+            return SupervisorChannel(connected)
+        begun = SupervisorStart(directory)
     raise RuntimeFailure(f"the supervisor of {directory} does not answer")
 
 

@@ -17,23 +17,23 @@ from kedge import __version__
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.images.host import HostImage
 from kedge.node.runtime import channel, planning
-from kedge.node.runtime.channel import Channel, Lost
-from kedge.node.runtime.planning import ImageStore, Place
+from kedge.node.runtime.channel import SupervisorChannel, SupervisorLost
+from kedge.node.runtime.planning import ContainerImages, ContainerPlace
 from kedge.node.runtime.runtime import (
-    Container,
+    ContainerEvent,
+    ContainerLimits,
     ContainerSpec,
-    Executed,
-    Happened,
-    Level,
+    ContainerStream,
+    ExecResult,
     NotFoundError,
-    Resources,
+    PodSandbox,
+    RunState,
+    RuntimeContainer,
     RuntimeFailure,
-    Sandbox,
+    RuntimeLevel,
     SandboxSpec,
-    State,
-    Stream,
 )
-from kedge.node.runtime.spawn import Spawn
+from kedge.node.runtime.spawn import SupervisorStart
 from kedge.restarter.decision import Ending, Failures, decide
 
 Document = dict[str, Any]
@@ -48,7 +48,7 @@ _LONGEST_DELAY: Final = 10.0
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
-class Network(Protocol):
+class PodNetwork(Protocol):
     """Plugs pods into a network (kedge.node.network)."""
 
     async def attach(
@@ -80,15 +80,15 @@ class EmbeddedRuntime:
     def __init__(
         self,
         directory: Path,
-        images: ImageStore,
+        images: ContainerImages,
         *,
-        network: Network | None = None,
+        network: PodNetwork | None = None,
         hidden: Sequence[Path] = (),
         host_image: HostImage = _NOTHING_HIDDEN,
         listed: Sequence[Path] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.level = Level.PLAIN
+        self.level = RuntimeLevel.PLAIN
         self.no_user_namespaces = ""
         self.supervisor = 0
         """The supervisor's process."""
@@ -99,8 +99,8 @@ class EmbeddedRuntime:
         self._host_image = host_image
         self._listed = listed
         self._clock = clock or SystemClock()
-        self._begun: Spawn | None = None
-        self._channel: Channel | None = None
+        self._begun: SupervisorStart | None = None
+        self._channel: SupervisorChannel | None = None
         self._connecting = asyncio.Lock()
         self._connected_at = 0.0
         self._failures = Failures()
@@ -112,14 +112,14 @@ class EmbeddedRuntime:
     async def open(
         cls,
         directory: Path,
-        images: ImageStore,
+        images: ContainerImages,
         *,
-        network: Network | None = None,
+        network: PodNetwork | None = None,
         hidden: Sequence[Path] = (),
         host_image: HostImage = _NOTHING_HIDDEN,
         listed: Sequence[Path] = (),
         clock: Clock | None = None,
-        begun: Spawn | None = None,
+        begun: SupervisorStart | None = None,
     ) -> Self:
         """Find the supervisor of a directory, or start one, if none has `begun`. `hidden` are
         places that containers which see the machine's own files must not see into, as are those
@@ -137,7 +137,7 @@ class EmbeddedRuntime:
         await runtime._connected()
         return runtime
 
-    async def _connected(self) -> Channel:
+    async def _connected(self) -> SupervisorChannel:
         async with self._connecting:
             if self._channel is None:
                 self._channel = await self._connect()
@@ -153,7 +153,7 @@ class EmbeddedRuntime:
         self._failures, self._connected_at = verdict.failures, now
         await self._clock.sleep(min(verdict.delay or 0.0, _LONGEST_DELAY))
 
-    async def _connect(self) -> Channel:
+    async def _connect(self) -> SupervisorChannel:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         begun, self._begun = self._begun, None
         connected = await channel.connect(self._directory, self._clock, begun)
@@ -162,7 +162,7 @@ class EmbeddedRuntime:
             connected.close()
             raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
         await connected.ask("watch")
-        self.level = Level(hello["level"])
+        self.level = RuntimeLevel(hello["level"])
         # A supervisor of an earlier release ignores the field, and the pod would get the
         # machine's users.
         self.no_user_namespaces = hello.get("no_user_namespaces", "the supervisor is too old")
@@ -191,23 +191,23 @@ class EmbeddedRuntime:
         """For what may be asked twice: if the supervisor goes away, the next one is asked."""
         try:
             return await self._ask(do, **fields)
-        except Lost:
+        except SupervisorLost:
             return await self._ask(do, **fields)
 
     async def restarted(self) -> str:
         """Wait until a dead supervisor was replaced; returns the message for the event."""
         return await self._restarts.get()
 
-    async def sandboxes(self) -> list[Sandbox]:
+    async def sandboxes(self) -> list[PodSandbox]:
         return [_sandbox(each) for each in (await self._ask_surely("list"))["sandboxes"]]
 
-    async def containers(self) -> list[Container]:
+    async def containers(self) -> list[RuntimeContainer]:
         return [_container(each) for each in (await self._ask_surely("list"))["containers"]]
 
-    async def container(self, container: str) -> Container:
+    async def container(self, container: str) -> RuntimeContainer:
         return _container(await self._ask_surely("get", container=container))
 
-    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
+    async def run_sandbox(self, spec: SandboxSpec) -> PodSandbox:
         name = f"{spec.name}_{spec.namespace}_{spec.uid}_{spec.attempt}"
         about, shared = planning.about(spec), planning.shared(spec)
         connected = await self._connected()
@@ -252,7 +252,7 @@ class EmbeddedRuntime:
         of_sandbox = self._specs.get(sandbox)
         if of_sandbox is None:
             raise NotFoundError(f"there is no sandbox {sandbox}")
-        place = Place(
+        place = ContainerPlace(
             level=self.level,
             log_directory=of_sandbox.log_directory,
             files=self._directory / "sandboxes" / sandbox,
@@ -291,10 +291,10 @@ class EmbeddedRuntime:
         await self._ask_surely("remove", container=container)
         self._images.release(container)
 
-    async def update_container(self, container: str, resources: Resources) -> None:
+    async def update_container(self, container: str, resources: ContainerLimits) -> None:
         await self._ask("update", container=container, resources=planning.resources(resources))
 
-    async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
+    async def execute(self, container: str, argv: Sequence[str], patience: float) -> ExecResult:
         stream = await self.exec_stream(container, argv, tty=False, stdin=False)
         try:
             async with asyncio.timeout(patience), asyncio.TaskGroup() as group:
@@ -303,18 +303,18 @@ class EmbeddedRuntime:
                 code = group.create_task(stream.wait())
         finally:
             await stream.close()
-        return Executed(exit_code=code.result(), stdout=stdout.result(), stderr=stderr.result())
+        return ExecResult(exit_code=code.result(), stdout=stdout.result(), stderr=stderr.result())
 
     async def exec_stream(
         self, container: str, argv: Sequence[str], *, tty: bool, stdin: bool
-    ) -> Stream:
+    ) -> ContainerStream:
         connected = await self._connected()
         made, descriptors = await connected.call(
             "exec", container=container, argv=list(argv), terminal=tty, stdin=stdin
         )
         return _CommandStream(connected, made["command"], _streams(descriptors, tty, stdin), tty)
 
-    async def attach(self, container: str, *, stdin: bool) -> Stream:
+    async def attach(self, container: str, *, stdin: bool) -> ContainerStream:
         connected = await self._connected()
         made, descriptors = await connected.call("attach", container=container, stdin=stdin)
         streams = _streams(descriptors, made["terminal"], made["stdin"])
@@ -337,7 +337,7 @@ class EmbeddedRuntime:
         reason = os.strerror(failure.errno or 0) if failure else ""
         raise RuntimeFailure(f"failed to connect to localhost:{port} inside the pod: {reason}")
 
-    def watch(self) -> AsyncIterator[Happened]:
+    def watch(self) -> AsyncIterator[ContainerEvent]:
         queue: asyncio.Queue[Document | None] = asyncio.Queue()
         if self._channel is None:
             queue.put_nowait(None)
@@ -346,11 +346,11 @@ class EmbeddedRuntime:
         return self._events(queue, self._channel)
 
     async def _events(
-        self, queue: asyncio.Queue[Document | None], connected: Channel | None
-    ) -> AsyncIterator[Happened]:
+        self, queue: asyncio.Queue[Document | None], connected: SupervisorChannel | None
+    ) -> AsyncIterator[ContainerEvent]:
         try:
             while (event := await queue.get()) is not None:
-                yield msgspec.convert(event, Happened)
+                yield msgspec.convert(event, ContainerEvent)
         finally:
             if connected is not None:
                 connected.unwatch(queue)
@@ -365,7 +365,7 @@ class EmbeddedRuntime:
             self._channel.close()
 
 
-class _Streams:
+class _StreamDescriptors:
     """The descriptors of a stream; a terminal is one for both ways."""
 
     def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
@@ -381,10 +381,12 @@ class _Streams:
         self.stdin = self.stdout = self.stderr = -1
 
 
-class _CommandStream(_Streams):
+class _CommandStream(_StreamDescriptors):
     """A command in a container, and its client."""
 
-    def __init__(self, channel_: Channel, command: int, streams: _Streams, tty: bool) -> None:
+    def __init__(
+        self, channel_: SupervisorChannel, command: int, streams: _StreamDescriptors, tty: bool
+    ) -> None:
         super().__init__(streams.stdin, streams.stdout, streams.stderr)
         self._channel = channel_
         self._command = command
@@ -415,10 +417,12 @@ class _CommandStream(_Streams):
                 await self.wait()
 
 
-class _AttachedStream(_Streams):
+class _AttachedStream(_StreamDescriptors):
     """A container's own streams, and a client of them."""
 
-    def __init__(self, channel_: Channel, container: str, streams: _Streams) -> None:
+    def __init__(
+        self, channel_: SupervisorChannel, container: str, streams: _StreamDescriptors
+    ) -> None:
         super().__init__(streams.stdin, streams.stdout, streams.stderr)
         self._channel = channel_
         self._container = container
@@ -433,11 +437,11 @@ class _AttachedStream(_Streams):
         self.let_go()
 
 
-def _streams(descriptors: list[int], terminal: bool, stdin: bool) -> _Streams:
+def _streams(descriptors: list[int], terminal: bool, stdin: bool) -> _StreamDescriptors:
     if terminal:
-        return _Streams(descriptors[0], descriptors[0], -1)
+        return _StreamDescriptors(descriptors[0], descriptors[0], -1)
     first = [] if stdin else [-1]
-    return _Streams(*first, *descriptors)
+    return _StreamDescriptors(*first, *descriptors)
 
 
 async def _read_all(descriptor: int) -> bytes:
@@ -479,9 +483,9 @@ def _spec(record: Document) -> SandboxSpec:
     return msgspec.convert(record["about"], SandboxSpec)
 
 
-def _sandbox(record: Document) -> Sandbox:
+def _sandbox(record: Document) -> PodSandbox:
     about: Mapping[str, Any] = record["about"]
-    return Sandbox(
+    return PodSandbox(
         id=record["id"],
         namespace=about["namespace"],
         name=about["name"],
@@ -495,13 +499,13 @@ def _sandbox(record: Document) -> Sandbox:
     )
 
 
-def _container(record: Document) -> Container:
+def _container(record: Document) -> RuntimeContainer:
     about: Mapping[str, Any] = record["about"]
-    return Container(
+    return RuntimeContainer(
         id=record["id"],
         sandbox=record["sandbox"],
         name=about["name"],
-        state=State(record["state"]),
+        state=RunState(record["state"]),
         attempt=about.get("attempt", 0),
         created_at=record["created_at"],
         started_at=record["started_at"],

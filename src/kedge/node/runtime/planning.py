@@ -12,17 +12,17 @@ import msgspec
 
 from kedge.node.images import passwd
 from kedge.node.images.host import HostImage
-from kedge.node.images.image import Image
+from kedge.node.images.image import LocalImage
 from kedge.node.runtime import capabilities, seccomp
 from kedge.node.runtime.runtime import (
+    ContainerLimits,
+    ContainerMount,
+    ContainerSecurity,
     ContainerSpec,
-    Dns,
-    Level,
-    Mount,
-    Resources,
+    DnsConfig,
     RuntimeFailure,
+    RuntimeLevel,
     SandboxSpec,
-    Security,
 )
 from kedge.supervisor.plan import Bind, Plan, Shared
 from kedge.supervisor.user_namespace import LENGTH
@@ -34,10 +34,10 @@ _ETC: Final = {RESOLV_CONF: "/etc/resolv.conf", HOSTNAME: "/etc/hostname"}
 _UNLIMITED: Final = -1
 
 
-class ImageStore(Protocol):
+class ContainerImages(Protocol):
     """Where images are (kedge.node.images.Images)."""
 
-    def get(self, id_: str) -> Image | None: ...
+    def get(self, id_: str) -> LocalImage | None: ...
 
     def hold(self, id_: str, container: str) -> None: ...
 
@@ -46,10 +46,10 @@ class ImageStore(Protocol):
     def release_others(self, containers: Collection[str]) -> None: ...
 
 
-class Place(NamedTuple):
+class ContainerPlace(NamedTuple):
     """Where a container is made."""
 
-    level: Level
+    level: RuntimeLevel
     log_directory: str
     files: Path
     """The sandbox's small files."""
@@ -78,7 +78,7 @@ def shared(spec: SandboxSpec) -> Shared:
     )
 
 
-def resolv_conf(dns: Dns) -> str:
+def resolv_conf(dns: DnsConfig) -> str:
     """The file of that name; empty if nothing is said, which leaves the image's own."""
     lines = [f"search {' '.join(dns.searches)}"] if dns.searches else []
     lines += [f"nameserver {each}" for each in dns.servers]
@@ -95,7 +95,7 @@ def linked(directories: Sequence[Path]) -> list[Path]:
     return found
 
 
-def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
+def plan(spec: ContainerSpec, image: LocalImage, place: ContainerPlace) -> Plan:
     """What the supervisor is told of a container."""
     security = spec.security
     user = _user(security, image)
@@ -142,7 +142,7 @@ def plan(spec: ContainerSpec, image: Image, place: Place) -> Plan:
     )
 
 
-def _fits_user_namespace(spec: ContainerSpec, user: passwd.User) -> None:
+def _fits_user_namespace(spec: ContainerSpec, user: passwd.ImageUser) -> None:
     """Refuse settings that do not work in a user namespace, with a better error than the
     kernel's."""
     for what, number in (
@@ -163,11 +163,11 @@ def _fits_user_namespace(spec: ContainerSpec, user: passwd.User) -> None:
             )
 
 
-def _all_groups(spec: ContainerSpec, user: passwd.User) -> list[int]:
+def _all_groups(spec: ContainerSpec, user: passwd.ImageUser) -> list[int]:
     return [user.gid, *groups(spec.security, user)]
 
 
-def _concealed(place: Place) -> list[str]:
+def _concealed(place: ContainerPlace) -> list[str]:
     """What a container of the image `host` does not find even if it may unmount what hides it:
     also the directories of other clusters, which are known only now."""
     listed = [*(each.path for each in place.host_image.hidden), *map(str, place.hidden)]
@@ -183,7 +183,7 @@ def log_path(directory: str, path: str) -> str:
     return posixpath.join(directory, path) if directory and path else ""
 
 
-def command(spec: ContainerSpec, image: Image) -> list[str]:
+def command(spec: ContainerSpec, image: LocalImage) -> list[str]:
     """A command of the pod's makes the image's arguments meaningless."""
     if spec.command:
         argv = [*spec.command, *spec.args]
@@ -194,7 +194,7 @@ def command(spec: ContainerSpec, image: Image) -> list[str]:
     return argv
 
 
-def environment(spec: ContainerSpec, image: Image, *, hostname: str, home: str) -> list[str]:
+def environment(spec: ContainerSpec, image: LocalImage, *, hostname: str, home: str) -> list[str]:
     """Variables, those of the pod over those of the image."""
     values = {"PATH": PATH, "HOSTNAME": hostname}
     if spec.tty:
@@ -207,7 +207,7 @@ def environment(spec: ContainerSpec, image: Image, *, hostname: str, home: str) 
     return [f"{name}={value}" for name, value in values.items() if value or name != "HOSTNAME"]
 
 
-def binds(mounts: Sequence[Mount], place: Place) -> list[Bind]:
+def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[Bind]:
     """Mounts of the pod, and the files that every container gets unless the pod brings them."""
     found = [
         Bind(
@@ -237,7 +237,7 @@ def binds(mounts: Sequence[Mount], place: Place) -> list[Bind]:
     return found
 
 
-def resources(asked: Resources) -> dict[str, Any]:
+def resources(asked: ContainerLimits) -> dict[str, Any]:
     """Limits without those that leave the machine's own default."""
     values: Mapping[str, Any] = {
         "cpu_shares": asked.cpu_shares,
@@ -250,7 +250,7 @@ def resources(asked: Resources) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def groups(security: Security, user: passwd.User) -> list[int]:
+def groups(security: ContainerSecurity, user: passwd.ImageUser) -> list[int]:
     from_image = user.groups if security.merge_image_groups else ()
     return sorted({user.gid, *security.groups, *from_image})
 
@@ -271,17 +271,17 @@ def signal_number(name: str) -> int:
     return int(found) + (int(offset) if sign == "+" else -int(offset or 0))
 
 
-def shortfalls(spec: ContainerSpec, level: Level, uid: int) -> list[str]:
+def shortfalls(spec: ContainerSpec, level: RuntimeLevel, uid: int) -> list[str]:
     """What is asked for and cannot be had at a level, in words."""
     found = []
     if label := spec.security.selinux_label:
         found.append(f'its SELinux label "{label}" has no effect: this machine has no SELinux')
-    if level is not Level.FULL:
+    if level is not RuntimeLevel.FULL:
         found += [*_no_limits(spec.resources), *_no_powers(spec, level, uid)]
     return found
 
 
-def _no_limits(asked: Resources) -> list[str]:
+def _no_limits(asked: ContainerLimits) -> list[str]:
     limits = {
         "memory limit": asked.memory_limit,
         "cpu limit": asked.cpu_quota,
@@ -295,9 +295,9 @@ def _no_limits(asked: Resources) -> list[str]:
     ]
 
 
-def _no_powers(spec: ContainerSpec, level: Level, uid: int) -> list[str]:
+def _no_powers(spec: ContainerSpec, level: RuntimeLevel, uid: int) -> list[str]:
     found = []
-    if level is Level.PLAIN:
+    if level is RuntimeLevel.PLAIN:
         found.append("it shares processes, files and network with the machine: no namespaces")
         if spec.security.read_only_root:
             found.append("its root file system is not read-only: this machine allows no mounts")
@@ -308,7 +308,7 @@ def _no_powers(spec: ContainerSpec, level: Level, uid: int) -> list[str]:
     return found
 
 
-def _user(security: Security, image: Image) -> passwd.User:
+def _user(security: ContainerSecurity, image: LocalImage) -> passwd.ImageUser:
     text = passwd.wanted(security.user, security.username, security.group, image.config.user)
     try:
         return passwd.lookup(image.layers or [Path("/")], text)
@@ -316,7 +316,7 @@ def _user(security: Security, image: Image) -> passwd.User:
         raise RuntimeFailure(str(error)) from error
 
 
-def _capabilities(security: Security) -> frozenset[str]:
+def _capabilities(security: ContainerSecurity) -> frozenset[str]:
     try:
         return capabilities.held(
             security.add_capabilities,
@@ -327,7 +327,7 @@ def _capabilities(security: Security) -> frozenset[str]:
         raise RuntimeFailure(str(error)) from error
 
 
-def _filter(security: Security, held: frozenset[str]) -> str:
+def _filter(security: ContainerSecurity, held: frozenset[str]) -> str:
     if security.seccomp == "Unconfined" or security.privileged:
         return ""
     try:
@@ -335,7 +335,7 @@ def _filter(security: Security, held: frozenset[str]) -> str:
             program = seccomp.default(held)
         else:
             program = seccomp.load(security.seccomp, held)
-    except seccomp.Unusable as error:
+    except seccomp.InvalidSeccompProfile as error:
         raise RuntimeFailure(str(error)) from error
     return base64.b64encode(program).decode()
 

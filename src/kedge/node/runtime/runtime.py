@@ -12,7 +12,7 @@ import msgspec
 from kedge.api.model import ModelMeta
 
 
-class Level(StrEnum):
+class RuntimeLevel(StrEnum):
     """How much of a container this machine lets us build."""
 
     FULL = "full"
@@ -23,7 +23,7 @@ class Level(StrEnum):
     """Not even namespaces: processes in a group of their own."""
 
 
-class State(StrEnum):
+class RunState(StrEnum):
     """Where a container is in its life."""
 
     CREATED = "created"
@@ -40,11 +40,13 @@ class PidMode(StrEnum):
     TARGET = "target"
 
 
-class Value(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, omit_defaults=True):
+class RuntimeMessage(
+    msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, omit_defaults=True
+):
     """Base of the messages below."""
 
 
-class Resources(Value):
+class ContainerLimits(RuntimeMessage):
     """Limits in the terms of cgroups; None leaves the machine's own default."""
 
     cpu_shares: int | None = None
@@ -59,7 +61,7 @@ class Resources(Value):
     """Bytes by page size as the kernel writes it: 2MB, 1GB."""
 
 
-class PortMapping(Value):
+class PortMapping(RuntimeMessage):
     """A port of the machine that leads into a pod."""
 
     container_port: int
@@ -68,7 +70,7 @@ class PortMapping(Value):
     host_ip: str = ""
 
 
-class Dns(Value):
+class DnsConfig(RuntimeMessage):
     """What resolv.conf of a pod says."""
 
     servers: Sequence[str] = ()
@@ -76,7 +78,7 @@ class Dns(Value):
     options: Sequence[str] = ()
 
 
-class SandboxSpec(Value):
+class SandboxSpec(RuntimeMessage):
     """What the containers of one pod share."""
 
     namespace: str
@@ -95,14 +97,14 @@ class SandboxSpec(Value):
     host_pid: bool = False
     host_ipc: bool = False
     shared_pid: bool = False
-    dns: Dns = Dns()
+    dns: DnsConfig = DnsConfig()
     ports: Sequence[PortMapping] = ()
     sysctls: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
-class Sandbox(Value):
+class PodSandbox(RuntimeMessage):
     """A sandbox as it is."""
 
     id: str
@@ -119,7 +121,7 @@ class Sandbox(Value):
     annotations: Mapping[str, str] = {}
 
 
-class Mount(Value):
+class ContainerMount(RuntimeMessage):
     """A directory or file of the machine inside a container."""
 
     container_path: str
@@ -138,7 +140,7 @@ class Mount(Value):
         return path == self.container_path or (below and self.read_only)
 
 
-class Device(Value):
+class ContainerDevice(RuntimeMessage):
     """A device of the machine inside a container."""
 
     container_path: str
@@ -146,7 +148,7 @@ class Device(Value):
     permissions: str = "rwm"
 
 
-class Security(Value):
+class ContainerSecurity(RuntimeMessage):
     """What a container may do."""
 
     user: int | None = None
@@ -171,7 +173,7 @@ class Security(Value):
     """The container whose processes are seen, for PidMode.TARGET."""
 
 
-class ContainerSpec(Value):
+class ContainerSpec(RuntimeMessage):
     """What one container is to be."""
 
     name: str
@@ -186,28 +188,28 @@ class ContainerSpec(Value):
     """Replaces the image's arguments."""
     working_dir: str = ""
     env: Sequence[tuple[str, str]] = ()
-    mounts: Sequence[Mount] = ()
-    devices: Sequence[Device] = ()
+    mounts: Sequence[ContainerMount] = ()
+    devices: Sequence[ContainerDevice] = ()
     log_path: str = ""
     """Relative to the sandbox's log directory."""
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
-    resources: Resources = Resources()
-    security: Security = Security()
+    resources: ContainerLimits = ContainerLimits()
+    security: ContainerSecurity = ContainerSecurity()
     stop_signal: str = ""
     """Replaces the image's."""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
-class Container(Value):
+class RuntimeContainer(RuntimeMessage):
     """A container as it is."""
 
     id: str
     sandbox: str
     name: str
-    state: State
+    state: RunState
     attempt: int = 0
     created_at: int = 0
     started_at: int = 0
@@ -232,7 +234,7 @@ class Container(Value):
     """What was asked for and cannot be enforced on this machine, in words."""
 
 
-class Executed(Value):
+class ExecResult(RuntimeMessage):
     """How a command in a container went."""
 
     exit_code: int
@@ -240,7 +242,7 @@ class Executed(Value):
     stderr: bytes = b""
 
 
-class Stream(Protocol):
+class ContainerStream(Protocol):
     """A command, or a container's own streams, connected to a client. File descriptors belong to
     whoever holds the stream; -1 where there is none. With a terminal, `stdin` and `stdout` are
     the same."""
@@ -260,7 +262,7 @@ class Stream(Protocol):
         ...
 
 
-class Happened(Value):
+class ContainerEvent(RuntimeMessage):
     """Something changed in a container."""
 
     container: str
@@ -284,17 +286,17 @@ class Runtime(Protocol):
 
     name: str
     version: str
-    level: Level
+    level: RuntimeLevel
     no_user_namespaces: str
     """Why pods cannot have user namespaces; empty if they can."""
 
-    async def sandboxes(self) -> list[Sandbox]: ...
+    async def sandboxes(self) -> list[PodSandbox]: ...
 
-    async def containers(self) -> list[Container]: ...
+    async def containers(self) -> list[RuntimeContainer]: ...
 
-    async def container(self, container: str) -> Container: ...
+    async def container(self, container: str) -> RuntimeContainer: ...
 
-    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox: ...
+    async def run_sandbox(self, spec: SandboxSpec) -> PodSandbox: ...
 
     async def stop_sandbox(self, sandbox: str) -> None:
         """Kill what still runs in it and take its network down; its containers stay listed."""
@@ -319,24 +321,24 @@ class Runtime(Protocol):
         """Its log file too; one that runs is killed first."""
         ...
 
-    async def update_container(self, container: str, resources: Resources) -> None: ...
+    async def update_container(self, container: str, resources: ContainerLimits) -> None: ...
 
-    async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
+    async def execute(self, container: str, argv: Sequence[str], patience: float) -> ExecResult:
         """Run a command to its end; TimeoutError if it takes longer. At most 256 KiB of each
         stream are kept."""
         ...
 
     async def exec_stream(
         self, container: str, argv: Sequence[str], *, tty: bool, stdin: bool
-    ) -> Stream: ...
+    ) -> ContainerStream: ...
 
-    async def attach(self, container: str, *, stdin: bool) -> Stream: ...
+    async def attach(self, container: str, *, stdin: bool) -> ContainerStream: ...
 
     async def dial(self, sandbox: str, port: int) -> int:
         """A connected TCP socket to a port on the pod's own loopback address."""
         ...
 
-    def watch(self) -> AsyncIterator[Happened]:
+    def watch(self) -> AsyncIterator[ContainerEvent]:
         """What happens from now on. Ends when the connection is lost: list again, watch again."""
         ...
 

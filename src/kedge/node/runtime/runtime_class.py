@@ -16,7 +16,7 @@ HANDLERS: Final = frozenset(("kedge",))
 """What a class may call the runtime of this node."""
 
 
-class _Class(msgspec.Struct, frozen=True):
+class _RuntimeClassHandler(msgspec.Struct, frozen=True):
     handler: str = ""
 
 
@@ -28,11 +28,11 @@ _VIEW: Final = sketches(
         kind="RuntimeClass",
         namespaced=False,
     ),
-    _Class,
+    _RuntimeClassHandler,
 )
 
 
-class RuntimeClasses:
+class RuntimeClassChecker:
     """Reads classes through the API, with the node's own rights."""
 
     def __init__(self, client: Client) -> None:

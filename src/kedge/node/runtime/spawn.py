@@ -26,7 +26,7 @@ _OPEN_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
 use select(), or close every possible descriptor, fail with a million."""
 
 
-class Spawn:
+class SupervisorStart:
     """A supervisor on its way up. It goes to the background by itself."""
 
     def __init__(self, directory: Path) -> None:
@@ -64,12 +64,12 @@ class Spawn:
         return said.strip() or _last_words(self._log)
 
 
-def begin(directory: Path) -> Spawn | None:
+def begin(directory: Path) -> SupervisorStart | None:
     """Start the supervisor of a directory, unless there is one."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = connected(directory)
     if found is None:
-        return Spawn(directory)
+        return SupervisorStart(directory)
     found.close()
     return None
 

@@ -27,7 +27,7 @@ _FINE_PARTS: Final = {"pods": "pods", "runningpods": "pods", "healthz": "healthz
 """Paths for which a permission of their own is enough, and nodes/proxy too."""
 
 
-class Caller(msgspec.Struct, frozen=True):
+class NodeCaller(msgspec.Struct, frozen=True):
     """Somebody who has shown who they are."""
 
     name: str
@@ -63,25 +63,25 @@ def verb(request: HttpRequest) -> str:
     return _VERBS.get(request.method, request.method.lower())
 
 
-def of_certificate(certificate: Mapping[str, Any] | None) -> Caller | None:
+def of_certificate(certificate: Mapping[str, Any] | None) -> NodeCaller | None:
     """Whom a certificate of the cluster is for."""
     if not certificate:
         return None
     pairs = [pair for part in certificate.get("subject", ()) for pair in part]
     name = next((value for key, value in pairs if key == "commonName"), "")
     groups = [value for key, value in pairs if key == "organizationName"]
-    return Caller(name, (*groups, "system:authenticated")) if name else None
+    return NodeCaller(name, (*groups, "system:authenticated")) if name else None
 
 
-class Callers:
+class CallerReview:
     """Asks the API server about those who ask the node."""
 
     def __init__(self, client: Client, node: str, clock: Clock) -> None:
         self._client = client
         self._node = node
         self._clock = clock
-        self._known = _Memory[str, Caller | None](clock)
-        self._decided = _Memory[tuple[Caller, str, str], bool](clock)
+        self._known = _ReviewCache[str, NodeCaller | None](clock)
+        self._decided = _ReviewCache[tuple[NodeCaller, str, str], bool](clock)
 
     async def admit(self, request: HttpRequest) -> None:
         """Raises 401 or 403 unless the caller is known and may do this."""
@@ -102,7 +102,7 @@ class Callers:
             f" subresource(s)=[{' '.join(wanted)}])",
         )
 
-    async def _of_token(self, request: HttpRequest) -> Caller | None:
+    async def _of_token(self, request: HttpRequest) -> NodeCaller | None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -112,20 +112,20 @@ class Callers:
             self._known.keep(token, caller, good=caller is not None)
         return self._known[token]
 
-    async def _reviewed(self, token: str) -> Caller | None:
+    async def _reviewed(self, token: str) -> NodeCaller | None:
         status = await self._ask("authentication.k8s.io", "TokenReview", {"token": token})
         if not status.get("authenticated"):
             return None
         user = status.get("user") or {}
         extra = {name: tuple(values) for name, values in (user.get("extra") or {}).items()}
-        return Caller(
+        return NodeCaller(
             user.get("username", ""),
             tuple(user.get("groups") or ()),
             user.get("uid", ""),
             tuple(sorted(extra.items())),
         )
 
-    async def _may(self, caller: Caller, asked: str, part: str) -> bool:
+    async def _may(self, caller: NodeCaller, asked: str, part: str) -> bool:
         question = (caller, asked, part)
         if question not in self._decided:
             spec = {
@@ -154,7 +154,7 @@ class Callers:
         return status
 
 
-class _Memory(Generic[K, V]):
+class _ReviewCache(Generic[K, V]):
     """Answers that are remembered for a while."""
 
     def __init__(self, clock: Clock) -> None:

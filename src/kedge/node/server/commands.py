@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from kedge.node.runtime.runtime import NotFoundError, Runtime, RuntimeFailure, Stream
+from kedge.node.runtime.runtime import ContainerStream, NotFoundError, Runtime, RuntimeFailure
 from kedge.node.server import descriptors, status
-from kedge.node.server.remote import Channel, Client, Wanted
+from kedge.node.server.remote import RemoteChannel, RemoteClient, StreamOptions
 
 _MOST_SIZE: Final = 4096
 """Bytes of one message about the size of a terminal."""
@@ -20,7 +20,11 @@ _END_SECONDS: Final = 2.0
 
 
 async def execute(
-    runtime: Runtime, container: str, command: Sequence[str], wanted: Wanted, client: Client
+    runtime: Runtime,
+    container: str,
+    command: Sequence[str],
+    wanted: StreamOptions,
+    client: RemoteClient,
 ) -> None:
     """Run a command for a client. If the client goes, the command is ended."""
     try:
@@ -39,7 +43,9 @@ async def execute(
         await stream.close()
 
 
-async def attach(runtime: Runtime, container: str, wanted: Wanted, client: Client) -> None:
+async def attach(
+    runtime: Runtime, container: str, wanted: StreamOptions, client: RemoteClient
+) -> None:
     """Let a client take part in what a container says and hears, until it ends."""
     try:
         stream = await runtime.attach(container, stdin=wanted.stdin)
@@ -59,11 +65,14 @@ async def attach(runtime: Runtime, container: str, wanted: Wanted, client: Clien
 
 
 async def converse(
-    stream: Stream, wanted: Wanted, client: Client, patience: float | None = None
+    stream: ContainerStream,
+    wanted: StreamOptions,
+    client: RemoteClient,
+    patience: float | None = None,
 ) -> int | None:
     """Carry everything between the two; the exit code, or None if the client has gone. Raises
     TimeoutError if there is no exit code so many seconds after the last word."""
-    ear = _Ear(stream, wanted)
+    ear = _ClientInput(stream, wanted)
     # Both belong to this function, which ends the one when the other is done.
     loop = asyncio.get_running_loop()
     speaking = loop.create_task(_speak(stream, wanted, client, patience))
@@ -87,12 +96,14 @@ async def _cancel(*tasks: "asyncio.Task[object]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _speak(stream: Stream, wanted: Wanted, client: Client, patience: float | None) -> int:
+async def _speak(
+    stream: ContainerStream, wanted: StreamOptions, client: RemoteClient, patience: float | None
+) -> int:
     outputs = [
         _copy(descriptor, channel if asked else None, client)
         for descriptor, channel, asked in (
-            (stream.stdout, Channel.STDOUT, wanted.stdout),
-            (stream.stderr, Channel.STDERR, wanted.stderr),
+            (stream.stdout, RemoteChannel.STDOUT, wanted.stdout),
+            (stream.stderr, RemoteChannel.STDERR, wanted.stderr),
         )
         if descriptor >= 0
     ]
@@ -102,7 +113,7 @@ async def _speak(stream: Stream, wanted: Wanted, client: Client, patience: float
         return await stream.wait()
 
 
-async def _copy(descriptor: int, channel: Channel | None, client: Client) -> None:
+async def _copy(descriptor: int, channel: RemoteChannel | None, client: RemoteClient) -> None:
     """What nobody wants to hear is taken all the same, or whoever says it would have to wait."""
     async for data in descriptors.chunks(descriptor):
         if channel is not None:
@@ -110,16 +121,16 @@ async def _copy(descriptor: int, channel: Channel | None, client: Client) -> Non
             await client.drain()
 
 
-class _Ear:
+class _ClientInput:
     """Passes on what a client sends."""
 
-    def __init__(self, stream: Stream, wanted: Wanted) -> None:
+    def __init__(self, stream: ContainerStream, wanted: StreamOptions) -> None:
         self._stream = stream
         self._open = wanted.stdin and stream.stdin >= 0
-        self._sizes = Sizes()
+        self._sizes = TerminalSizes()
 
-    async def take(self, channel: Channel, data: bytes) -> None:
-        if channel is Channel.RESIZE:
+    async def take(self, channel: RemoteChannel, data: bytes) -> None:
+        if channel is RemoteChannel.RESIZE:
             for width, height in self._sizes.feed(data):
                 with contextlib.suppress(RuntimeFailure, NotFoundError, OSError):
                     await self._stream.resize(width, height)
@@ -145,12 +156,12 @@ class _Ear:
             os.close(descriptor)
 
 
-class _Size(msgspec.Struct, rename="pascal"):
+class _TerminalSize(msgspec.Struct, rename="pascal"):
     width: int = 0
     height: int = 0
 
 
-class Sizes:
+class TerminalSizes:
     """Sizes of a terminal, from a stream of JSON objects that may come in pieces."""
 
     def __init__(self) -> None:
@@ -162,7 +173,7 @@ class Sizes:
         found = []
         for each in complete:
             with contextlib.suppress(msgspec.MsgspecError):
-                size = msgspec.json.decode(each + b"}", type=_Size)
+                size = msgspec.json.decode(each + b"}", type=_TerminalSize)
                 if 0 < size.width <= _LARGEST and 0 < size.height <= _LARGEST:
                     found.append((size.width, size.height))
         return found

@@ -10,7 +10,7 @@ _CHUNK: Final = 256 << 10
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LogOptions:
     """What of a log is to be shown, and how."""
 
     follow: bool = False
@@ -26,10 +26,10 @@ class Wanted:
     """stdout or stderr; empty for both."""
 
 
-class Lines:
+class LogLines:
     """Lines of a log file in, what users see out."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: LogOptions) -> None:
         self._timestamps = wanted.timestamps
         self._since = wanted.since.encode()
         self._stream = wanted.stream.encode()
@@ -70,7 +70,7 @@ class Lines:
             shown.append(b"\n")
 
 
-class Reader:
+class LogReader:
     """Reads a log from some place on, through all files that it has been cut into."""
 
     def __init__(self, path: str) -> None:

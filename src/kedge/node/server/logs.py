@@ -10,10 +10,16 @@ from kedge.api.core_v1.pod_status import ContainerStatus
 from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.node.host.inotify import Inotify
-from kedge.node.pod.runtime_cache import Observed
+from kedge.node.pod.runtime_cache import PodRuntimeState
 from kedge.node.pod.status.status import identity
-from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure, State
-from kedge.node.server.log_reader import Lines, Reader, Wanted
+from kedge.node.runtime.runtime import (
+    NotFoundError,
+    RunState,
+    Runtime,
+    RuntimeContainer,
+    RuntimeFailure,
+)
+from kedge.node.server.log_reader import LogLines, LogOptions, LogReader
 from kedge.web.message import Query, Sink
 
 LOOK_SECONDS: Final = 1.0
@@ -21,12 +27,12 @@ LOOK_SECONDS: Final = 1.0
 _STREAMS: Final = {"": "", "All": "", "Stdout": "stdout", "Stderr": "stderr"}
 
 
-def wanted(query: Query, now: datetime) -> Wanted:
+def wanted(query: Query, now: datetime) -> LogOptions:
     """What the query asks for; raises 400 and 422."""
     stream = query.get("stream")
     if stream not in _STREAMS:
         raise bad_request(f'invalid stream type "{stream}"')
-    return Wanted(
+    return LogOptions(
         follow=query.flag("follow"),
         previous=query.flag("previous"),
         timestamps=query.flag("timestamps"),
@@ -68,7 +74,9 @@ def _stamp(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S.%f}000Z"
 
 
-def record_of(pod: Pod, observed: Observed, name: str, *, previous: bool) -> Container:
+def record_of(
+    pod: Pod, observed: PodRuntimeState, name: str, *, previous: bool
+) -> RuntimeContainer:
     """The container whose log is meant; raises 400 in upstream's words."""
     status = _status(pod, name)
     if status is None:
@@ -90,7 +98,7 @@ def _status(pod: Pod, name: str) -> ContainerStatus | None:
     return next((each for each in everyone if each.name == name), None)
 
 
-def _meant(pod: Pod, status: ContainerStatus, observed: Observed, *, previous: bool) -> str:
+def _meant(pod: Pod, status: ContainerStatus, observed: PodRuntimeState, *, previous: bool) -> str:
     """The id of a container, chosen by what its status says."""
     in_pod = f'container "{status.name}" in pod "{pod.metadata.name}"'
     state, last = status.state, status.lastState.terminated
@@ -103,7 +111,7 @@ def _meant(pod: Pod, status: ContainerStatus, observed: Observed, *, previous: b
     if state.terminated is not None and state.terminated.containerID:
         return state.terminated.containerID
     newest = observed.newest(status.name)
-    if newest is not None and newest.state is State.RUNNING:
+    if newest is not None and newest.state is RunState.RUNNING:
         return identity(newest.id)  # it has started since the status was written
     if last is not None and last.containerID:
         return last.containerID
@@ -118,11 +126,11 @@ def _meant(pod: Pod, status: ContainerStatus, observed: Observed, *, previous: b
     raise bad_request(f"{in_pod} is waiting to start: {reason}")
 
 
-class Log:
+class LogResponse:
     """The log of one container on its way to a caller."""
 
     def __init__(
-        self, record: Container, asked: Wanted, runtime: Runtime, inotify: Inotify
+        self, record: RuntimeContainer, asked: LogOptions, runtime: Runtime, inotify: Inotify
     ) -> None:
         self._record = record
         self._asked = asked
@@ -131,15 +139,15 @@ class Log:
 
     async def pour(self, sink: Sink) -> None:
         """Write what is wanted; a follower is served until the container has ended."""
-        reader = Reader(self._record.log_path)
+        reader = LogReader(self._record.log_path)
         try:
             if self._asked.tail is not None:
                 await asyncio.to_thread(reader.skip_to_tail, self._asked.tail)
-            await self._pour(reader, Lines(self._asked), sink)
+            await self._pour(reader, LogLines(self._asked), sink)
         finally:
             reader.close()
 
-    async def _pour(self, reader: Reader, lines: Lines, sink: Sink) -> None:
+    async def _pour(self, reader: LogReader, lines: LogLines, sink: Sink) -> None:
         over = not self._asked.follow
         while not lines.done:
             # In a thread: a log is large, and skipping lines by time never waits for the client.
@@ -154,7 +162,7 @@ class Log:
             else:
                 over = await self._wait(reader)
 
-    async def _wait(self, reader: Reader) -> bool:
+    async def _wait(self, reader: LogReader) -> bool:
         """Return when there may be more; true if the container has ended, so that it is the last
         time."""
         written = asyncio.Event()
@@ -170,12 +178,12 @@ class Log:
 
     async def _has_ended(self) -> bool:
         try:
-            return (await self._runtime.container(self._record.id)).state is not State.RUNNING
+            return (await self._runtime.container(self._record.id)).state is not RunState.RUNNING
         except (NotFoundError, RuntimeFailure):
             return True
 
 
-def _next(reader: Reader, lines: Lines) -> tuple[bool, bytes]:
+def _next(reader: LogReader, lines: LogLines) -> tuple[bool, bytes]:
     """Return whether there was more, and the part that the client gets."""
     data = reader.read()
     return bool(data), lines.feed(data) if data else b""

@@ -33,7 +33,7 @@ _MOST_PORTS: Final = 120
 
 
 @dataclass(frozen=True)
-class Pod:
+class PortForwardTarget:
     """Where the ports are."""
 
     name: str
@@ -46,16 +46,16 @@ class Pod:
         try:
             return await adopt(socket.socket(fileno=await self.dial(port)))
         except (RuntimeFailure, NotFoundError, OSError) as error:
-            raise Failed(
+            raise PortUnreachable(
                 f"error forwarding port {port} to pod {self.name}, uid {self.uid}: {error}"
             ) from error
 
 
-class Failed(Exception):
+class PortUnreachable(Exception):
     """A port cannot be reached; the text is for the user."""
 
 
-def answer(request: HttpRequest, pod: Pod) -> Response:
+def answer(request: HttpRequest, pod: PortForwardTarget) -> Response:
     """The answer that makes the connection one for forwarded ports."""
     headers = request.headers
     if websocket.is_wanted(headers):
@@ -73,7 +73,7 @@ def answer(request: HttpRequest, pod: Pod) -> Response:
     )
 
 
-def _tunnelled(request: HttpRequest, pod: Pod) -> Response:
+def _tunnelled(request: HttpRequest, pod: PortForwardTarget) -> Response:
     remote.negotiated(request, {TUNNEL: None})
 
     async def take_over(duplex: Duplex) -> None:
@@ -88,15 +88,15 @@ def _tunnelled(request: HttpRequest, pod: Pod) -> Response:
 
 
 @dataclass
-class _Pair:
+class _PortStreams:
     data: spdy.Stream | None = None
     error: spdy.Stream | None = None
 
 
-async def forward(stream: ByteStream, pod: Pod) -> None:
+async def forward(stream: ByteStream, pod: PortForwardTarget) -> None:
     """Serve all connections that a client makes, until it has gone."""
     connection = spdy.Connection(stream)
-    pairs: dict[str, _Pair] = {}
+    pairs: dict[str, _PortStreams] = {}
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(connection.run())
         async for opened in connection.opened():
@@ -106,7 +106,7 @@ async def forward(stream: ByteStream, pod: Pod) -> None:
                 continue
             connection.accept(opened)
             _make_room(pairs)
-            pair = pairs.setdefault(request, _Pair())
+            pair = pairs.setdefault(request, _PortStreams())
             if opened.headers["streamtype"] == "data":
                 pair.data = opened
             else:
@@ -116,7 +116,7 @@ async def forward(stream: ByteStream, pod: Pod) -> None:
                 tasks.create_task(_carry(pair.data, pair.error, pod))
 
 
-def _make_room(pairs: dict[str, _Pair]) -> None:
+def _make_room(pairs: dict[str, _PortStreams]) -> None:
     """Close the oldest stream that waits for its second one if there are too many."""
     if len(pairs) >= _MOST_HALVES:
         oldest = pairs.pop(next(iter(pairs)))
@@ -141,10 +141,10 @@ def _port(text: str) -> int | None:
     return port if 0 < port < 1 << 16 else None
 
 
-async def _carry(data: spdy.Stream, error: spdy.Stream, pod: Pod) -> None:
+async def _carry(data: spdy.Stream, error: spdy.Stream, pod: PortForwardTarget) -> None:
     try:
         inside = await pod.connect(int(data.headers["port"]))
-    except Failed as failed:
+    except PortUnreachable as failed:
         error.write(str(failed).encode())
         error.close()
         data.reset()
@@ -172,26 +172,26 @@ def asked_ports(query: Query) -> list[int]:
     return found
 
 
-def _over_channels(request: HttpRequest, pod: Pod) -> Response:
+def _over_channels(request: HttpRequest, pod: PortForwardTarget) -> Response:
     protocol = remote.negotiated(request, CHANNELS)
     ports = asked_ports(request.query)
 
     async def take_over(duplex: Duplex) -> None:
-        await Channels(WebSocket(duplex), binary=CHANNELS[protocol]).serve(ports, pod)
+        await PortChannels(WebSocket(duplex), binary=CHANNELS[protocol]).serve(ports, pod)
 
     return Response(
         101, headers=websocket.accepting(request.headers, protocol), take_over=take_over
     )
 
 
-class Channels:
+class PortChannels:
     """Ports as channels of a WebSocket: data, then errors, for each of them."""
 
     def __init__(self, inside: WebSocket, *, binary: bool) -> None:
         self._socket = inside
         self._binary = binary
 
-    async def serve(self, ports: Sequence[int], pod: Pod) -> None:
+    async def serve(self, ports: Sequence[int], pod: PortForwardTarget) -> None:
         """Until all connections have ended, or the client has gone."""
         for number, port in enumerate(ports):
             for channel in (2 * number, 2 * number + 1):
@@ -218,7 +218,7 @@ class Channels:
     async def _carry(self, number: int, connecting: "asyncio.Task[Duplex]") -> None:
         try:
             inside = await asyncio.shield(connecting)
-        except Failed as failed:
+        except PortUnreachable as failed:
             self._send(2 * number + 1, str(failed).encode())
             return
         with contextlib.suppress(ConnectionError):
@@ -233,7 +233,7 @@ class Channels:
             number, is_error = divmod(channel, 2)
             if not data or is_error or not 0 <= number < len(connecting):
                 continue
-            with contextlib.suppress(Failed, ConnectionError):
+            with contextlib.suppress(PortUnreachable, ConnectionError):
                 inside = await asyncio.shield(connecting[number])
                 inside.write(data)
                 await inside.drain()

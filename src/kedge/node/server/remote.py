@@ -23,7 +23,7 @@ CREATION_SECONDS: Final = 30.0
 _CLOSE: Final = 255
 
 
-class Channel(IntEnum):
+class RemoteChannel(IntEnum):
     """What a piece of data belongs to."""
 
     STDIN = 0
@@ -33,18 +33,18 @@ class Channel(IntEnum):
     RESIZE = 4
 
 
-Take = Callable[[Channel, bytes], Awaitable[None]]
+Take = Callable[[RemoteChannel, bytes], Awaitable[None]]
 """Gets what a client sends; empty data is the end of a channel."""
 
 
-class Client(Protocol):
+class RemoteClient(Protocol):
     """Whoever uses a remote command."""
 
     async def listen(self, take: Take) -> None:
         """Hand on what the client sends, until it has gone."""
         ...
 
-    def send(self, channel: Channel, data: bytes) -> None: ...
+    def send(self, channel: RemoteChannel, data: bytes) -> None: ...
 
     async def drain(self) -> None:
         """Return when the client has caught up; ConnectionError if it has gone."""
@@ -55,11 +55,11 @@ class Client(Protocol):
         ...
 
 
-Serve = Callable[[Client], Awaitable[None]]
+Serve = Callable[[RemoteClient], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StreamOptions:
     """Which streams a client wants."""
 
     stdin: bool
@@ -68,7 +68,7 @@ class Wanted:
     tty: bool
 
     @classmethod
-    def read(cls, query: Query) -> "Wanted":
+    def read(cls, query: Query) -> "StreamOptions":
         tty = _is_on(query, "tty")
         wanted = cls(
             stdin=_is_on(query, "input"),
@@ -81,22 +81,22 @@ class Wanted:
             raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
         return wanted
 
-    def channels(self, *, resizable: bool) -> set[Channel]:
+    def channels(self, *, resizable: bool) -> set[RemoteChannel]:
         """Those that a client opens itself where channels have to be opened."""
         asked = {
-            Channel.STDIN: self.stdin,
-            Channel.STDOUT: self.stdout,
-            Channel.STDERR: self.stderr,
-            Channel.RESIZE: self.tty and resizable,
+            RemoteChannel.STDIN: self.stdin,
+            RemoteChannel.STDOUT: self.stdout,
+            RemoteChannel.STDERR: self.stderr,
+            RemoteChannel.RESIZE: self.tty and resizable,
         }
-        return {Channel.ERROR, *(channel for channel, wanted in asked.items() if wanted)}
+        return {RemoteChannel.ERROR, *(channel for channel, wanted in asked.items() if wanted)}
 
 
 def _is_on(query: Query, name: str) -> bool:
     return query.get(name) in ("1", "true")
 
 
-def answer(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
+def answer(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Response:
     """The answer that makes the connection one for a remote command."""
     if websocket.is_wanted(request.headers):
         return _over_websocket(request, wanted, serve)
@@ -108,7 +108,7 @@ def answer(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
 # WebSocket.
 
 
-class Version(msgspec.Struct, frozen=True):
+class RemoteSubprotocol(msgspec.Struct, frozen=True):
     """What a subprotocol can do."""
 
     binary: bool = True
@@ -118,13 +118,13 @@ class Version(msgspec.Struct, frozen=True):
     """Whether a client can end its input and go on listening."""
 
 
-VERSIONS: Final[Mapping[str, Version]] = {
-    "": Version(),
-    "channel.k8s.io": Version(),
-    "base64.channel.k8s.io": Version(binary=False),
-    "v4.channel.k8s.io": Version(documents=True),
-    "v4.base64.channel.k8s.io": Version(binary=False, documents=True),
-    "v5.channel.k8s.io": Version(documents=True, closing=True),
+VERSIONS: Final[Mapping[str, RemoteSubprotocol]] = {
+    "": RemoteSubprotocol(),
+    "channel.k8s.io": RemoteSubprotocol(),
+    "base64.channel.k8s.io": RemoteSubprotocol(binary=False),
+    "v4.channel.k8s.io": RemoteSubprotocol(documents=True),
+    "v4.base64.channel.k8s.io": RemoteSubprotocol(binary=False, documents=True),
+    "v5.channel.k8s.io": RemoteSubprotocol(documents=True, closing=True),
 }
 
 
@@ -143,7 +143,7 @@ def negotiated(request: HttpRequest, spoken: Mapping[str, object]) -> str:
     )
 
 
-def _over_websocket(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
+def _over_websocket(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Response:
     protocol = negotiated(request, VERSIONS)
 
     async def take_over(duplex: Duplex) -> None:
@@ -159,28 +159,28 @@ def _over_websocket(request: HttpRequest, wanted: Wanted, serve: Serve) -> Respo
 class WebSocketClient:
     """Fulfils Client: the first byte of a message says which channel it belongs to."""
 
-    def __init__(self, socket: WebSocket, version: Version) -> None:
+    def __init__(self, socket: WebSocket, version: RemoteSubprotocol) -> None:
         self._socket = socket
         self._version = version
 
-    def greet(self, wanted: Wanted) -> None:
+    def greet(self, wanted: StreamOptions) -> None:
         """Let the client know that it is connected, by an empty message."""
         if wanted.stdout:
-            self.send(Channel.STDOUT, b"")
+            self.send(RemoteChannel.STDOUT, b"")
         else:
-            self.send(Channel.STDERR if wanted.stderr else Channel.ERROR, b"")
+            self.send(RemoteChannel.STDERR if wanted.stderr else RemoteChannel.ERROR, b"")
 
     async def listen(self, take: Take) -> None:
         reader = ChannelReader(binary=self._version.binary)
         while (piece := await self._socket.piece()) is not None:
             number, data = reader.read(piece)
             if self._version.closing and number == _CLOSE:
-                if data == bytes((Channel.STDIN,)):
-                    await take(Channel.STDIN, b"")
-            elif data and number in (Channel.STDIN, Channel.RESIZE):
-                await take(Channel(number), data)
+                if data == bytes((RemoteChannel.STDIN,)):
+                    await take(RemoteChannel.STDIN, b"")
+            elif data and number in (RemoteChannel.STDIN, RemoteChannel.RESIZE):
+                await take(RemoteChannel(number), data)
 
-    def send(self, channel: Channel, data: bytes) -> None:
+    def send(self, channel: RemoteChannel, data: bytes) -> None:
         if self._version.binary:
             self._socket.send(bytes((channel,)) + data)
         else:
@@ -191,9 +191,9 @@ class WebSocketClient:
 
     async def end(self, status: Status) -> None:
         if self._version.documents:
-            self.send(Channel.ERROR, msgspec.json.encode(status))
+            self.send(RemoteChannel.ERROR, msgspec.json.encode(status))
         elif said := in_words(status):
-            self.send(Channel.ERROR, said.encode())
+            self.send(RemoteChannel.ERROR, said.encode())
         await self._socket.close()
 
 
@@ -240,7 +240,7 @@ def spdy_headers(version: str) -> list[tuple[str, str]]:
     return [*headers, ("X-Stream-Protocol-Version", version)] if version else headers
 
 
-def _over_spdy(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
+def _over_spdy(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Response:
     try:
         version = spdy_version(request, SPDY_VERSIONS)
     except NoCommonVersion as none:
@@ -263,10 +263,10 @@ def _over_spdy(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
 
 
 async def _opened(
-    connection: spdy.Connection, expected: set[Channel]
-) -> dict[Channel, spdy.Stream] | None:
+    connection: spdy.Connection, expected: set[RemoteChannel]
+) -> dict[RemoteChannel, spdy.Stream] | None:
     """The streams that the client opens, when they are complete; None if they never are."""
-    streams: dict[Channel, spdy.Stream] = {}
+    streams: dict[RemoteChannel, spdy.Stream] = {}
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(CREATION_SECONDS):
             async for stream in connection.opened():
@@ -281,8 +281,8 @@ async def _opened(
     return None
 
 
-def _channel(stream: spdy.Stream) -> Channel | None:
-    return Channel.__members__.get(stream.headers.get("streamtype", "").upper())
+def _channel(stream: spdy.Stream) -> RemoteChannel | None:
+    return RemoteChannel.__members__.get(stream.headers.get("streamtype", "").upper())
 
 
 class SpdyClient:
@@ -291,7 +291,7 @@ class SpdyClient:
     def __init__(
         self,
         connection: spdy.Connection,
-        streams: Mapping[Channel, spdy.Stream],
+        streams: Mapping[RemoteChannel, spdy.Stream],
         *,
         documents: bool,
     ) -> None:
@@ -303,7 +303,7 @@ class SpdyClient:
         async with asyncio.TaskGroup() as tasks:
             inputs = [
                 tasks.create_task(self._hand_on(channel, take))
-                for channel in (Channel.STDIN, Channel.RESIZE)
+                for channel in (RemoteChannel.STDIN, RemoteChannel.RESIZE)
                 if channel in self._streams
             ]
             # Further streams mean nothing; but when there are no more, the client has gone.
@@ -312,13 +312,13 @@ class SpdyClient:
             for task in inputs:
                 task.cancel()
 
-    async def _hand_on(self, channel: Channel, take: Take) -> None:
+    async def _hand_on(self, channel: RemoteChannel, take: Take) -> None:
         stream = self._streams[channel]
         while data := await stream.read():
             await take(channel, data)
         await take(channel, b"")
 
-    def send(self, channel: Channel, data: bytes) -> None:
+    def send(self, channel: RemoteChannel, data: bytes) -> None:
         stream = self._streams.get(channel)
         if stream is not None:
             stream.write(data)
@@ -328,9 +328,9 @@ class SpdyClient:
 
     async def end(self, status: Status) -> None:
         if self._documents:
-            self.send(Channel.ERROR, msgspec.json.encode(status))
+            self.send(RemoteChannel.ERROR, msgspec.json.encode(status))
         elif said := in_words(status):
-            self.send(Channel.ERROR, said.encode())
+            self.send(RemoteChannel.ERROR, said.encode())
         for stream in self._streams.values():
             stream.close()
         await self._connection.close()

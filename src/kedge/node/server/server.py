@@ -13,11 +13,17 @@ from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, method_not_allowed
 from kedge.node.host.inotify import Inotify
-from kedge.node.pod.runtime_cache import Observed
-from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure, State
+from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.runtime.runtime import (
+    NotFoundError,
+    RunState,
+    Runtime,
+    RuntimeContainer,
+    RuntimeFailure,
+)
 from kedge.node.server import commands, logs, ports, remote
-from kedge.node.server.callers import Callers
-from kedge.node.server.sessions import Sessions
+from kedge.node.server.callers import CallerReview
+from kedge.node.server.sessions import SessionCounter
 from kedge.node.stats.exposition import CONTENT_TYPE
 from kedge.web.duplex import Duplex
 from kedge.web.message import TEXT, HttpRequest, Response, json_response, text_response
@@ -36,14 +42,14 @@ Usage = Callable[[HttpRequest], Response | None]
 """Answers what is asked about usage; None if there is no such page (kedge.node.server.usage)."""
 
 
-class NodePods(Protocol):
+class ServedPods(Protocol):
     """The pods of this node (kedge.node.pods)."""
 
     def pods(self) -> list[Pod]: ...
 
     def find(self, namespace: str, name: str) -> Pod | None: ...
 
-    def observed(self, uid: str) -> Observed: ...
+    def observed(self, uid: str) -> PodRuntimeState: ...
 
 
 class NodeServer:
@@ -60,19 +66,19 @@ class NodeServer:
         self._pauses = pauses or LoopPauses()
         self._runtime = runtime
         self._clock = clock
-        self._callers = Callers(client, node, clock)
+        self._callers = CallerReview(client, node, clock)
         self._inotify = Inotify()
-        self._sessions = Sessions()
+        self._sessions = SessionCounter()
         # No handler reads a body, and the caller is known only after a call to the API server.
         self._server = Server(self.handle, clock, Limits(body_bytes=BODY_BYTES))
-        self._pods: NodePods | None = None
+        self._pods: ServedPods | None = None
         self._usage: Usage | None = None
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
         """Accept connections; returns the port."""
         return await self._server.listen(host, port, tls)
 
-    async def run(self, pods: NodePods) -> None:
+    async def run(self, pods: ServedPods) -> None:
         """Answer what is asked about these pods, until cancelled."""
         self._pods = pods
         await self._server.sweep()
@@ -99,7 +105,7 @@ class NodeServer:
             if request.path.startswith(("/stats/", "/metrics/")):
                 return self._tell(request)
             surroundings = (self._pods, self._runtime, self._inotify, self._sessions, self._clock)
-            return await Answer(*surroundings).to(request)
+            return await NodeResponse(*surroundings).to(request)
         except StatusError as error:
             response = text_response(error.message, error.code)
             if error.retry_after:
@@ -118,15 +124,15 @@ class NodeServer:
         return self._usage(request) or text_response("404 page not found\n", 404)
 
 
-class Answer:
+class NodeResponse:
     """The answer to one request."""
 
     def __init__(
         self,
-        pods: NodePods,
+        pods: ServedPods,
         runtime: Runtime,
         inotify: Inotify,
-        sessions: Sessions,
+        sessions: SessionCounter,
         clock: Clock,
     ) -> None:
         self._pods = pods
@@ -186,10 +192,10 @@ class Answer:
             raise StatusError(404, "NotFound", f'pod "{name}" does not exist')
         return pod
 
-    def _container(self, pod: Pod, name: str) -> Container:
+    def _container(self, pod: Pod, name: str) -> RuntimeContainer:
         """A container that runs; raises 500, as upstream does."""
         record = self._pods.observed(pod.metadata.uid).current(name)
-        if record is None or record.state is not State.RUNNING:
+        if record is None or record.state is not RunState.RUNNING:
             raise StatusError(500, "InternalError", f'container not found ("{name}")')
         return record
 
@@ -201,23 +207,25 @@ class Answer:
             raise StatusError(404, "NotFound", message)
         observed = self._pods.observed(pod.metadata.uid)
         record = logs.record_of(pod, observed, container, previous=asked.previous)
-        return Response(200, logs.Log(record, asked, self._runtime, self._inotify).pour, TEXT)
+        return Response(
+            200, logs.LogResponse(record, asked, self._runtime, self._inotify).pour, TEXT
+        )
 
     def _exec(self, request: HttpRequest, pod: Pod, container: str) -> Response:
-        wanted = remote.Wanted.read(request.query)
+        wanted = remote.StreamOptions.read(request.query)
         command = request.query.all("command")
         record = self._container(pod, container)
 
-        async def serve(client: remote.Client) -> None:
+        async def serve(client: remote.RemoteClient) -> None:
             await commands.execute(self._runtime, record.id, command, wanted, client)
 
         return self._session(pod, remote.answer(request, wanted, serve))
 
     def _attach(self, request: HttpRequest, pod: Pod, container: str) -> Response:
-        wanted = remote.Wanted.read(request.query)
+        wanted = remote.StreamOptions.read(request.query)
         record = self._container(pod, container)
 
-        async def serve(client: remote.Client) -> None:
+        async def serve(client: remote.RemoteClient) -> None:
             await commands.attach(self._runtime, record.id, wanted, client)
 
         return self._session(pod, remote.answer(request, wanted, serve))
@@ -263,7 +271,7 @@ class Answer:
         async def dial(port: int) -> int:
             return await self._runtime.dial(sandbox.id, port)
 
-        target = ports.Pod(pod.metadata.name, pod.metadata.uid, dial)
+        target = ports.PortForwardTarget(pod.metadata.name, pod.metadata.uid, dial)
         return self._session(pod, ports.answer(request, target))
 
 

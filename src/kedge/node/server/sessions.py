@@ -15,7 +15,7 @@ PER_POD: Final = 64
 PER_NODE: Final = 256
 
 
-class Sessions:
+class SessionCounter:
     """Counts open sessions by pod."""
 
     def __init__(self, per_pod: int = PER_POD, per_node: int = PER_NODE) -> None:

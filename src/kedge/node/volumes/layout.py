@@ -29,7 +29,7 @@ _GROUP_READS: Final = 0o440
 """What a group that owns the volume adds to the rights of every file."""
 
 
-class File(NamedTuple):
+class VolumeFile(NamedTuple):
     """One file of such a directory."""
 
     content: bytes
@@ -38,13 +38,13 @@ class File(NamedTuple):
     """-1 leaves it to whoever writes."""
 
 
-def write(place: Path, files: Mapping[str, File], now: datetime, group: int = -1) -> bool:
+def write(place: Path, files: Mapping[str, VolumeFile], now: datetime, group: int = -1) -> bool:
     """Make a directory hold exactly these files, without a cache; returns whether anything
     changed."""
-    return Layout(place, group).write(files, now)
+    return AtomicWriter(place, group).write(files, now)
 
 
-class Layout:
+class AtomicWriter:
     """One such directory with a cache of its files, so that unchanged files are neither read nor
     written again but linked.
 
@@ -59,7 +59,7 @@ class Layout:
         self._digests: Mapping[str, bytes] = {}
         """Of its files, by path."""
 
-    def write(self, files: Mapping[str, File], now: datetime) -> bool:
+    def write(self, files: Mapping[str, VolumeFile], now: datetime) -> bool:
         """Make the directory hold exactly these files; returns whether anything changed. Raises
         ValueError for an invalid path."""
         wanted = {_clean(path): file for path, file in files.items()}
@@ -74,7 +74,11 @@ class Layout:
             return True
 
     def _begin(
-        self, top: int, wanted: Mapping[str, File], digests: Mapping[str, bytes], now: datetime
+        self,
+        top: int,
+        wanted: Mapping[str, VolumeFile],
+        digests: Mapping[str, bytes],
+        now: datetime,
     ) -> bool:
         """Write for the first time; an earlier agent may have left files."""
         current = _current(top)
@@ -87,7 +91,11 @@ class Layout:
         return changed
 
     def _replace(
-        self, top: int, wanted: Mapping[str, File], digests: Mapping[str, bytes], now: datetime
+        self,
+        top: int,
+        wanted: Mapping[str, VolumeFile],
+        digests: Mapping[str, bytes],
+        now: datetime,
     ) -> None:
         before, self._current = self._current, ""
         fresh = self._make(top, wanted, digests, now, before)
@@ -100,7 +108,7 @@ class Layout:
     def _make(
         self,
         top: int,
-        wanted: Mapping[str, File],
+        wanted: Mapping[str, VolumeFile],
         digests: Mapping[str, bytes],
         now: datetime,
         before: str = "",
@@ -125,14 +133,16 @@ class Layout:
             raise
         return fresh
 
-    def _fill(self, target: int, wanted: Mapping[str, File], same: set[str], source: int) -> None:
+    def _fill(
+        self, target: int, wanted: Mapping[str, VolumeFile], same: set[str], source: int
+    ) -> None:
         made: set[str] = set()
         for path, file in wanted.items():
             _make_parents(path, target, made, self._group)
             if path not in same or not _linked(path, source, target):
                 self._write_file(path, file, target)
 
-    def _write_file(self, path: str, file: File, at: int) -> None:
+    def _write_file(self, path: str, file: VolumeFile, at: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600, dir_fd=at)
         with open(descriptor, "wb") as written:
@@ -152,7 +162,7 @@ def _clean(path: str) -> str:
     return os.path.normpath(path)
 
 
-def _digest(file: File) -> bytes:
+def _digest(file: VolumeFile) -> bytes:
     made = hashlib.blake2b(b"%d %d " % (file.mode, file.owner), digest_size=16)
     made.update(file.content)
     return made.digest()
@@ -188,7 +198,7 @@ def _current(top: int) -> str:
     return name if inside and stat.S_ISDIR(found.st_mode) else ""
 
 
-def _holds(directory: Path, wanted: Mapping[str, File]) -> bool:
+def _holds(directory: Path, wanted: Mapping[str, VolumeFile]) -> bool:
     found = {
         os.path.relpath(os.path.join(above, name), directory)
         for above, _, names in os.walk(directory)

@@ -24,9 +24,15 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.pod.environment import downward
-from kedge.node.pod.environment.downward import Surroundings, Unresolvable
-from kedge.node.pod.referenced_objects import Following, Reference, Source, Sources, Token
-from kedge.node.volumes.layout import File
+from kedge.node.pod.environment.downward import DownwardContext, UnresolvableField
+from kedge.node.pod.referenced_objects import (
+    ConfigObject,
+    ConfigObjectKey,
+    ConfigObjectWatches,
+    ReferencedObjects,
+    ServiceAccountToken,
+)
+from kedge.node.volumes.layout import VolumeFile
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -43,13 +49,13 @@ _AT_ONCE: Final = 64
 _TOKEN_MODE: Final = 0o600
 
 
-class Payload(NamedTuple):
+class VolumePayload(NamedTuple):
     """What a volume is to hold, or a part of it."""
 
-    files: dict[str, File]
-    tokens: Sequence[Token] = ()
+    files: dict[str, VolumeFile]
+    tokens: Sequence[ServiceAccountToken] = ()
     """Those among the files, which are to be renewed in time."""
-    versions: Mapping[Reference, str] = {}
+    versions: Mapping[ConfigObjectKey, str] = {}
     """Of what the files are made of; empty for what is not there."""
 
     @property
@@ -64,11 +70,11 @@ def of(volume: Volume) -> bool:
     return any(kind is not None for kind in kinds)
 
 
-def references(pod: Pod) -> set[Reference]:
+def references(pod: Pod) -> set[ConfigObjectKey]:
     """Everything that files of the pod's volumes are made of."""
     namespace = pod.metadata.namespace
     return {
-        Reference(plural, namespace, name)
+        ConfigObjectKey(plural, namespace, name)
         for volume in pod.spec.volumes
         for plural, name in _references(volume)
     }
@@ -86,27 +92,37 @@ def _references(volume: Volume) -> Iterator[tuple[str, str]]:
             yield "secrets", source.secret.name
 
 
-class Payloads:
+class PayloadCollector:
     """Collects what volumes are to hold."""
 
-    def __init__(self, sources: Sources, following: Following, clock: Clock) -> None:
+    def __init__(
+        self, sources: ReferencedObjects, following: ConfigObjectWatches, clock: Clock
+    ) -> None:
         self._sources = sources
         self._following = following
         self._clock = clock
 
     async def collect(
-        self, pod: Pod, volume: Volume, around: Surroundings, known: Sequence[Token]
-    ) -> Payload:
+        self,
+        pod: Pod,
+        volume: Volume,
+        around: DownwardContext,
+        known: Sequence[ServiceAccountToken],
+    ) -> VolumePayload:
         """The files of one volume, with those of its known tokens that have not grown old. Raises
         VolumeFailure where something is missing."""
         try:
             return await self._collect(pod, volume, around, known)
-        except Unresolvable as error:
+        except UnresolvableField as error:
             raise VolumeFailure("FailedMount", str(error)) from error
 
     async def _collect(
-        self, pod: Pod, volume: Volume, around: Surroundings, known: Sequence[Token]
-    ) -> Payload:
+        self,
+        pod: Pod,
+        volume: Volume,
+        around: DownwardContext,
+        known: Sequence[ServiceAccountToken],
+    ) -> VolumePayload:
         if volume.configMap is not None:
             return await self._config_map(
                 pod, volume.configMap, _mode(volume.configMap.defaultMode)
@@ -120,7 +136,7 @@ class Payloads:
         if volume.downwardAPI is not None:
             mode = _mode(volume.downwardAPI.defaultMode)
             items = volume.downwardAPI.items
-            return Payload(await asyncio.to_thread(_downward, pod, items, mode, around))
+            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, around))
         assert volume.projected is not None
         return await self._projected(pod, volume.projected, around, known)
 
@@ -128,14 +144,14 @@ class Payloads:
         self,
         pod: Pod,
         volume: ProjectedVolumeSource,
-        around: Surroundings,
-        known: Sequence[Token],
-    ) -> Payload:
+        around: DownwardContext,
+        known: Sequence[ServiceAccountToken],
+    ) -> VolumePayload:
         """Read several sources at once, since each may be a request to the server."""
         mode, before = _mode(volume.defaultMode), iter(known)
-        files: dict[str, File] = {}
-        tokens: list[Token] = []
-        versions: dict[Reference, str] = {}
+        files: dict[str, VolumeFile] = {}
+        tokens: list[ServiceAccountToken] = []
+        versions: dict[ConfigObjectKey, str] = {}
         size = 0
         for sources in _slices(volume.sources):
             parts = await together(
@@ -154,27 +170,27 @@ class Payloads:
                 versions |= part.versions
                 size += part.size
             _check_size(size)
-        return Payload(files, tokens, versions)
+        return VolumePayload(files, tokens, versions)
 
     async def _projection(
         self,
         pod: Pod,
         source: VolumeProjection,
         mode: int,
-        around: Surroundings,
-        before: Token | None,
-    ) -> Payload:
+        around: DownwardContext,
+        before: ServiceAccountToken | None,
+    ) -> VolumePayload:
         if source.configMap is not None:
             return await self._config_map(pod, source.configMap, mode)
         if source.secret is not None:
             return await self._secret(pod, source.secret, mode)
         if source.downwardAPI is not None:
             items = source.downwardAPI.items
-            return Payload(await asyncio.to_thread(_downward, pod, items, mode, around))
+            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, around))
         if source.serviceAccountToken is not None:
             token = await self._token(pod, source.serviceAccountToken, before)
             file = _token_file(pod, token, mode)
-            return Payload({source.serviceAccountToken.path: file}, [token])
+            return VolumePayload({source.serviceAccountToken.path: file}, [token])
         raise VolumeFailure(
             "FailedMount",
             "kedge has no projections but of config maps, secrets, service account tokens and"
@@ -183,8 +199,8 @@ class Payloads:
 
     async def _config_map(
         self, pod: Pod, source: ConfigMapVolumeSource | ConfigMapProjection, mode: int
-    ) -> Payload:
-        reference = Reference("configmaps", pod.metadata.namespace, source.name)
+    ) -> VolumePayload:
+        reference = ConfigObjectKey("configmaps", pod.metadata.namespace, source.name)
         found = await self._find(reference)
         if found is None:
             return _missing(reference, "configmap", optional=source.optional)
@@ -193,10 +209,10 @@ class Payloads:
         files = await asyncio.to_thread(
             lambda: _picked(_bytes(found), source.items, mode, what, optional=bool(source.optional))
         )
-        return Payload(files, versions={reference: found.metadata.resourceVersion})
+        return VolumePayload(files, versions={reference: found.metadata.resourceVersion})
 
-    async def _secret(self, pod: Pod, source: SecretProjection, mode: int) -> Payload:
-        reference = Reference("secrets", pod.metadata.namespace, source.name)
+    async def _secret(self, pod: Pod, source: SecretProjection, mode: int) -> VolumePayload:
+        reference = ConfigObjectKey("secrets", pod.metadata.namespace, source.name)
         found = await self._find(reference)
         if found is None:
             return _missing(reference, "secret", optional=source.optional)
@@ -205,16 +221,16 @@ class Payloads:
         files = await asyncio.to_thread(
             lambda: _picked(_raw(found), source.items, mode, what, optional=bool(source.optional))
         )
-        return Payload(files, versions={reference: found.metadata.resourceVersion})
+        return VolumePayload(files, versions={reference: found.metadata.resourceVersion})
 
-    async def _find(self, reference: Reference) -> Source | None:
+    async def _find(self, reference: ConfigObjectKey) -> ConfigObject | None:
         """By the watch if it has begun, else by asking."""
         known = self._following.known(reference)
         return await self._sources.find(reference) if known is None else known.object
 
     async def _token(
-        self, pod: Pod, source: ServiceAccountTokenProjection, before: Token | None
-    ) -> Token:
+        self, pod: Pod, source: ServiceAccountTokenProjection, before: ServiceAccountToken | None
+    ) -> ServiceAccountToken:
         now = self._clock.now()
         if before is not None and not before.is_old(now):
             return before
@@ -242,10 +258,10 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [each for each in results if not isinstance(each, BaseException)]
 
 
-def _missing(reference: Reference, kind: str, *, optional: bool | None) -> Payload:
+def _missing(reference: ConfigObjectKey, kind: str, *, optional: bool | None) -> VolumePayload:
     if not optional:
         raise VolumeFailure("FailedMount", f'{kind} "{reference.name}" not found')
-    return Payload({}, versions={reference: ""})
+    return VolumePayload({}, versions={reference: ""})
 
 
 def _mode(given: int | None) -> int:
@@ -263,16 +279,16 @@ def _raw(found: Secret) -> dict[str, bytes]:
 
 def _picked(
     data: Mapping[str, bytes], items: Sequence[KeyToPath], mode: int, what: str, *, optional: bool
-) -> dict[str, File]:
+) -> dict[str, VolumeFile]:
     """All keys under their own names, or those that are listed where they are listed."""
     if not items:
-        return {key: File(content, mode) for key, content in data.items()}
+        return {key: VolumeFile(content, mode) for key, content in data.items()}
     files = {}
     size = 0
     for item in items:
         if item.key in data:
             own = mode if item.mode is None else item.mode
-            files[item.path] = File(data[item.key], own)
+            files[item.path] = VolumeFile(data[item.key], own)
             size += len(data[item.key])
             _check_size(size)
         elif not optional:
@@ -281,15 +297,15 @@ def _picked(
 
 
 def _downward(
-    pod: Pod, items: Sequence[DownwardAPIVolumeFile], mode: int, around: Surroundings
-) -> dict[str, File]:
+    pod: Pod, items: Sequence[DownwardAPIVolumeFile], mode: int, around: DownwardContext
+) -> dict[str, VolumeFile]:
     files = {}
     size = 0
     for item in items:
         text = downward.file(pod, item, around)
         if text is not None:
             own = mode if item.mode is None else item.mode
-            files[item.path] = File(text.encode(errors="surrogateescape"), own)
+            files[item.path] = VolumeFile(text.encode(errors="surrogateescape"), own)
             size += len(text)
             _check_size(size, MOST_DOWNWARD)
     return files
@@ -305,13 +321,13 @@ def _slices(sources: Sequence[VolumeProjection]) -> Iterator[Sequence[VolumeProj
         yield sources[start : start + _AT_ONCE]
 
 
-def _token_file(pod: Pod, token: Token, mode: int) -> File:
+def _token_file(pod: Pod, token: ServiceAccountToken, mode: int) -> VolumeFile:
     """A token is for whoever the containers run as, if that is one user, and for no other."""
     security = pod.spec.securityContext
     owner = _only_user(pod)
     if owner >= 0 or (security is not None and security.fsGroup is not None):
         mode = _TOKEN_MODE
-    return File(token.text.encode(), mode, owner)
+    return VolumeFile(token.text.encode(), mode, owner)
 
 
 def _only_user(pod: Pod) -> int:

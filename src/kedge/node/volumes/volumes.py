@@ -17,13 +17,18 @@ from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.cgroups import amounts
-from kedge.node.pod.dependencies import ConfigFailure, Events, ThisNode, VolumeFailure
+from kedge.node.pod.dependencies import ConfigFailure, EventSink, ThisNode, VolumeFailure
 from kedge.node.pod.environment.downward import surroundings
-from kedge.node.pod.referenced_objects import Following, Reference, Sources, Token
-from kedge.node.runtime.runtime import Mount
+from kedge.node.pod.referenced_objects import (
+    ConfigObjectKey,
+    ConfigObjectWatches,
+    ReferencedObjects,
+    ServiceAccountToken,
+)
+from kedge.node.runtime.runtime import ContainerMount
 from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
-from kedge.node.volumes.layout import Layout
-from kedge.node.volumes.payload import Payloads, together
+from kedge.node.volumes.layout import AtomicWriter
+from kedge.node.volumes.payload import PayloadCollector, together
 from kedge.supervisor import libc
 
 log = logging.getLogger(__name__)
@@ -54,18 +59,18 @@ _REMOVALS: Final = ThreadPoolExecutor(2, "volume-removal")
 _LOOKS: Final = ThreadPoolExecutor(1, "volume-usage")
 
 
-class _Held:
+class _MountedVolumes:
     """What is known of one pod's volumes."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self.made: set[str] = set()
         """Volumes that are made once and then left alone."""
-        self.tokens: dict[str, Sequence[Token]] = {}
+        self.tokens: dict[str, Sequence[ServiceAccountToken]] = {}
         """By volume."""
-        self.shown: dict[str, Mapping[Reference, str]] = {}
+        self.shown: dict[str, Mapping[ConfigObjectKey, str]] = {}
         """By volume: which versions its files are made of."""
-        self.layouts: dict[str, Layout] = {}
+        self.layouts: dict[str, AtomicWriter] = {}
         """The last written files, by volume."""
         self.sizes: dict[str, int] = {}
         """Bytes of the files, by volume."""
@@ -92,23 +97,23 @@ class PodVolumes:
         self,
         directory: Path,
         memory: Path,
-        sources: Sources,
-        following: Following,
+        sources: ReferencedObjects,
+        following: ConfigObjectWatches,
         this: ThisNode,
-        events: Events,
+        events: EventSink,
         clock: Clock,
         *,
         may_mount: bool,
     ) -> None:
         self._directory = directory
         self._memory = memory
-        self._payloads = Payloads(sources, following, clock)
+        self._payloads = PayloadCollector(sources, following, clock)
         self._following = following
         self._this = this
         self._events = events
         self._clock = clock
         self._may_mount = may_mount
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _MountedVolumes] = {}
         self._stale: WorkQueue[str] = WorkQueue(clock, _RETRIES)
 
     def open(self) -> None:
@@ -130,23 +135,23 @@ class PodVolumes:
         held = self._hold(pod)
         await self._bring_up_to_date(held, pod.spec.volumes)
 
-    def _hold(self, pod: Pod) -> _Held:
+    def _hold(self, pod: Pod) -> _MountedVolumes:
         uid = pod.metadata.uid
         held = self._held.get(uid)
         if held is None:
-            held = self._held[uid] = _Held(pod)
+            held = self._held[uid] = _MountedVolumes(pod)
             self._tell_of_shortfalls(pod)
         held.pod = pod
         self._following.hold(uid, payload.references(pod), lambda what: self._changed(uid, what))
         return held
 
-    async def _bring_up_to_date(self, held: _Held, volumes: Sequence[Volume]) -> None:
+    async def _bring_up_to_date(self, held: _MountedVolumes, volumes: Sequence[Volume]) -> None:
         async with held.turn:
             # A pod may have thousands of volumes, whose files all wait in memory to be written.
             turns = asyncio.Semaphore(_AT_ONCE)
             await together(self._make(held, volume, turns) for volume in volumes)
 
-    async def _make(self, held: _Held, volume: Volume, turns: asyncio.Semaphore) -> None:
+    async def _make(self, held: _MountedVolumes, volume: Volume, turns: asyncio.Semaphore) -> None:
         try:
             if payload.of(volume):
                 async with turns:
@@ -158,7 +163,7 @@ class PodVolumes:
             text = f'MountVolume.SetUp failed for volume "{volume.name}" : {_words(error)}'
             raise VolumeFailure("FailedMount", text) from error
 
-    async def _fill(self, held: _Held, volume: Volume) -> None:
+    async def _fill(self, held: _MountedVolumes, volume: Volume) -> None:
         pod, name = held.pod, volume.name
         around = surroundings(self._this.node, self._this.exposed)
         known = held.tokens.get(name, ())
@@ -174,7 +179,7 @@ class PodVolumes:
             # before.
             self._changed(pod.metadata.uid, reference)
         if name not in held.layouts:
-            held.layouts[name] = Layout(self.place(pod, name), _group(pod))
+            held.layouts[name] = AtomicWriter(self.place(pod, name), _group(pod))
         await self._do(held, held.layouts[name].write, fresh.files, self._clock.now())
 
     def _make_once(self, pod: Pod, volume: Volume) -> None:
@@ -219,7 +224,7 @@ class PodVolumes:
         ):
             mounts.take_down(place)
 
-    async def _do(self, held: _Held, work: Callable[..., T], *arguments: object) -> T:
+    async def _do(self, held: _MountedVolumes, work: Callable[..., T], *arguments: object) -> T:
         """Do something on the disk, to its end even if nobody waits for it any more: what is
         taken down afterwards must not come back."""
         async with held.disk:
@@ -229,7 +234,7 @@ class PodVolumes:
 
     # Files follow what they are made of.
 
-    def _changed(self, uid: str, what: Reference) -> None:
+    def _changed(self, uid: str, what: ConfigObjectKey) -> None:
         held, known = self._held.get(uid), self._following.known(what)
         if held is None or known is None:
             return
@@ -237,7 +242,7 @@ class PodVolumes:
         if any(shown.get(what, version) != version for shown in held.shown.values()):
             self._refresh_soon(uid, held)
 
-    def _refresh_soon(self, uid: str, held: _Held) -> None:
+    def _refresh_soon(self, uid: str, held: _MountedVolumes) -> None:
         """Update files, immediately if that is cheap. An object with very many keys that changes
         all the time would otherwise use up the node's time; the kubelet takes up to a minute."""
         due = held.refreshed + min(held.refresh_took / _REFRESHING, _LATEST)
@@ -263,7 +268,7 @@ class PodVolumes:
             finally:
                 self._stale.done(uid)
 
-    async def _follow(self, held: _Held) -> None:
+    async def _follow(self, held: _MountedVolumes) -> None:
         volumes = [each for each in held.pod.spec.volumes if payload.of(each)]
         try:
             await self._bring_up_to_date(held, volumes)
@@ -300,7 +305,7 @@ class PodVolumes:
 
     async def mounts_of(
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
-    ) -> list[Mount]:
+    ) -> list[ContainerMount]:
         volumes = {volume.name: volume for volume in pod.spec.volumes}
         found = []
         values = dict(env)
@@ -404,10 +409,10 @@ def _group(pod: Pod) -> int:
     return -1 if security is None or security.fsGroup is None else security.fsGroup
 
 
-def _shown(wanted: VolumeMount, volume: Volume, place: Path, part: str) -> Mount:
+def _shown(wanted: VolumeMount, volume: Volume, place: Path, part: str) -> ContainerMount:
     path = wanted.mountPath
     recursive = wanted.recursiveReadOnly in ("Enabled", "IfPossible")
-    return Mount(
+    return ContainerMount(
         container_path=path if path.startswith("/") else f"/{path}",
         host_path=str(place),
         part=part,

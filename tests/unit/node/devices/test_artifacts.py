@@ -16,18 +16,18 @@ from kedge.deviceplugin.messages import (
     Mount,
 )
 from kedge.node.devices import artifacts
-from kedge.node.devices.ledger import Holding, Owner
-from kedge.node.pod.dependencies import ConfigFailure, Given
+from kedge.node.devices.ledger import DeviceAllocation, DeviceOwner
+from kedge.node.pod.dependencies import ConfigFailure, DeviceGrant
 from kedge.node.runtime import runtime
 
 
-def given(holdings: list[Holding], directories: Sequence[Path] = ()) -> Given:
+def given(holdings: list[DeviceAllocation], directories: Sequence[Path] = ()) -> DeviceGrant:
     nodes = directories[0] / "nodes" if directories else Path("/nowhere")
     return artifacts.given(holdings, directories, nodes)
 
 
-def holding(resource: str, answer: ContainerAllocateResponse) -> Holding:
-    return Holding(Owner("u", "c"), resource, ("a",), {}, wire.encode(answer))
+def holding(resource: str, answer: ContainerAllocateResponse) -> DeviceAllocation:
+    return DeviceAllocation(DeviceOwner("u", "c"), resource, ("a",), {}, wire.encode(answer))
 
 
 def test_everything_a_plugin_answers_reaches_the_container() -> None:
@@ -39,9 +39,11 @@ def test_everything_a_plugin_answers_reaches_the_container() -> None:
     )
     got = given([holding("example.com/a", answer)])
     assert got.env == {"A": "1"}
-    assert got.mounts == [runtime.Mount(container_path="/in", host_path="/out", read_only=True)]
+    assert got.mounts == [
+        runtime.ContainerMount(container_path="/in", host_path="/out", read_only=True)
+    ]
     assert got.devices == [
-        runtime.Device(container_path="/dev/x", host_path="/dev/null", permissions="r")
+        runtime.ContainerDevice(container_path="/dev/x", host_path="/dev/null", permissions="r")
     ]
     assert got.annotations == {"k": "v"}
 
@@ -79,7 +81,7 @@ def cdi_spec(directory: Path, **edits: object) -> None:
     (directory / "vendor.json").write_text(json.dumps(spec))
 
 
-def named(*names: str) -> Holding:
+def named(*names: str) -> DeviceAllocation:
     devices = [CDIDevice(name=name) for name in names]
     return holding("example.com/a", ContainerAllocateResponse(cdi_devices=devices))
 

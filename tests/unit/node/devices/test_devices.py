@@ -10,7 +10,7 @@ from kedge.api.core_v1.pod import Pod
 from kedge.deviceplugin import ContainerAllocateResponse, Device, Mount, Refused
 from kedge.deviceplugin.messages import UNHEALTHY, DevicePluginOptions, Owner
 from kedge.node.devices.devices import NodeDevices
-from kedge.node.devices.ledger import Amounts
+from kedge.node.devices.ledger import DeviceAmounts
 from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure
 from kedge.testing.device_plugin import RESOURCE_NAME as R
 from kedge.testing.device_plugin import DeviceStage, ScriptedPlugin, pod_with, until
@@ -89,7 +89,7 @@ async def test_a_dead_plugin_has_no_healthy_devices(stage: DeviceStage) -> None:
     devices = await stage.begin()
     plugin = await stage.plug(ScriptedPlugin())
     await stage.unplug(plugin)
-    await until(lambda: devices.amounts() == {R: Amounts(2, 0)})
+    await until(lambda: devices.amounts() == {R: DeviceAmounts(2, 0)})
     assert await refused(devices, pod_with(1)) == (
         f"no healthy devices present; cannot allocate unhealthy devices {R}"
     )
@@ -384,7 +384,7 @@ async def test_the_agent_knows_after_a_restart_who_has_what(stage: DeviceStage) 
     await stage.end()
     devices = await stage.begin()
     assert devices.given(pod, pod.spec.containers[0]).env == {"P": "1"}
-    assert devices.amounts() == {R: Amounts(0, 0)}
+    assert devices.amounts() == {R: DeviceAmounts(0, 0)}
     assert (
         await refused(devices, pod_with(1, uid="v")) == f"cannot allocate unregistered device {R}"
     )
@@ -448,7 +448,7 @@ async def test_a_device_that_did_not_come_back_well_is_refused(stage: DeviceStag
 async def test_a_node_simulates_devices_itself(stage: DeviceStage) -> None:
     devices = await stage.begin(simulated={"example.com/toy": 3})
     await devices.simulated()
-    assert devices.amounts() == {"example.com/toy": Amounts(3, 3)}
+    assert devices.amounts() == {"example.com/toy": DeviceAmounts(3, 3)}
     pod = pod_with(2, resource="example.com/toy")
     await devices.allocate(pod)
     got = devices.given(pod, pod.spec.containers[0])

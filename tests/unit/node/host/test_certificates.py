@@ -13,12 +13,12 @@ from kedge.apiserver import joining, pki
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.controllers.access.certificate_signing import CertificateSigningController
-from kedge.node.host.api_access import Access
+from kedge.node.host.api_access import ApiAccess
 from kedge.node.host.certificates import (
     CLIENT,
     SERVER,
-    Denied,
-    Renewal,
+    CertificateDenied,
+    CertificateRenewal,
     due,
     obtain,
     private_key,
@@ -41,8 +41,10 @@ class Node:
     def __init__(self, server: LocalServer, theirs: Path) -> None:
         self.server = server
         self.pki = theirs
-        self.access = Access(url="https://127.0.0.1:1", pki=theirs)
-        self.renewal = Renewal(self.access, self.client, server.clock, "far", "192.0.2.7")
+        self.access = ApiAccess(url="https://127.0.0.1:1", pki=theirs)
+        self.renewal = CertificateRenewal(
+            self.access, self.client, server.clock, "far", "192.0.2.7"
+        )
 
     @property
     def client(self) -> Client:
@@ -119,7 +121,7 @@ async def test_a_node_that_moved_asks_anew(node: Node) -> None:
     node.begin(asks=True)
     await node.server.clock.advance(1)
     before = node.certificate("serving.crt")
-    moved = Renewal(node.access, node.client, node.server.clock, "far", "192.0.2.9")
+    moved = CertificateRenewal(node.access, node.client, node.server.clock, "far", "192.0.2.9")
     addresses = [
         {"type": "InternalIP", "address": "192.0.2.9"},
         {"type": "Hostname", "address": "far"},
@@ -161,7 +163,7 @@ async def test_a_request_that_is_denied_is_not_waited_for(node: Node) -> None:
     key = private_key(node.pki / "node.key")
 
     async def wait() -> None:
-        with pytest.raises(Denied, match="was refused: not today"):
+        with pytest.raises(CertificateDenied, match="was refused: not today"):
             await obtain(node.client, node.server.clock, SERVER, key, "far", ["192.0.2.8"])
 
     waiting = node.server.start(wait())

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.node.host.eviction import PERIOD, Eviction
-from kedge.node.pod.runtime_cache import Observed
-from kedge.node.runtime.runtime import Container, State
+from kedge.node.host.eviction import PERIOD, LocalStorageEviction
+from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.runtime.runtime import RunState, RuntimeContainer
 from kedge.testing.clock import FakeClock
 
 
@@ -24,13 +24,13 @@ class Node:
         self.evicted: list[tuple[str, str]] = []
         self.too_much: dict[str, str] = {}
         self.written: dict[str, Mapping[str, Sequence[Path]]] = {}
-        self.containers: list[Container] = []
+        self.containers: list[RuntimeContainer] = []
 
     def active(self) -> Sequence[Pod]:
         return self.pods
 
-    def observed(self, uid: str) -> Observed:
-        return Observed(containers=tuple(self.containers))
+    def observed(self, uid: str) -> PodRuntimeState:
+        return PodRuntimeState(containers=tuple(self.containers))
 
     def evict(self, uid: str, message: str) -> None:
         self.evicted.append((uid, message))
@@ -49,8 +49,8 @@ class Node:
         return self.too_much.get(pod.metadata.name, "")
 
 
-def eviction(node: Node, clock: FakeClock | None = None) -> Eviction:
-    return Eviction(node, node, node, clock or FakeClock())
+def eviction(node: Node, clock: FakeClock | None = None) -> LocalStorageEviction:
+    return LocalStorageEviction(node, node, node, clock or FakeClock())
 
 
 async def test_only_who_uses_too_much_goes() -> None:
@@ -70,7 +70,9 @@ async def test_who_is_as_dear_as_the_node_stays() -> None:
 async def test_logs_count_once_and_every_layer_does() -> None:
     node = Node(pod("p"))
     node.containers = [
-        Container(id=id_, sandbox="s", name="c", state=State.EXITED, log_path=f"/logs/c/{id_}.log")
+        RuntimeContainer(
+            id=id_, sandbox="s", name="c", state=RunState.EXITED, log_path=f"/logs/c/{id_}.log"
+        )
         for id_ in ("1", "0")
     ]
     await eviction(node).look()

@@ -29,8 +29,8 @@ from kedge.machinery.certificates import key_hash
 from kedge.machinery.clock import SystemClock
 from kedge.node.config import Invitation
 from kedge.node.host import node_record
-from kedge.node.host.api_access import Access
-from kedge.node.host.join import CannotJoin, join, still_good, trusted
+from kedge.node.host.api_access import ApiAccess
+from kedge.node.host.join import JoinFailure, join, still_good, trusted
 from kedge.testing.server import local_client, memory_server
 
 ID, CODE = "abcdef", "0123456789abcdef"
@@ -69,7 +69,7 @@ async def test_a_machine_becomes_a_node(running: Running, tmp_path: Path, how: s
     directory = tmp_path / "far"
     await join(directory, "far", asked, CLOCK)
     assert node_record.read_server(directory) == running.url
-    access = Access(url=running.url, pki=directory / "pki")
+    access = ApiAccess(url=running.url, pki=directory / "pki")
     client = access.client("test")
     try:
         reply = await client.send(
@@ -99,7 +99,7 @@ async def test_a_machine_does_not_become_a_node_that_another_one_is(
     with socket.create_server(("127.0.0.1", 0)) as agent:
         port = agent.getsockname()[1]
         await client.create(NODES, node_at("far", port))
-        with pytest.raises(CannotJoin, match=f'node "far" already.* at 127.0.0.1:{port}: choose'):
+        with pytest.raises(JoinFailure, match=f'node "far" already.* at 127.0.0.1:{port}: choose'):
             await join(tmp_path / "far", "far", invitation(running), CLOCK)
         assert [each.name for each in (tmp_path / "far" / "pki").glob("*.crt")] == ["ca.crt"]
         await join(tmp_path / "near", "near", invitation(running), CLOCK)
@@ -112,7 +112,7 @@ async def test_a_server_of_another_cluster_is_told_nothing(
     running: Running, tmp_path: Path
 ) -> None:
     asked = invitation(running, ca_hash=f"sha256:{'0' * 64}")
-    with pytest.raises(CannotJoin, match="is not of the cluster with the authority sha256:0000"):
+    with pytest.raises(JoinFailure, match="is not of the cluster with the authority sha256:0000"):
         await join(tmp_path / "far", "far", asked, CLOCK)
     assert list((tmp_path / "far" / "pki").iterdir()) == []
 
@@ -122,13 +122,13 @@ async def test_a_server_that_has_another_authority_is_told_nothing(
 ) -> None:
     other = pki.ensure(tmp_path / "other", ()).ca_pem
     asked = invitation(running, ca_hash="", ca_pem=other)
-    with pytest.raises(CannotJoin, match="certificate verify failed"):
+    with pytest.raises(JoinFailure, match="certificate verify failed"):
         await join(tmp_path / "far", "far", asked, CLOCK)
     assert not (tmp_path / "far" / "pki" / "node.crt").exists()
 
 
 async def test_without_a_digest_only_what_the_machine_trusts_is_trusted(running: Running) -> None:
-    with pytest.raises(CannotJoin, match=r"no reason to trust .* give --ca-cert-hash"):
+    with pytest.raises(JoinFailure, match=r"no reason to trust .* give --ca-cert-hash"):
         await trusted(invitation(running, ca_hash=""))
 
 
@@ -142,14 +142,14 @@ async def test_a_machine_that_trusts_the_server_already_needs_no_digest(
 
 async def test_a_token_that_is_not_known_is_said_to_be(running: Running, tmp_path: Path) -> None:
     asked = invitation(running, token=f"{ID}.{'0' * 16}")
-    with pytest.raises(CannotJoin, match="does not know the token"):
+    with pytest.raises(JoinFailure, match="does not know the token"):
         await join(tmp_path / "far", "far", asked, CLOCK)
 
 
 async def test_a_server_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     ca_pem = pki.ensure(tmp_path / "pki", ()).ca_pem
     asked = Invitation(url="https://127.0.0.1:1", token=f"{ID}.{CODE}", ca_pem=ca_pem)
-    with pytest.raises(CannotJoin, match="cannot connect to"):
+    with pytest.raises(JoinFailure, match="cannot connect to"):
         await join(tmp_path / "far", "far", asked, CLOCK)
 
 
@@ -160,5 +160,5 @@ async def test_an_authority_that_brings_another_one_along_is_not_trusted(
     client = local_client(running)
     told = {"kubeconfig": kubeconfig(running.url, both)}
     await client.patch(CONFIG_MAPS, "cluster-info", {"data": told}, "kube-public")
-    with pytest.raises(CannotJoin, match="is not of the cluster"):
+    with pytest.raises(JoinFailure, match="is not of the cluster"):
         await trusted(invitation(running))

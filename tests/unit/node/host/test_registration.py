@@ -9,9 +9,9 @@ import pytest
 from kedge.api.core_v1.node_types import ContainerImage
 from kedge.machinery.quantity import Quantity
 from kedge.node.config import NodeConfig
-from kedge.node.host.machine import Machine
-from kedge.node.host.registration import Registration, allocatable, described
-from kedge.node.runtime.runtime import Level
+from kedge.node.host.machine import MachineInfo
+from kedge.node.host.registration import NodeRegistration, allocatable, described
+from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import FakeDevices
 
@@ -25,7 +25,7 @@ CONFIG = NodeConfig(
     labels={"zone": "a"},
     reserved={"cpu": Quantity.parse("500m")},
 )
-MACHINE = Machine(
+MACHINE = MachineInfo(
     hostname="box",
     cpus=4,
     memory=8 * 2**30 + 1,
@@ -36,7 +36,7 @@ MACHINE = Machine(
     architecture="amd64",
 )
 OURS = described(
-    CONFIG, MACHINE, Level.FULL, port=10250, pod_cidr="10.244.3.0/24", user_namespaces=True
+    CONFIG, MACHINE, RuntimeLevel.FULL, port=10250, pod_cidr="10.244.3.0/24", user_namespaces=True
 )
 IMAGES = [ContainerImage(names=["host"], sizeBytes=1)]
 
@@ -47,11 +47,11 @@ async def server() -> AsyncIterator[LocalServer]:
         yield running
 
 
-def registration(server: LocalServer) -> Registration:
-    return Registration(server.client, server.clock, OURS, lambda: IMAGES, FakeDevices())
+def registration(server: LocalServer) -> NodeRegistration:
+    return NodeRegistration(server.client, server.clock, OURS, lambda: IMAGES, FakeDevices())
 
 
-async def registered(server: LocalServer) -> Registration:
+async def registered(server: LocalServer) -> NodeRegistration:
     node = registration(server)
     server.start(node.run())
     await server.settle()
@@ -152,7 +152,7 @@ async def test_false_report_by_others_is_put_right(server: LocalServer) -> None:
 
 async def test_new_image_is_reported_when_told_of(server: LocalServer) -> None:
     images = list(IMAGES)
-    node = Registration(server.client, server.clock, OURS, lambda: images, FakeDevices())
+    node = NodeRegistration(server.client, server.clock, OURS, lambda: images, FakeDevices())
     server.start(node.run())
     await server.settle()
     images.append(ContainerImage(names=["web"], sizeBytes=2))

@@ -6,7 +6,7 @@ import pytest
 
 from kedge.api.core_v1.pod import Pod
 from kedge.machinery.clock import SystemClock
-from kedge.node.host.user_namespaces import BadIds, UserNamespaces, slots, void_claims
+from kedge.node.host.user_namespaces import InvalidIdRange, UserNamespaces, slots, void_claims
 from kedge.node.pod.files import PodFiles
 from kedge.node.runtime.runtime import RuntimeFailure
 from kedge.testing.pods import new_pod
@@ -75,7 +75,7 @@ def test_entries_that_upstream_refuses_give_nothing(
     etc: Path, process: Path, uids: str, gids: str | None, why: str
 ) -> None:
     give(etc, uids, gids)
-    with pytest.raises(BadIds, match=why):
+    with pytest.raises(InvalidIdRange, match=why):
         slots(etc, process)
 
 
@@ -83,7 +83,7 @@ def test_a_machine_in_a_user_namespace_gives_only_ids_that_it_has(etc: Path, pro
     (process / "gid_map").write_text(f"0 1000 {FIRST + LENGTH}\n")
     assert slots(etc, process) == [FIRST]
     (process / "uid_map").write_text("0 1000 65536\n")
-    with pytest.raises(BadIds, match="are free on this machine"):
+    with pytest.raises(InvalidIdRange, match="are free on this machine"):
         slots(etc, process)
 
 

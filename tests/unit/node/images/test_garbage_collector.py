@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from kedge.node.images.garbage import Plan, Thresholds
-from kedge.node.images.garbage_collector import PERIOD, ImageCollection
+from kedge.node.images.garbage import GarbagePlan, GarbageThresholds
+from kedge.node.images.garbage_collector import PERIOD, ImageGarbageCollector
 from kedge.testing.clock import FakeClock
 
 
@@ -16,9 +16,9 @@ class Shelf:
 
     def __init__(self) -> None:
         self.looks = 0
-        self.next: Plan | OSError = Plan((), 0, 0)
+        self.next: GarbagePlan | OSError = GarbagePlan((), 0, 0)
 
-    async def collect(self, thresholds: Thresholds) -> Plan:
+    async def collect(self, thresholds: GarbageThresholds) -> GarbagePlan:
         assert (thresholds.high_percent, thresholds.low_percent) == (85, 80)
         self.looks += 1
         if isinstance(self.next, OSError):
@@ -37,26 +37,26 @@ def said() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def collection(shelf: Shelf, said: list[tuple[str, str]]) -> ImageCollection:
-    return ImageCollection(shelf, lambda *what: said.append(what), FakeClock())
+def collection(shelf: Shelf, said: list[tuple[str, str]]) -> ImageGarbageCollector:
+    return ImageGarbageCollector(shelf, lambda *what: said.append(what), FakeClock())
 
 
 async def test_the_disk_is_looked_at_again_and_again(shelf: Shelf) -> None:
     clock = FakeClock()
     async with asyncio.TaskGroup() as tasks:
-        work = tasks.create_task(ImageCollection(shelf, lambda *_: None, clock).run())
+        work = tasks.create_task(ImageGarbageCollector(shelf, lambda *_: None, clock).run())
         await clock.advance(3 * PERIOD)
         assert shelf.looks == 3
         work.cancel()
 
 
 async def test_room_that_could_not_be_made_is_an_event(
-    collection: ImageCollection, shelf: Shelf, said: list[tuple[str, str]]
+    collection: ImageGarbageCollector, shelf: Shelf, said: list[tuple[str, str]]
 ) -> None:
-    shelf.next = Plan(("sha256:1",), 100, 100)
+    shelf.next = GarbagePlan(("sha256:1",), 100, 100)
     await collection.look()
     assert said == []
-    shelf.next = Plan((), 20, 100)
+    shelf.next = GarbagePlan((), 20, 100)
     await collection.look()
     [(reason, message)] = said
     assert reason == "FreeDiskSpaceFailed"
@@ -64,7 +64,7 @@ async def test_room_that_could_not_be_made_is_an_event(
 
 
 async def test_a_disk_that_fails_is_an_event(
-    collection: ImageCollection, shelf: Shelf, said: list[tuple[str, str]]
+    collection: ImageGarbageCollector, shelf: Shelf, said: list[tuple[str, str]]
 ) -> None:
     shelf.next = OSError(5, "Input/output error")
     await collection.look()

@@ -1,8 +1,8 @@
 from kedge.node.network.dns import dns_of, hosts_file, kernel_hostname, resolv_conf
-from kedge.node.runtime.runtime import Dns
+from kedge.node.runtime.runtime import DnsConfig
 from kedge.testing.pods import new_pod
 
-MACHINE = Dns(servers=["9.9.9.9"], searches=["lan"], options=["ndots:1", "edns0"])
+MACHINE = DnsConfig(servers=["9.9.9.9"], searches=["lan"], options=["ndots:1", "edns0"])
 
 
 def spec(**fields: object) -> dict[str, object]:
@@ -34,7 +34,7 @@ def test_a_pod_on_the_machines_network_sees_the_machines_hosts() -> None:
 
 def test_a_resolv_conf_is_read() -> None:
     text = "# c\nnameserver 1.1.1.1\nsearch a b # x\noptions ndots:5 rotate\n"
-    found = Dns(servers=["1.1.1.1"], searches=["a", "b"], options=["ndots:5", "rotate"])
+    found = DnsConfig(servers=["1.1.1.1"], searches=["a", "b"], options=["ndots:5", "rotate"])
     assert resolv_conf(text) == found
 
 

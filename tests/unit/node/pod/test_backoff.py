@@ -1,10 +1,10 @@
-from kedge.node.pod.backoff import Backoff, Delay
+from kedge.node.pod.backoff import BackoffDelay, BackoffPolicy
 
-BACKOFF = Backoff(first=10, most=300)
+BACKOFF = BackoffPolicy(first=10, most=300)
 
 
 def test_delays_double_up_to_the_longest() -> None:
-    delay: Delay | None = None
+    delay: BackoffDelay | None = None
     seconds = []
     for _ in range(7):
         delay = BACKOFF.after(delay, 1000, 1000)
@@ -13,12 +13,12 @@ def test_delays_double_up_to_the_longest() -> None:
 
 
 def test_whatever_held_out_for_long_starts_over() -> None:
-    assert BACKOFF.after(Delay(160, 1000), 1600, 1601).seconds == 300
-    assert BACKOFF.after(Delay(160, 1000), 1601, 1602).seconds == 10
+    assert BACKOFF.after(BackoffDelay(160, 1000), 1600, 1601).seconds == 300
+    assert BACKOFF.after(BackoffDelay(160, 1000), 1601, 1602).seconds == 10
 
 
 def test_a_failure_waits_from_when_it_failed() -> None:
-    delay = Delay(10, 1000)
+    delay = BackoffDelay(10, 1000)
     assert BACKOFF.waits(delay, 1005, 1014)
     assert not BACKOFF.waits(delay, 1005, 1015)
     assert not BACKOFF.waits(None, 1005, 1005)

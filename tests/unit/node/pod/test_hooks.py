@@ -5,7 +5,7 @@ import pytest
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import ExecAction, HTTPGetAction, LifecycleHandler, SleepAction
 from kedge.node.pod.hooks import HookFailure, run_hook
-from kedge.node.runtime.runtime import ContainerSpec, Executed, SandboxSpec
+from kedge.node.runtime.runtime import ContainerSpec, ExecResult, SandboxSpec
 from kedge.testing.clock import FakeClock
 from kedge.testing.runtime import FakeRuntime
 
@@ -29,7 +29,7 @@ async def test_a_command_must_succeed() -> None:
     runtime, identity = await running(FakeClock())
     handler = LifecycleHandler(exec=ExecAction(command=["do", "it"]))
     await run(handler, runtime, identity)
-    runtime.commands["do", "it"] = Executed(exit_code=4, stderr=b"oh")
+    runtime.commands["do", "it"] = ExecResult(exit_code=4, stderr=b"oh")
     with pytest.raises(HookFailure, match="exited with 4: oh"):
         await run(handler, runtime, identity)
 

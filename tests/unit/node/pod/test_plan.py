@@ -5,33 +5,33 @@ from msgspec.structs import replace as changed
 
 from kedge.api.core_v1.pod import Pod
 from kedge.node.pod import labels
-from kedge.node.pod.backoff import Delay
+from kedge.node.pod.backoff import BackoffDelay
 from kedge.node.pod.plan import (
     A_RESIZE,
     THE_POD,
-    Failure,
-    Health,
-    Kind,
-    Plan,
-    Remove,
+    ContainerKind,
+    PlanInput,
+    PodPlan,
+    ProbeVerdicts,
+    RemoveContainer,
     RemoveSandbox,
-    Resize,
+    ResizeContainers,
     RunSandbox,
-    Situation,
-    Start,
-    Stop,
-    StopAll,
+    StartContainer,
+    StepFailure,
+    StopContainer,
+    StopContainers,
     StopSandbox,
-    Waiting,
+    WaitingReason,
     plan,
 )
-from kedge.node.pod.runtime_cache import Observed, observed
-from kedge.node.runtime.runtime import Container, Sandbox, State
+from kedge.node.pod.runtime_cache import PodRuntimeState, observed
+from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
 from kedge.testing.pods import new_pod
 
 NOW = 1_000_000.0
 SECOND = 10**9
-RUNNING, EXITED, CREATED = State.RUNNING, State.EXITED, State.CREATED
+RUNNING, EXITED, CREATED = RunState.RUNNING, RunState.EXITED, RunState.CREATED
 
 
 def pod(**parts: Any) -> Pod:
@@ -52,8 +52,8 @@ def init(*names: str, sidecars: tuple[str, ...] = (), **spec: Any) -> dict[str, 
     return {"initContainers": made, "containers": [{"name": "ctr", "image": "i"}], **spec}
 
 
-def sandbox(attempt: int = 0, *, ready: bool = True) -> Sandbox:
-    return Sandbox(
+def sandbox(attempt: int = 0, *, ready: bool = True) -> PodSandbox:
+    return PodSandbox(
         id=f"s{attempt}", namespace="default", name="pod", uid="u", attempt=attempt, ready=ready
     )
 
@@ -61,14 +61,14 @@ def sandbox(attempt: int = 0, *, ready: bool = True) -> Sandbox:
 def record(
     of: Pod,
     name: str,
-    state: State,
+    state: RunState,
     *,
     attempt: int = 0,
     exit_code: int = 0,
     ended: float = NOW - 1,
     inside: str = "s0",
     image: str = "",
-) -> Container:
+) -> RuntimeContainer:
     spec = next(
         c
         for c in (*of.spec.containers, *of.spec.initContainers, *of.spec.ephemeralContainers)
@@ -76,7 +76,7 @@ def record(
     )
     if image:
         spec = changed(spec, image=image)
-    return Container(
+    return RuntimeContainer(
         id=f"{name}-{attempt}",
         sandbox=inside,
         name=name,
@@ -88,24 +88,31 @@ def record(
     )
 
 
-def seen(*records: Container, sandboxes: tuple[Sandbox, ...] = (sandbox(),)) -> Observed:
+def seen(
+    *records: RuntimeContainer, sandboxes: tuple[PodSandbox, ...] = (sandbox(),)
+) -> PodRuntimeState:
     return observed(sandboxes, records)
 
 
-def plan_for(of: Pod, *records: Container, **situation: Any) -> Plan:
+def plan_for(of: Pod, *records: RuntimeContainer, **situation: Any) -> PodPlan:
     known = situation.pop("observed", None) or seen(*records)
-    return plan(Situation(pod=of, now=NOW, observed=known, **situation))
+    return plan(PlanInput(pod=of, now=NOW, observed=known, **situation))
 
 
-def start(name: str, attempt: int = 0, kind: Kind = Kind.MAIN, delay: float | None = None) -> Start:
-    return Start(kind, name, attempt, None if delay is None else Delay(delay, NOW))
+def start(
+    name: str,
+    attempt: int = 0,
+    kind: ContainerKind = ContainerKind.MAIN,
+    delay: float | None = None,
+) -> StartContainer:
+    return StartContainer(kind, name, attempt, None if delay is None else BackoffDelay(delay, NOW))
 
 
 # The sandbox.
 
 
 def test_the_sandbox_comes_first() -> None:
-    assert plan(Situation(pod=pod(), now=NOW)).actions == (RunSandbox(0),)
+    assert plan(PlanInput(pod=pod(), now=NOW)).actions == (RunSandbox(0),)
 
 
 def test_a_lost_sandbox_is_replaced_by_the_next() -> None:
@@ -121,7 +128,7 @@ def test_after_a_new_sandbox_init_containers_run_again() -> None:
         record(of, "ctr", EXITED, exit_code=137),
         sandboxes=(sandbox(1), sandbox(0, ready=False)),
     )
-    assert plan_for(of, observed=known).actions == (start("one", 1, Kind.INIT, delay=10),)
+    assert plan_for(of, observed=known).actions == (start("one", 1, ContainerKind.INIT, delay=10),)
 
 
 def test_a_pod_that_runs_once_gets_no_second_sandbox() -> None:
@@ -139,8 +146,8 @@ def test_a_pod_that_runs_once_gets_another_sandbox_if_nothing_ran() -> None:
 
 
 def test_a_sandbox_that_failed_waits() -> None:
-    failure = Failure("FailedCreatePodSandBox", "no", NOW - 1, Delay(4, NOW - 1))
-    found = plan(Situation(pod=pod(), now=NOW, failures={THE_POD: failure}))
+    failure = StepFailure("FailedCreatePodSandBox", "no", NOW - 1, BackoffDelay(4, NOW - 1))
+    found = plan(PlanInput(pod=pod(), now=NOW, failures={THE_POD: failure}))
     assert found.actions == ()
     assert found.wake == NOW + 3
 
@@ -154,7 +161,7 @@ def test_an_old_sandbox_is_kept_for_the_last_state_of_its_containers() -> None:
     third = record(of, "ctr", RUNNING, attempt=2, inside="s1")
     second = record(of, "ctr", EXITED, attempt=1, inside="s1")
     known = seen(first, second, third, sandboxes=(new, old))
-    assert plan_for(of, observed=known).actions == (Remove("ctr-0"), RemoveSandbox("s0"))
+    assert plan_for(of, observed=known).actions == (RemoveContainer("ctr-0"), RemoveSandbox("s0"))
 
 
 # Main containers.
@@ -168,7 +175,7 @@ def test_main_containers_start_side_by_side() -> None:
 def test_nothing_is_done_for_what_runs() -> None:
     of = pod()
     found = plan_for(of, record(of, "ctr", RUNNING))
-    assert found == Plan()
+    assert found == PodPlan()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +201,7 @@ def test_the_restart_policy_decides(policy: str, exit_code: int, again: bool) ->
 def test_a_container_that_was_made_but_never_ran_is_made_again_and_not_counted() -> None:
     of = pod()
     found = plan_for(of, record(of, "ctr", CREATED, attempt=2))
-    assert found.actions == (Remove("ctr-2"), start("ctr", 2))
+    assert found.actions == (RemoveContainer("ctr-2"), start("ctr", 2))
 
 
 def test_a_container_that_is_on_its_way_is_waited_for() -> None:
@@ -212,10 +219,10 @@ def test_a_container_the_runtime_has_lost_goes_on_counting() -> None:
 def test_a_crash_loop_waits() -> None:
     of = pod()
     crash = record(of, "ctr", EXITED, attempt=4, exit_code=1, ended=NOW - 30)
-    found = plan_for(of, crash, crashes={"ctr": Delay(80, NOW - 35)})
+    found = plan_for(of, crash, crashes={"ctr": BackoffDelay(80, NOW - 35)})
     assert found.actions == ()
     assert found.waiting == {
-        "ctr": Waiting(
+        "ctr": WaitingReason(
             "CrashLoopBackOff",
             "back-off 1m20s restarting failed container=ctr pod=pod_default(u)",
         )
@@ -226,7 +233,7 @@ def test_a_crash_loop_waits() -> None:
 def test_the_next_crash_waits_twice_as_long() -> None:
     of = pod()
     crash = record(of, "ctr", EXITED, attempt=4, exit_code=1, ended=NOW - 81)
-    found = plan_for(of, crash, crashes={"ctr": Delay(80, NOW - 90)})
+    found = plan_for(of, crash, crashes={"ctr": BackoffDelay(80, NOW - 90)})
     assert found.actions == (start("ctr", 5, delay=160),)
 
 
@@ -234,15 +241,15 @@ def test_another_image_is_another_chance() -> None:
     before = pod(spec={"containers": [{"name": "ctr", "image": "old"}]})
     after = pod(spec={"containers": [{"name": "ctr", "image": "new"}]})
     crash = record(before, "ctr", EXITED, attempt=4, exit_code=1, ended=NOW - 1)
-    found = plan_for(after, crash, crashes={"ctr": Delay(80, NOW - 5)})
+    found = plan_for(after, crash, crashes={"ctr": BackoffDelay(80, NOW - 5)})
     assert found.actions == (start("ctr", 5, delay=10),)
 
 
 def test_a_failed_start_is_shown_and_waits() -> None:
-    failure = Failure("CreateContainerError", "no", NOW - 1, Delay(2, NOW - 1))
+    failure = StepFailure("CreateContainerError", "no", NOW - 1, BackoffDelay(2, NOW - 1))
     found = plan_for(pod(), failures={"ctr": failure})
     assert found.actions == ()
-    assert found.waiting == {"ctr": Waiting("CreateContainerError", "no")}
+    assert found.waiting == {"ctr": WaitingReason("CreateContainerError", "no")}
     assert found.wake == NOW + 1
 
 
@@ -251,14 +258,16 @@ def test_a_failed_start_is_shown_and_waits() -> None:
     [(1, "ErrImagePull", NOW + 4), (6, "ImagePullBackOff", NOW + 4)],
 )
 def test_a_failed_pull_shows_its_own_reason_at_first(age: float, reason: str, wake: float) -> None:
-    failure = Failure("ErrImagePull", "no", NOW - age, Delay(10, NOW - age), pull=True, image="i")
+    failure = StepFailure(
+        "ErrImagePull", "no", NOW - age, BackoffDelay(10, NOW - age), pull=True, image="i"
+    )
     found = plan_for(pod(), failures={"ctr": failure})
     assert found.waiting["ctr"].reason == reason
     assert found.wake == wake
 
 
 def test_one_container_that_waits_does_not_hold_up_another() -> None:
-    failure = Failure("ErrImagePull", "no", NOW, Delay(10, NOW), pull=True)
+    failure = StepFailure("ErrImagePull", "no", NOW, BackoffDelay(10, NOW), pull=True)
     found = plan_for(pod(spec=containers("a", "b")), failures={"a": failure})
     assert found.actions == (start("b"),)
 
@@ -275,16 +284,18 @@ def test_one_container_that_waits_does_not_hold_up_another() -> None:
 )
 def test_a_container_that_is_not_alive_is_stopped(policy: str, message: str) -> None:
     of = pod(spec={"restartPolicy": policy, **containers("ctr")})
-    found = plan_for(of, record(of, "ctr", RUNNING), health=Health(liveness={"ctr-0": False}))
-    stop = Stop("ctr-0", "ctr", 30, message)
+    found = plan_for(
+        of, record(of, "ctr", RUNNING), health=ProbeVerdicts(liveness={"ctr-0": False})
+    )
+    stop = StopContainer("ctr-0", "ctr", 30, message)
     assert found.actions == ((stop, start("ctr", 1)) if policy == "Always" else (stop,))
 
 
 def test_a_probe_has_its_own_grace() -> None:
     probe = {"exec": {"command": ["x"]}, "terminationGracePeriodSeconds": 5}
     of = pod(container={"startupProbe": probe})
-    found = plan_for(of, record(of, "ctr", RUNNING), health=Health(startup={"ctr-0": False}))
-    assert found.actions[0] == Stop(
+    found = plan_for(of, record(of, "ctr", RUNNING), health=ProbeVerdicts(startup={"ctr-0": False}))
+    assert found.actions[0] == StopContainer(
         "ctr-0", "ctr", 5, "Container ctr failed startup probe, will be restarted"
     )
 
@@ -293,7 +304,7 @@ def test_a_changed_image_replaces_the_container_whatever_the_policy() -> None:
     of = pod(spec={"restartPolicy": "Never", **containers("ctr")})
     found = plan_for(of, record(of, "ctr", RUNNING, image="old"))
     assert found.actions == (
-        Stop("ctr-0", "ctr", 30, "Container ctr definition changed, will be restarted"),
+        StopContainer("ctr-0", "ctr", 30, "Container ctr definition changed, will be restarted"),
         start("ctr", 1),
     )
 
@@ -301,9 +312,9 @@ def test_a_changed_image_replaces_the_container_whatever_the_policy() -> None:
 # Init containers.
 
 
-def first(found: Plan) -> str:
+def first(found: PodPlan) -> str:
     """What is started."""
-    names = [action.name for action in found.actions if isinstance(action, Start)]
+    names = [action.name for action in found.actions if isinstance(action, StartContainer)]
     return " ".join(names)
 
 
@@ -322,7 +333,7 @@ def first(found: Plan) -> str:
         ({"one": CREATED}, "one"),
     ],
 )
-def test_init_containers_go_in_order(states: dict[str, State], expected: str) -> None:
+def test_init_containers_go_in_order(states: dict[str, RunState], expected: str) -> None:
     of = pod(spec=init("one", "two"))
     assert first(plan_for(of, *(record(of, n, s) for n, s in states.items()))) == expected
 
@@ -330,7 +341,7 @@ def test_init_containers_go_in_order(states: dict[str, State], expected: str) ->
 def test_a_failed_init_container_is_tried_again() -> None:
     of = pod(spec=init("one", "two"))
     found = plan_for(of, record(of, "one", EXITED, exit_code=1))
-    assert found.actions == (start("one", 1, Kind.INIT, delay=10),)
+    assert found.actions == (start("one", 1, ContainerKind.INIT, delay=10),)
 
 
 def test_a_failed_init_container_ends_a_pod_that_runs_once() -> None:
@@ -353,7 +364,9 @@ def test_a_failed_init_container_ends_a_pod_that_runs_once() -> None:
         ({"ctr": RUNNING}, "side"),
     ],
 )
-def test_sidecars_are_kept_running_beside_the_rest(states: dict[str, State], expected: str) -> None:
+def test_sidecars_are_kept_running_beside_the_rest(
+    states: dict[str, RunState], expected: str
+) -> None:
     of = pod(spec=init("side", "job", sidecars=("side",)))
     assert first(plan_for(of, *(record(of, n, s) for n, s in states.items()))) == expected
 
@@ -365,7 +378,7 @@ def test_the_next_waits_until_a_sidecar_has_started(
     spec = init("side", sidecars=("side",))
     spec["initContainers"][0]["startupProbe"] = {"exec": {"command": ["x"]}}
     of = pod(spec=spec)
-    found = plan_for(of, record(of, "side", RUNNING), health=Health(startup=startup))
+    found = plan_for(of, record(of, "side", RUNNING), health=ProbeVerdicts(startup=startup))
     assert first(found) == expected
 
 
@@ -375,11 +388,11 @@ def test_a_sidecar_that_is_not_well_is_replaced() -> None:
         of,
         record(of, "side", RUNNING),
         record(of, "ctr", RUNNING),
-        health=Health(liveness={"side-0": False}),
+        health=ProbeVerdicts(liveness={"side-0": False}),
     )
     assert found.actions == (
-        Stop("side-0", "side", 30, "Init container side failed liveness probe"),
-        start("side", 1, Kind.INIT),
+        StopContainer("side-0", "side", 30, "Init container side failed liveness probe"),
+        start("side", 1, ContainerKind.INIT),
     )
 
 
@@ -390,7 +403,7 @@ def test_an_ephemeral_container_starts_once() -> None:
     spec = containers("ctr") | {"ephemeralContainers": [{"name": "debug", "image": "i"}]}
     of = pod(spec=spec)
     ctr = record(of, "ctr", RUNNING)
-    assert plan_for(of, ctr).actions == (start("debug", kind=Kind.EPHEMERAL),)
+    assert plan_for(of, ctr).actions == (start("debug", kind=ContainerKind.EPHEMERAL),)
     ended = record(of, "debug", EXITED, exit_code=1)
     assert plan_for(of, ctr, ended).actions == ()
 
@@ -408,7 +421,7 @@ def test_a_deleted_pod_ends_with_its_sidecars_last() -> None:
     of = deleted(pod(spec=init("first", "second", sidecars=("first", "second"))))
     records = [record(of, name, RUNNING) for name in ("ctr", "first", "second")]
     (stop_all,) = plan_for(of, *records).actions
-    assert isinstance(stop_all, StopAll)
+    assert isinstance(stop_all, StopContainers)
     after = {stop.name: set(stop.after) for stop in stop_all.stops}
     assert after == {"ctr": set(), "second": {"ctr"}, "first": {"ctr", "second"}}
     assert {stop.grace for stop in stop_all.stops} == {30}
@@ -417,7 +430,7 @@ def test_a_deleted_pod_ends_with_its_sidecars_last() -> None:
 def test_an_agent_that_comes_late_gives_only_what_is_left() -> None:
     of = deleted(pod(), grace=600)
     (stop_all,) = plan_for(of, record(of, "ctr", RUNNING)).actions
-    assert isinstance(stop_all, StopAll)
+    assert isinstance(stop_all, StopContainers)
     assert stop_all.stops[0].grace == 30
 
 
@@ -433,7 +446,7 @@ def test_a_deleted_pod_starts_nothing() -> None:
 def test_a_pod_whose_object_is_gone_ends() -> None:
     of = pod()
     (stop_all,) = plan_for(of, record(of, "ctr", RUNNING), removed=True).actions
-    assert isinstance(stop_all, StopAll)
+    assert isinstance(stop_all, StopContainers)
     assert stop_all.stops[0].grace == 1
 
 
@@ -441,11 +454,11 @@ def test_a_pod_ends_at_its_deadline() -> None:
     of = pod(spec={"activeDeadlineSeconds": 60, **containers("ctr")})
     begun = changed(of.status, startTime="1970-01-12T13:46:10Z")
     of = changed(of, status=begun)
-    early = plan(Situation(pod=of, now=NOW, observed=seen(record(of, "ctr", RUNNING))))
+    early = plan(PlanInput(pod=of, now=NOW, observed=seen(record(of, "ctr", RUNNING))))
     assert early.actions == ()
     assert early.wake == NOW + 30
-    late = plan(Situation(pod=of, now=NOW + 30, observed=seen(record(of, "ctr", RUNNING))))
-    assert isinstance(late.actions[0], StopAll)
+    late = plan(PlanInput(pod=of, now=NOW + 30, observed=seen(record(of, "ctr", RUNNING))))
+    assert isinstance(late.actions[0], StopContainers)
     assert late.ending is not None
     assert late.ending.reason == "DeadlineExceeded"
 
@@ -454,7 +467,7 @@ def test_what_the_api_calls_finished_is_finished() -> None:
     of = pod()
     of = changed(of, status=changed(of.status, phase="Failed"))
     (stop_all,) = plan_for(of, record(of, "ctr", RUNNING)).actions
-    assert isinstance(stop_all, StopAll)
+    assert isinstance(stop_all, StopContainers)
 
 
 # All at once.
@@ -466,9 +479,9 @@ def test_a_rule_may_restart_all_containers_the_one_that_asks_last() -> None:
     of = pod(spec={"containers": [{"name": "a", "image": "i"}, asking]})
     found = plan_for(of, record(of, "a", RUNNING), record(of, "b", EXITED, exit_code=9))
     stop, *removals = found.actions
-    assert isinstance(stop, Stop)
+    assert isinstance(stop, StopContainer)
     assert stop.name == "a"
-    assert removals == [Remove("a-0"), Remove("b-0")]
+    assert removals == [RemoveContainer("a-0"), RemoveContainer("b-0")]
 
 
 # Resizes.
@@ -481,7 +494,7 @@ def sized(cpu: str, **container: Any) -> Pod:
 def test_a_running_container_is_given_what_is_allotted() -> None:
     running = record(sized("1"), "ctr", RUNNING)
     assert plan_for(sized("1"), running).actions == ()
-    assert plan_for(sized("2"), running).actions == (Resize(("ctr",)),)
+    assert plan_for(sized("2"), running).actions == (ResizeContainers(("ctr",)),)
     given = {"ctr": sized("2").spec.containers[0].resources}
     assert plan_for(sized("2"), running, actual=given).actions == ()
 
@@ -491,13 +504,13 @@ def test_a_resize_that_needs_a_restart_restarts() -> None:
     running = record(sized("1"), "ctr", RUNNING)
     found = plan_for(sized("2", resizePolicy=policy), running)
     assert found.actions == (
-        Stop("ctr-0", "ctr", 30, "Container ctr resize requires restart"),
+        StopContainer("ctr-0", "ctr", 30, "Container ctr resize requires restart"),
         start("ctr", 1),
     )
 
 
 def test_a_failed_resize_waits() -> None:
-    failure = Failure("Error", "busy", NOW, Delay(1, NOW))
+    failure = StepFailure("Error", "busy", NOW, BackoffDelay(1, NOW))
     found = plan_for(sized("2"), record(sized("1"), "ctr", RUNNING), failures={A_RESIZE: failure})
     assert found.actions == ()
     assert found.wake == NOW + 1

@@ -5,11 +5,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kedge.node.pod.referenced_objects import Following, Known, Reference, Token
+from kedge.node.pod.referenced_objects import (
+    ConfigObjectKey,
+    ConfigObjectWatches,
+    ServiceAccountToken,
+    WatchedConfigObject,
+)
 from kedge.testing.local_server import LocalServer
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-MAP = Reference("configmaps", "default", "m")
+MAP = ConfigObjectKey("configmaps", "default", "m")
 
 
 @pytest.fixture
@@ -19,8 +24,8 @@ async def server() -> AsyncIterator[LocalServer]:
 
 
 @pytest.fixture
-async def following(server: LocalServer) -> Following:
-    made = Following(server.client, server.clock)
+async def following(server: LocalServer) -> ConfigObjectWatches:
+    made = ConfigObjectWatches(server.client, server.clock)
     server.start(made.run())
     await server.settle()
     return made
@@ -31,7 +36,7 @@ async def post_map(server: LocalServer, **data: str) -> None:
     await server.settle()
 
 
-def data_of(known: Known | None) -> object:
+def data_of(known: WatchedConfigObject | None) -> object:
     assert known is not None
     return None if known.object is None else dict(known.object.data)
 
@@ -43,16 +48,18 @@ def test_a_token_grows_old_after_four_fifths_of_its_life_or_a_day(
     life: int, age: int, old: bool
 ) -> None:
     issued = datetime(2030, 1, 1, tzinfo=UTC)
-    token = Token("t", issued, issued + timedelta(seconds=life))
+    token = ServiceAccountToken("t", issued, issued + timedelta(seconds=life))
     assert token.is_old(issued + timedelta(seconds=age)) is old
 
 
-async def test_nothing_is_known_of_what_nobody_holds(following: Following) -> None:
+async def test_nothing_is_known_of_what_nobody_holds(following: ConfigObjectWatches) -> None:
     assert following.known(MAP) is None
 
 
-async def test_what_is_held_is_known_and_told_of(server: LocalServer, following: Following) -> None:
-    told: list[Reference] = []
+async def test_what_is_held_is_known_and_told_of(
+    server: LocalServer, following: ConfigObjectWatches
+) -> None:
+    told: list[ConfigObjectKey] = []
     following.hold("uid", [MAP], told.append)
     await server.settle()
     assert data_of(following.known(MAP)) is None
@@ -64,7 +71,9 @@ async def test_what_is_held_is_known_and_told_of(server: LocalServer, following:
     assert told == [MAP, MAP, MAP]
 
 
-async def test_only_the_last_holder_ends_a_watch(server: LocalServer, following: Following) -> None:
+async def test_only_the_last_holder_ends_a_watch(
+    server: LocalServer, following: ConfigObjectWatches
+) -> None:
     told: list[str] = []
     following.hold("a", [MAP], lambda _: told.append("a"))
     following.hold("b", [MAP], lambda _: told.append("b"))
@@ -81,7 +90,7 @@ async def test_only_the_last_holder_ends_a_watch(server: LocalServer, following:
 
 
 async def test_what_is_held_before_it_runs_is_followed_then(server: LocalServer) -> None:
-    following = Following(server.client, server.clock)
+    following = ConfigObjectWatches(server.client, server.clock)
     following.hold("uid", [MAP], lambda _: None)
     assert following.known(MAP) is None
     server.start(following.run())
@@ -90,9 +99,9 @@ async def test_what_is_held_before_it_runs_is_followed_then(server: LocalServer)
 
 
 async def test_what_cannot_change_stays_known_without_a_watch(
-    server: LocalServer, following: Following
+    server: LocalServer, following: ConfigObjectWatches
 ) -> None:
-    told: list[Reference] = []
+    told: list[ConfigObjectKey] = []
     following.hold("uid", [MAP], told.append)
     await server.settle()
     told.clear()

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from kedge.api.core_v1.pod import Pod
-from kedge.node.pod.resources import Allotment, summary
+from kedge.node.pod.resources import AllocatedResources, summary
 from kedge.node.pod.runtime_cache import NOTHING
 from kedge.testing.pods import new_pod
 
@@ -18,7 +18,7 @@ def cpu(pod: Pod) -> str:
 
 def test_a_pod_has_what_it_was_granted(tmp_path: Path) -> None:
     file = tmp_path / "pod/resize.json"
-    allotment = Allotment(sized("1"), file)
+    allotment = AllocatedResources(sized("1"), file)
     assert not allotment.wants(sized("1"))
     assert allotment.wants(sized("2"))
     assert cpu(allotment.granted(sized("2"))) == "1"
@@ -30,16 +30,16 @@ def test_a_pod_has_what_it_was_granted(tmp_path: Path) -> None:
 
 def test_what_was_granted_and_given_outlives_the_agent(tmp_path: Path) -> None:
     file = tmp_path / "resize.json"
-    allotment = Allotment(sized("1"), file)
+    allotment = AllocatedResources(sized("1"), file)
     allotment.grant(sized("2"), NOW)
     allotment.gave(sized("2").spec.containers[0])
-    again = Allotment.taken_over(sized("3"), NOTHING, file)
+    again = AllocatedResources.taken_over(sized("3"), NOTHING, file)
     assert cpu(again.granted(sized("3"))) == "2"
     assert str(again.actual["ctr"].requests["cpu"]) == "2"
 
 
 def test_waiting_is_news_once(tmp_path: Path) -> None:
-    allotment = Allotment(sized("1"), tmp_path / "resize.json")
+    allotment = AllocatedResources(sized("1"), tmp_path / "resize.json")
     assert allotment.defer(sized("9"), "Deferred", "too little", NOW)
     assert not allotment.defer(sized("9"), "Deferred", "too little", NOW)
     (pending,) = allotment.conditions

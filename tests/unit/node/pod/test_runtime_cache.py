@@ -3,23 +3,23 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kedge.node.pod.runtime_cache import NOTHING, Observations, observed
+from kedge.node.pod.runtime_cache import NOTHING, RuntimeCache, observed
 from kedge.node.runtime.runtime import (
-    Container,
     ContainerSpec,
-    Sandbox,
+    PodSandbox,
+    RunState,
+    RuntimeContainer,
     SandboxSpec,
-    State,
 )
 from kedge.testing.clock import FakeClock
 from kedge.testing.runtime import FakeRuntime
 
 
 def test_the_newest_comes_first() -> None:
-    old = Sandbox(id="s0", namespace="n", name="p", uid="u", ready=False)
-    new = Sandbox(id="s1", namespace="n", name="p", uid="u", attempt=1)
-    first = Container(id="a0", sandbox="s0", name="a", state=State.EXITED)
-    second = Container(id="a1", sandbox="s0", name="a", attempt=1, state=State.EXITED)
+    old = PodSandbox(id="s0", namespace="n", name="p", uid="u", ready=False)
+    new = PodSandbox(id="s1", namespace="n", name="p", uid="u", attempt=1)
+    first = RuntimeContainer(id="a0", sandbox="s0", name="a", state=RunState.EXITED)
+    second = RuntimeContainer(id="a1", sandbox="s0", name="a", attempt=1, state=RunState.EXITED)
     seen = observed([old, new], [first, second])
     assert seen.sandbox == new
     assert seen.newest("a") == second
@@ -32,7 +32,7 @@ class Bench:
         self.clock = FakeClock()
         self.runtime = FakeRuntime(self.clock)
         self.changed: list[str] = []
-        self.seen = Observations(self.runtime, self.clock, self.changed.append)
+        self.seen = RuntimeCache(self.runtime, self.clock, self.changed.append)
         self.task = asyncio.ensure_future(self.seen.run())
 
     async def container(self, name: str = "a") -> str:
@@ -97,7 +97,7 @@ async def test_what_is_put_while_everything_is_asked_for_is_not_lost() -> None:
     """A pod began while the lists were on their way, the first of which does not know it yet."""
     clock = FakeClock()
     runtime = SlowRuntime(clock)
-    seen = Observations(runtime, clock, lambda _: None)
+    seen = RuntimeCache(runtime, clock, lambda _: None)
     asking = asyncio.ensure_future(seen.relist())
     await runtime.asked.wait()
     made = await runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
@@ -115,7 +115,7 @@ class SlowRuntime(FakeRuntime):
         self.asked = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def containers(self) -> list[Container]:
+    async def containers(self) -> list[RuntimeContainer]:
         self.asked.set()
         await self.go_on.wait()
         return await super().containers()

@@ -4,9 +4,9 @@ import pytest
 
 from kedge.api.core_v1.container import EphemeralContainer
 from kedge.node.pod import labels
-from kedge.node.pod.dependencies import ConfigFailure, Given
+from kedge.node.pod.dependencies import ConfigFailure, DeviceGrant
 from kedge.node.pod.runtime_specs import container_spec, sandbox_spec, sysctl_name, target_of
-from kedge.node.runtime.runtime import Dns, PortMapping, Resources, Security
+from kedge.node.runtime.runtime import ContainerLimits, ContainerSecurity, DnsConfig, PortMapping
 from kedge.testing.node import FakeImage
 from kedge.testing.pods import new_pod
 
@@ -14,7 +14,7 @@ from kedge.testing.pods import new_pod
 def test_a_sandbox_is_what_the_pod_shares() -> None:
     ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81}]
     pod = new_pod(metadata={"uid": "u", "labels": {"a": "b"}}, container={"ports": ports})
-    spec = sandbox_spec(pod, 2, logs=Path("/logs"), cgroup="/cg", dns=Dns(), first_id=65536)
+    spec = sandbox_spec(pod, 2, logs=Path("/logs"), cgroup="/cg", dns=DnsConfig(), first_id=65536)
     assert spec.first_id == 65536
     assert (spec.attempt, spec.hostname, spec.cgroup_parent) == (2, "pod", "/cg")
     assert spec.ports == [PortMapping(container_port=80, host_port=8080)]
@@ -31,9 +31,9 @@ def test_commands_see_variables() -> None:
         image=FakeImage("id", "image@sha256:1", "docker.io/image"),
         env=[("A", "1")],
         mounts=[],
-        resources=Resources(),
-        security=Security(),
-        given=Given(),
+        resources=ContainerLimits(),
+        security=ContainerSecurity(),
+        given=DeviceGrant(),
     )
     assert (list(spec.command), list(spec.args)) == (["run", "1"], ["$(A)"])
     assert (spec.image, spec.image_name, spec.log_path) == ("id", "image", "ctr/3.log")

@@ -5,12 +5,14 @@ import pytest
 
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.node.pod.security_context import security
-from kedge.node.runtime.runtime import PidMode, Security
+from kedge.node.runtime.runtime import ContainerSecurity, PidMode
 from kedge.testing.node import FakeImage
 from kedge.testing.pods import new_pod
 
 
-def made(context: dict[str, Any] | None = None, *, image_user: str = "", **spec: Any) -> Security:
+def made(
+    context: dict[str, Any] | None = None, *, image_user: str = "", **spec: Any
+) -> ContainerSecurity:
     whole = {"containers": [{"name": "c", "image": "i"}], **spec}
     container = {} if context is None else {"securityContext": context}
     pod = new_pod(metadata={"uid": "u"}, spec=whole, container=container)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.pod import Pod
-from kedge.node.pod.admission import Rejection
+from kedge.node.pod.admission import PodRejection
 from kedge.node.pod.security_modules import APP_ARMOR, SELINUX, enabled, objection
 from kedge.testing.pods import new_pod
 
@@ -12,7 +12,7 @@ PROFILE = {"appArmorProfile": {"type": "RuntimeDefault"}}
 UNCONFINED = {"appArmorProfile": {"type": "Unconfined"}}
 LOCAL = {"appArmorProfile": {"type": "Localhost", "localhostProfile": "p"}}
 LABEL = {"seLinuxOptions": {"level": "s0:c1,c2"}}
-ABSENT = Rejection("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+ABSENT = PodRejection("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
 KEY = "container.apparmor.security.beta.kubernetes.io/ctr"
 
 
@@ -47,7 +47,7 @@ def test_profiles_are_refused_where_there_is_no_app_armor(asking: Pod, refused: 
 def test_profiles_are_refused_where_there_is_app_armor_too() -> None:
     found = objection(pod(PROFILE), {APP_ARMOR})
     text = "Cannot enforce AppArmor: this node's runtime does not apply profiles"
-    assert found == Rejection("AppArmor", text)
+    assert found == PodRejection("AppArmor", text)
 
 
 @pytest.mark.parametrize("asking", [pod(LABEL), pod(None, LABEL)])
@@ -55,7 +55,7 @@ def test_labels_are_refused_only_where_they_would_mean_something(asking: Pod) ->
     assert objection(asking, ()) is None
     found = objection(asking, {SELINUX})
     text = "Cannot enforce SELinux: this node's runtime does not apply labels"
-    assert found == Rejection("SELinux", text)
+    assert found == PodRejection("SELinux", text)
     assert objection(pod(), {SELINUX, APP_ARMOR}) is None
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, Given
-from kedge.node.runtime.runtime import ContainerSpec, Device, Mount
+from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant
+from kedge.node.runtime.runtime import ContainerDevice, ContainerMount, ContainerSpec
 from kedge.testing.node import LocalNode
 
 RESOURCE = "example.com/d"
@@ -20,7 +20,7 @@ def spec_of(node: LocalNode) -> ContainerSpec:
 
 
 async def test_a_plugin_is_told_what_the_pod_defines_and_nothing_else(node: LocalNode) -> None:
-    node.devices.gifts = Given(env={"A": "plugin", "P": "1"})
+    node.devices.gifts = DeviceGrant(env={"A": "plugin", "P": "1"})
     await create(node, env=[{"name": "A", "value": "1"}], command=["run", "$(P)"])
     assert node.devices.started == [{"A": "1"}]
     spec = spec_of(node)
@@ -29,10 +29,10 @@ async def test_a_plugin_is_told_what_the_pod_defines_and_nothing_else(node: Loca
 
 
 async def test_what_devices_bring_is_in_the_container(node: LocalNode) -> None:
-    device = Device(container_path="/dev/x", host_path="/dev/null", permissions="r")
-    node.devices.gifts = Given(
+    device = ContainerDevice(container_path="/dev/x", host_path="/dev/null", permissions="r")
+    node.devices.gifts = DeviceGrant(
         devices=[device],
-        mounts=[Mount(container_path="/in", host_path="/out")],
+        mounts=[ContainerMount(container_path="/in", host_path="/out")],
         annotations={"vendor": "x"},
         groups=[7],
     )
@@ -45,7 +45,9 @@ async def test_what_devices_bring_is_in_the_container(node: LocalNode) -> None:
 
 
 async def test_a_volume_of_the_pod_beats_a_mount_of_a_device(node: LocalNode) -> None:
-    node.devices.gifts = Given(mounts=[Mount(container_path="/data", host_path="/out")])
+    node.devices.gifts = DeviceGrant(
+        mounts=[ContainerMount(container_path="/data", host_path="/out")]
+    )
     node.devices.resources.add(RESOURCE)
     await node.create(
         spec={"volumes": [{"name": "v", "emptyDir": {}}]},

@@ -3,15 +3,15 @@ from pathlib import Path
 
 from kedge.node.pod import labels
 from kedge.node.pod.termination_message import last_words, log_end
-from kedge.node.runtime.runtime import Container, State
+from kedge.node.runtime.runtime import RunState, RuntimeContainer
 
 
-def ended(tmp_path: Path, *, policy: str = "File", exit_code: int = 1) -> Container:
-    return Container(
+def ended(tmp_path: Path, *, policy: str = "File", exit_code: int = 1) -> RuntimeContainer:
+    return RuntimeContainer(
         id="c",
         sandbox="s",
         name="c",
-        state=State.EXITED,
+        state=RunState.EXITED,
         exit_code=exit_code,
         log_path=str(tmp_path / "log"),
         annotations={

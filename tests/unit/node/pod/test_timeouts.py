@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from kedge.node.pod.timeouts import Interrupted, unless, within, woken
+from kedge.node.pod.timeouts import WorkInterrupted, unless, within, woken
 from kedge.testing.clock import FakeClock
 
 
@@ -35,7 +35,7 @@ async def test_an_event_interrupts() -> None:
     event = asyncio.Event()
     waiting = asyncio.ensure_future(unless(event, asyncio.Event().wait()))
     event.set()
-    with pytest.raises(Interrupted):
+    with pytest.raises(WorkInterrupted):
         await waiting
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from kedge.node.pod.dependencies import ConfigFailure, ImageFailure, VolumeFailure
-from kedge.node.runtime.runtime import Executed, RuntimeFailure, State
+from kedge.node.runtime.runtime import ExecResult, RunState, RuntimeFailure
 from kedge.testing.node import PODS, LocalNode
 from kedge.testing.runtime import Life
 
@@ -388,7 +388,7 @@ LIVENESS: dict[str, Any] = {
 
 async def test_a_container_that_fails_its_liveness_probe_is_restarted(node: LocalNode) -> None:
     await node.create(container=LIVENESS)
-    node.runtime.commands["alive",] = Executed(exit_code=1, stdout=b"dead")
+    node.runtime.commands["alive",] = ExecResult(exit_code=1, stdout=b"dead")
     await node.later(5)
     assert node.runtime.started() == [("ctr", 0)]
     await node.later(5)
@@ -403,7 +403,7 @@ async def test_a_container_that_fails_its_liveness_probe_is_restarted(node: Loca
 
 async def test_a_probe_may_give_its_container_less_time(node: LocalNode) -> None:
     probe = LIVENESS["livenessProbe"] | {"terminationGracePeriodSeconds": 4}
-    node.runtime.commands["alive",] = Executed(exit_code=1)
+    node.runtime.commands["alive",] = ExecResult(exit_code=1)
     await node.create(container={"livenessProbe": probe})
     await node.later(6)
 
@@ -411,7 +411,7 @@ async def test_a_probe_may_give_its_container_less_time(node: LocalNode) -> None
 
 
 async def test_readiness_follows_its_probe(node: LocalNode) -> None:
-    node.runtime.commands["ready",] = Executed(exit_code=1)
+    node.runtime.commands["ready",] = ExecResult(exit_code=1)
     probe = {"exec": {"command": ["ready"]}, "periodSeconds": 5, "failureThreshold": 1}
     await node.create(container={"readinessProbe": probe})
     assert (await node.container())["ready"] is False
@@ -420,39 +420,39 @@ async def test_readiness_follows_its_probe(node: LocalNode) -> None:
     assert ready["reason"] == "ContainersNotReady"
     assert ready["message"] == "containers with unready status: [ctr]"
 
-    node.runtime.commands["ready",] = Executed(exit_code=0)
+    node.runtime.commands["ready",] = ExecResult(exit_code=0)
     await node.later(5)
     assert (await node.container())["ready"] is True
 
 
 async def test_other_probes_wait_for_the_startup_probe(node: LocalNode) -> None:
-    node.runtime.commands["up",] = Executed(exit_code=1)
+    node.runtime.commands["up",] = ExecResult(exit_code=1)
     startup = {"exec": {"command": ["up"]}, "periodSeconds": 2, "failureThreshold": 30}
     await node.create(container=LIVENESS | {"startupProbe": startup})
     await node.later(20)
     assert ("ctr", ("alive",)) not in node.runtime.executed
     assert (await node.container())["started"] is False
 
-    node.runtime.commands["up",] = Executed(exit_code=0)
+    node.runtime.commands["up",] = ExecResult(exit_code=0)
     await node.later(2)
     assert (await node.container())["started"] is True
     assert ("ctr", ("alive",)) in node.runtime.executed
 
 
 async def test_a_sidecar_that_has_not_started_holds_back_the_rest(node: LocalNode) -> None:
-    node.runtime.commands["up",] = Executed(exit_code=1)
+    node.runtime.commands["up",] = ExecResult(exit_code=1)
     startup = {"exec": {"command": ["up"]}, "periodSeconds": 1, "failureThreshold": 30}
     await node.create(spec={"initContainers": [SIDECAR | {"startupProbe": startup}]})
     await node.later(3)
     assert node.runtime.running() == ["side"]
     assert (await node.status())["phase"] == "Pending"
-    node.runtime.commands["up",] = Executed(exit_code=0)
+    node.runtime.commands["up",] = ExecResult(exit_code=0)
     await node.later(1)
     assert node.runtime.running() == ["side", "ctr"]
 
 
 async def test_a_post_start_hook_that_fails_kills_the_container(node: LocalNode) -> None:
-    node.runtime.commands["hook",] = Executed(exit_code=1, stderr=b"secret")
+    node.runtime.commands["hook",] = ExecResult(exit_code=1, stderr=b"secret")
     lifecycle = {"postStart": {"exec": {"command": ["hook"]}}}
     await node.create(container={"lifecycle": lifecycle})
 
@@ -563,7 +563,7 @@ async def test_one_container_can_restart_them_all(node: LocalNode) -> None:
 
     assert node.runtime.started()[3:] == [("init", 1), ("ctr", 1), ("watcher", 1)]
     assert {c.state for c in (node.runtime.newest("ctr"), node.runtime.newest("watcher"))} == {
-        State.RUNNING
+        RunState.RUNNING
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from kedge.api.core_v1.node_types import Taint
-from kedge.node.runtime.runtime import Executed, SandboxSpec
+from kedge.node.runtime.runtime import ExecResult, SandboxSpec
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import PODS, LocalNode
 from kedge.testing.runtime import Life
@@ -130,7 +130,7 @@ async def test_readiness_is_not_lost_when_the_agent_restarts(node: LocalNode) ->
     assert (await node.container())["ready"] is True
     watch = await node.server.watch(f"{PODS}?watch=true&resourceVersion=0")
     await node.kill()
-    node.runtime.commands["ready",] = Executed(exit_code=1)
+    node.runtime.commands["ready",] = ExecResult(exit_code=1)
     await node.start()
 
     assert (await node.container())["ready"] is True

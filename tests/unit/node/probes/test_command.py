@@ -2,10 +2,10 @@ import pytest
 
 from kedge.api.core_v1.probe import ExecAction
 from kedge.node.probes.command import probe_exec
-from kedge.node.probes.outcome import Outcome, ProbeError, Result
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.node.runtime.runtime import (
     ContainerSpec,
-    Executed,
+    ExecResult,
     RuntimeFailure,
     SandboxSpec,
 )
@@ -29,15 +29,17 @@ async def running() -> tuple[FakeRuntime, str]:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (Executed(exit_code=0, stdout=b"ok"), Outcome(Result.SUCCESS, "ok")),
-        (Executed(exit_code=2, stderr=b"no"), Outcome(Result.FAILURE, "no")),
+        (ExecResult(exit_code=0, stdout=b"ok"), ProbeOutcome(ProbeResult.SUCCESS, "ok")),
+        (ExecResult(exit_code=2, stderr=b"no"), ProbeOutcome(ProbeResult.FAILURE, "no")),
         (
             TimeoutError(),
-            Outcome(Result.FAILURE, 'command timed out: "check 1" timed out after 3s'),
+            ProbeOutcome(ProbeResult.FAILURE, 'command timed out: "check 1" timed out after 3s'),
         ),
     ],
 )
-async def test_the_exit_code_decides(answer: Executed | Exception, expected: Outcome) -> None:
+async def test_the_exit_code_decides(
+    answer: ExecResult | Exception, expected: ProbeOutcome
+) -> None:
     runtime, identity = await running()
     runtime.commands[ARGV] = answer
     assert await probe_exec(ACTION, SPEC, identity, runtime, 3) == expected

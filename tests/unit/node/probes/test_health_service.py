@@ -3,7 +3,7 @@ import pytest
 from kedge.api.core_v1.probe import GRPCAction
 from kedge.node.probes import health_service
 from kedge.node.probes.health_service import probe_grpc
-from kedge.node.probes.outcome import Outcome, ProbeError, Result
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 
 
 async def test_an_agent_that_cannot_speak_grpc_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,12 +15,15 @@ async def test_an_agent_that_cannot_speak_grpc_says_so(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (b"\x08\x01", Outcome(Result.SUCCESS, "service healthy")),
-        (b"\x08\x02", Outcome(Result.FAILURE, 'service unhealthy (responded with "NOT_SERVING")')),
-        (b"", Outcome(Result.FAILURE, 'service unhealthy (responded with "UNKNOWN")')),
+        (b"\x08\x01", ProbeOutcome(ProbeResult.SUCCESS, "service healthy")),
+        (
+            b"\x08\x02",
+            ProbeOutcome(ProbeResult.FAILURE, 'service unhealthy (responded with "NOT_SERVING")'),
+        ),
+        (b"", ProbeOutcome(ProbeResult.FAILURE, 'service unhealthy (responded with "UNKNOWN")')),
     ],
 )
-async def test_the_service_decides(answer: bytes, expected: Outcome) -> None:
+async def test_the_service_decides(answer: bytes, expected: ProbeOutcome) -> None:
     grpc = pytest.importorskip("grpc")
     asked: list[bytes] = []
 

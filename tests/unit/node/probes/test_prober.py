@@ -6,9 +6,9 @@ import pytest
 from kedge.api.core_v1.pod import Pod
 from kedge.node.probes.prober import Prober, targets
 from kedge.node.runtime.runtime import (
-    Container,
     ContainerSpec,
-    Executed,
+    ExecResult,
+    RuntimeContainer,
     RuntimeFailure,
     SandboxSpec,
 )
@@ -33,7 +33,7 @@ class Bench:
             changed=self._changed,
         )
         self.pod: Pod
-        self.record: Container
+        self.record: RuntimeContainer
 
     def _changed(self) -> None:
         self.changes += 1
@@ -52,7 +52,7 @@ class Bench:
         self.prober.watch(targets(self.pod, [self.record]), ending=ending)
 
     def answer(self, command: str, exit_code: int) -> None:
-        self.runtime.commands[command,] = Executed(exit_code=exit_code, stdout=b"out")
+        self.runtime.commands[command,] = ExecResult(exit_code=exit_code, stdout=b"out")
 
     def times(self, command: str) -> int:
         return self.runtime.executed.count(("ctr", (command,)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kedge.node.runtime.runtime import Executed
+from kedge.node.runtime.runtime import ExecResult
 from kedge.node.server.server import NodeServer
 from kedge.testing.node import NODE, LocalNode
 from kedge.testing.pods import pod_document
@@ -213,8 +213,8 @@ async def test_containers_that_do_not_run_cannot_be_entered(node: LocalNode, ask
 async def test_a_command_can_be_run_to_its_end(node: LocalNode, ask: Ask) -> None:
     await bind(node)
     name = container(node)
-    node.runtime.commands["ls", "-l"] = Executed(exit_code=0, stdout=b"files\n")
-    node.runtime.commands[("false",)] = Executed(exit_code=1, stderr=b"oh")
+    node.runtime.commands["ls", "-l"] = ExecResult(exit_code=0, stdout=b"files\n")
+    node.runtime.commands[("false",)] = ExecResult(exit_code=1, stderr=b"oh")
     assert await text(await ask(f"/run/default/p/{name}?cmd=ls+-l", "POST")) == (200, "files\n")
     assert await text(await ask(f"/run/default/p/{name}?cmd=false", "POST")) == (
         500,

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.node.volumes import layout
-from kedge.node.volumes.layout import File
+from kedge.node.volumes.layout import VolumeFile
 from kedge.supervisor.removal import remove
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def files(**contents: str) -> dict[str, File]:
-    return {name: File(text.encode(), 0o644) for name, text in contents.items()}
+def files(**contents: str) -> dict[str, VolumeFile]:
+    return {name: VolumeFile(text.encode(), 0o644) for name, text in contents.items()}
 
 
 def shown(place: Path) -> dict[str, bytes]:
@@ -35,7 +35,9 @@ def mode(path: Path) -> int:
 
 
 def test_names_are_links_into_a_directory_with_a_time_in_its_name(tmp_path: Path) -> None:
-    assert layout.write(tmp_path, {"a": File(b"1", 0o644), "d/b": File(b"2", 0o644)}, NOW)
+    assert layout.write(
+        tmp_path, {"a": VolumeFile(b"1", 0o644), "d/b": VolumeFile(b"2", 0o644)}, NOW
+    )
     assert os.readlink(tmp_path / "a") == "..data/a"
     assert os.readlink(tmp_path / "d") == "..data/d"
     hidden = os.readlink(tmp_path / "..data")
@@ -81,7 +83,11 @@ def test_no_files_are_a_directory_without_names(tmp_path: Path) -> None:
 def test_rights_are_what_was_asked_for_whatever_the_umask(tmp_path: Path) -> None:
     previous = os.umask(0o077)
     try:
-        wanted = {"open": File(b"", 0o666), "shut": File(b"", 0o400), "x/run": File(b"", 0o755)}
+        wanted = {
+            "open": VolumeFile(b"", 0o666),
+            "shut": VolumeFile(b"", 0o400),
+            "x/run": VolumeFile(b"", 0o755),
+        }
         layout.write(tmp_path / "v", wanted, NOW)
     finally:
         os.umask(previous)
@@ -93,7 +99,11 @@ def test_rights_are_what_was_asked_for_whatever_the_umask(tmp_path: Path) -> Non
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to a group")
 def test_a_group_may_read_everything(tmp_path: Path) -> None:
     place = tmp_path / "v"
-    wanted = {"a": File(b"", 0o400), "d/b": File(b"", 0o644), "none": File(b"", 0)}
+    wanted = {
+        "a": VolumeFile(b"", 0o400),
+        "d/b": VolumeFile(b"", 0o644),
+        "none": VolumeFile(b"", 0),
+    }
     layout.write(place, wanted, NOW, group=1234)
     assert [mode(place / each) for each in wanted] == [0o440, 0o644, 0o440]
     assert mode(place) == 0o2777
@@ -104,7 +114,7 @@ def test_a_group_may_read_everything(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_an_owner_keeps_a_file_to_himself(tmp_path: Path) -> None:
-    layout.write(tmp_path, {"token": File(b"t", 0o600, owner=4321)}, NOW)
+    layout.write(tmp_path, {"token": VolumeFile(b"t", 0o600, owner=4321)}, NOW)
     found = (tmp_path / "token").stat()
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (4321, 0o600)
 
@@ -113,7 +123,7 @@ def test_an_owner_keeps_a_file_to_himself(tmp_path: Path) -> None:
     ("path", "cleaned"), [("./a", "a"), ("a/", "a"), ("a//b", "a/b"), ("a/..b", "a/..b")]
 )
 def test_paths_are_cleaned(path: str, cleaned: str, tmp_path: Path) -> None:
-    layout.write(tmp_path, {path: File(b"x", 0o644)}, NOW)
+    layout.write(tmp_path, {path: VolumeFile(b"x", 0o644)}, NOW)
     assert shown(tmp_path) == {cleaned: b"x"}
 
 
@@ -122,7 +132,7 @@ def test_paths_are_cleaned(path: str, cleaned: str, tmp_path: Path) -> None:
 )
 def test_paths_that_lead_elsewhere_are_refused(path: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="invalid path"):
-        layout.write(tmp_path / "v", {path: File(b"x", 0o644)}, NOW)
+        layout.write(tmp_path / "v", {path: VolumeFile(b"x", 0o644)}, NOW)
     assert not (tmp_path / "v").exists()
 
 
@@ -130,7 +140,7 @@ def test_a_write_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> None:
     layout.write(tmp_path, files(a="1"), NOW)
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(OSError, match="a"):
-        layout.write(tmp_path, {"a": File(b"1", 0o644), "a/b": File(b"2", 0o644)}, NOW)
+        layout.write(tmp_path, {"a": VolumeFile(b"1", 0o644), "a/b": VolumeFile(b"2", 0o644)}, NOW)
     assert sorted(os.listdir(tmp_path)) == before
     assert shown(tmp_path) == {"a": b"1"}
 
@@ -147,8 +157,8 @@ NAMES = st.sampled_from(["a", "b", "c", "x/1", "x/2", "y/z/1"])
 PAYLOADS = st.dictionaries(NAMES, st.sampled_from([b"", b"1", b"22"]), max_size=4)
 
 
-def made(payload: Mapping[str, bytes]) -> dict[str, File]:
-    return {path: File(content, 0o644) for path, content in payload.items()}
+def made(payload: Mapping[str, bytes]) -> dict[str, VolumeFile]:
+    return {path: VolumeFile(content, 0o644) for path, content in payload.items()}
 
 
 @settings(max_examples=50, deadline=None)
@@ -211,31 +221,31 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(
 
 
 def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
-    volume = layout.Layout(tmp_path)
-    assert volume.write({**files(a="1", b="2"), "d/c": File(b"3", 0o644)}, NOW)
+    volume = layout.AtomicWriter(tmp_path)
+    assert volume.write({**files(a="1", b="2"), "d/c": VolumeFile(b"3", 0o644)}, NOW)
     before = {name: (tmp_path / name).stat().st_ino for name in ("a", "d/c")}
-    assert volume.write({**files(a="1", b="other", e="4"), "d/c": File(b"3", 0o644)}, NOW)
+    assert volume.write({**files(a="1", b="other", e="4"), "d/c": VolumeFile(b"3", 0o644)}, NOW)
     assert {name: (tmp_path / name).stat().st_ino for name in ("a", "d/c")} == before
     assert shown(tmp_path) == {"a": b"1", "b": b"other", "d/c": b"3", "e": b"4"}
-    assert not volume.write({**files(a="1", b="other", e="4"), "d/c": File(b"3", 0o644)}, NOW)
-    assert volume.write({"a": File(b"1", 0o600)}, NOW)
+    assert not volume.write({**files(a="1", b="other", e="4"), "d/c": VolumeFile(b"3", 0o644)}, NOW)
+    assert volume.write({"a": VolumeFile(b"1", 0o600)}, NOW)
     assert mode(tmp_path / "a") == 0o600
     assert shown(tmp_path) == {"a": b"1"}
     assert len(os.listdir(tmp_path)) == 3
 
 
 def test_a_failed_write_does_not_make_the_next_one_believe_anything(tmp_path: Path) -> None:
-    volume = layout.Layout(tmp_path)
+    volume = layout.AtomicWriter(tmp_path)
     volume.write(files(a="1"), NOW)
     with pytest.raises(OSError, match="a"):
-        volume.write({"a": File(b"1", 0o644), "a/b": File(b"2", 0o644)}, NOW)
+        volume.write({"a": VolumeFile(b"1", 0o644), "a/b": VolumeFile(b"2", 0o644)}, NOW)
     assert volume.write(files(a="2"), NOW)
     assert shown(tmp_path) == {"a": b"2"}
 
 
 def test_a_path_may_be_as_deep_as_the_api_allows(tmp_path: Path) -> None:
     deep = "d/" * 1500 + "file"
-    layout.write(tmp_path, {deep: File(b"x", 0o644)}, NOW)
+    layout.write(tmp_path, {deep: VolumeFile(b"x", 0o644)}, NOW)
     assert (tmp_path / deep).read_bytes() == b"x"
     remove(tmp_path)
 

@@ -16,7 +16,7 @@ from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.pod.dependencies import ConfigFailure, VolumeFailure
-from kedge.node.pod.referenced_objects import Following, Sources
+from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
 from kedge.node.volumes import mounts
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.testing.local_server import TOKEN, LocalServer
@@ -48,11 +48,11 @@ class Box:
     def restart(self) -> None:
         """An agent that knows nothing of those before it."""
         client, clock = Client(LocalTransport(self._handle)), self.server.clock
-        following = Following(client, clock)
+        following = ConfigObjectWatches(client, clock)
         self.volumes = PodVolumes(
             self.directory / "pods",
             self.directory / "memory",
-            Sources(client, clock),
+            ReferencedObjects(client, clock),
             following,
             Here(),
             self.events,

@@ -35,11 +35,11 @@ _ESCAPES: Final = {
 }
 
 
-class Unresolvable(Exception):
+class UnresolvableField(Exception):
     """The pod has no such thing; the text is for its events."""
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class DownwardContext(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a pod beyond its own object."""
 
     pod_ips: Sequence[str] = ()
@@ -51,10 +51,12 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the node's labels pods may know besides its place: keys, or patterns of keys."""
 
 
-def surroundings(node: Node, exposed: Sequence[str], pod_ips: Sequence[str] = ()) -> Surroundings:
+def surroundings(
+    node: Node, exposed: Sequence[str], pod_ips: Sequence[str] = ()
+) -> DownwardContext:
     """What pods on a node find around them."""
     addresses = node.status.addresses
-    return Surroundings(
+    return DownwardContext(
         pod_ips=pod_ips,
         host_ips=[each.address for each in addresses if each.type == "InternalIP"],
         allocatable=node.status.allocatable,
@@ -63,7 +65,7 @@ def surroundings(node: Node, exposed: Sequence[str], pod_ips: Sequence[str] = ()
     )
 
 
-def variable(pod: Pod, own: Container, source: EnvVarSource, around: Surroundings) -> str | None:
+def variable(pod: Pod, own: Container, source: EnvVarSource, around: DownwardContext) -> str | None:
     """The value of a variable of a container; None if its source is not the pod itself."""
     if source.fieldRef is not None:
         return field(pod, source.fieldRef.fieldPath, around)
@@ -74,7 +76,7 @@ def variable(pod: Pod, own: Container, source: EnvVarSource, around: Surrounding
     return None
 
 
-def file(pod: Pod, item: DownwardAPIVolumeFile, around: Surroundings) -> str | None:
+def file(pod: Pod, item: DownwardAPIVolumeFile, around: DownwardContext) -> str | None:
     """The content of a file in a volume; None if it is said to come from nowhere."""
     if item.fieldRef is not None:
         return field(pod, item.fieldRef.fieldPath, around)
@@ -86,12 +88,12 @@ def file(pod: Pod, item: DownwardAPIVolumeFile, around: Surroundings) -> str | N
     return None
 
 
-def field(pod: Pod, path: str, around: Surroundings) -> str:
+def field(pod: Pod, path: str, around: DownwardContext) -> str:
     """The value behind a field path or a full selector, as text."""
     try:
         parsed = fieldpath.parse(path)
     except fieldpath.Malformed as error:
-        raise Unresolvable(f"unsupported fieldPath: {path}: {error}") from error
+        raise UnresolvableField(f"unsupported fieldPath: {path}: {error}") from error
     match parsed:
         case fieldpath.Amount():
             container = _among(getattr(pod.spec, parsed.among), parsed.container)
@@ -103,16 +105,16 @@ def field(pod: Pod, path: str, around: Surroundings) -> str:
     return _plain_field(pod, parsed, around)
 
 
-def container_field(pod: Pod, container: Container, path: str, around: Surroundings) -> str:
+def container_field(pod: Pod, container: Container, path: str, around: DownwardContext) -> str:
     """The value behind a partial selector, which is about the container."""
     try:
         parsed = fieldpath.parse_partial(path)
     except fieldpath.Malformed as error:
-        raise Unresolvable(f"unsupported fieldPath: {path}: {error}") from error
+        raise UnresolvableField(f"unsupported fieldPath: {path}: {error}") from error
     return _as_cgroups_have_it(pod, container, parsed, around)
 
 
-def _plain_field(pod: Pod, path: fieldpath.Field, around: Surroundings) -> str:
+def _plain_field(pod: Pod, path: fieldpath.Field, around: DownwardContext) -> str:
     meta, key = pod.metadata, path.key
     match path.name:
         case "metadata.annotations":
@@ -137,7 +139,7 @@ def _plain_field(pod: Pod, path: fieldpath.Field, around: Surroundings) -> str:
             return next(iter(around.pod_ips), "")
         case "status.podIPs":
             return ",".join(around.pod_ips)
-    raise Unresolvable(f"unsupported fieldPath: {path}")
+    raise UnresolvableField(f"unsupported fieldPath: {path}")
 
 
 def _of_owner(pod: Pod, attribute: str) -> str:
@@ -148,19 +150,19 @@ def _of_owner(pod: Pod, attribute: str) -> str:
     return ""
 
 
-def _of_node(path: fieldpath.Field, around: Surroundings) -> str:
+def _of_node(path: fieldpath.Field, around: DownwardContext) -> str:
     if path.key is None:
         labels = around.node_labels.items()
         return formatted({key: value for key, value in labels if _exposed(key, around)})
     if not _exposed(path.key, around):
-        raise Unresolvable(
+        raise UnresolvableField(
             f'label "{path.key}" of the node is not exposed to pods;'
             f" --expose-node-labels={path.key} would do that"
         )
     return around.node_labels.get(path.key, "")
 
 
-def _exposed(key: str, around: Surroundings) -> bool:
+def _exposed(key: str, around: DownwardContext) -> bool:
     return key in TOPOLOGY or any(fnmatchcase(key, pattern) for pattern in around.exposed)
 
 
@@ -187,7 +189,7 @@ def _escaped(character: str) -> str:
 
 
 def resource_of_variable(
-    pod: Pod, own: Container, selector: ResourceFieldSelector, around: Surroundings
+    pod: Pod, own: Container, selector: ResourceFieldSelector, around: DownwardContext
 ) -> str:
     """A request or limit for a variable: of the container named, else of the one it is for."""
     bound, _, name = selector.resource.partition(".")
@@ -199,7 +201,7 @@ def resource_of_variable(
     return _divided(_effective(pod, container, bound, name, around), selector.divisor)
 
 
-def resource_of_file(pod: Pod, selector: ResourceFieldSelector, around: Surroundings) -> str:
+def resource_of_file(pod: Pod, selector: ResourceFieldSelector, around: DownwardContext) -> str:
     """A request or limit for a file in a volume, of which the pod's own limits are no part."""
     bound, _, name = selector.resource.partition(".")
     amount = _given(_named(pod, selector.containerName), bound, name)
@@ -207,7 +209,7 @@ def resource_of_file(pod: Pod, selector: ResourceFieldSelector, around: Surround
 
 
 def _as_cgroups_have_it(
-    pod: Pod, container: Container, selector: fieldpath.Amount, around: Surroundings
+    pod: Pod, container: Container, selector: fieldpath.Amount, around: DownwardContext
 ) -> str:
     """Shares for cpu, bytes for memory and storage, else whole units."""
     amount = _effective(pod, container, selector.bound, selector.resource, around)
@@ -224,11 +226,11 @@ def _among(containers: Iterable[Container], name: str) -> Container:
     for container in containers:
         if container.name == name:
             return container
-    raise Unresolvable(f"container {name} not found")
+    raise UnresolvableField(f"container {name} not found")
 
 
 def _effective(
-    pod: Pod, container: Container, bound: str, name: str, around: Surroundings
+    pod: Pod, container: Container, bound: str, name: str, around: DownwardContext
 ) -> Quantity:
     """What the container asks for, else what it is limited to all the same."""
     return (
@@ -249,7 +251,7 @@ def _pod_limit(pod: Pod, bound: str, name: str) -> Quantity:
     return _ZERO
 
 
-def _most(bound: str, name: str, around: Surroundings) -> Quantity:
+def _most(bound: str, name: str, around: DownwardContext) -> Quantity:
     if bound != "limits":
         return _ZERO
     known = "ephemeral-storage" if name == "storage" else name

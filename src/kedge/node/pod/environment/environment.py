@@ -12,51 +12,55 @@ from kedge.api.core_v1.references import FileKeySelector
 from kedge.api.core_v1.secret import Secret
 from kedge.api.core_v1.service_types import Service
 from kedge.machinery.errors import StatusError
-from kedge.node.pod.dependencies import ConfigFailure, Environ, ThisNode
+from kedge.node.pod.dependencies import ConfigFailure, ContainerEnvironment, ThisNode
 from kedge.node.pod.environment import downward, env_files
-from kedge.node.pod.environment.downward import Surroundings, Unresolvable
+from kedge.node.pod.environment.downward import DownwardContext, UnresolvableField
 from kedge.node.pod.environment.expansion import MOST, expand
-from kedge.node.pod.referenced_objects import Sources
+from kedge.node.pod.referenced_objects import ReferencedObjects
 
 API_SERVER: Final = ("default", "kubernetes")
 
 
-class Variables:
+class EnvironmentVariables:
     """Works out the variables of containers. Fulfils parts.Environment."""
 
-    def __init__(self, sources: Sources, this: ThisNode, files: env_files.Find) -> None:
+    def __init__(self, sources: ReferencedObjects, this: ThisNode, files: env_files.Find) -> None:
         self._sources = sources
         self._this = this
         self._files = files
 
-    async def environment(self, pod: Pod, container: Container, pod_ips: Sequence[str]) -> Environ:
-        found = Found(self._sources, pod, container, self._around(pod_ips), self._files)
+    async def environment(
+        self, pod: Pod, container: Container, pod_ips: Sequence[str]
+    ) -> ContainerEnvironment:
+        found = EnvironmentBuilder(
+            self._sources, pod, container, self._around(pod_ips), self._files
+        )
         try:
             services = service_variables(pod, await self._sources.services())
             for source in container.envFrom:
                 await found.add_all(source)
             for variable in container.env:
                 await found.add(variable, services)
-        except Unresolvable as error:
+        except UnresolvableField as error:
             raise ConfigFailure(str(error)) from error
         except StatusError as error:
             raise ConfigFailure(error.message) from error
         unset = {name: text for name, text in services.items() if name not in found.values}
-        return Environ(found.values, unset)
+        return ContainerEnvironment(found.values, unset)
 
-    def _around(self, pod_ips: Sequence[str]) -> Surroundings:
+    def _around(self, pod_ips: Sequence[str]) -> DownwardContext:
         return downward.surroundings(self._this.node, self._this.exposed, pod_ips)
 
 
-class Found:
+class EnvironmentBuilder:
     """The variables of one container so far."""
 
     def __init__(
         self,
-        sources: Sources,
+        sources: ReferencedObjects,
         pod: Pod,
         container: Container,
-        around: Surroundings,
+        around: DownwardContext,
         files: env_files.Find,
     ) -> None:
         self.values: dict[str, str] = {}

@@ -13,7 +13,7 @@ from kedge.node.pod.restart_policy import restarts
 RESTARTING_ALL = "RestartingAllContainers"
 
 
-class _Alive(Enum):
+class _LiveStage(Enum):
     """Where a container is that has not ended."""
 
     UNKNOWN = auto()
@@ -22,7 +22,7 @@ class _Alive(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _ExitedStage:
     """A container that has run."""
 
     well: bool
@@ -30,7 +30,7 @@ class _Ended:
     """It will be started again if anything is."""
 
 
-_Stage = _Alive | _Ended
+_Stage = _LiveStage | _ExitedStage
 
 
 def phase(
@@ -39,9 +39,11 @@ def phase(
     """`terminal`: nothing will be started any more. `initialized`: main containers have begun."""
     known = {status.name: status for status in statuses}
     initial = [_stage(spec, c, known) for c in spec.initContainers if not is_sidecar(c)]
-    if any(isinstance(stage, _Ended) and not (stage.well or stage.again) for stage in initial):
+    if any(
+        isinstance(stage, _ExitedStage) and not (stage.well or stage.again) for stage in initial
+    ):
         return "Failed"
-    if any(isinstance(stage, _Alive) for stage in initial):
+    if any(isinstance(stage, _LiveStage) for stage in initial):
         return "Pending"
     sidecars = [c for c in spec.initContainers if is_sidecar(c)]
     if not initialized and any(_not_started(known.get(c.name)) for c in sidecars):
@@ -50,13 +52,13 @@ def phase(
     return _summed_up(main, list(_of_sidecars(sidecars, known)), terminal)
 
 
-def _summed_up(main: list[_Stage], sidecars: list[_Alive], terminal: bool) -> str:
-    alive = [stage for stage in main if isinstance(stage, _Alive)] + sidecars
-    if _Alive.WAITING in alive or _Alive.UNKNOWN in alive:
+def _summed_up(main: list[_Stage], sidecars: list[_LiveStage], terminal: bool) -> str:
+    alive = [stage for stage in main if isinstance(stage, _LiveStage)] + sidecars
+    if _LiveStage.WAITING in alive or _LiveStage.UNKNOWN in alive:
         return "Pending"
     if alive:
         return "Running"
-    ended = [stage for stage in main if isinstance(stage, _Ended)]
+    ended = [stage for stage in main if isinstance(stage, _ExitedStage)]
     if not terminal and any(stage.again for stage in ended):
         return "Running"
     return "Succeeded" if all(stage.well for stage in ended) else "Failed"
@@ -65,16 +67,16 @@ def _summed_up(main: list[_Stage], sidecars: list[_Alive], terminal: bool) -> st
 def _stage(spec: PodSpec, container: Container, known: Mapping[str, ContainerStatus]) -> _Stage:
     status = known.get(container.name)
     if status is None:
-        return _Alive.UNKNOWN
+        return _LiveStage.UNKNOWN
     if status.state.running is not None:
-        return _Alive.RUNNING
+        return _LiveStage.RUNNING
     ended = status.state.terminated or status.lastState.terminated
     if ended is None:
-        return _Alive.WAITING
+        return _LiveStage.WAITING
     again = ended.reason == RESTARTING_ALL or restarts(spec, container, ended.exitCode)
     # A main container that waits has not succeeded, whatever its last run did.
     well = ended.exitCode == 0 and (status.state.terminated is not None or _initial(spec, status))
-    return _Ended(well, again)
+    return _ExitedStage(well, again)
 
 
 def _initial(spec: PodSpec, status: ContainerStatus) -> bool:
@@ -83,16 +85,16 @@ def _initial(spec: PodSpec, status: ContainerStatus) -> bool:
 
 def _of_sidecars(
     sidecars: Sequence[Container], known: Mapping[str, ContainerStatus]
-) -> Iterator[_Alive]:
+) -> Iterator[_LiveStage]:
     """Sidecars keep a pod running, or from running; how they ended is of no account."""
     for container in sidecars:
         status = known.get(container.name)
         if status is None:
-            yield _Alive.UNKNOWN
+            yield _LiveStage.UNKNOWN
         elif status.state.running is not None:
-            yield _Alive.RUNNING
+            yield _LiveStage.RUNNING
         elif status.state.terminated is None and status.lastState.terminated is None:
-            yield _Alive.WAITING
+            yield _LiveStage.WAITING
 
 
 def _not_started(status: ContainerStatus | None) -> bool:

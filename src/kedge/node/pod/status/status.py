@@ -26,14 +26,14 @@ from kedge.api.core_v1.pod_status import (
 )
 from kedge.machinery.durations import SECOND, format_time
 from kedge.node.pod import labels
-from kedge.node.pod.plan import Health, Kind, Waiting
+from kedge.node.pod.plan import ContainerKind, ProbeVerdicts, WaitingReason
 from kedge.node.pod.restart_policy import restarts
-from kedge.node.pod.runtime_cache import NOTHING, Observed
+from kedge.node.pod.runtime_cache import NOTHING, PodRuntimeState
 from kedge.node.pod.status.conditions import conditions
 from kedge.node.pod.status.phase import phase
-from kedge.node.pod.termination import TERMINAL, Ending
+from kedge.node.pod.termination import TERMINAL, PodTermination
 from kedge.node.runtime import runtime
-from kedge.node.runtime.runtime import State
+from kedge.node.runtime.runtime import RunState
 
 POD_MESSAGES = 12 * 1024
 """Bytes that the termination messages of a pod may have together."""
@@ -43,16 +43,16 @@ LOST_REASON = "ContainerStatusUnknown"
 
 
 @dataclass(frozen=True)
-class Facts:
+class StatusInput:
     """All that a pod's status depends on, besides the pod."""
 
     now: datetime
-    observed: Observed = NOTHING
+    observed: PodRuntimeState = NOTHING
     previous: PodStatus = field(default_factory=PodStatus)
     """What was told last."""
-    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     """By name of the container: why it does not run."""
-    health: Health = field(default_factory=Health)
+    health: ProbeVerdicts = field(default_factory=ProbeVerdicts)
     messages: Mapping[str, str] = field(default_factory=dict)
     """By id of the container: what it said when it ended."""
     actual: Mapping[str, ResourceRequirements] = field(default_factory=dict)
@@ -63,16 +63,16 @@ class Facts:
     """Addresses of a pod without any of its own: those of the machine, if it is on that network."""
     terminal: bool = False
     """Nothing runs any more, and nothing will be started."""
-    ending: Ending | None = None
+    ending: PodTermination | None = None
     devices: Mapping[str, Sequence[ResourceStatus]] = field(default_factory=dict)
     """By name: how a container's devices are."""
 
 
-def pod_status(pod: Pod, facts: Facts) -> PodStatus:
+def pod_status(pod: Pod, facts: StatusInput) -> PodStatus:
     """The whole status of a pod that has been admitted."""
-    init = list(_statuses(pod, Kind.INIT, pod.spec.initContainers, facts))
-    main = list(_statuses(pod, Kind.MAIN, pod.spec.containers, facts))
-    extra = list(_statuses(pod, Kind.EPHEMERAL, pod.spec.ephemeralContainers, facts))
+    init = list(_statuses(pod, ContainerKind.INIT, pod.spec.initContainers, facts))
+    main = list(_statuses(pod, ContainerKind.MAIN, pod.spec.containers, facts))
+    extra = list(_statuses(pod, ContainerKind.EPHEMERAL, pod.spec.ephemeralContainers, facts))
     word, reason, message = _outcome(pod, facts, init, main)
     previous = facts.previous
     ips = _ips(facts)
@@ -125,7 +125,7 @@ def rejected(pod: Pod, reason: str, message: str, now: datetime) -> PodStatus:
 
 
 def _outcome(
-    pod: Pod, facts: Facts, init: list[ContainerStatus], main: list[ContainerStatus]
+    pod: Pod, facts: StatusInput, init: list[ContainerStatus], main: list[ContainerStatus]
 ) -> tuple[str, str, str]:
     """Phase, reason and message. A pod does not come back from its end, nor reaches it early."""
     previous = facts.previous if facts.previous.phase else pod.status
@@ -145,7 +145,7 @@ def _outcome(
     return word, "", ""
 
 
-def _ips(facts: Facts) -> Sequence[str]:
+def _ips(facts: StatusInput) -> Sequence[str]:
     sandbox = facts.observed.sandbox
     known = [ip.ip for ip in facts.previous.podIPs]
     if sandbox is None:
@@ -157,7 +157,7 @@ def _ips(facts: Facts) -> Sequence[str]:
 
 
 def _statuses(
-    pod: Pod, kind: Kind, containers: Iterable[Container], facts: Facts
+    pod: Pod, kind: ContainerKind, containers: Iterable[Container], facts: StatusInput
 ) -> Iterator[ContainerStatus]:
     before = {status.name: status for status in _before(kind, facts.previous)}
     for container in containers:
@@ -168,7 +168,10 @@ def _statuses(
 
 
 def _equipped(
-    container: Container, facts: Facts, before: ContainerStatus | None, status: ContainerStatus
+    container: Container,
+    facts: StatusInput,
+    before: ContainerStatus | None,
+    status: ContainerStatus,
 ) -> ContainerStatus:
     """With its devices; those that it had stay in the status when they are given back."""
     devices = facts.devices.get(container.name) or (
@@ -177,16 +180,16 @@ def _equipped(
     return replace(status, allocatedResourcesStatus=devices) if devices else status
 
 
-def _before(kind: Kind, status: PodStatus) -> Sequence[ContainerStatus]:
+def _before(kind: ContainerKind, status: PodStatus) -> Sequence[ContainerStatus]:
     return {
-        Kind.INIT: status.initContainerStatuses,
-        Kind.MAIN: status.containerStatuses,
-        Kind.EPHEMERAL: status.ephemeralContainerStatuses,
+        ContainerKind.INIT: status.initContainerStatuses,
+        ContainerKind.MAIN: status.containerStatuses,
+        ContainerKind.EPHEMERAL: status.ephemeralContainerStatuses,
     }[kind]
 
 
 def _seen(
-    pod: Pod, container: Container, facts: Facts, before: ContainerStatus | None
+    pod: Pod, container: Container, facts: StatusInput, before: ContainerStatus | None
 ) -> ContainerStatus:
     records = facts.observed.by_name.get(container.name, ())
     if not records:
@@ -198,7 +201,7 @@ def _seen(
         last = _state(records[1], facts, limit)
     elif before is not None:
         last = _carried(before, newest)
-    running = newest.state is State.RUNNING
+    running = newest.state is RunState.RUNNING
     actual = facts.actual.get(container.name) or labels.started_with(newest) if running else None
     return ContainerStatus(
         name=container.name,
@@ -211,7 +214,7 @@ def _seen(
         allocatedResources=container.resources.requests,
         resources=actual or container.resources,
         volumeMounts=list(_mounts(container)) or (),
-        user=_user(newest) if newest.state is not State.CREATED else None,
+        user=_user(newest) if newest.state is not RunState.CREATED else None,
     )
 
 
@@ -220,7 +223,7 @@ def identity(container: str) -> str:
     return f"kedge://{container}"
 
 
-def _carried(before: ContainerStatus, newest: runtime.Container) -> ContainerState:
+def _carried(before: ContainerStatus, newest: runtime.RuntimeContainer) -> ContainerState:
     """How the container ended last, of which only the status told so far still knows."""
     ended = before.state.terminated
     if ended is not None and before.containerID != identity(newest.id):
@@ -229,7 +232,7 @@ def _carried(before: ContainerStatus, newest: runtime.Container) -> ContainerSta
 
 
 def _unseen(
-    pod: Pod, container: Container, facts: Facts, before: ContainerStatus | None
+    pod: Pod, container: Container, facts: StatusInput, before: ContainerStatus | None
 ) -> ContainerStatus:
     """The status of a container of which the runtime has nothing."""
     if before is not None and before.state.terminated is not None:
@@ -262,11 +265,11 @@ def _unseen(
     return replace(status, lastState=last, restartCount=before.restartCount + again)
 
 
-def _state(record: runtime.Container, facts: Facts, limit: int) -> ContainerState:
+def _state(record: runtime.RuntimeContainer, facts: StatusInput, limit: int) -> ContainerState:
     match record.state:
-        case State.CREATED:
+        case RunState.CREATED:
             return ContainerState(waiting=ContainerStateWaiting())
-        case State.RUNNING:
+        case RunState.RUNNING:
             return ContainerState(running=ContainerStateRunning(startedAt=_time(record.started_at)))
     said = facts.messages.get(record.id, "")
     return ContainerState(
@@ -291,17 +294,17 @@ def _time(nanoseconds: int) -> str:
 
 
 def _waits(
-    pod: Pod, kind: Kind, container: Container, facts: Facts, status: ContainerStatus
+    pod: Pod, kind: ContainerKind, container: Container, facts: StatusInput, status: ContainerStatus
 ) -> ContainerStatus:
     """Say why a container waits, if it is to be started and is not."""
     waiting = facts.waiting.get(container.name)
     newest = facts.observed.newest(container.name)
     if waiting is None or facts.terminal or pod.metadata.deletionTimestamp:
         return status
-    if newest is not None and newest.state is State.RUNNING:
+    if newest is not None and newest.state is RunState.RUNNING:
         return status
-    if newest is not None and newest.state is State.EXITED:
-        done = kind is Kind.INIT and newest.exit_code == 0 and not is_sidecar(container)
+    if newest is not None and newest.state is RunState.EXITED:
+        done = kind is ContainerKind.INIT and newest.exit_code == 0 and not is_sidecar(container)
         if done or not restarts(pod.spec, container, newest.exit_code):
             return status
     last = status.state if status.state.terminated is not None else status.lastState
@@ -310,14 +313,14 @@ def _waits(
 
 
 def _probed(
-    kind: Kind, container: Container, facts: Facts, status: ContainerStatus
+    kind: ContainerKind, container: Container, facts: StatusInput, status: ContainerStatus
 ) -> ContainerStatus:
     """Whether the container has started, and whether it is ready."""
-    if kind is Kind.EPHEMERAL:
+    if kind is ContainerKind.EPHEMERAL:
         return status
     ended = status.state.terminated
     if status.state.running is None:
-        done = kind is Kind.INIT and ended is not None and ended.exitCode == 0
+        done = kind is ContainerKind.INIT and ended is not None and ended.exitCode == 0
         return replace(status, started=False, ready=done and not is_sidecar(container))
     newest = facts.observed.newest(container.name)
     assert newest is not None
@@ -326,7 +329,7 @@ def _probed(
     ready = started and (
         container.readinessProbe is None or health.readiness.get(newest.id) is True
     )
-    lasting = kind is Kind.MAIN or is_sidecar(container)
+    lasting = kind is ContainerKind.MAIN or is_sidecar(container)
     return replace(status, started=started, ready=ready and lasting)
 
 
@@ -344,7 +347,7 @@ def _mounts(container: Container) -> Iterator[VolumeMountStatus]:
         )
 
 
-def _user(record: runtime.Container) -> ContainerUser:
+def _user(record: runtime.RuntimeContainer) -> ContainerUser:
     linux = LinuxContainerUser(
         uid=record.user, gid=record.group, supplementalGroups=record.groups or [record.group]
     )

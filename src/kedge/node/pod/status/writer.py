@@ -24,7 +24,7 @@ MANAGER = "kubelet"
 
 
 @dataclass
-class _Entry:
+class _PendingStatus:
     """What is to be told of one pod."""
 
     pod: Pod
@@ -44,7 +44,7 @@ class StatusWriter:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _PendingStatus] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -65,7 +65,7 @@ class StatusWriter:
         """Tell a pod's status; one that is not urgent waits a little for the next."""
         entry = self._entries.get(pod.metadata.uid)
         if entry is None:
-            entry = self._entries[pod.metadata.uid] = _Entry(pod)
+            entry = self._entries[pod.metadata.uid] = _PendingStatus(pod)
         if entry.gone:
             return
         entry.wanted = status
@@ -106,11 +106,11 @@ class StatusWriter:
             entry.urgent.set()
             entry.told.set()
 
-    def _begin(self, entry: _Entry) -> None:
+    def _begin(self, entry: _PendingStatus) -> None:
         if self._tasks is not None and entry.task is None and entry.wanted is not None:
             entry.task = self._tasks.create_task(self._tell(entry))
 
-    async def _tell(self, entry: _Entry) -> None:
+    async def _tell(self, entry: _PendingStatus) -> None:
         """Send a pod's statuses until there are no more."""
         failures = 0
         while entry.wanted is not None and not entry.gone:
@@ -136,7 +136,7 @@ class StatusWriter:
         entry.task = None
         entry.told.set()
 
-    async def _send(self, entry: _Entry, status: PodStatus) -> None:
+    async def _send(self, entry: _PendingStatus, status: PodStatus) -> None:
         patch = status_patch(entry.pod, status)
         if patch is None or entry.gone:
             return
@@ -160,7 +160,7 @@ class StatusWriter:
         return failures + 1
 
 
-def _refused(entry: _Entry, error: StatusError) -> bool:
+def _refused(entry: _PendingStatus, error: StatusError) -> bool:
     """Whether the server will not have this status, however often it is sent."""
     if error.code == 404:
         entry.gone = True

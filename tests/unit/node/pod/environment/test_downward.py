@@ -8,9 +8,9 @@ from kedge.api.core_v1.projection import DownwardAPIVolumeFile
 from kedge.api.core_v1.references import ObjectFieldSelector, ResourceFieldSelector
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.environment import downward
-from kedge.node.pod.environment.downward import Surroundings, Unresolvable
+from kedge.node.pod.environment.downward import DownwardContext, UnresolvableField
 
-AROUND = Surroundings(
+AROUND = DownwardContext(
     pod_ips=["10.0.0.1", "fd00::1"],
     host_ips=["192.0.2.1"],
     allocatable={
@@ -94,7 +94,7 @@ def test_fields_read_as_upstream_reads_them(path: str, value: str) -> None:
 
 
 def test_unknown_field_is_no_silent_emptiness() -> None:
-    with pytest.raises(Unresolvable, match=r"status\.phase"):
+    with pytest.raises(UnresolvableField, match=r"status\.phase"):
         downward.field(pod(), "status.phase", AROUND)
 
 
@@ -169,7 +169,7 @@ def test_init_container_that_is_named_has_no_default() -> None:
 
 def test_container_that_is_not_there_is_named() -> None:
     selector = ResourceFieldSelector(containerName="nope", resource="limits.cpu")
-    with pytest.raises(Unresolvable, match="container nope not found"):
+    with pytest.raises(UnresolvableField, match="container nope not found"):
         downward.resource_of_file(pod(), selector, AROUND)
 
 
@@ -203,7 +203,7 @@ def test_full_selector_tells_shares_with_the_same_defaults_for_all(path: str, va
     ],
 )
 def test_selector_that_leads_nowhere_is_no_silent_emptiness(path: str, why: str) -> None:
-    with pytest.raises(Unresolvable, match=why):
+    with pytest.raises(UnresolvableField, match=why):
         downward.field(pod(), path, AROUND)
 
 
@@ -233,11 +233,11 @@ def test_pod_of_nobody_has_no_owner() -> None:
 
 
 def test_node_shows_its_place_and_what_the_operator_lets_it_show() -> None:
-    def label(key: str, around: Surroundings = AROUND) -> str:
+    def label(key: str, around: DownwardContext = AROUND) -> str:
         return downward.field(pod(), f"node.metadata.labels['{key}']", around)
 
     assert label("topology.kubernetes.io/zone") == "z1"
-    with pytest.raises(Unresolvable, match=r"--expose-node-labels=example\.com/rack"):
+    with pytest.raises(UnresolvableField, match=r"--expose-node-labels=example\.com/rack"):
         label("example.com/rack")
     exposed = replace(AROUND, exposed=["example.com/*"])
     assert label("example.com/rack", exposed) == "7"

@@ -10,8 +10,8 @@ from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
 from kedge.api.core_v1.pod import RESOURCE
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.dependencies import ConfigFailure
-from kedge.node.pod.environment.environment import Variables
-from kedge.node.pod.referenced_objects import Sources
+from kedge.node.pod.environment.environment import EnvironmentVariables
+from kedge.node.pod.referenced_objects import ReferencedObjects
 from kedge.testing.local_server import LocalServer
 
 
@@ -34,8 +34,8 @@ async def server() -> AsyncIterator[LocalServer]:
 
 
 @pytest.fixture
-async def variables(server: LocalServer, tmp_path: Path) -> Variables:
-    sources = Sources(server.client, server.clock)
+async def variables(server: LocalServer, tmp_path: Path) -> EnvironmentVariables:
+    sources = ReferencedObjects(server.client, server.clock)
     server.start(sources.run())
     await server.post(
         "/api/v1/namespaces/default/configmaps",
@@ -45,16 +45,16 @@ async def variables(server: LocalServer, tmp_path: Path) -> Variables:
         "/api/v1/namespaces/default/secrets",
         {"metadata": {"name": "s"}, "stringData": {"password": "hush"}},
     )
-    return Variables(sources, Box(), lambda pod, volume: tmp_path)
+    return EnvironmentVariables(sources, Box(), lambda pod, volume: tmp_path)
 
 
-async def environment(variables: Variables, **container: Any) -> dict[str, str]:
+async def environment(variables: EnvironmentVariables, **container: Any) -> dict[str, str]:
     """Variables of a container, those of services left out."""
     found = await ordered(variables, **container)
     return {name: value for name, value in found if not name.startswith("KUBERNETES_")}
 
 
-async def ordered(variables: Variables, **container: Any) -> list[tuple[str, str]]:
+async def ordered(variables: EnvironmentVariables, **container: Any) -> list[tuple[str, str]]:
     pod = RESOURCE.from_document(
         {
             "metadata": {"name": "p", "namespace": "default"},
@@ -92,7 +92,7 @@ def ref(kind: str, **fields: Any) -> dict[str, Any]:
     ],
 )
 async def test_references_to_earlier_variables_are_replaced(
-    variables: Variables, value: str, expected: str
+    variables: EnvironmentVariables, value: str, expected: str
 ) -> None:
     env = [
         {"name": "A", "value": "1"},
@@ -105,7 +105,9 @@ async def test_references_to_earlier_variables_are_replaced(
     assert (await environment(variables, env=env))["V"] == expected
 
 
-async def test_sources_come_first_sorted_and_are_overridden(variables: Variables) -> None:
+async def test_sources_come_first_sorted_and_are_overridden(
+    variables: EnvironmentVariables,
+) -> None:
     found = await environment(
         variables,
         envFrom=[
@@ -135,7 +137,7 @@ async def test_sources_come_first_sorted_and_are_overridden(variables: Variables
     ],
 )
 async def test_value_comes_from_where_it_is_said_to(
-    variables: Variables, source: dict[str, Any], value: str
+    variables: EnvironmentVariables, source: dict[str, Any], value: str
 ) -> None:
     assert (await environment(variables, env=[source]))["X"] == value
 
@@ -154,14 +156,14 @@ async def test_value_comes_from_where_it_is_said_to(
     ],
 )
 async def test_missing_source_says_what_is_missing(
-    variables: Variables, source: dict[str, Any], why: str
+    variables: EnvironmentVariables, source: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(ConfigFailure, match=why):
         await environment(variables, env=[source])
 
 
 async def test_optional_source_that_is_missing_leaves_the_variable_as_it_was(
-    variables: Variables,
+    variables: EnvironmentVariables,
 ) -> None:
     missing = ref("configMapKeyRef", name="cm", key="z", optional=True)
     env = [{"name": "X", "value": "before"}, missing]
@@ -170,7 +172,7 @@ async def test_optional_source_that_is_missing_leaves_the_variable_as_it_was(
 
 
 async def test_services_are_told_the_old_way_and_beaten_by_own_variables(
-    server: LocalServer, variables: Variables
+    server: LocalServer, variables: EnvironmentVariables
 ) -> None:
     port = {"port": 80, "name": "http-alt", "protocol": "UDP"}
     spec = {"ports": [port], "clusterIP": "10.96.7.7"}

@@ -6,23 +6,25 @@ from msgspec.structs import replace as changed
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod_status import ContainerStatus, PodStatus
 from kedge.node.pod import labels
-from kedge.node.pod.plan import Health, Waiting
-from kedge.node.pod.runtime_cache import Observed, observed
-from kedge.node.pod.status.status import Facts, final, pod_status, rejected
-from kedge.node.pod.termination import Ending
-from kedge.node.runtime.runtime import Container, Sandbox, State
+from kedge.node.pod.plan import ProbeVerdicts, WaitingReason
+from kedge.node.pod.runtime_cache import PodRuntimeState, observed
+from kedge.node.pod.status.status import StatusInput, final, pod_status, rejected
+from kedge.node.pod.termination import PodTermination
+from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
 from kedge.testing.pods import new_pod
 
 NOW = datetime(2030, 1, 1, 0, 1, tzinfo=UTC)
 SECOND = 10**9
-BOX = Sandbox(id="s", namespace="default", name="pod", uid="u", ips=("10.0.0.7",))
+BOX = PodSandbox(id="s", namespace="default", name="pod", uid="u", ips=("10.0.0.7",))
 
 
 def pod(**parts: Any) -> Pod:
     return new_pod(metadata={"uid": "u", "generation": 3}, **parts)
 
 
-def record(of: Pod, name: str = "ctr", state: State = State.RUNNING, **fields: Any) -> Container:
+def record(
+    of: Pod, name: str = "ctr", state: RunState = RunState.RUNNING, **fields: Any
+) -> RuntimeContainer:
     everybody = (*of.spec.containers, *of.spec.initContainers)
     spec = next(c for c in everybody if c.name == name)
     made: dict[str, Any] = {
@@ -36,18 +38,18 @@ def record(of: Pod, name: str = "ctr", state: State = State.RUNNING, **fields: A
         "user": 5,
         "group": 6,
     }
-    if state is State.EXITED:
+    if state is RunState.EXITED:
         made["finished_at"] = 1_893_456_009 * SECOND
-    return Container(**(made | fields))
+    return RuntimeContainer(**(made | fields))
 
 
-def seen(*records: Container) -> Observed:
+def seen(*records: RuntimeContainer) -> PodRuntimeState:
     return observed([BOX], records)
 
 
-def status_of(of: Pod, *records: Container, **facts: Any) -> PodStatus:
+def status_of(of: Pod, *records: RuntimeContainer, **facts: Any) -> PodStatus:
     known = facts.pop("observed", None) or seen(*records)
-    return pod_status(of, Facts(now=NOW, observed=known, **facts))
+    return pod_status(of, StatusInput(now=NOW, observed=known, **facts))
 
 
 def only(status: PodStatus) -> ContainerStatus:
@@ -81,7 +83,7 @@ def test_a_status_that_the_api_gives_back_is_no_news() -> None:
     for status in (
         status_of(of, observed=observed([], [])),
         status_of(of, record(of, groups=[1, 2])),
-        final(of, status_of(of, record(of, state=State.EXITED, groups=[1, 2]), terminal=True)),
+        final(of, status_of(of, record(of, state=RunState.EXITED, groups=[1, 2]), terminal=True)),
     ):
         stored = RESOURCE.to_document(changed(of, status=status))
         assert RESOURCE.from_document(stored).status == status
@@ -109,7 +111,7 @@ def test_a_running_container_is_described() -> None:
 def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
     of = pod()
     first = status_of(of, observed=observed([], []))
-    later = Facts(
+    later = StatusInput(
         now=datetime(2030, 1, 1, 0, 5, tzinfo=UTC), observed=seen(record(of)), previous=first
     )
     times = {c.type: c.lastTransitionTime for c in pod_status(of, later).conditions}
@@ -119,7 +121,7 @@ def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
 
 def test_the_last_state_is_that_of_the_container_before() -> None:
     of = pod()
-    old = record(of, state=State.EXITED, exit_code=2)
+    old = record(of, state=RunState.EXITED, exit_code=2)
     new = record(of, id="ctr-1", attempt=1)
     container = only(status_of(of, old, new))
     assert container.restartCount == 1
@@ -130,8 +132,8 @@ def test_the_last_state_is_that_of_the_container_before() -> None:
 
 def test_a_container_that_waits_shows_why_and_how_it_ended() -> None:
     of = pod()
-    ended = record(of, state=State.EXITED, exit_code=137, reason="OOMKilled")
-    waiting = {"ctr": Waiting("CrashLoopBackOff", "back-off 10s")}
+    ended = record(of, state=RunState.EXITED, exit_code=137, reason="OOMKilled")
+    waiting = {"ctr": WaitingReason("CrashLoopBackOff", "back-off 10s")}
     container = only(status_of(of, ended, waiting=waiting))
     assert container.state.waiting is not None
     assert container.state.waiting.reason == "CrashLoopBackOff"
@@ -147,17 +149,17 @@ def test_readiness_needs_the_probes() -> None:
     of = pod(container={"readinessProbe": probe, "startupProbe": probe})
     running = record(of)
     assert only(status_of(of, running)).started is False
-    started = Health(startup={"ctr-0": True})
+    started = ProbeVerdicts(startup={"ctr-0": True})
     assert (only(status_of(of, running, health=started)).started) is True
     assert (only(status_of(of, running, health=started)).ready) is False
-    ready = Health(startup={"ctr-0": True}, readiness={"ctr-0": True})
+    ready = ProbeVerdicts(startup={"ctr-0": True}, readiness={"ctr-0": True})
     assert only(status_of(of, running, health=ready)).ready is True
 
 
 def test_messages_of_many_containers_share_the_room() -> None:
     names = [f"c{i}" for i in range(12)]
     of = pod(spec={"containers": [{"name": name, "image": "i"} for name in names]})
-    records = [record(of, name, State.EXITED) for name in names]
+    records = [record(of, name, RunState.EXITED) for name in names]
     status = status_of(of, *records, messages={r.id: "é" * 4000 for r in records})
     state = status.containerStatuses[0].state.terminated
     assert state is not None
@@ -167,10 +169,10 @@ def test_messages_of_many_containers_share_the_room() -> None:
 def test_a_pod_is_not_called_failed_while_something_runs() -> None:
     of = pod()
     before = PodStatus(phase="Running")
-    late = Ending(30, "DeadlineExceeded", "too long")
+    late = PodTermination(30, "DeadlineExceeded", "too long")
     status = status_of(of, record(of), ending=late, previous=before)
     assert (status.phase, status.reason) == ("Running", "")
-    ended = record(of, state=State.EXITED, exit_code=143)
+    ended = record(of, state=RunState.EXITED, exit_code=143)
     status = status_of(of, ended, ending=late, previous=before, terminal=True)
     assert (status.phase, status.reason, status.message) == (
         "Failed",
@@ -189,7 +191,7 @@ def test_a_pod_does_not_come_back_from_its_end() -> None:
 def test_an_ended_pod_keeps_its_address() -> None:
     of = pod()
     before = status_of(of, record(of))
-    gone = status_of(of, observed=observed([], []), previous=before, ending=Ending(1))
+    gone = status_of(of, observed=observed([], []), previous=before, ending=PodTermination(1))
     assert gone.podIP == "10.0.0.7"
 
 
@@ -220,7 +222,7 @@ def test_what_was_never_begun_is_not_said_to_have_ended() -> None:
             "containers": [{"name": "ctr", "image": "i"}],
         }
     )
-    status = final(of, status_of(of, record(of, "i", State.EXITED, exit_code=1), terminal=True))
+    status = final(of, status_of(of, record(of, "i", RunState.EXITED, exit_code=1), terminal=True))
     assert only(status).state.waiting is not None
     assert status.initContainerStatuses[0].state.terminated is not None
 
