@@ -270,7 +270,7 @@ class Agent:
         return PodDependencies(
             runtime=self._runtime,
             images=self._images,
-            secrets=PullSecrets(sources),
+            pull_secrets=PullSecrets(sources),
             volumes=volumes,
             environment=EnvironmentVariables(sources, this, volumes.place),
             devices=self._devices,
@@ -278,12 +278,12 @@ class Agent:
             user_ids=UserNamespaces(self._runtime, files),
             events=recorder,
             files=files,
-            classes=RuntimeClassChecker(client),
-            here=this,
+            runtime_classes=RuntimeClassChecker(client),
+            this_node=this,
             clock=self._clock,
-            dns=_machine_dns,
-            hosts=_machine_hosts,
-            profiles=config.state / "seccomp",
+            host_dns=_machine_dns,
+            host_hosts=_machine_hosts,
+            seccomp_profiles=config.state / "seccomp",
             security_modules=security_modules.enabled(),
         )
 

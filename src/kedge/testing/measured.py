@@ -6,7 +6,7 @@ from typing import Literal
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_status import PodStatus
 from kedge.api.model import ObjectMeta
-from kedge.node.pod.runtime_cache import NOTHING, PodRuntimeState, observed
+from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState, pod_runtime_state
 from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
 from kedge.supervisor.cgroups import Cgroups, Hierarchy
 
@@ -68,7 +68,7 @@ class MeasuredMachine:
         return hash(seen), len(seen)
 
     def observed(self, uid: str) -> PodRuntimeState:
-        return self.known[uid][1] if uid in self.known else NOTHING
+        return self.known[uid][1] if uid in self.known else EMPTY
 
     def run(
         self, name: str, *containers: str, began: float, uid: str = "", phase: str = "Running"
@@ -89,7 +89,7 @@ class MeasuredMachine:
             for each in containers
         ]
         pod = Pod(metadata=meta, status=PodStatus(phase=phase))
-        self.known[uid] = pod, observed([sandbox], records)
+        self.known[uid] = pod, pod_runtime_state([sandbox], records)
 
 
 def group(uid: str, container: str = "") -> str:

@@ -139,7 +139,7 @@ class FakeDevices:
         if self.resources:
             self.holders.add(pod.metadata.uid)
 
-    def given(self, pod: Pod, container: Container) -> DeviceGrant:
+    def grant(self, pod: Pod, container: Container) -> DeviceGrant:
         return self.gifts
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
@@ -151,7 +151,7 @@ class FakeDevices:
     def release(self, uid: str) -> None:
         self.holders.discard(uid)
 
-    def known(self) -> set[str]:
+    def pod_uids(self) -> set[str]:
         return set(self.holders)
 
     def health(self, uid: str) -> dict[str, list[ResourceStatus]]:
@@ -198,7 +198,7 @@ class FakeCgroups:
     def remove(self, uid: str) -> None:
         self.there.discard(uid)
 
-    def known(self) -> set[str]:
+    def pod_uids(self) -> set[str]:
         return set(self.there)
 
 
@@ -288,7 +288,7 @@ class LocalNode:
         return PodDependencies(
             runtime=self.runtime,
             images=self.images,
-            secrets=NoSecrets(),
+            pull_secrets=NoSecrets(),
             volumes=self.volumes,
             environment=self.environment,
             devices=self.devices,
@@ -296,12 +296,12 @@ class LocalNode:
             user_ids=self.user_ids,
             events=self.events,
             files=self.files,
-            classes=RuntimeClassChecker(self.server.client),
-            here=self.here,
+            runtime_classes=RuntimeClassChecker(self.server.client),
+            this_node=self.here,
             clock=clock,
-            dns=DnsConfig,
-            hosts=lambda: "127.0.0.1 localhost\n",
-            profiles=self._directory,
+            host_dns=DnsConfig,
+            host_hosts=lambda: "127.0.0.1 localhost\n",
+            seccomp_profiles=self._directory,
         )
 
     # The agent.

@@ -52,7 +52,7 @@ class PodCgroupTree:
         if self._burstable.pop(uid, None):
             self._weigh_burstable()
 
-    def known(self) -> Iterator[str]:
+    def pod_uids(self) -> Iterator[str]:
         memory = self._cgroups.place("memory")
         for quality in _CLASSES.values() if memory else ():
             assert memory is not None
@@ -64,7 +64,7 @@ class PodCgroupTree:
     def remove_all(self) -> bool:
         """Kill and remove everything there is; whether that could be done."""
         root = self._cgroups.group(self._root)
-        for uid in list(self.known()):
+        for uid in list(self.pod_uids()):
             self.remove(uid)
         gone = root.remove()
         # Other nodes and clusters of this machine may still be beside it.
@@ -117,7 +117,7 @@ class NoCgroups:
     def remove(self, uid: str) -> None:
         return
 
-    def known(self) -> Iterator[str]:
+    def pod_uids(self) -> Iterator[str]:
         return iter(())
 
 

@@ -33,7 +33,7 @@ from kedge.node.devices.registry import PluginRegistry
 from kedge.node.devices.simulated import SimulatedPlugin
 from kedge.node.devices.watcher import PluginWatcher
 from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant
-from kedge.node.pod.timeouts import within
+from kedge.node.pod.timeouts import with_timeout
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class NodeDevices:
     def manages(self, resource: str) -> bool:
         return resource in self._ledger.offers
 
-    def known(self) -> Iterable[str]:
+    def pod_uids(self) -> Iterable[str]:
         return self._ledger.pods()
 
     def health(self, uid: str) -> Mapping[str, Sequence[ResourceStatus]]:
@@ -206,7 +206,7 @@ class NodeDevices:
         left = self._begun + RETURN_SECONDS - self._clock.monotonic()
         if self._registry.plugin(resource) is None and left > 0:
             with contextlib.suppress(TimeoutError):
-                await within(self._clock, left, self._back[resource].wait())
+                await with_timeout(self._clock, left, self._back[resource].wait())
 
     async def _obtain(
         self, owner: DeviceOwner, resource: str, number: int, reusable: set[str]
@@ -245,7 +245,7 @@ class NodeDevices:
                 if not parting or left <= 0 or self._registry.plugin(resource) is None:
                     raise
                 with contextlib.suppress(TimeoutError):
-                    await within(self._clock, left, self._farewells.next.wait())
+                    await with_timeout(self._clock, left, self._farewells.next.wait())
 
     def release(self, uid: str) -> None:
         if self._ledger.release(uid):
@@ -254,7 +254,7 @@ class NodeDevices:
 
     # The start of a container.
 
-    def given(self, pod: Pod, container: Container) -> DeviceGrant:
+    def grant(self, pod: Pod, container: Container) -> DeviceGrant:
         holdings = self._ledger.of_container(pod.metadata.uid, container.name)
         if not holdings:
             return DeviceGrant()

@@ -12,7 +12,7 @@ from kedge.machinery.clock import Clock
 from kedge.node.devices.ledger import DeviceLedger, DeviceReleaseNotice
 from kedge.node.devices.plugin import PluginError
 from kedge.node.devices.registry import PluginRegistry
-from kedge.node.pod.timeouts import woken
+from kedge.node.pod.timeouts import wait_until_set
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class DeviceReleaseNotifier:
             self._wake.clear()
             failed = [each for each in list(self._ledger.farewells) if not await self._say(each)]
             if failed:
-                await woken(self._wake, self._clock, delay)
+                await wait_until_set(self._wake, self._clock, delay)
                 delay = min(delay * 2, LONGEST_SECONDS)
             else:
                 await self._wake.wait()

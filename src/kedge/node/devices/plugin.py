@@ -10,7 +10,7 @@ from kedge.deviceplugin import messages as m
 from kedge.deviceplugin.sockets import reachable
 from kedge.machinery.clock import Clock
 from kedge.node.devices.ledger import DeviceChoice, DeviceOwner, PluginDevice
-from kedge.node.pod.timeouts import within
+from kedge.node.pod.timeouts import with_timeout
 
 DIAL_SECONDS: Final = 10.0
 PRE_START_SECONDS: Final = 30.0
@@ -54,7 +54,7 @@ class PluginClient:
             ],
         )
         try:
-            await within(self._clock, seconds, self._channel.channel_ready())
+            await with_timeout(self._clock, seconds, self._channel.channel_ready())
         except TimeoutError:
             await self.close()
             raise PluginError(
@@ -141,7 +141,7 @@ class PluginClient:
             call = methods.caller(self._channel, method)(request, timeout=seconds)
             if seconds is None:
                 return await call
-            return await within(self._clock, seconds, call)
+            return await with_timeout(self._clock, seconds, call)
         except TimeoutError:
             text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
             raise PluginError(text) from None

@@ -1,41 +1,43 @@
-"""Back-off: how long something that keeps failing waits before it is tried again."""
+"""Back-off: the delay before something that keeps failing is tried again."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class BackoffDelay:
-    """How long the next failure has to wait, and since when."""
+    """A delay, and when it was decided on."""
 
     seconds: float
     since: float
-    """When this delay was decided on, in seconds since the epoch."""
+    """Seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackoffPolicy:
-    """Delays that double from `first` to `most`, and start over after a long time without."""
+    """Delays that double from `first` to `most`, and start over after a long time without a
+    failure."""
 
     first: float
     most: float
 
     def after(self, known: BackoffDelay | None, failed_at: float, now: float) -> BackoffDelay:
-        """The delay that follows a failure; `known` is the one before."""
-        # Whatever held out for twice the longest delay is taken to have been well.
+        """Return the delay that follows a failure; `known` is the previous delay."""
+        # As in the kubelet: an item that ran for twice the longest delay has recovered.
         if known is None or failed_at - known.since > 2 * self.most:
             return BackoffDelay(self.first, now)
         return BackoffDelay(min(2 * known.seconds, self.most), now)
 
     def waits(self, known: BackoffDelay | None, failed_at: float, now: float) -> bool:
-        """Whether what failed at that time still has to wait."""
+        """Return whether an item that failed at that time still has to wait."""
         if known is None or now - known.since > 2 * self.most:
             return False
         return now - failed_at < known.seconds
 
 
-CRASHES = BackoffPolicy(first=10, most=300)
+# IMAGE_PULL and CRASH_LOOP are equal but not the same: StepFailures compares by identity.
+CRASH_LOOP = BackoffPolicy(first=10, most=300)
 """Containers that end and are started again: CrashLoopBackOff."""
-PULLS = BackoffPolicy(first=10, most=300)
-"""Images that cannot be had: ImagePullBackOff."""
-TRIALS = BackoffPolicy(first=1, most=10)
-"""Everything else that may work a little later: a missing ConfigMap, a sandbox, a volume."""
+IMAGE_PULL = BackoffPolicy(first=10, most=300)
+"""Images that cannot be pulled: ImagePullBackOff."""
+RETRIES = BackoffPolicy(first=1, most=10)
+"""Everything else that may succeed later: a missing ConfigMap, a sandbox, a volume."""

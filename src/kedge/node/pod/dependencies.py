@@ -1,4 +1,4 @@
-"""Parts: what the life of a pod needs of the other rooms of the node, as small protocols."""
+"""The dependencies of a pod's life on the other rooms of the node, as small protocols."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from kedge.node.runtime.runtime import (
 
 
 class ImageFailure(Exception):
-    """An image cannot be had. The reason is what a waiting container shows."""
+    """An image is not available. A waiting container shows the reason."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -35,22 +35,22 @@ class ImageFailure(Exception):
 
 
 class VolumeFailure(Exception):
-    """A volume cannot be made. Becomes an event; the pod waits and is tried again."""
+    """A volume cannot be mounted. It becomes an event; the pod waits and mounting is retried."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-        """FailedMount, or whatever else the event is to be called."""
+        """The reason of the event, usually FailedMount."""
         self.message = message
 
 
 class ConfigFailure(Exception):
-    """A container's configuration does not work out: the container waits with
-    CreateContainerConfigError and this text, and is tried again."""
+    """The configuration of a container is invalid or incomplete. The container waits with
+    CreateContainerConfigError and this text, and its start is retried."""
 
 
 class DeviceFailure(Exception):
-    """A pod cannot get its devices, and so cannot be taken."""
+    """The devices of a pod cannot be allocated, so the node rejects the pod."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -59,21 +59,21 @@ class DeviceFailure(Exception):
 
 
 class ResolvedImage(Protocol):
-    """An image that is on this machine."""
+    """An image on this machine."""
 
     @property
     def id(self) -> str:
-        """What ContainerSpec.image wants."""
+        """The value of ContainerSpec.image."""
         ...
 
     @property
     def reference(self) -> str:
-        """What `imageID` in a container's status shows: the name with its digest, or the id."""
+        """The `imageID` of a container's status: the name with its digest, or the id."""
         ...
 
     @property
     def name(self) -> str:
-        """What `image` in a container's status shows: the whole name with its tag."""
+        """The `image` of a container's status: the full name with its tag."""
         ...
 
     @property
@@ -83,69 +83,71 @@ class ResolvedImage(Protocol):
 
     @property
     def user(self) -> str:
-        """User its configuration names: a number, a name, with or without `:group`; or empty."""
+        """The user of its configuration: a number or a name, optionally with `:group`; or empty."""
         ...
 
     @property
     def stop_signal(self) -> str:
-        """Signal its configuration names, or empty."""
+        """The stop signal of its configuration, or empty."""
         ...
 
 
 class ImageResolver(Protocol):
-    """Finds images, and fetches those that are not here."""
+    """Finds images on the machine, and pulls the others."""
 
     async def resolve(
         self, name: str, policy: str, secrets: Sequence[Secret], progress: Callable[[], None]
     ) -> ResolvedImage:
-        """The image behind a name as the manifest spells it; `policy` is Always, IfNotPresent or
-        Never. Calls `progress` once, when it begins to fetch from a registry; an image that is
-        found on the machine makes no call. Raises ImageFailure. It does not back off: whoever
-        asks does."""
+        """Return the image with a name as written in the manifest; `policy` is Always,
+        IfNotPresent or Never.
+
+        Calls `progress` once when it begins to pull from a registry, and not for an image that is
+        on the machine. Raises ImageFailure. The caller backs off, not this method.
+        """
         ...
 
 
 class PullSecretReader(Protocol):
-    """Reads the secrets that a pod wants its images pulled with."""
+    """Reads the imagePullSecrets of pods."""
 
     async def of(self, pod: Pod) -> Sequence[Secret]:
-        """Those that are there; ones that are missing are left out, as upstream does."""
+        """Return the secrets that exist; missing ones are left out, as in the kubelet."""
         ...
 
 
 class VolumeMounter(Protocol):
-    """Makes the volumes of pods. Everything lives below the pod's own directory."""
+    """Mounts the volumes of pods below the pods' own directories."""
 
     async def mount(self, pod: Pod) -> None:
-        """Make every volume of the pod ready, and bring those that are there already up to date.
-        Idempotent; also right after a restart of the agent. Raises VolumeFailure."""
+        """Mount all volumes of the pod, and update the content of those that are mounted.
+        Idempotent, also after a restart of the agent. Raises VolumeFailure."""
         ...
 
     async def mounts_of(
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
     ) -> list[ContainerMount]:
-        """Where the container sees its volumes; `env` is for subPathExpr. Called after `mount`.
-        Raises VolumeFailure, or ConfigFailure where a subPath does not work out."""
+        """Return the volume mounts of a container; `env` is for subPathExpr. Called after `mount`.
+        Raises VolumeFailure, or ConfigFailure for an invalid subPath."""
         ...
 
     async def unmount(self, uid: str) -> None:
-        """Take down and delete all volumes of a pod, which may be known by its uid only.
-        Idempotent; raises VolumeFailure if something is still in use."""
+        """Unmount and delete all volumes of a pod, given only its uid.
+        Idempotent. Raises VolumeFailure if a volume is still in use."""
         ...
 
 
 @dataclass(frozen=True)
 class ContainerEnvironment:
-    """The variables of one container, references expanded."""
+    """The environment variables of one container, with references expanded."""
 
     own: Mapping[str, str]
-    """Those that the pod's spec defines."""
+    """The variables that the pod's spec defines."""
     services: Mapping[str, str] = field(default_factory=dict)
-    """Those that tell where services are; what the pod defines itself is not among them."""
+    """The variables with the addresses of services, except those that the pod's spec defines."""
 
 
 class EnvironmentResolver(Protocol):
-    """Works out the variables of containers."""
+    """Resolves the environment variables of containers."""
 
     async def environment(
         self, pod: Pod, container: Container, pod_ips: Sequence[str]
@@ -156,7 +158,7 @@ class EnvironmentResolver(Protocol):
 
 @dataclass(frozen=True)
 class DeviceGrant:
-    """What the devices of a container bring with them."""
+    """Everything that the devices of a container add to it."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: Sequence[ContainerMount] = ()
@@ -164,75 +166,74 @@ class DeviceGrant:
     annotations: Mapping[str, str] = field(default_factory=dict)
     """For the runtime."""
     groups: Sequence[int] = ()
-    """Supplemental ones."""
+    """Supplemental groups."""
 
 
 class DeviceAllocator(Protocol):
-    """Gives devices of the machine to pods, and has their plugins make them ready."""
+    """Allocates devices of the machine to pods."""
 
     def manages(self, resource: str) -> bool:
-        """Whether amounts of a resource are devices, which `allocate` gives or refuses."""
+        """Return whether a resource consists of devices, which `allocate` grants or refuses."""
         ...
 
     async def allocate(self, pod: Pod) -> None:
-        """Give every container of a pod the devices it asks for, before anything of the pod is
-        made. Idempotent, also after a restart of the agent. Raises DeviceFailure."""
+        """Allocate the devices of all containers of a pod, before anything else is created for it.
+        Idempotent, also after a restart of the agent. Raises DeviceFailure."""
         ...
 
-    def given(self, pod: Pod, container: Container) -> DeviceGrant:
-        """What the container's devices bring with them. Raises ConfigFailure."""
+    def grant(self, pod: Pod, container: Container) -> DeviceGrant:
+        """Return what the container's devices add to it. Raises ConfigFailure."""
         ...
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
-        """Have the container's devices made ready, the last thing before a start; `env` is what
-        the pod's spec defines. Raises ConfigFailure."""
+        """Call PreStartContainer of the container's device plugins, as the last step before its
+        start; `env` holds the variables of the pod's spec. Raises ConfigFailure."""
         ...
 
     def release(self, uid: str) -> None:
-        """A pod needs its devices no more. Idempotent."""
+        """Release the devices of a pod. Idempotent."""
         ...
 
-    def known(self) -> Iterable[str]:
-        """Uids of the pods that have devices."""
+    def pod_uids(self) -> Iterable[str]:
+        """Return the uids of the pods that have devices."""
         ...
 
     def health(self, uid: str) -> Mapping[str, Sequence[ResourceStatus]]:
-        """By container: how the pod's devices are."""
+        """Return the health of a pod's devices, by container name."""
         ...
 
 
 class PodCgroups(Protocol):
-    """Makes and removes the cgroups of pods, and says what containers get.
+    """Creates and removes the cgroups of pods, and computes the limits of containers.
 
-    What a pod is allotted is in its spec: callers pass a pod whose resources are the allocated
-    ones.
+    The resources in the spec of the pods passed here are the allocated ones.
     """
 
     def ensure(self, pod: Pod) -> str:
-        """Make the pod's cgroup and set its limits; returns SandboxSpec.cgroup_parent, empty
-        where there are no cgroups. Idempotent. Raises OSError."""
+        """Create the pod's cgroup and set its limits. Return SandboxSpec.cgroup_parent, empty
+        if the node has no cgroups. Idempotent. Raises OSError."""
         ...
 
     def resources(self, pod: Pod, container: Container) -> ContainerLimits:
-        """What the container's own cgroup is to be limited to."""
+        """Return the limits of the container's own cgroup."""
         ...
 
     def update(self, pod: Pod) -> None:
-        """Set the limits of the pod's cgroup anew, after a resize. Raises OSError."""
+        """Set the limits of the pod's cgroup after a resize. Raises OSError."""
         ...
 
     def remove(self, uid: str) -> None:
-        """Remove the cgroup of a pod whose processes are gone. Idempotent."""
+        """Remove the cgroup of a pod without processes. Idempotent."""
         ...
 
-    def known(self) -> Iterable[str]:
-        """Uids of the pods that have a cgroup, to find those that nobody needs any more."""
+    def pod_uids(self) -> Iterable[str]:
+        """Return the uids of the pods that have a cgroup."""
         ...
 
 
 class UserIdAllocator(Protocol):
     """Allocates id ranges of the machine to pods with a user namespace
-    (kedge.node.user_namespaces)."""
+    (kedge.node.host.user_namespaces)."""
 
     async def ensure(self, pod: Pod) -> int:
         """Return the machine's id of the pod's id 0; 0 for a pod without a user namespace.
@@ -245,7 +246,7 @@ class UserIdAllocator(Protocol):
 
 
 class EventSink(Protocol):
-    """Tells the users what happens (kedge.client.events.Recorder)."""
+    """Records events (kedge.client.events.Recorder)."""
 
     def record(
         self,
@@ -256,40 +257,40 @@ class EventSink(Protocol):
         *,
         field_path: str = "",
     ) -> None:
-        """`type` is Normal or Warning. Never waits and never raises. Events about a container are
-        told of its pod, with a field path such as `spec.containers{main}`."""
+        """Record an event; `type` is Normal or Warning. Never waits and never raises. Events about
+        a container name its pod, with a field path such as `spec.containers{main}`."""
         ...
 
 
 class RuntimeClassCheck(Protocol):
-    """Which runtimes there are for pods that ask for one."""
+    """Checks whether the node has the runtime that a pod requests."""
 
     async def check(self, pod: Pod) -> None:
-        """Raises RuntimeFailure if there is none for the pod."""
+        """Raises RuntimeFailure if the node has no runtime for the pod."""
         ...
 
 
 class ThisNode(Protocol):
-    """What the pods need to know of the node they are on."""
+    """The node's own object."""
 
     @property
     def node(self) -> Node:
-        """The node's own object as last seen: labels, taints, allocatable, addresses."""
+        """The object as last seen: labels, taints, allocatable, addresses."""
         ...
 
     @property
     def exposed(self) -> Sequence[str]:
-        """Which of its labels pods may know besides its place: keys, or patterns of keys."""
+        """Keys, or patterns of keys, of the labels that pods may read besides zone and region."""
         ...
 
 
 @dataclass(frozen=True)
 class PodDependencies:
-    """Everything that the pods of a node share."""
+    """The dependencies that all pods of a node share."""
 
     runtime: Runtime
     images: ImageResolver
-    secrets: PullSecretReader
+    pull_secrets: PullSecretReader
     volumes: VolumeMounter
     environment: EnvironmentResolver
     devices: DeviceAllocator
@@ -297,19 +298,19 @@ class PodDependencies:
     user_ids: UserIdAllocator
     events: EventSink
     files: PodFiles
-    classes: RuntimeClassCheck
-    here: ThisNode
+    runtime_classes: RuntimeClassCheck
+    this_node: ThisNode
     clock: Clock
-    dns: Callable[[], DnsConfig]
-    """Where the machine itself looks up names."""
-    hosts: Callable[[], str]
-    """The machine's own /etc/hosts."""
-    profiles: Path
-    """Where seccomp profiles of type Localhost are."""
+    host_dns: Callable[[], DnsConfig]
+    """Reads the machine's /etc/resolv.conf."""
+    host_hosts: Callable[[], str]
+    """Reads the machine's /etc/hosts."""
+    seccomp_profiles: Path
+    """The directory of seccomp profiles of type Localhost."""
     security_modules: frozenset[str] = frozenset()
-    """Which of AppArmor and SELinux the machine enforces."""
+    """The ones of AppArmor and SELinux that the machine enforces."""
 
     def host_ips(self) -> list[str]:
-        """The node's addresses, one of each family."""
-        addresses = self.here.node.status.addresses
+        """Return the node's addresses, at most one of each family."""
+        addresses = self.this_node.node.status.addresses
         return [each.address for each in addresses if each.type == "InternalIP"][:2]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import HTTPGetAction, LifecycleHandler
 from kedge.machinery.clock import Clock
-from kedge.node.pod.timeouts import within
+from kedge.node.pod.timeouts import with_timeout
 from kedge.node.probes.http import HttpError, describe, get, request_for
 from kedge.node.probes.outcome import ProbeError
 from kedge.node.runtime.runtime import NotFoundError, Runtime, RuntimeFailure
@@ -62,12 +62,12 @@ async def _request(action: HTTPGetAction, container: Container, ip: str, clock: 
     try:
         request = request_for(action, container, ip, "lifecycle")
         try:
-            await within(clock, LONGEST, get(request, clock))
+            await with_timeout(clock, LONGEST, get(request, clock))
         except ssl.SSLError:
             # A server without TLS is asked without, as upstream has done from old.
             plain = replace(action, scheme="HTTP")
             asked = get(request_for(plain, container, ip, "lifecycle"), clock)
-            await within(clock, LONGEST, asked)
+            await with_timeout(clock, LONGEST, asked)
     except (OSError, HttpError) as error:
         why = f'Get "{request.url}": {describe(error, request.url)}'
         raise HookFailure(f"HTTP lifecycle hook ({action.path}) failed - error: {why}") from error

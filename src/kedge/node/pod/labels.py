@@ -1,4 +1,4 @@
-"""Marks: what the agent writes on sandboxes and containers, so that a later agent knows them."""
+"""Labels and annotations of sandboxes and containers, by which a restarted agent knows them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ GRACE = "io.kubernetes.pod.terminationGracePeriod"
 MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
 RESOURCES = "kedge.io/resources"
-"""What the container was started with, as JSON."""
+"""The resources at the start of the container, as JSON."""
 IMAGE = "kedge.io/image"
-"""The whole name of its image."""
+"""The full name of its image."""
 IMAGE_ID = "kedge.io/image-id"
 """Its image with the digest."""
 
 
 def spec_hash(container: Container) -> str:
-    """Changes when a running container no longer is what its spec says: only by its image."""
+    """Return a hash of the fields whose change restarts a container: only its image can change."""
     return hashlib.sha256(f"{container.name}\0{container.image}".encode()).hexdigest()[:16]
 
 
@@ -50,7 +50,7 @@ def container_labels(pod: Pod, container: Container) -> dict[str, str]:
 def container_annotations(
     pod: Pod, container: Container, image_name: str, image_id: str
 ) -> dict[str, str]:
-    marks = {
+    annotations = {
         HASH: spec_hash(container),
         MESSAGE_PATH: container.terminationMessagePath,
         MESSAGE_POLICY: container.terminationMessagePolicy,
@@ -59,17 +59,17 @@ def container_annotations(
         IMAGE_ID: image_id,
     }
     if pod.spec.terminationGracePeriodSeconds is not None:
-        marks[GRACE] = str(pod.spec.terminationGracePeriodSeconds)
-    return marks
+        annotations[GRACE] = str(pod.spec.terminationGracePeriodSeconds)
+    return annotations
 
 
 def changed(container: Container, record: runtime.RuntimeContainer) -> bool:
-    """Whether a container runs something else than its spec now says."""
+    """Return whether the spec of a container has changed since it was created."""
     return record.annotations.get(HASH, "") != spec_hash(container)
 
 
 def started_with(record: runtime.RuntimeContainer) -> ResourceRequirements | None:
-    """The resources that a container was started with."""
+    """Return the resources at the start of a container; None without the annotation."""
     text = record.annotations.get(RESOURCES)
     return None if text is None else from_text(text)
 

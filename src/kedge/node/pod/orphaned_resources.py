@@ -1,4 +1,4 @@
-"""Remains: what pods leave behind on the machine, and how it is cleared away."""
+"""Orphaned resources: what removed pods have left on the machine."""
 
 import logging
 from collections.abc import Iterable
@@ -9,44 +9,49 @@ from kedge.node.runtime.runtime import RuntimeFailure
 
 log = logging.getLogger(__name__)
 
-GRACE = 1.0
-"""Seconds that the containers of a pod get of which nothing else is known."""
+GRACE_SECONDS = 1.0
+"""The grace period of containers whose pod spec is lost."""
 
 
 class OrphanedResources:
-    """Clears away everything of pods that are no more."""
+    """Finds and removes the resources of pods that do not exist any more."""
 
-    def __init__(self, parts: PodDependencies, observations: RuntimeCache) -> None:
-        self._parts = parts
-        self._observations = observations
+    def __init__(self, dependencies: PodDependencies, cache: RuntimeCache) -> None:
+        self._dependencies = dependencies
+        self._cache = cache
 
     def uids(self) -> set[str]:
-        """Every pod of which there is something."""
-        known = self._observations.uids() | self._parts.files.uids()
-        parts = self._parts
-        return known | set(parts.cgroups.known()) | set(parts.devices.known())
+        """Return the uids of all pods that have any resource on the machine."""
+        found = self._cache.uids() | self._dependencies.files.uids()
+        cgroups, devices = self._dependencies.cgroups, self._dependencies.devices
+        return found | set(cgroups.pod_uids()) | set(devices.pod_uids())
 
-    async def clear(self, living: Iterable[str]) -> None:
-        """Clear away all pods but these."""
-        for uid in self.uids() - set(living):
+    async def remove_all(self, existing: Iterable[str]) -> None:
+        """Remove the resources of all pods but the existing ones. A failure is logged, and does
+        not prevent removing the others."""
+        for uid in self.uids() - set(existing):
             try:
                 await self.remove(uid)
             except (RuntimeFailure, VolumeFailure, OSError) as error:
-                log.warning("cannot clear away pod uid=%s error=%r", uid, str(error))
+                log.warning("cannot remove orphaned pod uid=%s error=%r", uid, str(error))
 
     async def remove(self, uid: str) -> None:
-        """Clear away one pod: containers and sandboxes, volumes, limits, files."""
-        parts, observations = self._parts, self._observations
-        seen = observations.of(uid)
-        for record in seen.running:
-            await parts.runtime.stop_container(record.id, GRACE)
-        for sandbox in seen.sandboxes:
+        """Remove all resources of one pod.
+
+        In the order of use: containers, sandboxes, devices, volumes, cgroup, user ids. The files
+        are last, because the directory of a pod is how a restarted agent finds the rest.
+        """
+        dependencies = self._dependencies
+        observed = self._cache.of(uid)
+        for record in observed.running:
+            await dependencies.runtime.stop_container(record.id, GRACE_SECONDS)
+        for sandbox in observed.sandboxes:
             if sandbox.ready:
-                await parts.runtime.stop_sandbox(sandbox.id)
-            await parts.runtime.remove_sandbox(sandbox.id)
-            observations.drop_sandbox(sandbox.id)
-        parts.devices.release(uid)
-        await parts.volumes.unmount(uid)
-        parts.cgroups.remove(uid)
-        await parts.user_ids.release(uid)
-        parts.files.remove(uid)
+                await dependencies.runtime.stop_sandbox(sandbox.id)
+            await dependencies.runtime.remove_sandbox(sandbox.id)
+            self._cache.remove_sandbox(sandbox.id)
+        dependencies.devices.release(uid)
+        await dependencies.volumes.unmount(uid)
+        dependencies.cgroups.remove(uid)
+        await dependencies.user_ids.release(uid)
+        dependencies.files.remove(uid)

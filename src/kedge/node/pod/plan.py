@@ -1,7 +1,18 @@
-"""Plan: what has to be done for a pod to become what its spec says. Pure: looks and decides.
+"""The plan of a pod: the next actions that bring it from its observed state to its spec. Pure.
 
-A plan is only the next steps. Whoever carries it out looks again and asks for another, until there
-is nothing left to do; so it does not matter where an agent was when it died.
+A plan holds only the next actions, not the whole way. The worker carries them out, observes the
+runtime again and asks for another plan, until there is nothing to do. Therefore an agent may be
+killed between any two actions: the plan of the next agent continues from what the runtime reports,
+and no plan is stored. Three cases need care, because the agent died inside of an action:
+
+- A container was created but not started: it is removed and started with the same attempt, so that
+  restartCount does not count a run that never happened.
+- A container was created and its process exists: the runtime is still starting it. The plan waits
+  for the event, since a second start would run the program twice.
+- A sandbox was created but the hosts file was not written: every start of a container writes it.
+
+Crash loop delays are lost with the agent, as with a restarted kubelet: the first restart after that
+is immediate, and the delays grow again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,149 +22,43 @@ from enum import StrEnum
 from kedge.api.core_v1.container import Container, ResourceRequirements
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_resources import is_sidecar
-from kedge.machinery.durations import SECOND, format_duration
+from kedge.machinery.durations import SECOND
 from kedge.node.pod import labels
-from kedge.node.pod.backoff import CRASHES, BackoffDelay
+from kedge.node.pod.actions import (
+    Action,
+    ContainerKind,
+    RemoveContainer,
+    RemoveSandbox,
+    ResizeContainers,
+    RunSandbox,
+    StartContainer,
+    StopContainer,
+    StopContainers,
+    StopSandbox,
+)
+from kedge.node.pod.backoff import CRASH_LOOP, BackoffDelay
 from kedge.node.pod.restart_policy import restarts, restarts_all, survives_failure
-from kedge.node.pod.runtime_cache import NOTHING, PodRuntimeState
-from kedge.node.pod.termination import PodTermination, deadline_of, ending
-from kedge.node.runtime import runtime
-from kedge.node.runtime.runtime import RunState
+from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState
+from kedge.node.pod.termination import PodTermination, deadline_of, termination
+from kedge.node.pod.waiting import POD_STEP, RESIZE_STEP, StepFailure, WaitingReason, crash_loop
+from kedge.node.pod.worker_state import WorkerState
+from kedge.node.runtime.runtime import RunState, RuntimeContainer
 
-KEPT = 2
-"""Containers of one name that are kept: the newest and the one before, for its state and logs."""
-PULL_ERROR_SHOWN = 5.0
-"""Seconds for which a failed pull shows its own reason, before it is ImagePullBackOff."""
-
-
-THE_POD = ""
-"""Where the failures of steps that concern the whole pod are kept."""
-A_RESIZE = "/resize"
-"""Where a failed resize is kept; no container can have such a name."""
-
-
-class ContainerKind(StrEnum):
-    """Which list of the spec a container stands in."""
-
-    INIT = "initContainers"
-    MAIN = "containers"
-    EPHEMERAL = "ephemeralContainers"
+KEPT_CONTAINERS = 2
+"""Containers of one name that are kept: the newest, and the previous one for its state and logs."""
 
 
 class StopCause(StrEnum):
-    """Why a container is stopped, as far as it decides how long it may take."""
+    """Why a running container is replaced, as far as it determines the grace period."""
 
     OTHER = ""
     STARTUP = "startup"
     LIVENESS = "liveness"
 
 
-@dataclass(frozen=True, slots=True)
-class RunSandbox:
-    """Make a sandbox for the pod."""
-
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class StopSandbox:
-    """Take a sandbox down; its containers stay listed."""
-
-    sandbox: str
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveSandbox:
-    """Forget a sandbox of which nothing is needed any more."""
-
-    sandbox: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartContainer:
-    """Start a container, from its image to its postStart hook."""
-
-    kind: ContainerKind
-    name: str
-    attempt: int
-    delay: BackoffDelay | None = None
-    """What it will have to wait if it fails soon, when this is not its first start."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopContainer:
-    """Stop one container."""
-
-    container: str
-    name: str
-    grace: float
-    message: str
-    after: frozenset[str] = frozenset()
-    """Names of the containers that must have ended before."""
-    hook: bool = True
-    """Whether there is time for its preStop hook."""
-
-
-@dataclass(frozen=True, slots=True)
-class StopContainers:
-    """Stop containers side by side, each when its turn has come."""
-
-    stops: tuple[StopContainer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveContainer:
-    """Forget a container that does not run."""
-
-    container: str
-
-
-@dataclass(frozen=True, slots=True)
-class ResizeContainers:
-    """Give running containers what is now allotted to them."""
-
-    names: tuple[str, ...]
-
-
-Action = (
-    RunSandbox
-    | StopSandbox
-    | RemoveSandbox
-    | StartContainer
-    | StopContainer
-    | StopContainers
-    | RemoveContainer
-    | ResizeContainers
-)
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingReason:
-    """Why a container does not run."""
-
-    reason: str
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class StepFailure:
-    """Something could not be done and waits to be tried again."""
-
-    reason: str
-    message: str
-    at: float
-    delay: BackoffDelay
-    pull: bool = False
-    image: str = ""
-
-    @property
-    def until(self) -> float:
-        return self.at + self.delay.seconds
-
-
 @dataclass(frozen=True)
 class ProbeVerdicts:
-    """What the probes found, by id of the container; one that is missing has not been decided."""
+    """Results of probes by container id; a container without a verdict is missing."""
 
     startup: Mapping[str, bool] = field(default_factory=dict)
     liveness: Mapping[str, bool] = field(default_factory=dict)
@@ -162,71 +67,66 @@ class ProbeVerdicts:
 
 @dataclass(frozen=True)
 class PlanInput:
-    """All that a plan depends on."""
+    """Everything that a plan depends on."""
 
     pod: Pod
-    """With the resources that are allotted to it, which may not be those it now asks for."""
+    """The pod with its allocated resources, which may differ from those in its spec."""
     now: float
     """Seconds since the epoch."""
-    observed: PodRuntimeState = NOTHING
-    health: ProbeVerdicts = field(default_factory=ProbeVerdicts)
-    crashes: Mapping[str, BackoffDelay] = field(default_factory=dict)
-    """By name of the container: how long it waits after its latest failure."""
+    state: WorkerState = field(default_factory=WorkerState)
+    observed: PodRuntimeState = EMPTY
+    verdicts: ProbeVerdicts = field(default_factory=ProbeVerdicts)
+    crash_delays: Mapping[str, BackoffDelay] = field(default_factory=dict)
+    """By container name: the delay after its latest failure."""
     failures: Mapping[str, StepFailure] = field(default_factory=dict)
-    """By name of the container, or THE_POD, or A_RESIZE."""
-    actual: Mapping[str, ResourceRequirements] = field(default_factory=dict)
-    """By name of the container: what it was last given, where that is not what it began with."""
+    """By container name, POD_STEP or RESIZE_STEP."""
+    actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
+    """By container name: the resources of the latest resize, if it was resized since its start."""
     restart_counts: Mapping[str, int] = field(default_factory=dict)
-    """By name of the container: how often it began again, for those that the runtime has lost."""
-    removed: bool = False
-    """The pod's object is gone from the API."""
-    evicted: str = ""
-    """Why the pod has to go, if it uses more than it may."""
+    """By container name: the next attempt of containers that the runtime does not know any more."""
 
 
 @dataclass(frozen=True)
 class PodPlan:
-    """The next steps."""
+    """The next actions."""
 
     actions: tuple[Action, ...] = ()
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
-    """By name: the containers that would be started if it were time."""
+    """By name: the containers that have to wait before they are started."""
     wake: float | None = None
-    """When to look again though nothing has happened, in seconds since the epoch."""
-    ending: PodTermination | None = None
-    """The pod is to end; once there are no actions left, it has."""
+    """When to plan again even if nothing happens, in seconds since the epoch."""
+    termination: PodTermination | None = None
+    """Set if the pod ends; it has ended when there are no actions left."""
 
 
-def plan(situation: PlanInput) -> PodPlan:
-    """What to do next for a pod."""
-    end = ending(
-        situation.pod,
-        situation.observed,
-        situation.now,
-        removed=situation.removed,
-        evicted=situation.evicted,
-    )
+def plan(given: PlanInput) -> PodPlan:
+    """Return the next actions for a pod."""
+    if given.state.rejection is not None:
+        # A rejected pod never had a container; only its status is left to write.
+        return PodPlan(termination=PodTermination(0))
+    end = termination(given.pod, given.observed, given.now, given.state)
     if end is not None:
-        return PodPlan(actions=_end(situation, end), ending=end)
-    steps = _Planner(situation)
-    steps.decide()
-    return steps.plan()
+        return PodPlan(actions=_termination_actions(given, end), termination=end)
+    planner = _Planner(given)
+    planner.decide()
+    return planner.plan()
 
 
-# How a pod ends.
+# A pod that ends.
 
 
-def _end(situation: PlanInput, end: PodTermination) -> tuple[Action, ...]:
-    seen = situation.observed
-    if seen.running:
-        return (StopContainers(tuple(_stops(situation.pod, seen.running, end))),)
-    return tuple(StopSandbox(sandbox.id) for sandbox in seen.sandboxes if sandbox.ready)
+def _termination_actions(given: PlanInput, end: PodTermination) -> tuple[Action, ...]:
+    """Stop containers first, then sandboxes: a sandbox holds the network that hooks need."""
+    observed = given.observed
+    if observed.running:
+        return (StopContainers(tuple(_stops(given.pod, observed.running, end))),)
+    return tuple(StopSandbox(sandbox.id) for sandbox in observed.sandboxes if sandbox.ready)
 
 
 def _stops(
-    pod: Pod, running: Sequence[runtime.RuntimeContainer], end: PodTermination
+    pod: Pod, running: Sequence[RuntimeContainer], end: PodTermination
 ) -> Iterator[StopContainer]:
-    order = _turns(pod, {record.name for record in running})
+    order = _stop_order(pod, {record.name for record in running})
     for record in running:
         yield StopContainer(
             record.id,
@@ -237,8 +137,9 @@ def _stops(
         )
 
 
-def _turns(pod: Pod, running: set[str]) -> dict[str, frozenset[str]]:
-    """Whom each sidecar outlives: the main containers, and the sidecars that came after it."""
+def _stop_order(pod: Pod, running: set[str]) -> dict[str, frozenset[str]]:
+    """Return for each sidecar the running containers that end before it: the main containers and
+    the sidecars that started after it."""
     later = {c.name for c in pod.spec.containers}
     order: dict[str, frozenset[str]] = {}
     for container in reversed(pod.spec.initContainers):
@@ -248,16 +149,16 @@ def _turns(pod: Pod, running: set[str]) -> dict[str, frozenset[str]]:
     return order
 
 
-# How a pod runs.
+# A pod that runs.
 
 
 class _Planner:
-    """Collects the next steps of a pod that is to run."""
+    """Collects the next actions of a pod that runs."""
 
-    def __init__(self, situation: PlanInput) -> None:
-        self._situation = situation
-        self._pod = situation.pod
-        self._seen = situation.observed
+    def __init__(self, given: PlanInput) -> None:
+        self._given = given
+        self._pod = given.pod
+        self._observed = given.observed
         self._actions: list[Action] = []
         self._waiting: dict[str, WaitingReason] = {}
         self._wakes: list[float] = []
@@ -270,29 +171,33 @@ class _Planner:
         return PodPlan(tuple(self._actions), self._waiting, wake)
 
     def decide(self) -> None:
-        self._mind_deadline()
-        self._clear()
-        if self._seen.ready_sandbox is None:
+        """Decide in the order of dependency: no container without a sandbox, no single container
+        while all of them restart."""
+        self._wake_at_deadline()
+        self._remove_old()
+        if self._observed.ready_sandbox is None:
             self._sandbox()
-        elif self._restarting_all():
-            self._restart_all()
+        elif self._restarts_all_containers():
+            self._restart_all_containers()
         else:
             self._containers()
 
-    def _mind_deadline(self) -> None:
+    def _wake_at_deadline(self) -> None:
         deadline = deadline_of(self._pod)
         if deadline is not None:
             self._wakes.append(deadline)
 
-    def _clear(self) -> None:
-        """Forget containers and sandboxes of which neither state nor logs are wanted any more."""
+    def _remove_old(self) -> None:
+        """Remove containers and sandboxes whose state and logs are not needed any more."""
         kept: set[str] = set()
-        for records in self._seen.by_name.values():
-            kept |= {record.sandbox for record in records[:KEPT]}
+        for records in self._observed.by_name.values():
+            kept |= {record.sandbox for record in records[:KEPT_CONTAINERS]}
             self._actions += [
-                RemoveContainer(r.id) for r in records[KEPT:] if r.state is RunState.EXITED
+                RemoveContainer(r.id)
+                for r in records[KEPT_CONTAINERS:]
+                if r.state is RunState.EXITED
             ]
-        for sandbox in self._seen.sandboxes[1:]:
+        for sandbox in self._observed.sandboxes[1:]:
             if sandbox.ready:
                 self._actions.append(StopSandbox(sandbox.id))
             elif sandbox.id not in kept:
@@ -301,69 +206,82 @@ class _Planner:
     # The sandbox.
 
     def _sandbox(self) -> None:
-        old = self._seen.sandbox
-        for record in self._seen.running:
-            # A sandbox that is not ready lets nothing run; if something does, it is half gone.
+        old = self._observed.sandbox
+        for record in self._observed.running:
+            # Containers of a sandbox that is not ready should have ended with it. One that still
+            # runs has lost its network namespace, so its hook cannot run either.
             self._actions.append(
                 StopContainer(record.id, record.name, 0, "Pod sandbox changed", hook=False)
             )
-        if not self._pod_waits():
+        if not self._step_waits(POD_STEP):
             self._actions.append(RunSandbox(0 if old is None else old.attempt + 1))
 
-    def _pod_waits(self) -> bool:
-        """Whether a step of the whole pod has failed and it is not time to try again."""
-        failure = self._situation.failures.get(THE_POD)
-        if failure is None or failure.until <= self._situation.now:
+    def _step_waits(self, step: str) -> bool:
+        """Return whether a failed step of the pod is not due for its next try."""
+        failure = self._given.failures.get(step)
+        if failure is None or failure.until <= self._given.now:
             return False
         self._wakes.append(failure.until)
         return True
 
     # All containers at once.
 
-    def _restarting_all(self) -> bool:
-        return any(self._took_all_down(container) for _, container in self._regular())
+    def _restarts_all_containers(self) -> bool:
+        return any(self._requests_restart_of_all(c) for c in self._regular_containers())
 
-    def _regular(self) -> Iterator[tuple[ContainerKind, Container]]:
-        yield from ((ContainerKind.INIT, c) for c in self._pod.spec.initContainers)
-        yield from ((ContainerKind.MAIN, c) for c in self._pod.spec.containers)
+    def _regular_containers(self) -> Iterator[Container]:
+        yield from self._pod.spec.initContainers
+        yield from self._pod.spec.containers
 
-    def _took_all_down(self, container: Container) -> bool:
-        record = self._seen.current(container.name)
+    def _requests_restart_of_all(self, container: Container) -> bool:
+        record = self._observed.current(container.name)
         return (
             record is not None
             and record.state is RunState.EXITED
             and restarts_all(container, record.exit_code)
         )
 
-    def _restart_all(self) -> None:
-        """Remove every container; those that asked for it last, for they are why we do so."""
-        last: list[Action] = []
-        for _, container in reversed(list(self._regular())):
-            for record in self._seen.by_name.get(container.name, ()):
+    def _restart_all_containers(self) -> None:
+        """Stop and remove every container.
+
+        The containers that requested the restart are removed last: their exit status is the only
+        trace of the request, so an agent that dies midway plans the rest again.
+        """
+        requesters: list[Action] = []
+        for container in reversed(list(self._regular_containers())):
+            for record in self._observed.by_name.get(container.name, ()):
                 if record.state is RunState.RUNNING:
                     self._actions.append(
                         StopContainer(record.id, record.name, 0, "RestartAllContainers", hook=False)
                     )
-                gone = last if self._took_all_down(container) else self._actions
-                gone.append(RemoveContainer(record.id))
-        self._actions += last
+                is_requester = self._requests_restart_of_all(container)
+                removals = requesters if is_requester else self._actions
+                removals.append(RemoveContainer(record.id))
+        self._actions += requesters
 
     # The containers, in the order of a pod's start.
 
     def _containers(self) -> None:
         for ephemeral in self._pod.spec.ephemeralContainers:
-            record = self._seen.newest(ephemeral.name)
+            record = self._observed.newest(ephemeral.name)
             if record is None or record.state is RunState.CREATED:
                 self._start(ContainerKind.EPHEMERAL, ephemeral)
-        begun = any(self._seen.current(c.name) is not None for c in self._pod.spec.containers)
+        begun = any(self._observed.current(c.name) is not None for c in self._pod.spec.containers)
         if self._initialize(begun) or begun:
             for container in self._pod.spec.containers:
                 self._main(container)
 
     def _initialize(self, begun: bool) -> bool:
-        """Take the init containers as far as they go; says whether the way is free for the rest."""
+        """Advance the init containers; return whether the main containers may start.
+
+        The position is derived from the runtime: the last init container that has a record in this
+        sandbox. Init containers before it have completed, and their records may be removed, so
+        they are not looked at again; only sidecars among them are kept running. `begun` means that
+        a main container exists, so all init containers have completed, even if their records are
+        gone.
+        """
         containers = self._pod.spec.initContainers
-        known = [i for i, c in enumerate(containers) if self._seen.current(c.name) is not None]
+        known = [i for i, c in enumerate(containers) if self._observed.current(c.name) is not None]
         reached = len(containers) if begun else (known[-1] if known else -1)
         for container in containers[: max(reached, 0)]:
             if is_sidecar(container):
@@ -378,10 +296,10 @@ class _Planner:
         return True
 
     def _passed(self, container: Container) -> bool:
-        """See to the last init container that was begun; says whether the next may follow."""
+        """Advance the last init container that has begun; return whether the next may start."""
         if is_sidecar(container):
             return self._sidecar(container)
-        record = self._seen.current(container.name)
+        record = self._observed.current(container.name)
         assert record is not None
         match record.state:
             case RunState.RUNNING:
@@ -390,72 +308,59 @@ class _Planner:
             case RunState.EXITED if record.exit_code == 0:
                 return True
             case _:
-                # One that fails for good ends the pod before we come here.
+                # A failure that is not retried has ended the pod before (termination.finished).
                 self._start(ContainerKind.INIT, container)
                 return False
 
     def _sidecar(self, container: Container) -> bool:
-        """Keep a sidecar running; says whether it has started."""
-        record = self._seen.current(container.name)
+        """Keep a sidecar running; return whether it has started."""
+        kind, record = ContainerKind.INIT, self._observed.current(container.name)
         if record is None or record.state is not RunState.RUNNING:
-            self._start(ContainerKind.INIT, container)
+            self._start(kind, container)
             return False
         startup = self._startup(container, record)
         if startup is False:
-            self._replace(
-                ContainerKind.INIT, container, record, "failed startup probe", StopCause.STARTUP
-            )
+            self._replace(kind, container, record, "failed startup probe", StopCause.STARTUP)
         elif labels.changed(container, record):
-            self._replace(
-                ContainerKind.INIT, container, record, "definition changed", StopCause.OTHER
-            )
-        elif self._situation.health.liveness.get(record.id) is False:
-            self._replace(
-                ContainerKind.INIT, container, record, "failed liveness probe", StopCause.LIVENESS
-            )
+            self._replace(kind, container, record, "definition changed", StopCause.OTHER)
+        elif self._given.verdicts.liveness.get(record.id) is False:
+            self._replace(kind, container, record, "failed liveness probe", StopCause.LIVENESS)
         else:
-            self._resize(ContainerKind.INIT, container, record)
+            self._resize(kind, container, record)
         return startup is True
 
     def _main(self, container: Container) -> None:
-        record = self._seen.newest(container.name)
+        kind, record = ContainerKind.MAIN, self._observed.newest(container.name)
         if record is None or record.state is not RunState.RUNNING:
-            if record is None or _begins_again(self._pod, container, record):
-                self._start(ContainerKind.MAIN, container)
+            if record is None or _starts_again(self._pod, container, record):
+                self._start(kind, container)
             return
-        health = self._situation.health
         if labels.changed(container, record):
-            self._replace(
-                ContainerKind.MAIN, container, record, "definition changed", StopCause.OTHER
-            )
-        elif health.liveness.get(record.id) is False:
-            self._replace(
-                ContainerKind.MAIN, container, record, "failed liveness probe", StopCause.LIVENESS
-            )
+            self._replace(kind, container, record, "definition changed", StopCause.OTHER)
+        elif self._given.verdicts.liveness.get(record.id) is False:
+            self._replace(kind, container, record, "failed liveness probe", StopCause.LIVENESS)
         elif self._startup(container, record) is False:
-            self._replace(
-                ContainerKind.MAIN, container, record, "failed startup probe", StopCause.STARTUP
-            )
+            self._replace(kind, container, record, "failed startup probe", StopCause.STARTUP)
         else:
-            self._resize(ContainerKind.MAIN, container, record)
+            self._resize(kind, container, record)
 
-    def _startup(self, container: Container, record: runtime.RuntimeContainer) -> bool | None:
+    def _startup(self, container: Container, record: RuntimeContainer) -> bool | None:
         if container.startupProbe is None:
             return True
-        return self._situation.health.startup.get(record.id)
+        return self._given.verdicts.startup.get(record.id)
 
     # Single containers.
 
     def _start(self, kind: ContainerKind, container: Container) -> None:
         """Start a container, unless it has to wait."""
-        if self._pod_waits() or self._held_back(container):
+        if self._step_waits(POD_STEP) or self._backs_off(container):
             return
-        newest = self._seen.newest(container.name)
+        newest = self._observed.newest(container.name)
         if newest is not None and newest.state is RunState.CREATED:
             if newest.pid:
-                # An agent died while it was being started. Whether it runs will be told.
+                # An agent died during the start. The runtime reports whether the start succeeds.
                 return
-            # An agent died between making and starting it. It never ran, so it does not count.
+            # An agent died between create and start. The container never ran: same attempt.
             self._actions.append(RemoveContainer(newest.id))
             self._actions.append(StartContainer(kind, container.name, newest.attempt))
             return
@@ -465,27 +370,28 @@ class _Planner:
             )
         )
 
-    def _held_back(self, container: Container) -> bool:
-        now = self._situation.now
+    def _backs_off(self, container: Container) -> bool:
+        """Return whether a container waits after a crash or a failed start."""
+        now = self._given.now
         crashed = self._crashed_at(container)
-        delay = self._known_delay(container)
-        if crashed is not None and delay is not None and CRASHES.waits(delay, crashed, now):
-            self._waiting[container.name] = _crash_loop(self._pod, container, delay)
+        delay = self._crash_delay(container)
+        if crashed is not None and delay is not None and CRASH_LOOP.waits(delay, crashed, now):
+            self._waiting[container.name] = crash_loop(self._pod, container, delay)
             self._wakes.append(crashed + delay.seconds)
             return True
-        failure = self._situation.failures.get(container.name)
+        failure = self._given.failures.get(container.name)
         if failure is None:
             return False
-        self._waiting[container.name] = _shown(failure, now)
+        # Also if the retry is due: the status shows the failure until the start succeeds.
+        self._waiting[container.name] = failure.shown(now)
         if now >= failure.until:
             return False
-        shown_until = failure.at + PULL_ERROR_SHOWN
-        self._wakes.append(shown_until if failure.pull and now < shown_until else failure.until)
+        self._wakes.append(failure.next_change(now))
         return True
 
     def _crashed_at(self, container: Container) -> float | None:
-        """When the latest container of the name ended."""
-        for record in self._seen.by_name.get(container.name, ()):
+        """Return when the latest container of this name ended."""
+        for record in self._observed.by_name.get(container.name, ()):
             if record.state is RunState.EXITED:
                 return record.finished_at / SECOND
         return None
@@ -494,30 +400,30 @@ class _Planner:
         crashed = self._crashed_at(container)
         if crashed is None:
             return None
-        return CRASHES.after(self._known_delay(container), crashed, self._situation.now)
+        return CRASH_LOOP.after(self._crash_delay(container), crashed, self._given.now)
 
-    def _known_delay(self, container: Container) -> BackoffDelay | None:
-        """How long a container waits that keeps failing; another image is another chance."""
-        newest = self._seen.newest(container.name)
+    def _crash_delay(self, container: Container) -> BackoffDelay | None:
+        """Return the delay of a container that keeps failing; a new image starts without one."""
+        newest = self._observed.newest(container.name)
         if newest is not None and labels.changed(container, newest):
             return None
-        return self._situation.crashes.get(container.name)
+        return self._given.crash_delays.get(container.name)
 
     def _attempt(self, container: Container) -> int:
-        newest = self._seen.newest(container.name)
+        newest = self._observed.newest(container.name)
         if newest is not None:
             return newest.attempt + 1
-        return self._situation.restart_counts.get(container.name, 0)
+        return self._given.restart_counts.get(container.name, 0)
 
     def _replace(
         self,
         kind: ContainerKind,
         container: Container,
-        record: runtime.RuntimeContainer,
+        record: RuntimeContainer,
         why: str,
         cause: StopCause,
     ) -> None:
-        """Stop a container that runs, and start it again if it may be."""
+        """Stop a running container, and start it again if its restart policy permits."""
         again = cause is StopCause.OTHER or survives_failure(self._pod.spec, container)
         prefix = "Init container" if kind is ContainerKind.INIT else "Container"
         message = f"{prefix} {container.name} {why}"
@@ -528,12 +434,11 @@ class _Planner:
         if again:
             self._start(kind, container)
 
-    def _resize(
-        self, kind: ContainerKind, container: Container, record: runtime.RuntimeContainer
-    ) -> None:
-        """Bring what a running container is given in line with what is allotted to it."""
-        actual = self._situation.actual.get(container.name) or labels.started_with(record)
-        differing = [] if actual is None else _differing(actual, container.resources)
+    def _resize(self, kind: ContainerKind, container: Container, record: RuntimeContainer) -> None:
+        """Apply the allocated resources to a running container, if they differ from the actuated
+        ones."""
+        actuated = self._given.actuated.get(container.name) or labels.started_with(record)
+        differing = [] if actuated is None else _differing(actuated, container.resources)
         if not differing:
             return
         policies = {p.resourceName: p.restartPolicy for p in container.resizePolicy}
@@ -542,33 +447,26 @@ class _Planner:
             grace = _grace(self._pod, container, StopCause.OTHER)
             self._actions.append(StopContainer(record.id, container.name, grace, message))
             self._start(kind, container)
-        elif not self._resize_waits():
+        elif not self._step_waits(RESIZE_STEP):
             self._resized.append(container.name)
 
-    def _resize_waits(self) -> bool:
-        failure = self._situation.failures.get(A_RESIZE)
-        if failure is None or failure.until <= self._situation.now:
-            return False
-        self._wakes.append(failure.until)
-        return True
 
-
-def _begins_again(pod: Pod, container: Container, record: runtime.RuntimeContainer) -> bool:
+def _starts_again(pod: Pod, container: Container, record: RuntimeContainer) -> bool:
     return record.state is RunState.CREATED or restarts(pod.spec, container, record.exit_code)
 
 
-def _differing(one: ResourceRequirements, other: ResourceRequirements) -> list[str]:
-    """The resources of which a container is given something else than it is to have."""
+def _differing(actuated: ResourceRequirements, allocated: ResourceRequirements) -> list[str]:
+    """Return the resources whose limit or request differs."""
     return [
         name
         for name in ("cpu", "memory")
-        if one.limits.get(name) != other.limits.get(name)
-        or one.requests.get(name) != other.requests.get(name)
+        if actuated.limits.get(name) != allocated.limits.get(name)
+        or actuated.requests.get(name) != allocated.requests.get(name)
     ]
 
 
 def _grace(pod: Pod, container: Container, cause: StopCause) -> float:
-    """Seconds that a container gets to end while its pod goes on."""
+    """Return the grace period of a container whose pod continues to run, in seconds."""
     probe = {
         StopCause.STARTUP: container.startupProbe,
         StopCause.LIVENESS: container.livenessProbe,
@@ -576,21 +474,3 @@ def _grace(pod: Pod, container: Container, cause: StopCause) -> float:
     if probe is not None and probe.terminationGracePeriodSeconds is not None:
         return float(probe.terminationGracePeriodSeconds)
     return float(pod.spec.terminationGracePeriodSeconds or 0)
-
-
-def _crash_loop(pod: Pod, container: Container, delay: BackoffDelay) -> WaitingReason:
-    text = format_duration(int(delay.seconds * SECOND))
-    message = f"back-off {text} restarting failed container={container.name} pod={label(pod)}"
-    return WaitingReason("CrashLoopBackOff", message)
-
-
-def label(pod: Pod) -> str:
-    """A pod as messages name it."""
-    return f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
-
-
-def _shown(failure: StepFailure, now: float) -> WaitingReason:
-    if failure.pull and now >= failure.at + PULL_ERROR_SHOWN:
-        message = f'Back-off pulling image "{failure.image}": {failure.reason}: {failure.message}'
-        return WaitingReason("ImagePullBackOff", message)
-    return WaitingReason(failure.reason, failure.message)

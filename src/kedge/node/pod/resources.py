@@ -1,7 +1,9 @@
-"""Allotment: what of its wishes a pod has been granted, and what its containers have been given.
+"""The allocated and actuated resources of a pod.
 
-The two differ from the spec while a resize waits or is under way, so both outlive the agent in a
-small file; a pod that was never resized has none.
+Allocated resources are those that the node has granted to the pod; actuated resources are those
+that a running container has received by its latest resize. Both differ from the spec while a resize
+is deferred or in progress. They are stored in a small file, so that a restarted agent does not
+take the requested resources for the allocated ones; a pod that was never resized has no file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +23,12 @@ from kedge.node.pod.status.conditions import RESIZE_IN_PROGRESS, RESIZE_PENDING
 
 
 class _ResizeCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The file."""
+    """The content of the file."""
 
     allocated: Mapping[str, str] = {}
     actual: Mapping[str, str] = {}
     whole: str | None = None
-    """What the pod as a whole was granted, if it asked as a whole."""
+    """The allocated pod-level resources, if the pod has any."""
 
 
 class AllocatedResources:
@@ -35,71 +37,79 @@ class AllocatedResources:
     def __init__(self, pod: Pod, file: Path) -> None:
         self._file = file
         self._allocated = {c.name: c.resources for c in _resizable(pod)}
-        self._whole = pod.spec.resources
-        self.actual: dict[str, ResourceRequirements] = {}
-        """By name of the container: what it was last given in place."""
+        self._pod_level = pod.spec.resources
+        self.actuated: dict[str, ResourceRequirements] = {}
+        """By container name: the resources of the latest resize in place."""
         self._pending: PodCondition | None = None
         self._in_progress: PodCondition | None = None
 
     @classmethod
-    def taken_over(cls, pod: Pod, seen: PodRuntimeState, file: Path) -> "AllocatedResources":
-        """The allotment of a pod that an earlier agent may have begun with."""
+    def restore(cls, pod: Pod, observed: PodRuntimeState, file: Path) -> "AllocatedResources":
+        """Return the resources of a pod that a previous agent may have started.
+
+        Without a file the annotations of the containers decide, not the spec: the spec may have
+        changed while no agent was running.
+        """
         self = cls(pod, file)
         try:
-            kept = msgspec.json.decode(file.read_bytes(), type=_ResizeCheckpoint)
+            stored = msgspec.json.decode(file.read_bytes(), type=_ResizeCheckpoint)
         except (OSError, msgspec.MsgspecError):
-            kept = None
-        if kept is not None:
-            self._allocated |= {n: labels.from_text(text) for n, text in kept.allocated.items()}
-            self.actual = {n: labels.from_text(text) for n, text in kept.actual.items()}
-            self._whole = None if kept.whole is None else labels.from_text(kept.whole)
+            stored = None
+        if stored is not None:
+            self._allocated |= {n: labels.from_text(text) for n, text in stored.allocated.items()}
+            self.actuated = {n: labels.from_text(text) for n, text in stored.actual.items()}
+            self._pod_level = None if stored.whole is None else labels.from_text(stored.whole)
         else:
-            for name in self._allocated:
-                record = seen.newest(name)
-                begun = labels.started_with(record) if record is not None else None
-                if begun is not None:
-                    self._allocated[name] = begun
+            self._restore_from_containers(observed)
         known = {c.type: c for c in pod.status.conditions}
         self._pending = known.get(RESIZE_PENDING)
         self._in_progress = known.get(RESIZE_IN_PROGRESS)
         return self
 
+    def _restore_from_containers(self, observed: PodRuntimeState) -> None:
+        for name in self._allocated:
+            record = observed.newest(name)
+            started = labels.started_with(record) if record is not None else None
+            if started is not None:
+                self._allocated[name] = started
+
     @property
     def conditions(self) -> Sequence[PodCondition]:
+        """The conditions of the pod about its resize."""
         return [c for c in (self._pending, self._in_progress) if c is not None]
 
-    def granted(self, pod: Pod) -> Pod:
-        """The pod, asking for no more than it has been granted."""
-        if not self.wants(pod):
+    def allocated_pod(self, pod: Pod) -> Pod:
+        """Return the pod with the allocated resources in its spec."""
+        if not self.differs(pod):
             return pod
         spec = replace(
             pod.spec,
-            resources=self._whole,
-            initContainers=[self._with_grant(c) for c in pod.spec.initContainers],
-            containers=[self._with_grant(c) for c in pod.spec.containers],
+            resources=self._pod_level,
+            initContainers=[self._with_allocated(c) for c in pod.spec.initContainers],
+            containers=[self._with_allocated(c) for c in pod.spec.containers],
         )
         return replace(pod, spec=spec)
 
-    def wants(self, pod: Pod) -> bool:
-        """Whether the pod asks for something else than it has been granted."""
-        return pod.spec.resources != self._whole or any(
+    def differs(self, pod: Pod) -> bool:
+        """Return whether the spec requests other resources than the allocated ones."""
+        return pod.spec.resources != self._pod_level or any(
             self._allocated.get(c.name, c.resources) != c.resources for c in _resizable(pod)
         )
 
-    def grant(self, pod: Pod, now: str) -> None:
-        """Let the pod have what it asks for; its containers are given it next."""
+    def allocate(self, pod: Pod, now: str) -> None:
+        """Allocate the resources of the spec; the next plan applies them to the containers."""
         self._allocated = {c.name: c.resources for c in _resizable(pod)}
-        self._whole = pod.spec.resources
+        self._pod_level = pod.spec.resources
         self._pending = None
         self._in_progress = _condition(RESIZE_IN_PROGRESS, pod, "", "", now)
         self._save()
 
-    def withdraw(self) -> None:
-        """The pod asks for what it has: nothing waits any more."""
+    def clear_pending(self) -> None:
+        """Remove the pending condition: the spec requests what is allocated."""
         self._pending = None
 
     def defer(self, pod: Pod, reason: str, message: str, now: str) -> bool:
-        """Let the pod wait; says whether that is news."""
+        """Set the pending condition; return whether its reason or generation is new."""
         before = self._pending
         self._pending = _condition(RESIZE_PENDING, pod, reason, message, now)
         if before is None:
@@ -107,41 +117,43 @@ class AllocatedResources:
         self._pending = replace(self._pending, lastTransitionTime=before.lastTransitionTime)
         return (before.reason, before.observedGeneration) != (reason, pod.metadata.generation)
 
-    def gave(self, container: Container) -> None:
-        """A running container has been given what is allotted to it."""
-        self.actual[container.name] = container.resources
+    def record_resize(self, container: Container) -> None:
+        """Record that a running container has received its allocated resources."""
+        self.actuated[container.name] = container.resources
         self._save()
 
-    def restarted(self, name: str) -> None:
-        """A container began anew, with what is allotted to it."""
-        if self.actual.pop(name, None) is not None:
+    def record_start(self, name: str) -> None:
+        """Record that a container has started, and so has its allocated resources."""
+        if self.actuated.pop(name, None) is not None:
             self._save()
 
-    def failed(self, pod: Pod, message: str, now: str) -> None:
+    def record_error(self, pod: Pod, message: str, now: str) -> None:
+        """Add the error of a failed resize to the in-progress condition."""
         self._in_progress = _condition(RESIZE_IN_PROGRESS, pod, "Error", message, now)
 
-    def completed(self) -> int | None:
-        """Everybody has what is allotted; says which generation was under way, if one was."""
+    def complete(self) -> int | None:
+        """End the resize in progress; return its generation, or None if there was none."""
         done, self._in_progress = self._in_progress, None
         return None if done is None else done.observedGeneration
 
     @property
-    def under_way(self) -> bool:
+    def is_in_progress(self) -> bool:
+        """Whether a resize is in progress."""
         return self._in_progress is not None
 
-    def _with_grant(self, container: Container) -> Container:
+    def _with_allocated(self, container: Container) -> Container:
         return replace(
             container, resources=self._allocated.get(container.name, container.resources)
         )
 
     def _save(self) -> None:
-        kept = _ResizeCheckpoint(
+        stored = _ResizeCheckpoint(
             allocated={n: labels.to_text(r) for n, r in self._allocated.items()},
-            actual={n: labels.to_text(r) for n, r in self.actual.items()},
-            whole=None if self._whole is None else labels.to_text(self._whole),
+            actual={n: labels.to_text(r) for n, r in self.actuated.items()},
+            whole=None if self._pod_level is None else labels.to_text(self._pod_level),
         )
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        atomic.write(self._file, msgspec.json.encode(kept))
+        atomic.write(self._file, msgspec.json.encode(stored))
 
 
 def _resizable(pod: Pod) -> Sequence[Container]:
@@ -160,8 +172,8 @@ def _condition(kind: str, pod: Pod, reason: str, message: str, now: str) -> PodC
     )
 
 
-def summary(prefix: str, pod: Pod, generation: int, error: str = "") -> str:
-    """What the events about a resize say: the resources of every container."""
+def resize_message(prefix: str, pod: Pod, generation: int, error: str = "") -> str:
+    """Return the message of an event about a resize: the resources of every container."""
     parts: dict[str, Any] = {}
     for key in ("initContainers", "containers"):
         found = [

@@ -1,4 +1,4 @@
-"""Specs: what the runtime is told to make, from what the pod says."""
+"""The specs of sandboxes and containers for the runtime, from a pod."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +25,8 @@ from kedge.node.runtime.runtime import (
 def sandbox_spec(
     pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: DnsConfig, first_id: int = 0
 ) -> SandboxSpec:
-    """`first_id` is the machine's id of the pod's id 0, if it has a user namespace."""
+    """Return the spec of a pod's sandbox; `first_id` is the machine's id of the pod's id 0 if the
+    pod has a user namespace."""
     spec, meta = pod.spec, pod.metadata
     context = spec.securityContext
     return SandboxSpec(
@@ -50,7 +51,7 @@ def sandbox_spec(
 
 
 def sysctl_name(name: str) -> str:
-    """A setting of the kernel with dots between its parts; it may also be written with slashes."""
+    """Return the name of a sysctl with dots as separators; manifests may use slashes."""
     first = next((letter for letter in name if letter in "./"), ".")
     return name if first == "." else name.translate(str.maketrans("./", "/."))
 
@@ -75,16 +76,16 @@ def container_spec(
     image: ResolvedImage,
     env: Sequence[tuple[str, str]],
     mounts: Sequence[ContainerMount],
-    resources: ContainerLimits,
+    limits: ContainerLimits,
     security: ContainerSecurity,
-    given: DeviceGrant,
+    grant: DeviceGrant,
 ) -> ContainerSpec:
-    """`given` is what the container's devices bring, besides variables and mounts."""
+    """Return the spec of a container; variables and mounts of `grant` are in `env` and `mounts`."""
     values = dict(env)
     lifecycle = container.lifecycle
-    marked = labels.container_annotations(pod, container, image.name, image.reference)
-    if given.groups:
-        security = replace(security, groups=[*security.groups, *given.groups])
+    own_annotations = labels.container_annotations(pod, container, image.name, image.reference)
+    if grant.groups:
+        security = replace(security, groups=[*security.groups, *grant.groups])
     return ContainerSpec(
         name=container.name,
         attempt=attempt,
@@ -95,21 +96,22 @@ def container_spec(
         working_dir=container.workingDir,
         env=env,
         mounts=mounts,
-        devices=given.devices,
+        devices=grant.devices,
         log_path=f"{container.name}/{attempt}.log",
         stdin=container.stdin,
         stdin_once=container.stdinOnce,
         tty=container.tty,
-        resources=resources,
+        resources=limits,
         security=security,
         stop_signal=(lifecycle.stopSignal or "") if lifecycle is not None else "",
         labels=labels.container_labels(pod, container),
-        annotations={**given.annotations, **marked},
+        annotations={**grant.annotations, **own_annotations},
     )
 
 
 def target_of(container: Container, ids: Mapping[str, str]) -> str:
-    """The id of the container whose processes an ephemeral one wants to see; `ids` by name."""
+    """Return the id of the target container of an ephemeral container; empty without a target.
+    `ids` are the running containers by name. Raises ConfigFailure if the target does not run."""
     if not isinstance(container, EphemeralContainer) or not container.targetContainerName:
         return ""
     target = ids.get(container.targetContainerName)

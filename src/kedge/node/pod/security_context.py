@@ -1,4 +1,4 @@
-"""Security: what a container may do, from its own word, its pod's and its image's."""
+"""The security settings of a container, from its security context, its pod's and its image."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,18 +14,19 @@ _NO_POD = PodSecurityContext()
 _NO_CONTAINER = SecurityContext()
 
 
-def security(
+def container_security(
     pod: Pod, container: Container, image: ResolvedImage, *, profiles: Path, target: str = ""
 ) -> ContainerSecurity:
-    """`profiles` holds seccomp profiles; `target` is the container that an ephemeral one is about.
-    Raises ConfigFailure for a container that must not be root and would be."""
+    """Return the security settings of a container; `profiles` is the directory of seccomp
+    profiles, `target` the target container of an ephemeral container. Raises ConfigFailure for a
+    container with runAsNonRoot that would run as root."""
     of_pod = pod.spec.securityContext or _NO_POD
     own = container.securityContext or _NO_CONTAINER
     user = own.runAsUser if own.runAsUser is not None else of_pod.runAsUser
     group = own.runAsGroup if own.runAsGroup is not None else of_pod.runAsGroup
-    _mind_root(pod, container, image, user)
+    _check_non_root(pod, container, image, user)
     if security_modules.wants_app_armor(pod, container):
-        # Pods are refused before; only an ephemeral container gets here.
+        # Pods are rejected before; this is an ephemeral container.
         raise ConfigFailure("apparmor is not supported")
     privileged = bool(own.privileged)
     capabilities = own.capabilities
@@ -42,8 +43,8 @@ def security(
         no_new_privileges=own.allowPrivilegeEscalation is False,
         seccomp=_seccomp(own.seccompProfile or of_pod.seccompProfile, privileged, profiles),
         selinux_label=security_modules.selinux_label(pod, container),
-        # The API refuses it without a user namespace: the container could write to the machine's
-        # /proc/sys.
+        # The API refuses it without a user namespace: the container could then write to the
+        # machine's /proc/sys.
         unmasked_proc=own.procMount == "Unmasked" and pod.spec.hostUsers is False,
         pid=_pid_mode(pod, container, target),
         pid_target=target,
@@ -75,11 +76,11 @@ def _pid_mode(pod: Pod, container: Container, target: str) -> PidMode:
     return PidMode.CONTAINER
 
 
-def _mind_root(pod: Pod, container: Container, image: ResolvedImage, user: int | None) -> None:
+def _check_non_root(pod: Pod, container: Container, image: ResolvedImage, user: int | None) -> None:
     own = container.securityContext or _NO_CONTAINER
     of_pod = pod.spec.securityContext or _NO_POD
-    strict = own.runAsNonRoot if own.runAsNonRoot is not None else of_pod.runAsNonRoot
-    if not strict:
+    non_root = own.runAsNonRoot if own.runAsNonRoot is not None else of_pod.runAsNonRoot
+    if not non_root:
         return
     meta = pod.metadata
     where = f'(pod: "{meta.name}_{meta.namespace}({meta.uid})", container: {container.name})'

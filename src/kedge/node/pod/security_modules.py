@@ -1,4 +1,4 @@
-"""AppArmor profiles and SELinux labels that pods ask for and kedge cannot apply.
+"""AppArmor profiles and SELinux labels that pods request and kedge cannot apply.
 
 The behaviour is upstream's on a machine without the module. AppArmor: the kubelet refuses a pod
 with any profile but `Unconfined`. SELinux: the kubelet and the runtimes ignore the label, since
@@ -40,8 +40,8 @@ def enabled(kernel: Path = Path("/sys")) -> frozenset[str]:
     return frozenset(found)
 
 
-def objection(pod: Pod, modules: Collection[str]) -> PodRejection | None:
-    """Return why the pod's profiles or labels cannot be applied, if they cannot."""
+def rejection(pod: Pod, modules: Collection[str]) -> PodRejection | None:
+    """Return why the node rejects a pod for its profiles or labels; None if it does not."""
     containers = [container for _, container in all_containers(pod.spec)]
     of_pod = (pod.spec.securityContext or _NO_POD).appArmorProfile
     # Also if every container overrides it with Unconfined, as in the kubelet.
@@ -60,7 +60,7 @@ def objection(pod: Pod, modules: Collection[str]) -> PodRejection | None:
 
 
 def wants_app_armor(pod: Pod, container: Container) -> bool:
-    """Return whether a container asks for a profile of any type but Unconfined."""
+    """Return whether a container requests a profile of any type but Unconfined."""
     of_pod = (pod.spec.securityContext or _NO_POD).appArmorProfile
     own = (container.securityContext or _NO_CONTAINER).appArmorProfile
     noted = pod.metadata.annotations.get(f"{_ANNOTATION}{container.name}")
@@ -72,9 +72,9 @@ def wants_app_armor(pod: Pod, container: Container) -> bool:
 
 
 def selinux_label(pod: Pod, container: Container) -> str:
-    """The label that a container asks for; empty if it asks for none."""
+    """Return the SELinux label that a container requests; empty if it requests none."""
     of_pod = (pod.spec.securityContext or _NO_POD).seLinuxOptions
     own = (container.securityContext or _NO_CONTAINER).seLinuxOptions
-    asked = own or of_pod or SELinuxOptions()
-    parts = (asked.user, asked.role, asked.type, asked.level)
+    requested = own or of_pod or SELinuxOptions()
+    parts = (requested.user, requested.role, requested.type, requested.level)
     return ":".join(parts) if any(parts) else ""

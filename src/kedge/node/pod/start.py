@@ -1,4 +1,11 @@
-"""Starting: one container, from its image to its postStart hook, in the order that it takes."""
+"""The start of one container, from its image to its postStart hook.
+
+The order is fixed: image, devices, variables, mounts, PreStartContainer, create, start, postStart.
+Each step needs the result of an earlier one: variables may expand those of devices, `subPathExpr`
+needs the variables, and PreStartContainer carries them. PreStartContainer is the last step before
+the runtime creates the container, so that no device is reconfigured for a container that then fails
+for want of a ConfigMap.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,66 +25,66 @@ from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
 from kedge.node.pod.hooks import HookFailure, run_hook
 from kedge.node.pod.runtime_cache import RuntimeCache
 from kedge.node.pod.runtime_specs import container_spec, target_of
-from kedge.node.pod.security_context import security
-from kedge.node.pod.stop import MINIMUM
-from kedge.node.pod.timeouts import unless
+from kedge.node.pod.security_context import container_security
+from kedge.node.pod.stop import MINIMUM_STOP_SECONDS
+from kedge.node.pod.timeouts import unless_set
 from kedge.node.runtime.runtime import ContainerMount, NotFoundError, PodSandbox, RuntimeFailure
 
 _MILLISECOND = 10**6
 
 
 class ContainerStartFailure(Exception):
-    """A container could not be started: what it shows while it waits for the next try."""
+    """A container did not start. Its waiting state shows the reason until the next try."""
 
-    def __init__(self, reason: str, message: str, *, pull: bool = False) -> None:
+    def __init__(self, reason: str, message: str, *, is_pull: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
-        self.pull = pull
-        """It was its image, so that the next try backs off."""
+        self.is_pull = is_pull
+        """Whether the pull of its image failed, which has a back-off of its own."""
 
 
 @dataclass(frozen=True)
 class ContainerStarter:
     """Starts the containers of one pod."""
 
-    parts: PodDependencies
-    observations: RuntimeCache
-    telling: PodEventRecorder
-    hurried: asyncio.Event
-    """Set when the pod is to end: whatever takes long is given up."""
+    dependencies: PodDependencies
+    cache: RuntimeCache
+    recorder: PodEventRecorder
+    forced_stop: asyncio.Event
+    """Set when the pod must end: every step that may take long is interrupted."""
 
     async def start(
         self, pod: Pod, container: Container, attempt: int, sandbox: PodSandbox, ips: Sequence[str]
     ) -> None:
-        """Raises StartFailure, or Interrupted."""
+        """Start a container. Raises ContainerStartFailure, or WorkInterrupted."""
         image = await self._image(pod, container)
-        identity = await self._create(pod, container, attempt, sandbox, image, ips)
-        self._tell(container, NORMAL, "Created", "Container created")
-        await self._run(container, identity)
-        self._tell(container, NORMAL, "Started", "Container started")
-        await self._post_start(pod, container, identity, ips)
+        container_id = await self._create(pod, container, attempt, sandbox, image, ips)
+        self._record(container, NORMAL, "Created", "Container created")
+        await self._run(container, container_id)
+        self._record(container, NORMAL, "Started", "Container started")
+        await self._post_start(pod, container, container_id, ips)
 
-    def _tell(self, container: Container, type_: str, reason: str, message: str) -> None:
-        self.telling.of_container(container.name, type_, reason, message)
+    def _record(self, container: Container, type_: str, reason: str, message: str) -> None:
+        self.recorder.record_container(container.name, type_, reason, message)
 
     # The image.
 
     async def _image(self, pod: Pod, container: Container) -> ResolvedImage:
-        begun = self.parts.clock.monotonic()
+        begun = self.dependencies.clock.monotonic()
         pulling = False
 
         def progress() -> None:
             nonlocal pulling
             pulling = True
-            self._tell(container, NORMAL, "Pulling", f'Pulling image "{container.image}"')
+            self._record(container, NORMAL, "Pulling", f'Pulling image "{container.image}"')
 
         try:
-            image = await unless(self.hurried, self._resolve(pod, container, progress))
+            image = await unless_set(self.forced_stop, self._resolve(pod, container, progress))
         except ImageFailure as error:
             raise self._no_image(container, error) from error
         if pulling:
-            spent = self.parts.clock.monotonic() - begun
+            spent = self.dependencies.clock.monotonic() - begun
             text = format_duration(int(spent * 1000) * _MILLISECOND)
             message = (
                 f'Successfully pulled image "{container.image}" in {text} '
@@ -88,27 +95,27 @@ class ContainerStarter:
                 f'Container image "{container.image}" already present on machine '
                 "and can be accessed by the pod"
             )
-        self._tell(container, NORMAL, "Pulled", message)
+        self._record(container, NORMAL, "Pulled", message)
         return image
 
     async def _resolve(
         self, pod: Pod, container: Container, progress: Callable[[], None]
     ) -> ResolvedImage:
-        secrets = await self.parts.secrets.of(pod) if pod.spec.imagePullSecrets else ()
+        secrets = await self.dependencies.pull_secrets.of(pod) if pod.spec.imagePullSecrets else ()
         policy = container.imagePullPolicy or "IfNotPresent"
-        return await self.parts.images.resolve(container.image, policy, secrets, progress)
+        return await self.dependencies.images.resolve(container.image, policy, secrets, progress)
 
     def _no_image(self, container: Container, error: ImageFailure) -> ContainerStartFailure:
         pull = error.reason not in ("ErrImageNeverPull", "InvalidImageName", "ImageInspectError")
         if error.reason == "ErrImageNeverPull":
-            self._tell(container, WARNING, error.reason, error.message)
+            self._record(container, WARNING, error.reason, error.message)
         elif pull:
             text = f'Failed to pull image "{container.image}": {error.message}'
-            self._tell(container, WARNING, "Failed", text)
+            self._record(container, WARNING, "Failed", text)
         else:
-            self._tell(container, WARNING, "InspectFailed", error.message)
-        self._tell(container, WARNING, "Failed", f"Error: {error.reason}")
-        return ContainerStartFailure(error.reason, error.message, pull=pull)
+            self._record(container, WARNING, "InspectFailed", error.message)
+        self._record(container, WARNING, "Failed", f"Error: {error.reason}")
+        return ContainerStartFailure(error.reason, error.message, is_pull=pull)
 
     # The container.
 
@@ -121,15 +128,19 @@ class ContainerStarter:
         image: ResolvedImage,
         ips: Sequence[str],
     ) -> str:
-        parts = self.parts
+        dependencies = self.dependencies
         try:
-            given = parts.devices.given(pod, container)
-            found = await unless(self.hurried, parts.environment.environment(pod, container, ips))
-            env = [*{**given.env, **found.own, **found.services}.items()]
-            own = await unless(self.hurried, parts.volumes.mounts_of(pod, container, env))
-            mounts = _joined(given.mounts, own)
-            seen = self.observations.of(pod.metadata.uid)
-            target = target_of(container, {record.name: record.id for record in seen.running})
+            grant = dependencies.devices.grant(pod, container)
+            found = await unless_set(
+                self.forced_stop, dependencies.environment.environment(pod, container, ips)
+            )
+            env = [*{**grant.env, **found.own, **found.services}.items()]
+            own = await unless_set(
+                self.forced_stop, dependencies.volumes.mounts_of(pod, container, env)
+            )
+            mounts = _joined(grant.mounts, own)
+            observed = self.cache.of(pod.metadata.uid)
+            target = target_of(container, {record.name: record.id for record in observed.running})
             spec = container_spec(
                 pod,
                 container,
@@ -137,46 +148,54 @@ class ContainerStarter:
                 image=image,
                 env=env,
                 mounts=[*mounts, *self._own_mounts(pod, container, attempt, mounts)],
-                resources=parts.cgroups.resources(pod, container),
-                security=security(pod, container, image, profiles=parts.profiles, target=target),
-                given=given,
+                limits=dependencies.cgroups.resources(pod, container),
+                security=container_security(
+                    pod,
+                    container,
+                    image,
+                    profiles=dependencies.seccomp_profiles,
+                    target=target,
+                ),
+                grant=grant,
             )
-            # Last, so that no device is changed for a container that then does not start.
-            await unless(self.hurried, parts.devices.pre_start(pod, container, found.own))
+            await unless_set(
+                self.forced_stop, dependencies.devices.pre_start(pod, container, found.own)
+            )
         except (ConfigFailure, VolumeFailure, OSError) as error:
             raise self._failure(container, "CreateContainerConfigError", error) from error
         try:
-            return await parts.runtime.create_container(sandbox.id, spec)
+            return await dependencies.runtime.create_container(sandbox.id, spec)
         except (RuntimeFailure, NotFoundError) as error:
             raise self._failure(container, "CreateContainerError", error) from error
 
     def _own_mounts(
         self, pod: Pod, container: Container, attempt: int, mounts: Sequence[ContainerMount]
     ) -> list[ContainerMount]:
-        """The files that every container sees: names of hosts, and where to leave a message."""
-        uid, files = pod.metadata.uid, self.parts.files
+        """Return the mounts that every container has: the hosts file and the termination log."""
+        uid, files = pod.metadata.uid, self.dependencies.files
         own: list[ContainerMount] = []
         if not any(mount.takes("/etc/hosts") for mount in mounts):
             own.append(ContainerMount(container_path="/etc/hosts", host_path=str(files.hosts(uid))))
-        where = container.terminationMessagePath
-        if where:
+        message_path = container.terminationMessagePath
+        if message_path:
             path = files.make_termination_log(uid, container.name, attempt)
-            where = where if where.startswith("/") else f"/{where}"
-            own.append(ContainerMount(container_path=where, host_path=str(path)))
+            if not message_path.startswith("/"):
+                message_path = f"/{message_path}"
+            own.append(ContainerMount(container_path=message_path, host_path=str(path)))
         return own
 
-    async def _run(self, container: Container, identity: str) -> None:
+    async def _run(self, container: Container, container_id: str) -> None:
         try:
-            await self.parts.runtime.start_container(identity)
+            await self.dependencies.runtime.start_container(container_id)
         except (RuntimeFailure, NotFoundError) as error:
-            await self.observations.refresh(identity)
+            await self.cache.refresh(container_id)
             raise self._failure(container, "RunContainerError", error) from error
-        record = await self.observations.refresh(identity)
+        record = await self.cache.refresh(container_id)
         for shortfall in record.shortfalls if record is not None else ():
-            self._tell(container, WARNING, "NotEnforced", shortfall)
+            self._record(container, WARNING, "NotEnforced", shortfall)
 
     async def _post_start(
-        self, pod: Pod, container: Container, identity: str, ips: Sequence[str]
+        self, pod: Pod, container: Container, container_id: str, ips: Sequence[str]
     ) -> None:
         handler = container.lifecycle.postStart if container.lifecycle is not None else None
         if handler is None:
@@ -184,33 +203,33 @@ class ContainerStarter:
         hook = run_hook(
             handler,
             container,
-            identity,
+            container_id,
             ip=ips[0] if ips else "",
-            runtime=self.parts.runtime,
-            clock=self.parts.clock,
+            runtime=self.dependencies.runtime,
+            clock=self.dependencies.clock,
         )
         try:
-            await unless(self.hurried, hook)
+            await unless_set(self.forced_stop, hook)
         except HookFailure as error:
-            # What the hook said may hold secrets, so it is not in the event.
-            self._tell(container, WARNING, "FailedPostStartHook", "PostStartHook failed")
-            self._tell(container, NORMAL, "Killing", "FailedPostStartHook")
-            grace = max(float(pod.spec.terminationGracePeriodSeconds or 0), MINIMUM)
-            stop = self.parts.runtime.stop_container(identity, grace)
-            await unless(self.hurried, stop)
-            await self.observations.refresh(identity)
+            # The output of the hook may hold secrets, so it is not in the event.
+            self._record(container, WARNING, "FailedPostStartHook", "PostStartHook failed")
+            self._record(container, NORMAL, "Killing", "FailedPostStartHook")
+            grace = max(float(pod.spec.terminationGracePeriodSeconds or 0), MINIMUM_STOP_SECONDS)
+            stop = self.dependencies.runtime.stop_container(container_id, grace)
+            await unless_set(self.forced_stop, stop)
+            await self.cache.refresh(container_id)
             raise ContainerStartFailure("PostStartHookError", str(error)) from error
 
     def _failure(
         self, container: Container, reason: str, error: Exception
     ) -> ContainerStartFailure:
-        self._tell(container, WARNING, "Failed", f"Error: {error}")
+        self._record(container, WARNING, "Failed", f"Error: {error}")
         return ContainerStartFailure(reason, str(error))
 
 
 def _joined(
     of_devices: Sequence[ContainerMount], own: Sequence[ContainerMount]
 ) -> list[ContainerMount]:
-    """Mounts of the pod over those that its devices bring."""
+    """Return all mounts; a mount of the pod overrides one of its devices."""
     taken = {mount.container_path for mount in own}
     return [*(mount for mount in of_devices if mount.container_path not in taken), *own]

@@ -1,4 +1,4 @@
-"""Last words: the termination message of a container, from its file or from the end of its log."""
+"""The termination message of a container, from its file or from the end of its log."""
 
 from pathlib import Path
 from typing import Final
@@ -8,30 +8,30 @@ from kedge.node.runtime.runtime import RuntimeContainer
 from kedge.supervisor import beneath
 
 FROM_FILE: Final = 4096
-"""Bytes of the file that count: its end."""
+"""Bytes that are read from the end of the file."""
 FROM_LOG: Final = 2048
-"""Bytes of the log's end that count, and lines."""
+"""Bytes and lines that are used from the end of the log."""
 LINES: Final = 80
 _READ: Final = 256 * 1024
 
 
-def last_words(record: RuntimeContainer, file: Path) -> str:
-    """What a container that has ended said about it."""
+def termination_message(record: RuntimeContainer, file: Path) -> str:
+    """Return the termination message of a container that has ended."""
     falls_back = (
         record.annotations.get(labels.MESSAGE_POLICY) == "FallbackToLogsOnError"
         and record.exit_code != 0
         and record.reason != "StartError"
     )
-    said = ""
+    message = ""
     if record.annotations.get(labels.MESSAGE_PATH):
         try:
-            said = _end_of(file, FROM_FILE).decode(errors="replace")
+            message = _end_of(file, FROM_FILE).decode(errors="replace")
         except FileNotFoundError:
-            said = ""
+            message = ""
         except OSError as error:
             return f"Error on reading termination log {file}: {error}"
-    if said or not falls_back:
-        return said
+    if message or not falls_back:
+        return message
     try:
         return log_end(_end_of(Path(record.log_path), _READ))
     except OSError as error:
@@ -39,7 +39,7 @@ def last_words(record: RuntimeContainer, file: Path) -> str:
 
 
 def log_end(data: bytes) -> str:
-    """The last lines of a log in CRI's format, without times and streams."""
+    """Return the last lines of a log in CRI format, without timestamps and stream names."""
     pieces: list[bytes] = []
     for line in data.splitlines(keepends=True):
         fields = line.split(b" ", 3)
@@ -47,7 +47,7 @@ def log_end(data: bytes) -> str:
             continue
         _, _, tag, text = fields
         pieces.append(text if tag == b"F" else text.rstrip(b"\n"))
-    # Parts of one long line have no end of line; what counts are whole lines.
+    # A partial line has no newline: the parts of one long line count as one line.
     whole = b"".join(pieces).splitlines(keepends=True)
     return b"".join(whole[-LINES:])[-FROM_LOG:].decode(errors="replace")
 

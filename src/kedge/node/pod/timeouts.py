@@ -1,4 +1,4 @@
-"""Waits: for something to happen, but not longer than it makes sense."""
+"""Awaiting work until a timeout or an event."""
 
 import asyncio
 import contextlib
@@ -11,23 +11,23 @@ T = TypeVar("T")
 
 
 class WorkInterrupted(Exception):
-    """Something happened that made the work pointless."""
+    """An event has made the awaited work pointless."""
 
 
-async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
-    """The result of some work, or TimeoutError if it takes longer."""
+async def with_timeout(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
+    """Return the result of the work. Raises TimeoutError if it takes longer."""
     return await _first(work, clock.sleep(seconds), TimeoutError)
 
 
-async def unless(event: asyncio.Event, work: Awaitable[T]) -> T:
-    """The result of some work, or Interrupted if the event is set before."""
+async def unless_set(event: asyncio.Event, work: Awaitable[T]) -> T:
+    """Return the result of the work. Raises WorkInterrupted if the event is set before."""
     return await _first(work, event.wait(), WorkInterrupted)
 
 
-async def woken(event: asyncio.Event, clock: Clock, seconds: float) -> None:
-    """Return when an event is set, or after a while."""
+async def wait_until_set(event: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Return when the event is set, or after so many seconds."""
     with contextlib.suppress(TimeoutError):
-        await within(clock, seconds, event.wait())
+        await with_timeout(clock, seconds, event.wait())
 
 
 async def _first(work: Awaitable[T], end: Awaitable[object], late: type[Exception]) -> T:

@@ -1,278 +1,302 @@
-"""Worker: drives one pod towards its spec, one plan after another, and tells how it is."""
+"""The worker of one pod: carries out plan after plan until the pod matches its spec, and reports
+its status."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from msgspec.structs import replace
 
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod_spec import all_containers
 from kedge.api.core_v1.pod_status import PodStatus
-from kedge.machinery.durations import format_time
-from kedge.node.network.dns import dns_of, hosts_file
-from kedge.node.pod import labels
-from kedge.node.pod.admission import PodRejection
-from kedge.node.pod.backoff import PULLS, TRIALS, BackoffDelay, BackoffPolicy
-from kedge.node.pod.dependencies import DeviceFailure, PodDependencies, VolumeFailure
-from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
-from kedge.node.pod.orphaned_resources import OrphanedResources
-from kedge.node.pod.plan import (
-    A_RESIZE,
-    THE_POD,
+from kedge.node.network.dns import hosts_file
+from kedge.node.pod.actions import (
     Action,
-    PlanInput,
-    PodPlan,
     RemoveContainer,
     RemoveSandbox,
     ResizeContainers,
     RunSandbox,
     StartContainer,
-    StepFailure,
     StopContainer,
     StopContainers,
     StopSandbox,
-    plan,
 )
-from kedge.node.pod.resources import AllocatedResources, summary
+from kedge.node.pod.admission import PodRejection
+from kedge.node.pod.backoff import IMAGE_PULL, RETRIES, BackoffDelay
+from kedge.node.pod.dependencies import DeviceFailure, PodDependencies, VolumeFailure
+from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder
+from kedge.node.pod.orphaned_resources import OrphanedResources
+from kedge.node.pod.plan import PlanInput, PodPlan, plan
+from kedge.node.pod.resize import ContainerResizer
+from kedge.node.pod.resources import AllocatedResources
 from kedge.node.pod.runtime_cache import PodRuntimeState, RuntimeCache
-from kedge.node.pod.runtime_specs import sandbox_spec
+from kedge.node.pod.sandbox import SandboxStarter
 from kedge.node.pod.start import ContainerStarter, ContainerStartFailure
-from kedge.node.pod.status.status import StatusInput, final, pod_status, rejected
+from kedge.node.pod.status.reporter import StatusReporter
 from kedge.node.pod.status.writer import StatusWriter
+from kedge.node.pod.step_failures import StepFailures
 from kedge.node.pod.stop import ContainerStopper
-from kedge.node.pod.termination import EVICTED_REASON, TERMINAL, PodTermination
-from kedge.node.pod.termination_message import last_words
-from kedge.node.pod.timeouts import WorkInterrupted, unless, woken
+from kedge.node.pod.termination import TERMINAL_PHASES, PodTermination
+from kedge.node.pod.timeouts import WorkInterrupted, unless_set, wait_until_set
+from kedge.node.pod.worker_state import (
+    EVICTED_REASON,
+    EndAnnounced,
+    EndStep,
+    ObjectDeleted,
+    ObjectRemoved,
+    PodCleanedUp,
+    PodEvicted,
+    PodPrepared,
+    PodRejected,
+    PodReleased,
+    PodStage,
+    WorkerEvent,
+    WorkerState,
+    next_end_step,
+    transition,
+)
 from kedge.node.probes.prober import Prober, targets
-from kedge.node.runtime.runtime import NotFoundError, RunState, RuntimeFailure, RuntimeLevel
+from kedge.node.runtime.runtime import NotFoundError, RuntimeFailure
 
 log = logging.getLogger(__name__)
 
-REFRESH = 600.0
-"""Seconds after which volumes that show objects of the API are looked after though nobody said
-that something has changed."""
+REFRESH_SECONDS = 600.0
+"""Seconds after which volumes with API objects are updated even without a reported change."""
 
 
 class PodWorker:
-    """One pod's life on this node."""
+    """Runs one pod on this node.
+
+    A single task (`run`) carries out all actions, so no two actions of a pod overlap. Other tasks
+    only change the pod, the state and two events: `_changed` wakes the task, and `_forced_stop`
+    also interrupts an action that is under way, such as a pull or a grace period.
+    """
 
     def __init__(
         self,
         pod: Pod,
-        parts: PodDependencies,
+        dependencies: PodDependencies,
         *,
-        observations: RuntimeCache,
+        cache: RuntimeCache,
         writer: StatusWriter,
-        remains: OrphanedResources,
+        orphans: OrphanedResources,
         released: Callable[[], None],
         rejection: PodRejection | None = None,
     ) -> None:
         self._pod = pod
-        self._parts = parts
-        self._observations = observations
-        self._writer = writer
-        self._remains = remains
+        self._dependencies = dependencies
+        self._cache = cache
+        self._orphans = orphans
         self._released = released
-        """Called when the pod has given back what it used of the node."""
-        self._rejection = rejection
-        self._status = pod.status
-        """What was told last, or what an earlier agent told."""
+        """Called when the pod has released its resources of the node."""
+        self._state = WorkerState(rejection=rejection)
         self._plan = PodPlan()
-        self._crashes: dict[str, BackoffDelay] = {}
-        self._failures: dict[str, StepFailure] = {}
-        self._messages: dict[str, str] = {}
+        self._crash_delays: dict[str, BackoffDelay] = {}
         self._changed = asyncio.Event()
-        self._hurried = asyncio.Event()
-        self._removed = False
-        self._prepared = False
-        self._ended = False
-        """Nothing runs any more, and what the pod used has been given back."""
-        self._deleted = False
-        self._gone = False
+        self._forced_stop = asyncio.Event()
         self._refresh_at = 0.0
-        self._deadline_told = False
-        self._evicted = ""
-        file = parts.files.resize_state(pod.metadata.uid)
-        self.allotment = AllocatedResources.taken_over(pod, self._seen, file)
-        self._telling = PodEventRecorder(parts.events, pod)
-        self._starting = ContainerStarter(parts, observations, self._telling, self._hurried)
-        self._stopping = ContainerStopper(parts, observations, self._telling)
+        file = dependencies.files.resize_state(pod.metadata.uid)
+        self.resources = AllocatedResources.restore(pod, self._observed, file)
+        self._failures = StepFailures(dependencies.clock)
+        self._recorder = PodEventRecorder(dependencies.events, pod)
+        self._sandboxes = SandboxStarter(
+            dependencies, cache, self._recorder, self._failures, self._forced_stop
+        )
+        self._starter = ContainerStarter(dependencies, cache, self._recorder, self._forced_stop)
+        self._stopper = ContainerStopper(dependencies, cache, self._recorder)
+        self._resizer = ContainerResizer(
+            dependencies, self._recorder, self._failures, self.resources
+        )
         self._prober = Prober(
-            parts.runtime,
-            parts.clock,
+            dependencies.runtime,
+            dependencies.clock,
             ip=self._ip,
-            tell=self._telling.of_container,
+            record=self._recorder.record_container,
             changed=self._changed.set,
         )
-        self._prober.take_over(pod.status)
+        self._prober.restore(pod.status)
+        self._status = StatusReporter(pod, dependencies, writer, self._prober, self.resources)
 
-    # What others see and say.
+    # Interface to other tasks.
 
     @property
     def pod(self) -> Pod:
-        """The pod with its latest status, whether or not the API knows it."""
-        return replace(self._pod, status=self._status)
+        """The pod with its latest status, which the API may not have yet."""
+        return self._status.with_status(self._pod)
 
     @property
-    def granted(self) -> Pod:
-        """The pod, asking for what it has been granted."""
-        return self.allotment.granted(self._pod)
+    def allocated_pod(self) -> Pod:
+        """The pod with its allocated resources."""
+        return self.resources.allocated_pod(self._pod)
 
     @property
-    def active(self) -> bool:
-        """Whether the pod uses anything of the node, or soon will."""
-        return not self._ended and self._rejection is None
+    def is_active(self) -> bool:
+        """Whether the pod uses resources of the node, or will."""
+        return self._state.uses_resources
 
     def update(self, pod: Pod) -> None:
-        """The pod's object has changed."""
+        """Take over a change of the pod's object."""
         before, self._pod = self._pod.metadata, pod
         after = pod.metadata
-        self._telling.pod = pod
-        if _hurries(before.deletionGracePeriodSeconds, after.deletionGracePeriodSeconds):
-            self._hurried.set()
+        self._recorder.pod = pod
+        if _shortens(before.deletionGracePeriodSeconds, after.deletionGracePeriodSeconds):
+            self._forced_stop.set()
         if (before.labels, before.annotations) != (after.labels, after.annotations):
             self._refresh_at = 0.0
         self._changed.set()
 
     def remove(self, pod: Pod) -> None:
-        """The pod's object is gone; this was its last state."""
+        """End the pod, whose object is gone; `pod` is its last state."""
         self.update(pod)
-        self._removed = True
-        self._hurried.set()
+        self._apply(ObjectRemoved())
+        self._forced_stop.set()
 
     def evict(self, message: str) -> None:
-        """The pod uses more than it may, and has to go."""
-        if not self._evicted and not self._ended:
-            self._evicted, self._deadline_told = message, True
-            self._telling.of_pod(WARNING, EVICTED_REASON, message)
-            self._hurried.set()
+        """End the pod because it exceeds a limit of the node."""
+        if self._apply(PodEvicted(message)):
+            self._recorder.record_pod(WARNING, EVICTED_REASON, message)
+            self._forced_stop.set()
             self._changed.set()
 
     def wake(self) -> None:
-        """Something of the pod has changed: look again."""
+        """Plan again."""
         self._changed.set()
 
     def refresh(self) -> None:
-        """Something that the pod's volumes show has changed."""
+        """Update the pod's volumes: an API object in them has changed."""
         self._refresh_at = 0.0
         self._changed.set()
 
-    # The life.
+    def _apply(self, event: WorkerEvent) -> bool:
+        """Change the state; return whether the event changed it."""
+        before, self._state = self._state, transition(self._state, event)
+        return self._state != before
+
+    # The loop.
 
     async def run(self) -> None:
-        """Returns when nothing is left of the pod."""
+        """Run the pod; return when nothing is left of it on the node."""
         delay: BackoffDelay | None = None
         try:
-            await self._take_devices()
-            self._count_limits()
-            while not self._gone:
+            await self._allocate_devices()
+            self._restore_cgroup()
+            while not self._is_done:
                 self._changed.clear()
                 try:
                     wake = await self._settle()
                     delay = None
                 except Exception as error:
                     now = self._now()
-                    delay = TRIALS.after(delay, now, now)
-                    await self._trouble(error)
+                    delay = RETRIES.after(delay, now, now)
+                    await self._recover(error)
                     wake = now + delay.seconds
                 await self._rest(wake)
         finally:
             await self._prober.close()
 
-    async def _take_devices(self) -> None:
-        """A pod that has nothing here yet gets its devices first, or is not taken at all."""
+    @property
+    def _is_done(self) -> bool:
+        return self._state.stage is PodStage.CLEANED_UP
+
+    async def _allocate_devices(self) -> None:
+        """Allocate the devices of a pod that has no sandbox yet; reject the pod if that fails.
+
+        A pod with a sandbox was admitted by a previous agent and has its devices: the device
+        checkpoint outlives the agent.
+        """
         pod = self._pod
-        over = pod.status.phase in TERMINAL or pod.metadata.deletionTimestamp
-        if over or self._rejection is not None or self._seen.ready_sandbox is not None:
+        ended = pod.status.phase in TERMINAL_PHASES or pod.metadata.deletionTimestamp
+        is_rejected = self._state.rejection is not None
+        if ended or is_rejected or self._observed.ready_sandbox is not None:
             return
         try:
-            await unless(self._hurried, self._parts.devices.allocate(pod))
+            await unless_set(self._forced_stop, self._dependencies.devices.allocate(pod))
         except DeviceFailure as error:
-            self._rejection = PodRejection(error.reason, error.message)
-            self._telling.of_pod(WARNING, error.reason, error.message)
+            self._apply(PodRejected(PodRejection(error.reason, error.message)))
+            self._recorder.record_pod(WARNING, error.reason, error.message)
             self._released()
         except WorkInterrupted:
             return
 
-    def _count_limits(self) -> None:
-        """What a pod asks for that runs since an earlier agent counts in its class as before."""
-        if self._seen.ready_sandbox is not None:
+    def _restore_cgroup(self) -> None:
+        """Count a pod that a previous agent started in the limits of its QoS class."""
+        if self._observed.ready_sandbox is not None:
             with contextlib.suppress(OSError):
-                self._parts.cgroups.update(self.granted)
+                self._dependencies.cgroups.update(self.allocated_pod)
 
     async def _rest(self, wake: float | None) -> None:
-        if self._gone:
+        if self._is_done:
             return
         if wake is None:
             await self._changed.wait()
         else:
-            await woken(self._changed, self._parts.clock, max(wake - self._now(), 0.0))
+            seconds = max(wake - self._now(), 0.0)
+            await wait_until_set(self._changed, self._dependencies.clock, seconds)
 
-    async def _trouble(self, error: Exception) -> None:
-        """Something went wrong that no plan knows of. The runtime may know more than we do."""
+    async def _recover(self, error: Exception) -> None:
+        """Log an error that no action handles, and read the runtime's lists: the cache may be
+        wrong after an action that failed midway."""
         meta = self._pod.metadata
-        known = isinstance(error, RuntimeFailure | NotFoundError | VolumeFailure | OSError)
-        message = "pod in trouble pod=%s/%s error=%r; trying again"
+        expected = isinstance(error, RuntimeFailure | NotFoundError | VolumeFailure | OSError)
+        message = "cannot sync pod pod=%s/%s error=%r; retrying"
         log.warning(
-            message, meta.namespace, meta.name, str(error), exc_info=None if known else error
+            message, meta.namespace, meta.name, str(error), exc_info=None if expected else error
         )
         try:
-            await self._observations.relist()
+            await self._cache.relist()
         except (RuntimeFailure, OSError):
             log.warning("the runtime does not answer pod=%s/%s", meta.namespace, meta.name)
 
     async def _settle(self) -> float | None:
-        """Do all there is to do now; returns when to look again though nothing happens."""
+        """Carry out plans until there are no actions; return when to plan again.
+
+        `_forced_stop` is cleared before each plan, so that one which arrives later interrupts the
+        plan's actions and one which arrived earlier is part of the plan. After an interruption the
+        remaining actions are dropped: they were planned for a pod that had more time.
+        """
         while True:
-            self._hurried.clear()
-            current = self._plan = self._next()
-            self._telling.of_plan(current)
-            self._probe(current.ending)
+            self._forced_stop.clear()
+            current = self._plan = plan(self._plan_input())
+            self._recorder.record_waiting(current)
+            self._update_probes()
             if not current.actions:
                 break
-            self._publish(urgent=False)
+            self._report(urgent=False)
             try:
                 for action in current.actions:
                     await self._do(action)
-                    if self._hurried.is_set():
+                    if self._forced_stop.is_set():
                         break
             except WorkInterrupted:
                 continue
-        if current.ending is not None:
-            await self._end(current.ending)
+        if current.termination is not None:
+            await self._end(current.termination)
             return None
-        self._finish_resize()
-        self._publish(urgent=True)
+        self._resizer.finish(self.allocated_pod)
+        self._report(urgent=True)
         return await self._refresh_volumes(current.wake)
 
-    def _next(self) -> PodPlan:
-        if self._rejection is not None:
-            return PodPlan(ending=PodTermination(0))
-        return plan(self._situation())
-
-    def _situation(self) -> PlanInput:
-        pod = self.granted
-        if not pod.status.startTime and self._status.startTime:
-            status = replace(pod.status, startTime=self._status.startTime)
-            pod = replace(pod, status=status)
+    def _plan_input(self) -> PlanInput:
+        pod, status = self.allocated_pod, self._status.status
+        if not pod.status.startTime and status.startTime:
+            pod = replace(pod, status=replace(pod.status, startTime=status.startTime))
         return PlanInput(
             pod=pod,
             now=self._now(),
-            observed=self._seen,
-            health=self._prober.health,
-            crashes=self._crashes,
-            failures=self._failures,
-            actual=self.allotment.actual,
-            restart_counts=_restart_counts(self._status),
-            removed=self._removed,
-            evicted=self._evicted,
+            state=self._state,
+            observed=self._observed,
+            verdicts=self._prober.verdicts,
+            crash_delays=self._crash_delays,
+            failures=self._failures.by_step,
+            actuated=self.resources.actuated,
+            restart_counts=_restart_counts(status),
         )
 
     async def _do(self, action: Action) -> None:
-        runtime, observations = self._parts.runtime, self._observations
+        runtime, cache = self._dependencies.runtime, self._cache
         match action:
             case RunSandbox():
                 await self._run_sandbox(action)
@@ -284,301 +308,174 @@ class PodWorker:
                 await self._stop(stops)
             case RemoveContainer(container):
                 await runtime.remove_container(container)
-                self._drop_last_words(container)
-                observations.drop_container(container)
+                self._status.remove_message(self._pod, self._observed, container)
+                cache.remove_container(container)
             case StopSandbox(sandbox):
                 await runtime.stop_sandbox(sandbox)
-                observations.stopped_sandbox(sandbox)
+                cache.mark_sandbox_stopped(sandbox)
             case RemoveSandbox(sandbox):
                 await runtime.remove_sandbox(sandbox)
-                observations.drop_sandbox(sandbox)
+                cache.remove_sandbox(sandbox)
             case ResizeContainers(names):
-                await self._resize(names)
+                await self._resizer.resize(self.allocated_pod, self._observed, names)
 
-    # The start.
+    # Start.
 
     async def _run_sandbox(self, action: RunSandbox) -> None:
-        """What a pod needs before its containers: directories, limits, volumes, a sandbox."""
-        parts, pod = self._parts, self.granted
         if action.attempt:
-            text = "Pod sandbox changed, it will be killed and re-created."
-            self._telling.of_pod(NORMAL, "SandboxChanged", text)
-        cgroup = await self._prepare(pod)
-        if cgroup is None:
-            return
-        try:
-            await parts.classes.check(pod)
-            spec = sandbox_spec(
-                pod,
-                action.attempt,
-                logs=parts.files.logs(pod),
-                cgroup=cgroup,
-                dns=dns_of(pod, parts.dns()),
-                first_id=await parts.user_ids.ensure(pod),
-            )
-            sandbox = await parts.runtime.run_sandbox(spec)
-        except RuntimeFailure as error:
-            text = f"Failed to create pod sandbox: {error}"
-            self._failed(THE_POD, "FailedCreatePodSandBox", text)
-            self._telling.of_pod(WARNING, "FailedCreatePodSandBox", text)
-            return
-        self._observations.put_sandbox(sandbox)
-        self._failures.pop(THE_POD, None)
+            self._sandboxes.record_change()
+        cgroup = await self._prepare()
+        if cgroup is not None:
+            await self._sandboxes.start(self.allocated_pod, action.attempt, cgroup)
 
-    async def _prepare(self, pod: Pod) -> str | None:
-        """Limits and volumes; None if they cannot be had now."""
-        parts = self._parts
-        try:
-            cgroup = parts.cgroups.ensure(pod)
-            parts.files.make(pod)
-        except OSError as error:
-            text = f"unable to ensure pod container exists: {error}"
-            self._failed(THE_POD, "FailedCreatePodContainer", text)
-            self._telling.of_pod(WARNING, "FailedCreatePodContainer", text)
-            return None
-        try:
-            await unless(self._hurried, parts.volumes.mount(pod))
-        except VolumeFailure as error:
-            self._failed(THE_POD, error.reason, error.message)
-            self._telling.of_pod(WARNING, error.reason, error.message)
-            return None
-        self._prepared = True
-        self._refresh_at = self._now() + REFRESH
+    async def _prepare(self) -> str | None:
+        cgroup = await self._sandboxes.prepare(self.allocated_pod)
+        if cgroup is not None:
+            self._apply(PodPrepared())
+            self._refresh_at = self._now() + REFRESH_SECONDS
         return cgroup
 
     def _write_hosts(self, pod: Pod) -> None:
-        text = hosts_file(pod, self._ips(), self._parts.hosts() if pod.spec.hostNetwork else "")
-        self._parts.files.write_hosts(self._uid, text)
+        host = self._dependencies.host_hosts() if pod.spec.hostNetwork else ""
+        self._dependencies.files.write_hosts(self._uid, hosts_file(pod, self._ips(), host))
 
     async def _start(self, action: StartContainer) -> None:
-        pod, sandbox = self.granted, self._seen.ready_sandbox
-        container = _spec_of(pod, action.name)
+        pod, sandbox = self.allocated_pod, self._observed.ready_sandbox
+        container = _container_spec(pod, action.name)
         if container is None or sandbox is None:
             return
-        if not self._prepared and await self._prepare(pod) is None:
+        # A previous agent created the sandbox; its volumes may be unmounted or out of date.
+        if self._state.stage is PodStage.NEW and await self._prepare() is None:
             return
         if action.delay is not None:
-            self._crashes[action.name] = action.delay
-        # Before each start: the agent that made the sandbox may have died before it came to this.
+            self._crash_delays[action.name] = action.delay
+        # Before each start: an agent that died after creating the sandbox did not write it.
         self._write_hosts(pod)
         try:
-            await self._starting.start(pod, container, action.attempt, sandbox, self._ips())
+            await self._starter.start(pod, container, action.attempt, sandbox, self._ips())
         except ContainerStartFailure as error:
-            if error.reason == "CreateContainerError":
-                # The sandbox may be gone without anybody having told us.
-                await self._observations.relist()
-            how = PULLS if error.pull else TRIALS
-            self._failed(action.name, error.reason, error.message, how, container.image)
+            await self._record_failure(container, error)
         else:
-            self._failures.pop(action.name, None)
-            self.allotment.restarted(action.name)
-        self._publish(urgent=False)
+            self._failures.clear(action.name)
+            self.resources.record_start(action.name)
+        self._report(urgent=False)
 
-    def _failed(
-        self, what: str, reason: str, message: str, how: BackoffPolicy = TRIALS, image: str = ""
-    ) -> None:
-        """Something did not work and will be tried again."""
-        now, known = self._now(), self._failures.get(what)
-        same = known is not None and known.image == image
-        delay = how.after(known.delay if known is not None and same else None, now, now)
-        pull = how is PULLS
-        self._failures[what] = StepFailure(reason, message, now, delay, pull=pull, image=image)
+    async def _record_failure(self, container: Container, error: ContainerStartFailure) -> None:
+        if error.reason == "CreateContainerError":
+            # The sandbox may be gone without an event.
+            await self._cache.relist()
+        policy = IMAGE_PULL if error.is_pull else RETRIES
+        self._failures.record(container.name, error.reason, error.message, policy, container.image)
 
-    # The end.
+    # Stop.
 
     async def _stop(self, stops: Sequence[StopContainer]) -> None:
-        specs = {container.name: container for container in _everybody(self._pod)}
+        specs = {container.name: container for _, container in all_containers(self._pod.spec)}
         try:
-            await unless(self._hurried, self._stopping.stop(stops, specs, self._ips()))
+            await unless_set(self._forced_stop, self._stopper.stop(stops, specs, self._ips()))
         except RuntimeFailure as error:
-            self._telling.of_pod(WARNING, "FailedKillPod", f"error killing pod: {error}")
+            self._recorder.record_pod(WARNING, "FailedKillPod", f"error killing pod: {error}")
             raise
 
     async def _end(self, end: PodTermination) -> None:
-        """Nothing runs any more: tell how it went, give everything back, let the object go."""
-        if end.reason and not self._deadline_told:
-            self._deadline_told = True
-            self._telling.of_pod(NORMAL, end.reason, end.message)
-        # First, so that whoever reads of the end finds the devices free.
-        self._parts.devices.release(self._uid)
-        self._publish(urgent=True, terminal=True)
+        """Report the end of a pod without containers, and take the steps that are due."""
+        if end.reason and not self._state.announced_reason:
+            self._recorder.record_pod(NORMAL, end.reason, end.message)
+            self._apply(EndAnnounced(end.reason))
+        # Before the report: a client that reads the final phase finds the devices free.
+        self._dependencies.devices.release(self._uid)
+        self._report(urgent=True, terminal=True)
         await self._prober.close()
-        if not self._ended:
-            await self._parts.volumes.unmount(self._uid)
-            self._parts.cgroups.remove(self._uid)
-            await self._parts.user_ids.release(self._uid)
-            self._ended = True
-            self._released()
-        if self._removed:
-            await self._remains.remove(self._uid)
-            self._gone = True
-        elif self._pod.metadata.deletionTimestamp and not self._deleted:
-            # The last status is told before the object goes: somebody may wait for it.
-            await self._writer.flush(self._uid)
-            await self._writer.delete(self._pod)
-            self._deleted = True
+        while step := next_end_step(self._state, is_terminating=self._is_terminating):
+            await self._take_end_step(step)
 
-    # In the middle.
+    @property
+    def _is_terminating(self) -> bool:
+        return bool(self._pod.metadata.deletionTimestamp)
 
-    async def _resize(self, names: Sequence[str]) -> None:
-        """Containers that get less go first, and the pod's own limits last if they shrink."""
-        pod, cgroups = self.granted, self._parts.cgroups
-        shrinks = self._shrinks(pod, names)
-        try:
-            if not shrinks:
-                cgroups.update(pod)
-            for name in names:
-                record, container = self._seen.newest(name), _spec_of(pod, name)
-                if record is not None and container is not None:
-                    resources = cgroups.resources(pod, container)
-                    await self._parts.runtime.update_container(record.id, resources)
-                    self.allotment.gave(container)
-            if shrinks:
-                cgroups.update(pod)
-        except (RuntimeFailure, OSError) as error:
-            self._failed(A_RESIZE, "Error", str(error))
-            self.allotment.failed(pod, str(error), format_time(self._parts.clock.now()))
-            text = summary("Pod resize error", pod, pod.metadata.generation, str(error))
-            self._telling.of_pod(WARNING, "ResizeError", text)
-        else:
-            self._failures.pop(A_RESIZE, None)
+    async def _take_end_step(self, step: EndStep) -> None:
+        match step:
+            case EndStep.RELEASE:
+                await self._dependencies.volumes.unmount(self._uid)
+                self._dependencies.cgroups.remove(self._uid)
+                await self._dependencies.user_ids.release(self._uid)
+                self._apply(PodReleased())
+                self._released()
+            case EndStep.DELETE_OBJECT:
+                # The final status first: a client that watches the pod needs its exit codes.
+                await self._status.flush(self._uid)
+                await self._status.delete_object(self._pod)
+                self._apply(ObjectDeleted())
+            case EndStep.CLEAN_UP:
+                await self._orphans.remove(self._uid)
+                self._apply(PodCleanedUp())
 
-    def _shrinks(self, pod: Pod, names: Sequence[str]) -> bool:
-        """Whether the containers get less time of the processors, all in all."""
-        before = after = 0
-        for name in names:
-            record, container = self._seen.newest(name), _spec_of(pod, name)
-            if record is None or container is None:
-                continue
-            given = self.allotment.actual.get(name) or labels.started_with(record)
-            limit = container.resources.limits.get("cpu")
-            old = given.limits.get("cpu") if given is not None else None
-            before += old.milli() if old is not None else 0
-            after += limit.milli() if limit is not None else 0
-        return after < before
-
-    def _finish_resize(self) -> None:
-        if self.allotment.under_way and A_RESIZE not in self._failures:
-            generation = self.allotment.completed()
-            text = summary("Pod resize completed", self.granted, generation or 0)
-            self._telling.of_pod(NORMAL, "ResizeCompleted", text)
+    # Between start and stop.
 
     async def _refresh_volumes(self, wake: float | None) -> float | None:
-        """Bring volumes that show objects of the API up to date, now and then."""
-        if self._seen.ready_sandbox is None or not _shows_objects(self._pod):
+        """Update volumes with API objects if that is due; return when to plan again."""
+        if self._observed.ready_sandbox is None or not _has_api_volumes(self._pod):
             return wake
         if self._now() >= self._refresh_at:
-            self._refresh_at = self._now() + REFRESH
+            self._refresh_at = self._now() + REFRESH_SECONDS
+            mount = self._dependencies.volumes.mount(self.allocated_pod)
             try:
-                await unless(self._hurried, self._parts.volumes.mount(self.granted))
+                await unless_set(self._forced_stop, mount)
             except VolumeFailure as error:
-                self._telling.of_pod(WARNING, error.reason, error.message)
+                self._recorder.record_pod(WARNING, error.reason, error.message)
             except WorkInterrupted:
                 return self._now()
         return self._refresh_at if wake is None else min(wake, self._refresh_at)
 
-    def _probe(self, end: PodTermination | None) -> None:
-        running = self._seen.running
-        self._prober.watch(targets(self._pod, running), ending=end is not None)
+    def _update_probes(self) -> None:
+        ends = self._plan.termination is not None
+        self._prober.watch(targets(self._pod, self._observed.running), ending=ends)
 
-    # The status.
-
-    def _publish(self, *, urgent: bool, terminal: bool = False) -> None:
-        """Tell how the pod is, if that is news."""
-        status = self._told(terminal)
-        news = status != self._status or status != self._pod.status
-        self._status = status
-        if news and not self._removed:
-            self._writer.write(self._pod, status, urgent=urgent)
-
-    def _told(self, terminal: bool) -> PodStatus:
-        now: datetime = self._parts.clock.now()
-        pod = self.granted
-        if self._rejection is not None:
-            why = self._rejection
-            return rejected(pod, why.reason, why.message, now)
-        seen = self._seen
-        self._hear_last_words(seen)
-        facts = StatusInput(
-            now=now,
-            observed=seen,
-            previous=self._status,
-            waiting=self._plan.waiting,
-            health=self._prober.health,
-            messages=self._messages,
-            actual=self.allotment.actual,
-            resize=self.allotment.conditions,
-            host_ips=self._parts.host_ips(),
-            shared_ips=self._shared_ips(),
-            terminal=terminal,
-            ending=self._plan.ending,
-            devices=self._parts.devices.health(self._uid),
+    def _report(self, *, urgent: bool, terminal: bool = False) -> None:
+        self._status.report(
+            self._pod, self._state, self._plan, self._observed, urgent=urgent, terminal=terminal
         )
-        status = pod_status(pod, facts)
-        return final(pod, status) if terminal else status
 
-    def _hear_last_words(self, seen: PodRuntimeState) -> None:
-        for record in seen.containers:
-            if record.state is RunState.EXITED and record.id not in self._messages:
-                file = self._parts.files.termination_log(self._uid, record.name, record.attempt)
-                self._messages[record.id] = last_words(record, file)
-        self._prober.forget({record.id for record in seen.running})
-
-    def _drop_last_words(self, container: str) -> None:
-        self._messages.pop(container, None)
-        for record in self._seen.containers:
-            if record.id == container:
-                self._parts.files.drop_termination_log(self._uid, record.name, record.attempt)
-
-    # Small facts.
+    # Values.
 
     @property
     def _uid(self) -> str:
         return self._pod.metadata.uid
 
     @property
-    def _seen(self) -> PodRuntimeState:
-        return self._observations.of(self._uid)
+    def _observed(self) -> PodRuntimeState:
+        return self._cache.of(self._uid)
 
     def _now(self) -> float:
-        return self._parts.clock.now().timestamp()
+        return self._dependencies.clock.now().timestamp()
 
     def _ips(self) -> Sequence[str]:
-        sandbox = self._seen.sandbox
-        return sandbox.ips if sandbox is not None and sandbox.ips else self._shared_ips()
-
-    def _shared_ips(self) -> Sequence[str]:
-        """The machine's addresses, for a pod on its network; a pod with nothing but a loopback of
-        its own has none, and is not said to."""
-        shares = self.pod.spec.hostNetwork or self._parts.runtime.level is RuntimeLevel.PLAIN
-        return self._parts.host_ips() if shares else ()
+        sandbox = self._observed.sandbox
+        if sandbox is not None and sandbox.ips:
+            return sandbox.ips
+        return self._status.shared_ips(self._pod)
 
     def _ip(self) -> str:
         ips = self._ips()
         return ips[0] if ips else ""
 
 
-def _hurries(before: int | None, after: int | None) -> bool:
-    """Whether a pod is now to end sooner than we knew."""
+def _shortens(before: int | None, after: int | None) -> bool:
+    """Return whether a deletion starts, or its grace period is shortened."""
     return after is not None and (before is None or after < before)
 
 
-def _everybody(pod: Pod) -> list[Container]:
-    spec = pod.spec
-    return [*spec.containers, *spec.initContainers, *spec.ephemeralContainers]
-
-
-def _spec_of(pod: Pod, name: str) -> Container | None:
-    return next((container for container in _everybody(pod) if container.name == name), None)
+def _container_spec(pod: Pod, name: str) -> Container | None:
+    return next((c for _, c in all_containers(pod.spec) if c.name == name), None)
 
 
 def _restart_counts(status: PodStatus) -> dict[str, int]:
-    """By name: which attempt comes next of a container that the runtime knows nothing of."""
-    everybody = (*status.containerStatuses, *status.initContainerStatuses)
-    return {each.name: each.restartCount + bool(each.containerID) for each in everybody}
+    """Return the next attempt by container name, for containers that the runtime has lost."""
+    statuses = (*status.containerStatuses, *status.initContainerStatuses)
+    return {each.name: each.restartCount + bool(each.containerID) for each in statuses}
 
 
-def _shows_objects(pod: Pod) -> bool:
+def _has_api_volumes(pod: Pod) -> bool:
     return any(
         volume.configMap or volume.secret or volume.projected or volume.downwardAPI
         for volume in pod.spec.volumes

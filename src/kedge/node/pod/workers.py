@@ -1,4 +1,4 @@
-"""Pods: sees those that are bound to this node, and gives each its worker."""
+"""The workers of all pods that are bound to this node."""
 
 import asyncio
 import logging
@@ -11,52 +11,54 @@ from kedge.client.view import objects
 from kedge.machinery.durations import format_time
 from kedge.node.pod import security_modules
 from kedge.node.pod.admission import PodRejection, admit, shortages
-from kedge.node.pod.backoff import TRIALS, BackoffDelay
+from kedge.node.pod.backoff import RETRIES, BackoffDelay
 from kedge.node.pod.dependencies import PodDependencies
+from kedge.node.pod.event_recorder import NORMAL, WARNING
 from kedge.node.pod.orphaned_resources import OrphanedResources
-from kedge.node.pod.resources import summary
+from kedge.node.pod.resources import resize_message
 from kedge.node.pod.runtime_cache import PodRuntimeState, RuntimeCache
 from kedge.node.pod.status.writer import StatusWriter
+from kedge.node.pod.termination import TERMINAL_PHASES
 from kedge.node.pod.worker import PodWorker
 from kedge.node.runtime.runtime import RuntimeFailure
 
 log = logging.getLogger(__name__)
 
-SWEEP = 60.0
-"""Seconds between two looks for what pods have left behind."""
+SWEEP_SECONDS = 60.0
+"""Seconds between two searches for orphaned resources."""
 
 
 class PodWorkers:
-    """The pods of this node. Somebody must `run` it."""
+    """Keeps one worker for each pod that is bound to this node. The owner must `run` it."""
 
-    def __init__(self, client: Client, parts: PodDependencies, name: str) -> None:
-        self._parts = parts
+    def __init__(self, client: Client, dependencies: PodDependencies, name: str) -> None:
+        self._dependencies = dependencies
         self._workers: dict[str, PodWorker] = {}
-        self._observations = RuntimeCache(parts.runtime, parts.clock, self._wake)
-        self._writer = StatusWriter(client, parts.clock)
-        self._remains = OrphanedResources(parts, self._observations)
+        self._cache = RuntimeCache(dependencies.runtime, dependencies.clock, self.wake)
+        self._writer = StatusWriter(client, dependencies.clock)
+        self._orphans = OrphanedResources(dependencies, self._cache)
         self._informer = Informer(
-            client, objects(RESOURCE), self, parts.clock, fields=f"spec.nodeName={name}"
+            client, objects(RESOURCE), self, dependencies.clock, fields=f"spec.nodeName={name}"
         )
         self._tasks: asyncio.TaskGroup
 
-    # What others ask.
+    # Interface to other rooms.
 
     @property
     def synced(self) -> asyncio.Event:
-        """Set once every pod that is bound here is known."""
+        """Set once all pods that are bound to this node are known."""
         return self._informer.synced
 
     def pods(self) -> list[Pod]:
-        """All pods, each with its latest status."""
+        """Return all pods, each with its latest status."""
         return [worker.pod for worker in self._workers.values()]
 
     def version(self) -> tuple[int, int]:
-        """Something else whenever a pod has come or gone, or something of one began or ended."""
-        return self._observations.changes, len(self._workers)
+        """Return a value that changes with every pod, sandbox and container that comes or goes."""
+        return self._cache.changes, len(self._workers)
 
     def find(self, namespace: str, name: str) -> Pod | None:
-        """A pod by its name; the newest, if an older one of that name still ends."""
+        """Return a pod by its name; the newest, if an older pod of that name is still ending."""
         found = [
             pod
             for pod in self.pods()
@@ -65,71 +67,73 @@ class PodWorkers:
         return max(found, key=lambda pod: pod.metadata.creationTimestamp, default=None)
 
     def observed(self, uid: str) -> PodRuntimeState:
-        """What the runtime has of a pod: its containers, the newest first."""
-        return self._observations.of(uid)
+        """Return the sandboxes and containers of a pod, newest first."""
+        return self._cache.of(uid)
 
     def refresh(self, uid: str) -> None:
-        """Something that a pod's volumes show has changed."""
+        """Update the volumes of a pod: an API object in them has changed."""
         if worker := self._workers.get(uid):
             worker.refresh()
 
     def evict(self, uid: str, message: str) -> None:
-        """A pod uses more than it may: it ends now, and has failed."""
+        """Evict a pod: it ends now, and its phase is Failed."""
         if worker := self._workers.get(uid):
             worker.evict(message)
 
     def active(self) -> list[Pod]:
-        """The pods that use something of the node."""
-        return [worker.pod for worker in self._workers.values() if worker.active]
+        """Return the pods that use resources of the node."""
+        return [worker.pod for worker in self._workers.values() if worker.is_active]
 
     def wake(self, uid: str) -> None:
-        """Something that a pod's status shows has changed."""
-        self._wake(uid)
+        """Have a pod planned again: something in its status has changed."""
+        if worker := self._workers.get(uid):
+            worker.wake()
 
     # The loop.
 
     async def run(self) -> None:
-        """Until cancelled. Containers run on."""
-        await self._first_look()
+        """Run until cancelled. Containers continue to run after that."""
+        await self._list_containers()
         async with asyncio.TaskGroup() as self._tasks:
             self._tasks.create_task(self._writer.run())
-            self._tasks.create_task(self._observations.run())
+            self._tasks.create_task(self._cache.run())
             self._tasks.create_task(self._informer.run())
             await self._informer.synced.wait()
             while True:
-                await self._remains.clear(self._workers)
-                await self._parts.clock.sleep(SWEEP)
+                await self._orphans.remove_all(self._workers)
+                await self._dependencies.clock.sleep(SWEEP_SECONDS)
 
-    async def _first_look(self) -> None:
-        """Know what runs before anything is started: nothing is to run twice."""
+    async def _list_containers(self) -> None:
+        """Fill the cache before the first plan: a plan from an empty cache would start the
+        containers of a previous agent a second time."""
         delay: BackoffDelay | None = None
         while True:
             try:
-                return await self._observations.relist()
+                return await self._cache.relist()
             except (RuntimeFailure, OSError) as error:
-                log.warning("the runtime does not answer error=%r; trying again", str(error))
-                now = self._parts.clock.now().timestamp()
-                delay = TRIALS.after(delay, now, now)
-                await self._parts.clock.sleep(delay.seconds)
+                log.warning("the runtime does not answer error=%r; retrying", str(error))
+                now = self._dependencies.clock.now().timestamp()
+                delay = RETRIES.after(delay, now, now)
+                await self._dependencies.clock.sleep(delay.seconds)
 
-    # What the informer tells.
+    # Fulfils kedge.client.informer.Receiver.
 
     def replace(self, objects: Iterable[Pod]) -> None:
         known = {pod.metadata.uid: pod for pod in objects}
         for uid in self._workers.keys() - known.keys():
             self.remove(self._workers[uid].pod)
-        # The eldest first: whoever was here keeps the place.
+        # Oldest first: admission then prefers the pods that were here before a restart.
         for pod in sorted(known.values(), key=lambda pod: pod.metadata.creationTimestamp):
             self.put(pod)
 
     def put(self, obj: Pod) -> None:
-        self._writer.know(obj)
+        self._writer.update(obj)
         worker = self._workers.get(obj.metadata.uid)
         if worker is None:
-            self._begin(obj)
+            self._add(obj)
         else:
             worker.update(obj)
-            self._consider(worker, obj)
+            self._consider_resize(worker, obj)
 
     def remove(self, obj: Pod) -> None:
         self._writer.forget(obj.metadata.uid)
@@ -138,22 +142,22 @@ class PodWorkers:
 
     # The workers.
 
-    def _begin(self, pod: Pod) -> None:
+    def _add(self, pod: Pod) -> None:
         uid = pod.metadata.uid
-        rejection = self._objection(pod)
+        rejection = self._rejection(pod)
         if rejection is not None:
-            self._parts.events.record(pod, "Warning", rejection.reason, rejection.message)
+            self._dependencies.events.record(pod, WARNING, rejection.reason, rejection.message)
         worker = self._workers[uid] = PodWorker(
             pod,
-            self._parts,
-            observations=self._observations,
+            self._dependencies,
+            cache=self._cache,
             writer=self._writer,
-            remains=self._remains,
-            released=self._reconsider,
+            orphans=self._orphans,
+            released=self._reconsider_resizes,
             rejection=rejection,
         )
         self._tasks.create_task(self._work(uid, worker))
-        self._consider(worker, pod)
+        self._consider_resize(worker, pod)
 
     async def _work(self, uid: str, worker: PodWorker) -> None:
         try:
@@ -161,54 +165,55 @@ class PodWorkers:
         finally:
             del self._workers[uid]
 
-    def _objection(self, pod: Pod) -> PodRejection | None:
-        """Why a pod cannot be taken; one that already runs here, or has ended, is not asked."""
-        begun = self._observations.of(pod.metadata.uid).sandbox is not None
-        over = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletionTimestamp
-        if begun or over:
+    def _rejection(self, pod: Pod) -> PodRejection | None:
+        """Return why the node does not admit a pod.
+
+        A pod with a sandbox was admitted by a previous agent and is not checked again: the node
+        may have less allocatable resources now, and the kubelet does not evict for that either.
+        """
+        is_started = self._cache.of(pod.metadata.uid).sandbox is not None
+        has_ended = pod.status.phase in TERMINAL_PHASES or pod.metadata.deletionTimestamp
+        if is_started or has_ended:
             return None
-        parts = self._parts
-        if objection := security_modules.objection(pod, parts.security_modules):
-            return objection
-        return admit(pod, self._others(pod), parts.here.node, parts.devices.manages)
+        dependencies = self._dependencies
+        if rejection := security_modules.rejection(pod, dependencies.security_modules):
+            return rejection
+        node, devices = dependencies.this_node.node, dependencies.devices
+        return admit(pod, self._others(pod), node, devices.manages)
 
     def _others(self, pod: Pod) -> list[Pod]:
         return [
-            worker.granted
+            worker.allocated_pod
             for uid, worker in self._workers.items()
-            if worker.active and uid != pod.metadata.uid
+            if worker.is_active and uid != pod.metadata.uid
         ]
-
-    def _wake(self, uid: str) -> None:
-        if worker := self._workers.get(uid):
-            worker.wake()
 
     # Resizes.
 
-    def _reconsider(self) -> None:
-        """Something has become free: see whether it is enough for those who wait."""
+    def _reconsider_resizes(self) -> None:
+        """Allocate deferred resizes that fit, after a pod has released its resources."""
         for worker in self._workers.values():
-            self._consider(worker, worker.pod)
+            self._consider_resize(worker, worker.pod)
 
-    def _consider(self, worker: PodWorker, pod: Pod) -> None:
-        """Grant a pod what it now asks for, if the node has it."""
-        allotment = worker.allotment
-        if not worker.active or pod.metadata.deletionTimestamp:
+    def _consider_resize(self, worker: PodWorker, pod: Pod) -> None:
+        """Allocate the resources that a pod requests, or defer the resize."""
+        resources = worker.resources
+        if not worker.is_active or pod.metadata.deletionTimestamp:
             return
-        if not allotment.wants(pod):
-            allotment.withdraw()
+        if not resources.differs(pod):
+            resources.clear_pending()
             return
-        now = format_time(self._parts.clock.now())
-        generation = pod.metadata.generation
-        here, apart = self._parts.here.node, self._parts.devices.manages
-        lacking = next(shortages(pod, self._others(pod), here, apart), None)
-        if lacking is None:
-            allotment.grant(pod, now)
-            # Files may tell of what has just been granted.
+        now = format_time(self._dependencies.clock.now())
+        generation, events = pod.metadata.generation, self._dependencies.events
+        node, devices = self._dependencies.this_node.node, self._dependencies.devices
+        shortage = next(shortages(pod, self._others(pod), node, devices.manages), None)
+        if shortage is None:
+            resources.allocate(pod, now)
+            # Downward API files may show the resources.
             worker.refresh()
-            text = summary("Pod resize started", pod, generation)
-            self._parts.events.record(pod, "Normal", "ResizeStarted", text)
-        elif allotment.defer(pod, "Deferred", lacking.message, now):
-            text = summary("Pod resize Deferred", pod, generation, lacking.message)
-            self._parts.events.record(pod, "Warning", "ResizeDeferred", text)
+            text = resize_message("Pod resize started", pod, generation)
+            events.record(pod, NORMAL, "ResizeStarted", text)
+        elif resources.defer(pod, "Deferred", shortage.message, now):
+            text = resize_message("Pod resize Deferred", pod, generation, shortage.message)
+            events.record(pod, WARNING, "ResizeDeferred", text)
         worker.wake()

@@ -17,7 +17,7 @@ from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import HTTPGetAction
 from kedge.machinery import names
 from kedge.machinery.clock import Clock
-from kedge.node.pod.timeouts import within
+from kedge.node.pod.timeouts import with_timeout
 from kedge.node.probes.dialing import connect
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address, port_of
 
@@ -65,7 +65,7 @@ async def probe_http(
     """Success is any answer from 200 to 399. Raises ProbeError if there is nothing to ask."""
     request = request_for(action, container, ip, "probe")
     try:
-        answer = await within(clock, seconds, get(request, clock))
+        answer = await with_timeout(clock, seconds, get(request, clock))
     except TimeoutError:
         late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         return ProbeOutcome(ProbeResult.FAILURE, f'Get "{request.url}": {late}')
@@ -142,7 +142,7 @@ async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Cloc
         await writer.drain()
         lines = _ResponseHead(reader)
         first = await lines.next()
-        return await within(clock, ANSWER_SECONDS, _read(lines, first, reader))
+        return await with_timeout(clock, ANSWER_SECONDS, _read(lines, first, reader))
     finally:
         writer.transport.abort()
 

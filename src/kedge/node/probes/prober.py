@@ -1,4 +1,4 @@
-"""Prober: asks the containers of one pod how they are, and keeps what they answered."""
+"""Runs the probes of one pod and keeps their verdicts."""
 
 import asyncio
 import logging
@@ -24,11 +24,11 @@ from kedge.node.runtime.runtime import Runtime
 log = logging.getLogger(__name__)
 
 TRIES = 3
-"""How often a probe that could not be made is tried before it is given up for this time."""
+"""Tries of a probe that cannot be executed, before it counts as no result for this period."""
 
 
 class ProbeKind(StrEnum):
-    """What a probe decides."""
+    """The kind of a probe."""
 
     STARTUP = "Startup"
     LIVENESS = "Liveness"
@@ -37,18 +37,18 @@ class ProbeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
-    """A running container that is asked."""
+    """A running container with probes."""
 
     container: Container
     record: runtime.RuntimeContainer
 
 
-Tell = Callable[[str, str, str, str], None]
+RecordEvent = Callable[[str, str, str, str], None]
 """Records an event: container name, type, reason, message."""
 
 
 class Prober:
-    """The probes of one pod. Whoever owns it lists the running containers after each change."""
+    """The probes of one pod. The owner calls `watch` when the running containers change."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Prober:
         clock: Clock,
         *,
         ip: Callable[[], str],
-        tell: Tell,
+        record: RecordEvent,
         changed: Callable[[], None],
     ) -> None:
         self._runtime = run_in
         self._clock = clock
         self._ip = ip
-        self._tell = tell
+        self._record = record
         self._changed = changed
         self._startup: dict[str, bool] = {}
         self._liveness: dict[str, bool] = {}
@@ -70,12 +70,12 @@ class Prober:
         self._tasks: dict[tuple[str, ProbeKind], asyncio.Task[None]] = {}
 
     @property
-    def health(self) -> ProbeVerdicts:
+    def verdicts(self) -> ProbeVerdicts:
         return ProbeVerdicts(dict(self._startup), dict(self._liveness), dict(self._readiness))
 
-    def take_over(self, status: PodStatus) -> None:
-        """Believe what an earlier agent found, until we know better: nobody who was ready becomes
-        unready because we begin."""
+    def restore(self, status: PodStatus) -> None:
+        """Take over the verdicts of a previous agent from the pod's status, so that a restart of
+        the agent does not make ready containers unready."""
         for container in (*status.containerStatuses, *status.initContainerStatuses):
             identity = container.containerID.partition("://")[2]
             if identity and container.state.running is not None:
@@ -99,7 +99,7 @@ class Prober:
                 )
 
     def forget(self, running: set[str]) -> None:
-        """Drop what was found of containers that run no more."""
+        """Drop the verdicts of containers that do not run."""
         for known in (self._startup, self._liveness, self._readiness):
             for gone in known.keys() - running:
                 del known[gone]
@@ -167,15 +167,15 @@ class Prober:
             outcome = await self._attempt(target, probe)
         except ProbeError as error:
             text = f"{kind} probe errored and resulted in unknown state: {error}"
-            self._tell(name, "Warning", "Unhealthy", text)
+            self._record(name, "Warning", "Unhealthy", text)
             return None
         match outcome.result:
             case ProbeResult.WARNING:
                 text = f"{kind} probe warning: {outcome.output}"
-                self._tell(name, "Warning", "ProbeWarning", text)
+                self._record(name, "Warning", "ProbeWarning", text)
             case ProbeResult.FAILURE:
                 text = f"{kind} probe failed: {outcome.output}"
-                self._tell(name, "Warning", "Unhealthy", text)
+                self._record(name, "Warning", "Unhealthy", text)
         return outcome.result is not ProbeResult.FAILURE
 
     async def _attempt(self, target: ProbeTarget, probe: Probe) -> ProbeOutcome:

@@ -3,7 +3,7 @@
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import TCPSocketAction
 from kedge.machinery.clock import Clock
-from kedge.node.pod.timeouts import within
+from kedge.node.pod.timeouts import with_timeout
 from kedge.node.probes.dialing import connect
 from kedge.node.probes.http import dial_error
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address, port_of
@@ -18,7 +18,7 @@ async def probe_tcp(
         raise ProbeError("the pod has no address")
     port = port_of(action.port, container)
     try:
-        await within(clock, seconds, _connect(host, port))
+        await with_timeout(clock, seconds, _connect(host, port))
     except TimeoutError:
         return ProbeOutcome(ProbeResult.FAILURE, f"dial tcp {address(host, port)}: i/o timeout")
     except OSError as error:

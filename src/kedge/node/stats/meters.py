@@ -8,7 +8,7 @@ from kedge.api.core_v1.pod import Pod
 from kedge.machinery.clock import Clock
 from kedge.machinery.window_store import Key, Store
 from kedge.machinery.windows import TICK
-from kedge.node.pod.runtime_cache import NOTHING, PodRuntimeState
+from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState
 from kedge.node.runtime.runtime import RunState, RuntimeContainer
 from kedge.node.stats.cgroup import (
     Descriptors,
@@ -146,7 +146,7 @@ class PodMeter:
         self.pod = pod
         self._book = book
         self._sources = sources
-        self.seen: PodRuntimeState = NOTHING
+        self.seen: PodRuntimeState = EMPTY
         """What of it there was when somebody last looked."""
         known = dict(book.of(pod.metadata.uid))
         total = known.pop("", None)

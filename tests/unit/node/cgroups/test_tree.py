@@ -35,12 +35,12 @@ def test_pod_lives_in_the_group_of_its_class_with_its_limits(machine: Cgroups) -
         assert tree.ensure(pod("g", GUARANTEED)) == f"{ROOT}/podg"
         assert tree.ensure(pod("b", {"requests": {"cpu": "250m"}})) == f"{ROOT}/burstable/podb"
         assert tree.ensure(pod("n", {})) == f"{ROOT}/besteffort/podn"
-        assert sorted(tree.known()) == ["b", "g", "n"]
+        assert sorted(tree.pod_uids()) == ["b", "g", "n"]
         pids = machine.place("pids")
         assert pids is not None
         assert Path(f"{pids.place}{ROOT}/podg/pids.max").read_text() == "50\n"
         tree.remove("b")
-        assert sorted(tree.known()) == ["g", "n"]
+        assert sorted(tree.pod_uids()) == ["g", "n"]
     finally:
         assert tree.remove_all()
     memory = machine.place("memory")

@@ -312,7 +312,7 @@ async def test_what_was_answered_at_admission_holds_for_every_start(stage: Devic
     pod = pod_with(1)
     await devices.allocate(pod)
     plugin.answer = ContainerAllocateResponse()
-    got = devices.given(pod, pod.spec.containers[0])
+    got = devices.grant(pod, pod.spec.containers[0])
     assert (got.env, [mount.host_path for mount in got.mounts]) == ({"P": "1"}, ["/out"])
 
 
@@ -333,7 +333,7 @@ async def test_a_pod_gives_back_what_it_had(stage: DeviceStage) -> None:
     devices = await stage.begin()
     await stage.plug(ScriptedPlugin())
     await devices.allocate(pod_with(2))
-    assert set(devices.known()) == {"u"}
+    assert set(devices.pod_uids()) == {"u"}
     devices.release("u")
     devices.release("u")
     await devices.allocate(pod_with(2, uid="v"))
@@ -383,7 +383,7 @@ async def test_the_agent_knows_after_a_restart_who_has_what(stage: DeviceStage) 
     await stage.unplug(plugin)
     await stage.end()
     devices = await stage.begin()
-    assert devices.given(pod, pod.spec.containers[0]).env == {"P": "1"}
+    assert devices.grant(pod, pod.spec.containers[0]).env == {"P": "1"}
     assert devices.amounts() == {R: DeviceAmounts(0, 0)}
     assert (
         await refused(devices, pod_with(1, uid="v")) == f"cannot allocate unregistered device {R}"
@@ -451,5 +451,5 @@ async def test_a_node_simulates_devices_itself(stage: DeviceStage) -> None:
     assert devices.amounts() == {"example.com/toy": DeviceAmounts(3, 3)}
     pod = pod_with(2, resource="example.com/toy")
     await devices.allocate(pod)
-    got = devices.given(pod, pod.spec.containers[0])
+    got = devices.grant(pod, pod.spec.containers[0])
     assert got.env == {"EXAMPLE_COM_TOY": "toy-0,toy-1"}

@@ -5,32 +5,28 @@ from msgspec.structs import replace as changed
 
 from kedge.api.core_v1.pod import Pod
 from kedge.node.pod import labels
-from kedge.node.pod.backoff import BackoffDelay
-from kedge.node.pod.plan import (
-    A_RESIZE,
-    THE_POD,
+from kedge.node.pod.actions import (
     ContainerKind,
-    PlanInput,
-    PodPlan,
-    ProbeVerdicts,
     RemoveContainer,
     RemoveSandbox,
     ResizeContainers,
     RunSandbox,
     StartContainer,
-    StepFailure,
     StopContainer,
     StopContainers,
     StopSandbox,
-    WaitingReason,
-    plan,
 )
-from kedge.node.pod.runtime_cache import PodRuntimeState, observed
+from kedge.node.pod.backoff import BackoffDelay
+from kedge.node.pod.plan import PlanInput, PodPlan, ProbeVerdicts, plan
+from kedge.node.pod.runtime_cache import PodRuntimeState, pod_runtime_state
+from kedge.node.pod.waiting import POD_STEP, RESIZE_STEP, StepFailure, WaitingReason
+from kedge.node.pod.worker_state import ApiObjectState, WorkerState
 from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
 from kedge.testing.pods import new_pod
 
 NOW = 1_000_000.0
 SECOND = 10**9
+REMOVED = WorkerState(api_object=ApiObjectState.REMOVED)
 RUNNING, EXITED, CREATED = RunState.RUNNING, RunState.EXITED, RunState.CREATED
 
 
@@ -91,7 +87,7 @@ def record(
 def seen(
     *records: RuntimeContainer, sandboxes: tuple[PodSandbox, ...] = (sandbox(),)
 ) -> PodRuntimeState:
-    return observed(sandboxes, records)
+    return pod_runtime_state(sandboxes, records)
 
 
 def plan_for(of: Pod, *records: RuntimeContainer, **situation: Any) -> PodPlan:
@@ -136,7 +132,7 @@ def test_a_pod_that_runs_once_gets_no_second_sandbox() -> None:
     known = seen(record(of, "ctr", EXITED, exit_code=137), sandboxes=(sandbox(ready=False),))
     found = plan_for(of, observed=known)
     assert found.actions == ()
-    assert found.ending is not None
+    assert found.termination is not None
 
 
 def test_a_pod_that_runs_once_gets_another_sandbox_if_nothing_ran() -> None:
@@ -147,7 +143,7 @@ def test_a_pod_that_runs_once_gets_another_sandbox_if_nothing_ran() -> None:
 
 def test_a_sandbox_that_failed_waits() -> None:
     failure = StepFailure("FailedCreatePodSandBox", "no", NOW - 1, BackoffDelay(4, NOW - 1))
-    found = plan(PlanInput(pod=pod(), now=NOW, failures={THE_POD: failure}))
+    found = plan(PlanInput(pod=pod(), now=NOW, failures={POD_STEP: failure}))
     assert found.actions == ()
     assert found.wake == NOW + 3
 
@@ -195,7 +191,7 @@ def test_the_restart_policy_decides(policy: str, exit_code: int, again: bool) ->
         of, record(of, "ctr", EXITED, exit_code=exit_code), record(of, "other", RUNNING)
     )
     assert found.actions == ((start("ctr", 1, delay=10),) if again else ())
-    assert found.ending is None
+    assert found.termination is None
 
 
 def test_a_container_that_was_made_but_never_ran_is_made_again_and_not_counted() -> None:
@@ -208,7 +204,7 @@ def test_a_container_that_is_on_its_way_is_waited_for() -> None:
     of = pod()
     found = plan_for(of, changed(record(of, "ctr", CREATED), pid=1000))
     assert found.actions == ()
-    assert found.ending is None
+    assert found.termination is None
 
 
 def test_a_container_the_runtime_has_lost_goes_on_counting() -> None:
@@ -219,7 +215,7 @@ def test_a_container_the_runtime_has_lost_goes_on_counting() -> None:
 def test_a_crash_loop_waits() -> None:
     of = pod()
     crash = record(of, "ctr", EXITED, attempt=4, exit_code=1, ended=NOW - 30)
-    found = plan_for(of, crash, crashes={"ctr": BackoffDelay(80, NOW - 35)})
+    found = plan_for(of, crash, crash_delays={"ctr": BackoffDelay(80, NOW - 35)})
     assert found.actions == ()
     assert found.waiting == {
         "ctr": WaitingReason(
@@ -233,7 +229,7 @@ def test_a_crash_loop_waits() -> None:
 def test_the_next_crash_waits_twice_as_long() -> None:
     of = pod()
     crash = record(of, "ctr", EXITED, attempt=4, exit_code=1, ended=NOW - 81)
-    found = plan_for(of, crash, crashes={"ctr": BackoffDelay(80, NOW - 90)})
+    found = plan_for(of, crash, crash_delays={"ctr": BackoffDelay(80, NOW - 90)})
     assert found.actions == (start("ctr", 5, delay=160),)
 
 
@@ -241,7 +237,7 @@ def test_another_image_is_another_chance() -> None:
     before = pod(spec={"containers": [{"name": "ctr", "image": "old"}]})
     after = pod(spec={"containers": [{"name": "ctr", "image": "new"}]})
     crash = record(before, "ctr", EXITED, attempt=4, exit_code=1, ended=NOW - 1)
-    found = plan_for(after, crash, crashes={"ctr": BackoffDelay(80, NOW - 5)})
+    found = plan_for(after, crash, crash_delays={"ctr": BackoffDelay(80, NOW - 5)})
     assert found.actions == (start("ctr", 5, delay=10),)
 
 
@@ -259,7 +255,7 @@ def test_a_failed_start_is_shown_and_waits() -> None:
 )
 def test_a_failed_pull_shows_its_own_reason_at_first(age: float, reason: str, wake: float) -> None:
     failure = StepFailure(
-        "ErrImagePull", "no", NOW - age, BackoffDelay(10, NOW - age), pull=True, image="i"
+        "ErrImagePull", "no", NOW - age, BackoffDelay(10, NOW - age), is_pull=True, image="i"
     )
     found = plan_for(pod(), failures={"ctr": failure})
     assert found.waiting["ctr"].reason == reason
@@ -267,7 +263,7 @@ def test_a_failed_pull_shows_its_own_reason_at_first(age: float, reason: str, wa
 
 
 def test_one_container_that_waits_does_not_hold_up_another() -> None:
-    failure = StepFailure("ErrImagePull", "no", NOW, BackoffDelay(10, NOW), pull=True)
+    failure = StepFailure("ErrImagePull", "no", NOW, BackoffDelay(10, NOW), is_pull=True)
     found = plan_for(pod(spec=containers("a", "b")), failures={"a": failure})
     assert found.actions == (start("b"),)
 
@@ -285,7 +281,7 @@ def test_one_container_that_waits_does_not_hold_up_another() -> None:
 def test_a_container_that_is_not_alive_is_stopped(policy: str, message: str) -> None:
     of = pod(spec={"restartPolicy": policy, **containers("ctr")})
     found = plan_for(
-        of, record(of, "ctr", RUNNING), health=ProbeVerdicts(liveness={"ctr-0": False})
+        of, record(of, "ctr", RUNNING), verdicts=ProbeVerdicts(liveness={"ctr-0": False})
     )
     stop = StopContainer("ctr-0", "ctr", 30, message)
     assert found.actions == ((stop, start("ctr", 1)) if policy == "Always" else (stop,))
@@ -294,7 +290,9 @@ def test_a_container_that_is_not_alive_is_stopped(policy: str, message: str) -> 
 def test_a_probe_has_its_own_grace() -> None:
     probe = {"exec": {"command": ["x"]}, "terminationGracePeriodSeconds": 5}
     of = pod(container={"startupProbe": probe})
-    found = plan_for(of, record(of, "ctr", RUNNING), health=ProbeVerdicts(startup={"ctr-0": False}))
+    found = plan_for(
+        of, record(of, "ctr", RUNNING), verdicts=ProbeVerdicts(startup={"ctr-0": False})
+    )
     assert found.actions[0] == StopContainer(
         "ctr-0", "ctr", 5, "Container ctr failed startup probe, will be restarted"
     )
@@ -348,7 +346,7 @@ def test_a_failed_init_container_ends_a_pod_that_runs_once() -> None:
     of = pod(spec=init("one", restartPolicy="Never"))
     found = plan_for(of, record(of, "one", EXITED, exit_code=1))
     assert found.actions == (StopSandbox("s0"),)
-    assert found.ending is not None
+    assert found.termination is not None
 
 
 @pytest.mark.parametrize(
@@ -378,7 +376,7 @@ def test_the_next_waits_until_a_sidecar_has_started(
     spec = init("side", sidecars=("side",))
     spec["initContainers"][0]["startupProbe"] = {"exec": {"command": ["x"]}}
     of = pod(spec=spec)
-    found = plan_for(of, record(of, "side", RUNNING), health=ProbeVerdicts(startup=startup))
+    found = plan_for(of, record(of, "side", RUNNING), verdicts=ProbeVerdicts(startup=startup))
     assert first(found) == expected
 
 
@@ -388,7 +386,7 @@ def test_a_sidecar_that_is_not_well_is_replaced() -> None:
         of,
         record(of, "side", RUNNING),
         record(of, "ctr", RUNNING),
-        health=ProbeVerdicts(liveness={"side-0": False}),
+        verdicts=ProbeVerdicts(liveness={"side-0": False}),
     )
     assert found.actions == (
         StopContainer("side-0", "side", 30, "Init container side failed liveness probe"),
@@ -440,12 +438,12 @@ def test_a_deleted_pod_starts_nothing() -> None:
     assert found.actions == (StopSandbox("s0"),)
     done = plan_for(of, observed=seen(sandboxes=(sandbox(ready=False),)))
     assert done.actions == ()
-    assert done.ending is not None
+    assert done.termination is not None
 
 
 def test_a_pod_whose_object_is_gone_ends() -> None:
     of = pod()
-    (stop_all,) = plan_for(of, record(of, "ctr", RUNNING), removed=True).actions
+    (stop_all,) = plan_for(of, record(of, "ctr", RUNNING), state=REMOVED).actions
     assert isinstance(stop_all, StopContainers)
     assert stop_all.stops[0].grace == 1
 
@@ -459,8 +457,8 @@ def test_a_pod_ends_at_its_deadline() -> None:
     assert early.wake == NOW + 30
     late = plan(PlanInput(pod=of, now=NOW + 30, observed=seen(record(of, "ctr", RUNNING))))
     assert isinstance(late.actions[0], StopContainers)
-    assert late.ending is not None
-    assert late.ending.reason == "DeadlineExceeded"
+    assert late.termination is not None
+    assert late.termination.reason == "DeadlineExceeded"
 
 
 def test_what_the_api_calls_finished_is_finished() -> None:
@@ -496,7 +494,7 @@ def test_a_running_container_is_given_what_is_allotted() -> None:
     assert plan_for(sized("1"), running).actions == ()
     assert plan_for(sized("2"), running).actions == (ResizeContainers(("ctr",)),)
     given = {"ctr": sized("2").spec.containers[0].resources}
-    assert plan_for(sized("2"), running, actual=given).actions == ()
+    assert plan_for(sized("2"), running, actuated=given).actions == ()
 
 
 def test_a_resize_that_needs_a_restart_restarts() -> None:
@@ -511,6 +509,8 @@ def test_a_resize_that_needs_a_restart_restarts() -> None:
 
 def test_a_failed_resize_waits() -> None:
     failure = StepFailure("Error", "busy", NOW, BackoffDelay(1, NOW))
-    found = plan_for(sized("2"), record(sized("1"), "ctr", RUNNING), failures={A_RESIZE: failure})
+    found = plan_for(
+        sized("2"), record(sized("1"), "ctr", RUNNING), failures={RESIZE_STEP: failure}
+    )
     assert found.actions == ()
     assert found.wake == NOW + 1

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kedge.node.pod.runtime_cache import NOTHING, RuntimeCache, observed
+from kedge.node.pod.runtime_cache import EMPTY, RuntimeCache, pod_runtime_state
 from kedge.node.runtime.runtime import (
     ContainerSpec,
     PodSandbox,
@@ -20,11 +20,11 @@ def test_the_newest_comes_first() -> None:
     new = PodSandbox(id="s1", namespace="n", name="p", uid="u", attempt=1)
     first = RuntimeContainer(id="a0", sandbox="s0", name="a", state=RunState.EXITED)
     second = RuntimeContainer(id="a1", sandbox="s0", name="a", attempt=1, state=RunState.EXITED)
-    seen = observed([old, new], [first, second])
+    seen = pod_runtime_state([old, new], [first, second])
     assert seen.sandbox == new
     assert seen.newest("a") == second
     assert seen.current("a") is None, "it is of the old sandbox"
-    assert NOTHING.sandbox is None
+    assert EMPTY.sandbox is None
 
 
 class Bench:
@@ -84,12 +84,12 @@ async def test_a_lost_connection_is_made_up_for(bench: Bench) -> None:
 
 async def test_what_one_has_done_oneself_is_known_at_once(bench: Bench) -> None:
     identity = await bench.container()
-    bench.seen.stopped_sandbox("sandbox-1")
+    bench.seen.mark_sandbox_stopped("sandbox-1")
     assert bench.seen.of("u").ready_sandbox is None
-    bench.seen.drop_container(identity)
+    bench.seen.remove_container(identity)
     assert bench.seen.of("u").containers == ()
-    bench.seen.drop_sandbox("sandbox-1")
-    assert bench.seen.of("u") == NOTHING
+    bench.seen.remove_sandbox("sandbox-1")
+    assert bench.seen.of("u") == EMPTY
     assert await bench.seen.refresh("gone") is None
 
 

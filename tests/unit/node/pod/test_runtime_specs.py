@@ -31,9 +31,9 @@ def test_commands_see_variables() -> None:
         image=FakeImage("id", "image@sha256:1", "docker.io/image"),
         env=[("A", "1")],
         mounts=[],
-        resources=ContainerLimits(),
+        limits=ContainerLimits(),
         security=ContainerSecurity(),
-        given=DeviceGrant(),
+        grant=DeviceGrant(),
     )
     assert (list(spec.command), list(spec.args)) == (["run", "1"], ["$(A)"])
     assert (spec.image, spec.image_name, spec.log_path) == ("id", "image", "ctr/3.log")

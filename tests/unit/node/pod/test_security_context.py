@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from kedge.node.pod.dependencies import ConfigFailure
-from kedge.node.pod.security_context import security
+from kedge.node.pod.security_context import container_security
 from kedge.node.runtime.runtime import ContainerSecurity, PidMode
 from kedge.testing.node import FakeImage
 from kedge.testing.pods import new_pod
@@ -17,7 +17,7 @@ def made(
     container = {} if context is None else {"securityContext": context}
     pod = new_pod(metadata={"uid": "u"}, spec=whole, container=container)
     image = FakeImage("id", "ref", "name", user=image_user)
-    return security(pod, pod.spec.containers[0], image, profiles=Path("/profiles"))
+    return container_security(pod, pod.spec.containers[0], image, profiles=Path("/profiles"))
 
 
 def test_a_container_speaks_before_its_pod() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from kedge.api.core_v1.pod import Pod
 from kedge.node.pod.admission import PodRejection
-from kedge.node.pod.security_modules import APP_ARMOR, SELINUX, enabled, objection
+from kedge.node.pod.security_modules import APP_ARMOR, SELINUX, enabled, rejection
 from kedge.testing.pods import new_pod
 
 PROFILE = {"appArmorProfile": {"type": "RuntimeDefault"}}
@@ -41,22 +41,22 @@ def pod(of_pod: Any = None, of_container: Any = None, annotations: Any = None) -
     ],
 )
 def test_profiles_are_refused_where_there_is_no_app_armor(asking: Pod, refused: bool) -> None:
-    assert objection(asking, ()) == (ABSENT if refused else None)
+    assert rejection(asking, ()) == (ABSENT if refused else None)
 
 
 def test_profiles_are_refused_where_there_is_app_armor_too() -> None:
-    found = objection(pod(PROFILE), {APP_ARMOR})
+    found = rejection(pod(PROFILE), {APP_ARMOR})
     text = "Cannot enforce AppArmor: this node's runtime does not apply profiles"
     assert found == PodRejection("AppArmor", text)
 
 
 @pytest.mark.parametrize("asking", [pod(LABEL), pod(None, LABEL)])
 def test_labels_are_refused_only_where_they_would_mean_something(asking: Pod) -> None:
-    assert objection(asking, ()) is None
-    found = objection(asking, {SELINUX})
+    assert rejection(asking, ()) is None
+    found = rejection(asking, {SELINUX})
     text = "Cannot enforce SELinux: this node's runtime does not apply labels"
     assert found == PodRejection("SELinux", text)
-    assert objection(pod(), {SELINUX, APP_ARMOR}) is None
+    assert rejection(pod(), {SELINUX, APP_ARMOR}) is None
 
 
 def test_modules_are_found_by_what_the_kernel_shows(tmp_path: Path) -> None:

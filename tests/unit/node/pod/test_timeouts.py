@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from kedge.node.pod.timeouts import WorkInterrupted, unless, within, woken
+from kedge.node.pod.timeouts import WorkInterrupted, unless_set, wait_until_set, with_timeout
 from kedge.testing.clock import FakeClock
 
 
@@ -10,8 +10,8 @@ async def test_work_that_is_done_in_time_gives_its_result() -> None:
     async def work() -> int:
         return 5
 
-    assert await within(FakeClock(), 1, work()) == 5
-    assert await unless(asyncio.Event(), work()) == 5
+    assert await with_timeout(FakeClock(), 1, work()) == 5
+    assert await unless_set(asyncio.Event(), work()) == 5
 
 
 async def test_work_that_takes_too_long_is_ended() -> None:
@@ -24,7 +24,7 @@ async def test_work_that_takes_too_long_is_ended() -> None:
         finally:
             ended.set()
 
-    waiting = asyncio.ensure_future(within(clock, 1, work()))
+    waiting = asyncio.ensure_future(with_timeout(clock, 1, work()))
     await clock.advance(1)
     with pytest.raises(TimeoutError):
         await waiting
@@ -33,7 +33,7 @@ async def test_work_that_takes_too_long_is_ended() -> None:
 
 async def test_an_event_interrupts() -> None:
     event = asyncio.Event()
-    waiting = asyncio.ensure_future(unless(event, asyncio.Event().wait()))
+    waiting = asyncio.ensure_future(unless_set(event, asyncio.Event().wait()))
     event.set()
     with pytest.raises(WorkInterrupted):
         await waiting
@@ -41,11 +41,11 @@ async def test_an_event_interrupts() -> None:
 
 async def test_sleep_ends_with_the_event_or_the_time() -> None:
     clock, event = FakeClock(), asyncio.Event()
-    sleeping = asyncio.ensure_future(woken(event, clock, 10))
+    sleeping = asyncio.ensure_future(wait_until_set(event, clock, 10))
     await clock.advance(5)
     event.set()
     await sleeping
     event.clear()
-    sleeping = asyncio.ensure_future(woken(event, clock, 10))
+    sleeping = asyncio.ensure_future(wait_until_set(event, clock, 10))
     await clock.advance(10)
     await sleeping

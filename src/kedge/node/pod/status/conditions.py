@@ -1,4 +1,4 @@
-"""Conditions: the answers a pod's status gives to the questions that others ask of it."""
+"""The conditions of a pod."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -26,7 +26,7 @@ OWN = (
     RESIZE_IN_PROGRESS,
     RESTARTING_ALL,
 )
-"""Those that the node decides; all others are somebody else's and stay as they are."""
+"""The conditions that the node agent owns; all others are left unchanged."""
 COMPLETED = "PodCompleted"
 FAILED = "PodFailed"
 
@@ -41,7 +41,7 @@ def conditions(
     resize: Sequence[PodCondition],
     now: str,
 ) -> list[PodCondition]:
-    """All conditions of a pod. `previous` are those it had, of which the times are kept."""
+    """Return all conditions of a pod; times of unchanged ones are taken from `previous`."""
     others = [condition for condition in pod.status.conditions if condition.type not in OWN]
     known = {status.name: status for status in statuses}
     before = {condition.type: condition for condition in previous}
@@ -53,14 +53,14 @@ def conditions(
         containers,
         PodCondition(type=SCHEDULED, status="True"),
     ]
-    dated = [_dated(condition, before, pod.metadata.generation, now) for condition in own]
-    return [*others, *resize, *dated]
+    timed = [_with_times(condition, before, pod.metadata.generation, now) for condition in own]
+    return [*others, *resize, *timed]
 
 
-def _dated(
+def _with_times(
     condition: PodCondition, before: Mapping[str, PodCondition], generation: int, now: str
 ) -> PodCondition:
-    """Stamp a condition with the time at which its status last changed."""
+    """Return a condition with the time at which its status last changed."""
     old = before.get(condition.type)
     same = old is not None and old.status == condition.status and old.lastTransitionTime
     since = old.lastTransitionTime if old is not None and same else now

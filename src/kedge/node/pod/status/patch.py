@@ -1,4 +1,4 @@
-"""Status patch: the least that has to be sent so that the API's status of a pod becomes ours."""
+"""The smallest patch that changes the status of a pod in the API to a new one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,19 +9,19 @@ from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod_status import PodStatus
 from kedge.node.pod.status.conditions import OWN
 
-_KEPT: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus", "nominatedNodeName")
-"""Fields that belong to others."""
+_FOREIGN: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus", "nominatedNodeName")
+"""Fields that other components own."""
 _ADDRESSES: Final = ("podIPs", "hostIPs")
 _MAPS: Final = ("resources", "allocatedResources")
 
 
 def status_patch(pod: Pod, status: PodStatus) -> dict[str, Any] | None:
-    """A strategic merge patch from the status that `pod` has in the API; None if there is nothing
-    to change. It holds for this very pod only, not for another of its name."""
+    """Return a strategic merge patch from the status of `pod` to `status`; None if they are equal.
+    The uid in it makes the API server refuse the patch for another pod of the same name."""
     old, new = document(pod, pod.status), document(pod, status)
     changes: dict[str, Any] = {}
     for name in old.keys() | new.keys():
-        if name in _KEPT or old.get(name) == new.get(name):
+        if name in _FOREIGN or old.get(name) == new.get(name):
             continue
         if name == "conditions":
             changed = _conditions(old.get(name, []), new.get(name, []))
@@ -35,7 +35,7 @@ def status_patch(pod: Pod, status: PodStatus) -> dict[str, Any] | None:
 
 
 def document(pod: Pod, status: PodStatus) -> dict[str, Any]:
-    """A status as it stands on the wire."""
+    """Return a status as a document."""
     whole = RESOURCE.to_document(msgspec.structs.replace(pod, status=status))
     found: dict[str, Any] = whole.get("status", {})
     return found
@@ -45,7 +45,7 @@ def _change(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name in _ADDRESSES:
-        # Lists that would be merged by their key: ours is the whole truth.
+        # These lists would be merged by their key; the agent owns all of their items.
         return [{"$patch": "replace"}, *value]
     if name in _MAPS:
         return {"$patch": "replace", **value}
@@ -55,7 +55,7 @@ def _change(name: str, value: Any) -> Any:
 def _conditions(
     old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """Our conditions that differ, and those of ours that are no more; others' are left alone."""
+    """Return the changed and the removed conditions of the agent, without those of others."""
     before = {condition["type"]: condition for condition in old}
     ours = {condition["type"]: condition for condition in new if condition["type"] in OWN}
     changed = [
@@ -70,5 +70,5 @@ def _conditions(
 
 
 def _nulled(condition: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """A condition that also takes away what it no longer says."""
+    """Return a condition with null for every field that it has lost."""
     return {**{name: None for name in before if name not in condition}, **condition}

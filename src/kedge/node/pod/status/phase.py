@@ -1,4 +1,4 @@
-"""Phase: the one word that sums up how far a pod has come."""
+"""The phase of a pod."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ RESTARTING_ALL = "RestartingAllContainers"
 
 
 class _LiveStage(Enum):
-    """Where a container is that has not ended."""
+    """The stage of a container that has not ended."""
 
     UNKNOWN = auto()
     WAITING = auto()
@@ -23,11 +23,11 @@ class _LiveStage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _ExitedStage:
-    """A container that has run."""
+    """A container that has ended."""
 
     well: bool
     again: bool
-    """It will be started again if anything is."""
+    """Whether it is started again unless the pod ends."""
 
 
 _Stage = _LiveStage | _ExitedStage
@@ -36,7 +36,8 @@ _Stage = _LiveStage | _ExitedStage
 def phase(
     spec: PodSpec, statuses: Sequence[ContainerStatus], *, terminal: bool, initialized: bool
 ) -> str:
-    """`terminal`: nothing will be started any more. `initialized`: main containers have begun."""
+    """Return the phase; `terminal` means that no container will be started, `initialized` that the
+    main containers have started."""
     known = {status.name: status for status in statuses}
     initial = [_stage(spec, c, known) for c in spec.initContainers if not is_sidecar(c)]
     if any(
@@ -49,10 +50,10 @@ def phase(
     if not initialized and any(_not_started(known.get(c.name)) for c in sidecars):
         return "Pending"
     main = [_stage(spec, c, known) for c in spec.containers]
-    return _summed_up(main, list(_of_sidecars(sidecars, known)), terminal)
+    return _phase_of(main, list(_of_sidecars(sidecars, known)), terminal)
 
 
-def _summed_up(main: list[_Stage], sidecars: list[_LiveStage], terminal: bool) -> str:
+def _phase_of(main: list[_Stage], sidecars: list[_LiveStage], terminal: bool) -> str:
     alive = [stage for stage in main if isinstance(stage, _LiveStage)] + sidecars
     if _LiveStage.WAITING in alive or _LiveStage.UNKNOWN in alive:
         return "Pending"
@@ -74,7 +75,7 @@ def _stage(spec: PodSpec, container: Container, known: Mapping[str, ContainerSta
     if ended is None:
         return _LiveStage.WAITING
     again = ended.reason == RESTARTING_ALL or restarts(spec, container, ended.exitCode)
-    # A main container that waits has not succeeded, whatever its last run did.
+    # A main container that waits has not succeeded, even if its last run did.
     well = ended.exitCode == 0 and (status.state.terminated is not None or _initial(spec, status))
     return _ExitedStage(well, again)
 
@@ -86,7 +87,7 @@ def _initial(spec: PodSpec, status: ContainerStatus) -> bool:
 def _of_sidecars(
     sidecars: Sequence[Container], known: Mapping[str, ContainerStatus]
 ) -> Iterator[_LiveStage]:
-    """Sidecars keep a pod running, or from running; how they ended is of no account."""
+    """Return the stages of the sidecars that have not ended; their exit codes do not matter."""
     for container in sidecars:
         status = known.get(container.name)
         if status is None:

@@ -1,4 +1,4 @@
-"""Status: what the API is told about a pod, worked out from what is observed. Pure."""
+"""The status of a pod, computed from the runtime's state. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,57 +26,59 @@ from kedge.api.core_v1.pod_status import (
 )
 from kedge.machinery.durations import SECOND, format_time
 from kedge.node.pod import labels
-from kedge.node.pod.plan import ContainerKind, ProbeVerdicts, WaitingReason
+from kedge.node.pod.actions import ContainerKind
+from kedge.node.pod.plan import ProbeVerdicts
 from kedge.node.pod.restart_policy import restarts
-from kedge.node.pod.runtime_cache import NOTHING, PodRuntimeState
+from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState
 from kedge.node.pod.status.conditions import conditions
 from kedge.node.pod.status.phase import phase
-from kedge.node.pod.termination import TERMINAL, PodTermination
+from kedge.node.pod.termination import TERMINAL_PHASES, PodTermination
+from kedge.node.pod.waiting import WaitingReason
 from kedge.node.runtime import runtime
 from kedge.node.runtime.runtime import RunState
 
-POD_MESSAGES = 12 * 1024
-"""Bytes that the termination messages of a pod may have together."""
-LOST = 137
-"""Exit code of a container of which nobody knows how it ended."""
+POD_MESSAGE_BYTES = 12 * 1024
+"""Bytes of all termination messages of a pod together, as in the kubelet."""
+LOST_EXIT_CODE = 137
+"""Exit code of a container whose exit status is lost."""
 LOST_REASON = "ContainerStatusUnknown"
 
 
 @dataclass(frozen=True)
 class StatusInput:
-    """All that a pod's status depends on, besides the pod."""
+    """Everything that a pod's status depends on, besides the pod."""
 
     now: datetime
-    observed: PodRuntimeState = NOTHING
+    observed: PodRuntimeState = EMPTY
     previous: PodStatus = field(default_factory=PodStatus)
-    """What was told last."""
+    """The latest status."""
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
-    """By name of the container: why it does not run."""
-    health: ProbeVerdicts = field(default_factory=ProbeVerdicts)
+    """By container name: why it does not run."""
+    verdicts: ProbeVerdicts = field(default_factory=ProbeVerdicts)
     messages: Mapping[str, str] = field(default_factory=dict)
-    """By id of the container: what it said when it ended."""
-    actual: Mapping[str, ResourceRequirements] = field(default_factory=dict)
-    """By name: what a container was last given, where that is not what it began with."""
+    """By container id: its termination message."""
+    actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
+    """By container name: the resources of the latest resize, if it was resized since its start."""
     resize: Sequence[PodCondition] = ()
     host_ips: Sequence[str] = ()
     shared_ips: Sequence[str] = ()
-    """Addresses of a pod without any of its own: those of the machine, if it is on that network."""
+    """The machine's addresses, for a pod on the machine's network."""
     terminal: bool = False
-    """Nothing runs any more, and nothing will be started."""
-    ending: PodTermination | None = None
+    """Whether no container runs and none will be started."""
+    termination: PodTermination | None = None
     devices: Mapping[str, Sequence[ResourceStatus]] = field(default_factory=dict)
-    """By name: how a container's devices are."""
+    """By container name: the health of its devices."""
 
 
-def pod_status(pod: Pod, facts: StatusInput) -> PodStatus:
-    """The whole status of a pod that has been admitted."""
-    init = list(_statuses(pod, ContainerKind.INIT, pod.spec.initContainers, facts))
-    main = list(_statuses(pod, ContainerKind.MAIN, pod.spec.containers, facts))
-    extra = list(_statuses(pod, ContainerKind.EPHEMERAL, pod.spec.ephemeralContainers, facts))
-    word, reason, message = _outcome(pod, facts, init, main)
-    previous = facts.previous
-    ips = _ips(facts)
-    now = format_time(facts.now)
+def pod_status(pod: Pod, given: StatusInput) -> PodStatus:
+    """Return the status of an admitted pod."""
+    init = list(_statuses(pod, ContainerKind.INIT, pod.spec.initContainers, given))
+    main = list(_statuses(pod, ContainerKind.MAIN, pod.spec.containers, given))
+    extra = list(_statuses(pod, ContainerKind.EPHEMERAL, pod.spec.ephemeralContainers, given))
+    word, reason, message = _outcome(pod, given, init, main)
+    previous = given.previous
+    ips = _ips(given)
+    now = format_time(given.now)
     return PodStatus(
         observedGeneration=max(pod.metadata.generation, previous.observedGeneration),
         phase=word,
@@ -85,18 +87,18 @@ def pod_status(pod: Pod, facts: StatusInput) -> PodStatus:
             word,
             [*init, *main],
             previous=previous.conditions or pod.status.conditions,
-            sandbox_ready=facts.observed.ready_sandbox is not None,
-            resize=() if facts.terminal else facts.resize,
+            sandbox_ready=given.observed.ready_sandbox is not None,
+            resize=() if given.terminal else given.resize,
             now=now,
         ),
         reason=reason,
         message=message,
-        hostIP=facts.host_ips[0] if facts.host_ips else "",
-        hostIPs=[HostIP(ip=ip) for ip in facts.host_ips] or (),
+        hostIP=given.host_ips[0] if given.host_ips else "",
+        hostIPs=[HostIP(ip=ip) for ip in given.host_ips] or (),
         podIP=ips[0] if ips else "",
         podIPs=[PodIP(ip=ip) for ip in ips] or (),
         startTime=previous.startTime or pod.status.startTime or now,
-        # What is not there is written as the API reads it, or it would seem to be news each time.
+        # Empty lists are written as the API decodes them; otherwise every report would differ.
         initContainerStatuses=init or (),
         containerStatuses=sorted(main, key=lambda status: status.name) or (),
         ephemeralContainerStatuses=sorted(extra, key=lambda status: status.name) or (),
@@ -109,8 +111,8 @@ def pod_status(pod: Pod, facts: StatusInput) -> PodStatus:
     )
 
 
-def rejected(pod: Pod, reason: str, message: str, now: datetime) -> PodStatus:
-    """The status of a pod that this node does not take."""
+def rejected_status(pod: Pod, reason: str, message: str, now: datetime) -> PodStatus:
+    """Return the status of a pod that this node does not admit."""
     return PodStatus(
         phase="Failed",
         reason=reason,
@@ -125,56 +127,60 @@ def rejected(pod: Pod, reason: str, message: str, now: datetime) -> PodStatus:
 
 
 def _outcome(
-    pod: Pod, facts: StatusInput, init: list[ContainerStatus], main: list[ContainerStatus]
+    pod: Pod, given: StatusInput, init: list[ContainerStatus], main: list[ContainerStatus]
 ) -> tuple[str, str, str]:
-    """Phase, reason and message. A pod does not come back from its end, nor reaches it early."""
-    previous = facts.previous if facts.previous.phase else pod.status
-    if pod.status.phase in TERMINAL:
+    """Return phase, reason and message.
+
+    A terminal phase is final: controllers may have replaced the pod. And no pod is terminal while a
+    container runs, so a pod that ends keeps its phase until the last container has ended.
+    """
+    previous = given.previous if given.previous.phase else pod.status
+    if pod.status.phase in TERMINAL_PHASES:
         return pod.status.phase, pod.status.reason, pod.status.message
-    if not facts.terminal and facts.ending is not None:
+    if not given.terminal and given.termination is not None:
         return previous.phase or "Pending", previous.reason, previous.message
-    if facts.ending is not None and facts.ending.reason:
-        return "Failed", facts.ending.reason, facts.ending.message
-    begun = any(facts.observed.current(c.name) is not None for c in pod.spec.containers)
-    word = phase(pod.spec, [*init, *main], terminal=facts.terminal, initialized=begun)
-    if facts.terminal and word not in TERMINAL:
-        # It ended before it had begun.
+    if given.termination is not None and given.termination.reason:
+        return "Failed", given.termination.reason, given.termination.message
+    begun = any(given.observed.current(c.name) is not None for c in pod.spec.containers)
+    word = phase(pod.spec, [*init, *main], terminal=given.terminal, initialized=begun)
+    if given.terminal and word not in TERMINAL_PHASES:
+        # The pod ended before its containers started.
         word = "Failed"
     if word == previous.phase:
         return word, previous.reason, previous.message
     return word, "", ""
 
 
-def _ips(facts: StatusInput) -> Sequence[str]:
-    sandbox = facts.observed.sandbox
-    known = [ip.ip for ip in facts.previous.podIPs]
+def _ips(given: StatusInput) -> Sequence[str]:
+    sandbox = given.observed.sandbox
+    known = [ip.ip for ip in given.previous.podIPs]
     if sandbox is None:
-        return known if facts.ending is not None else ()
-    return sandbox.ips or known or facts.shared_ips
+        return known if given.termination is not None else ()
+    return sandbox.ips or known or given.shared_ips
 
 
 # The containers.
 
 
 def _statuses(
-    pod: Pod, kind: ContainerKind, containers: Iterable[Container], facts: StatusInput
+    pod: Pod, kind: ContainerKind, containers: Iterable[Container], given: StatusInput
 ) -> Iterator[ContainerStatus]:
-    before = {status.name: status for status in _before(kind, facts.previous)}
+    before = {status.name: status for status in _before(kind, given.previous)}
     for container in containers:
-        status = _seen(pod, container, facts, before.get(container.name))
-        status = _waits(pod, kind, container, facts, status)
-        status = _equipped(container, facts, before.get(container.name), status)
-        yield _probed(kind, container, facts, status)
+        status = _container_status(pod, container, given, before.get(container.name))
+        status = _with_waiting(pod, kind, container, given, status)
+        status = _with_devices(container, given, before.get(container.name), status)
+        yield _with_readiness(kind, container, given, status)
 
 
-def _equipped(
+def _with_devices(
     container: Container,
-    facts: StatusInput,
+    given: StatusInput,
     before: ContainerStatus | None,
     status: ContainerStatus,
 ) -> ContainerStatus:
-    """With its devices; those that it had stay in the status when they are given back."""
-    devices = facts.devices.get(container.name) or (
+    """Add the container's devices; those of the latest status stay after their release."""
+    devices = given.devices.get(container.name) or (
         before.allocatedResourcesStatus if before is not None else ()
     )
     return replace(status, allocatedResourcesStatus=devices) if devices else status
@@ -188,29 +194,29 @@ def _before(kind: ContainerKind, status: PodStatus) -> Sequence[ContainerStatus]
     }[kind]
 
 
-def _seen(
-    pod: Pod, container: Container, facts: StatusInput, before: ContainerStatus | None
+def _container_status(
+    pod: Pod, container: Container, given: StatusInput, before: ContainerStatus | None
 ) -> ContainerStatus:
-    records = facts.observed.by_name.get(container.name, ())
+    records = given.observed.by_name.get(container.name, ())
     if not records:
-        return _unseen(pod, container, facts, before)
-    limit = POD_MESSAGES // max(_count(pod), 1)
+        return _lost_container_status(pod, container, given, before)
+    limit = POD_MESSAGE_BYTES // max(_count(pod), 1)
     newest = records[0]
     last = ContainerState()
     if len(records) > 1:
-        last = _state(records[1], facts, limit)
+        last = _state(records[1], given, limit)
     elif before is not None:
         last = _carried(before, newest)
     running = newest.state is RunState.RUNNING
-    actual = facts.actual.get(container.name) or labels.started_with(newest) if running else None
+    actual = given.actuated.get(container.name) or labels.started_with(newest) if running else None
     return ContainerStatus(
         name=container.name,
-        state=_state(newest, facts, limit),
+        state=_state(newest, given, limit),
         lastState=last,
         restartCount=max(newest.attempt, before.restartCount if before is not None else 0),
         image=newest.annotations.get(labels.IMAGE) or newest.image_name or container.image,
         imageID=newest.annotations.get(labels.IMAGE_ID) or newest.image,
-        containerID=identity(newest.id),
+        containerID=container_url(newest.id),
         allocatedResources=container.resources.requests,
         resources=actual or container.resources,
         volumeMounts=list(_mounts(container)) or (),
@@ -218,23 +224,23 @@ def _seen(
     )
 
 
-def identity(container: str) -> str:
-    """The id of a container as statuses spell it."""
+def container_url(container: str) -> str:
+    """Return the containerID of a status."""
     return f"kedge://{container}"
 
 
 def _carried(before: ContainerStatus, newest: runtime.RuntimeContainer) -> ContainerState:
-    """How the container ended last, of which only the status told so far still knows."""
+    """Return the previous end of a container whose record is removed, from the latest status."""
     ended = before.state.terminated
-    if ended is not None and before.containerID != identity(newest.id):
+    if ended is not None and before.containerID != container_url(newest.id):
         return ContainerState(terminated=ended)
     return before.lastState
 
 
-def _unseen(
-    pod: Pod, container: Container, facts: StatusInput, before: ContainerStatus | None
+def _lost_container_status(
+    pod: Pod, container: Container, given: StatusInput, before: ContainerStatus | None
 ) -> ContainerStatus:
-    """The status of a container of which the runtime has nothing."""
+    """Return the status of a container without a record in the runtime."""
     if before is not None and before.state.terminated is not None:
         return before
     initializing = bool(pod.spec.initContainers)
@@ -250,12 +256,12 @@ def _unseen(
     status = replace(status, restartCount=before.restartCount, lastState=before.lastState)
     if not before.containerID:
         return status
-    # There was a container, and the runtime has lost it: what comes next is another.
+    # The runtime has lost the container: its exit status is unknown, and the next one is a restart.
     last = before.lastState
     if before.state.running is not None:
         last = ContainerState(
             terminated=ContainerStateTerminated(
-                exitCode=LOST,
+                exitCode=LOST_EXIT_CODE,
                 reason=LOST_REASON,
                 message="The container could not be located when the pod was deleted.  "
                 "The container used to be Running",
@@ -265,27 +271,27 @@ def _unseen(
     return replace(status, lastState=last, restartCount=before.restartCount + again)
 
 
-def _state(record: runtime.RuntimeContainer, facts: StatusInput, limit: int) -> ContainerState:
+def _state(record: runtime.RuntimeContainer, given: StatusInput, limit: int) -> ContainerState:
     match record.state:
         case RunState.CREATED:
             return ContainerState(waiting=ContainerStateWaiting())
         case RunState.RUNNING:
             return ContainerState(running=ContainerStateRunning(startedAt=_time(record.started_at)))
-    said = facts.messages.get(record.id, "")
+    text = given.messages.get(record.id, "")
     return ContainerState(
         terminated=ContainerStateTerminated(
             exitCode=record.exit_code,
             reason=record.reason or ("Completed" if record.exit_code == 0 else "Error"),
-            message=_cut(": ".join(part for part in (record.message, said) if part), limit),
+            message=_cut(": ".join(part for part in (record.message, text) if part), limit),
             startedAt=_time(record.started_at),
             finishedAt=_time(record.finished_at),
-            containerID=identity(record.id),
+            containerID=container_url(record.id),
         )
     )
 
 
 def _cut(text: str, limit: int) -> str:
-    """At most so many bytes of a text."""
+    """Return at most `limit` bytes of a text, without a partial character."""
     return text.encode()[:limit].decode(errors="ignore")
 
 
@@ -293,13 +299,13 @@ def _time(nanoseconds: int) -> str:
     return format_time(datetime.fromtimestamp(nanoseconds // SECOND, UTC))
 
 
-def _waits(
-    pod: Pod, kind: ContainerKind, container: Container, facts: StatusInput, status: ContainerStatus
+def _with_waiting(
+    pod: Pod, kind: ContainerKind, container: Container, given: StatusInput, status: ContainerStatus
 ) -> ContainerStatus:
-    """Say why a container waits, if it is to be started and is not."""
-    waiting = facts.waiting.get(container.name)
-    newest = facts.observed.newest(container.name)
-    if waiting is None or facts.terminal or pod.metadata.deletionTimestamp:
+    """Add the waiting state of a container that will be started."""
+    waiting = given.waiting.get(container.name)
+    newest = given.observed.newest(container.name)
+    if waiting is None or given.terminal or pod.metadata.deletionTimestamp:
         return status
     if newest is not None and newest.state is RunState.RUNNING:
         return status
@@ -312,22 +318,22 @@ def _waits(
     return replace(status, lastState=last, state=ContainerState(waiting=state))
 
 
-def _probed(
-    kind: ContainerKind, container: Container, facts: StatusInput, status: ContainerStatus
+def _with_readiness(
+    kind: ContainerKind, container: Container, given: StatusInput, status: ContainerStatus
 ) -> ContainerStatus:
-    """Whether the container has started, and whether it is ready."""
+    """Add `started` and `ready`."""
     if kind is ContainerKind.EPHEMERAL:
         return status
     ended = status.state.terminated
     if status.state.running is None:
         done = kind is ContainerKind.INIT and ended is not None and ended.exitCode == 0
         return replace(status, started=False, ready=done and not is_sidecar(container))
-    newest = facts.observed.newest(container.name)
+    newest = given.observed.newest(container.name)
     assert newest is not None
-    health = facts.health
-    started = container.startupProbe is None or health.startup.get(newest.id) is True
+    verdicts = given.verdicts
+    started = container.startupProbe is None or verdicts.startup.get(newest.id) is True
     ready = started and (
-        container.readinessProbe is None or health.readiness.get(newest.id) is True
+        container.readinessProbe is None or verdicts.readiness.get(newest.id) is True
     )
     lasting = kind is ContainerKind.MAIN or is_sidecar(container)
     return replace(status, started=started, ready=ready and lasting)
@@ -337,8 +343,8 @@ def _mounts(container: Container) -> Iterator[VolumeMountStatus]:
     for mount in container.volumeMounts:
         recursive = None
         if mount.readOnly:
-            wanted = mount.recursiveReadOnly in ("IfPossible", "Enabled")
-            recursive = "Enabled" if wanted else "Disabled"
+            is_recursive = mount.recursiveReadOnly in ("IfPossible", "Enabled")
+            recursive = "Enabled" if is_recursive else "Disabled"
         yield VolumeMountStatus(
             name=mount.name,
             mountPath=mount.mountPath,
@@ -359,21 +365,21 @@ def _count(pod: Pod) -> int:
     return len(spec.containers) + len(spec.initContainers) + len(spec.ephemeralContainers)
 
 
-# The end.
+# The final status.
 
 
-def final(pod: Pod, status: PodStatus) -> PodStatus:
-    """The last status of a pod: nothing in it runs or waits any more."""
+def final_status(pod: Pod, status: PodStatus) -> PodStatus:
+    """Return the final status of a pod: no container runs or waits."""
     main = status.containerStatuses
     if _initialized(pod, status):
-        main = [_ended(container) for container in main]
+        main = [_terminated(container) for container in main]
     begun = [i for i, c in enumerate(status.initContainerStatuses) if _has_run(c)]
     reached = begun[-1] + 1 if begun else min(len(status.initContainerStatuses), 1)
     init = [
-        _ended(container) if i < reached else container
+        _terminated(container) if i < reached else container
         for i, container in enumerate(status.initContainerStatuses)
     ]
-    word = status.phase if status.phase in TERMINAL else "Failed"
+    word = status.phase if status.phase in TERMINAL_PHASES else "Failed"
     return replace(
         status, phase=word, containerStatuses=main or (), initContainerStatuses=init or ()
     )
@@ -392,11 +398,11 @@ def _has_run(status: ContainerStatus) -> bool:
     return status.state.waiting is None or status.lastState.terminated is not None
 
 
-def _ended(status: ContainerStatus) -> ContainerStatus:
+def _terminated(status: ContainerStatus) -> ContainerStatus:
     if status.state.terminated is not None:
         return status
     lost = ContainerStateTerminated(
-        exitCode=LOST,
+        exitCode=LOST_EXIT_CODE,
         reason=LOST_REASON,
         message="The container could not be located when the pod was terminated",
     )

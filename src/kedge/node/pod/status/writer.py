@@ -1,4 +1,4 @@
-"""Status writer: brings the statuses of pods to the API, the latest of each as soon as possible."""
+"""Writes the statuses of pods to the API, only the latest of each pod."""
 
 import asyncio
 import logging
@@ -11,41 +11,40 @@ from kedge.client.workqueue import Backoff
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.pod.status.patch import status_patch
-from kedge.node.pod.timeouts import woken
+from kedge.node.pod.timeouts import wait_until_set
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 16
-"""Requests that are under way together."""
-PATIENCE = 0.5
-"""Seconds that a status may wait for one that makes it unnecessary."""
+CONCURRENT_REQUESTS = 16
+DELAY_SECONDS = 0.5
+"""Seconds that a status which is not urgent waits for a newer one."""
 RETRIES = Backoff(first=0.05, most=10.0)
 MANAGER = "kubelet"
 
 
 @dataclass
 class _PendingStatus:
-    """What is to be told of one pod."""
+    """The status of one pod that has yet to be written."""
 
     pod: Pod
-    """As the API has it, to our knowledge."""
-    wanted: PodStatus | None = None
+    """The pod as the API has it, as far as known."""
+    status: PodStatus | None = None
     urgent: asyncio.Event = field(default_factory=asyncio.Event)
-    told: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while there is nothing to tell."""
+    written: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while there is nothing to write."""
     task: asyncio.Task[None] | None = None
     gone: bool = False
-    """There is no such pod any more: whatever is said of it is dropped."""
+    """Whether the pod does not exist any more; its status is dropped."""
 
 
 class StatusWriter:
-    """Every pod has at most one request under way, and the next one tells its latest status."""
+    """Writes statuses; every pod has at most one request in flight."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._entries: dict[str, _PendingStatus] = {}
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -55,34 +54,34 @@ class StatusWriter:
                 self._begin(entry)
             await asyncio.Event().wait()
 
-    def know(self, pod: Pod) -> None:
-        """This is the pod as the API has it now."""
+    def update(self, pod: Pod) -> None:
+        """Take over the pod as the API has it."""
         entry = self._entries.get(pod.metadata.uid)
         if entry is not None and _version(pod) >= _version(entry.pod):
             entry.pod = pod
 
     def write(self, pod: Pod, status: PodStatus, *, urgent: bool = True) -> None:
-        """Tell a pod's status; one that is not urgent waits a little for the next."""
+        """Write a pod's status; one that is not urgent waits a little for a newer one."""
         entry = self._entries.get(pod.metadata.uid)
         if entry is None:
             entry = self._entries[pod.metadata.uid] = _PendingStatus(pod)
         if entry.gone:
             return
-        entry.wanted = status
-        entry.told.clear()
+        entry.status = status
+        entry.written.clear()
         if urgent:
             entry.urgent.set()
         self._begin(entry)
 
     async def flush(self, uid: str) -> None:
-        """Return when everything told of a pod has arrived, or the pod is gone."""
+        """Return when the latest status of a pod is written, or the pod is gone."""
         entry = self._entries.get(uid)
-        if entry is not None and entry.wanted is not None:
+        if entry is not None and entry.status is not None:
             entry.urgent.set()
-            await entry.told.wait()
+            await entry.written.wait()
 
     async def delete(self, pod: Pod) -> None:
-        """Let a pod's object go, all of the pod having ended."""
+        """Delete the object of a pod that has ended; retry until that succeeds."""
         meta = pod.metadata
         options = DeleteOptions(grace_period_seconds=0, preconditions=Preconditions(uid=meta.uid))
         failures = 0
@@ -91,7 +90,7 @@ class StatusWriter:
                 await self._client.delete(RESOURCE, meta.name, meta.namespace, options=options)
                 return
             except StatusError as error:
-                # Gone, or another pod has taken the name.
+                # The pod is gone, or another pod has its name.
                 if error.code == 404 or (error.code == 409 and "uid" in str(error).lower()):
                     return
                 failures = await self._pause(failures, pod, error)
@@ -99,28 +98,28 @@ class StatusWriter:
                 failures = await self._pause(failures, pod, error)
 
     def forget(self, uid: str) -> None:
-        """A pod is gone."""
+        """Drop the status of a pod that is gone."""
         entry = self._entries.pop(uid, None)
         if entry is not None:
             entry.gone = True
             entry.urgent.set()
-            entry.told.set()
+            entry.written.set()
 
     def _begin(self, entry: _PendingStatus) -> None:
-        if self._tasks is not None and entry.task is None and entry.wanted is not None:
-            entry.task = self._tasks.create_task(self._tell(entry))
+        if self._tasks is not None and entry.task is None and entry.status is not None:
+            entry.task = self._tasks.create_task(self._write_latest(entry))
 
-    async def _tell(self, entry: _PendingStatus) -> None:
-        """Send a pod's statuses until there are no more."""
+    async def _write_latest(self, entry: _PendingStatus) -> None:
+        """Send a pod's latest status until there is no newer one."""
         failures = 0
-        while entry.wanted is not None and not entry.gone:
+        while entry.status is not None and not entry.gone:
             if not entry.urgent.is_set():
-                await woken(entry.urgent, self._clock, PATIENCE)
+                await wait_until_set(entry.urgent, self._clock, DELAY_SECONDS)
             entry.urgent.clear()
-            wanted = entry.wanted
+            status = entry.status
             try:
                 async with self._slots:
-                    await self._send(entry, wanted)
+                    await self._send(entry, status)
                 failures = 0
             except StatusError as error:
                 if not _refused(entry, error):
@@ -131,10 +130,10 @@ class StatusWriter:
                 failures = await self._pause(failures, entry.pod, error)
                 entry.urgent.set()
                 continue
-            if entry.wanted is wanted:
-                entry.wanted = None
+            if entry.status is status:
+                entry.status = None
         entry.task = None
-        entry.told.set()
+        entry.written.set()
 
     async def _send(self, entry: _PendingStatus, status: PodStatus) -> None:
         patch = status_patch(entry.pod, status)
@@ -155,13 +154,15 @@ class StatusWriter:
 
     async def _pause(self, failures: int, pod: Pod, error: Exception) -> int:
         if failures == 2:
-            log.warning("cannot write pod=%s error=%r; trying again", pod.metadata.name, str(error))
+            log.warning(
+                "cannot write pod status pod=%s error=%r; retrying", pod.metadata.name, str(error)
+            )
         await self._clock.sleep(RETRIES.delay(failures + 1))
         return failures + 1
 
 
 def _refused(entry: _PendingStatus, error: StatusError) -> bool:
-    """Whether the server will not have this status, however often it is sent."""
+    """Return whether the server refuses this status for good."""
     if error.code == 404:
         entry.gone = True
         return True

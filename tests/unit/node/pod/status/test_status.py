@@ -6,10 +6,11 @@ from msgspec.structs import replace as changed
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod_status import ContainerStatus, PodStatus
 from kedge.node.pod import labels
-from kedge.node.pod.plan import ProbeVerdicts, WaitingReason
-from kedge.node.pod.runtime_cache import PodRuntimeState, observed
-from kedge.node.pod.status.status import StatusInput, final, pod_status, rejected
+from kedge.node.pod.plan import ProbeVerdicts
+from kedge.node.pod.runtime_cache import PodRuntimeState, pod_runtime_state
+from kedge.node.pod.status.status import StatusInput, final_status, pod_status, rejected_status
 from kedge.node.pod.termination import PodTermination
+from kedge.node.pod.waiting import WaitingReason
 from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
 from kedge.testing.pods import new_pod
 
@@ -44,7 +45,7 @@ def record(
 
 
 def seen(*records: RuntimeContainer) -> PodRuntimeState:
-    return observed([BOX], records)
+    return pod_runtime_state([BOX], records)
 
 
 def status_of(of: Pod, *records: RuntimeContainer, **facts: Any) -> PodStatus:
@@ -58,7 +59,7 @@ def only(status: PodStatus) -> ContainerStatus:
 
 
 def test_a_pod_that_nothing_was_done_for_waits() -> None:
-    status = status_of(pod(), observed=observed([], []), host_ips=["192.168.0.1"])
+    status = status_of(pod(), observed=pod_runtime_state([], []), host_ips=["192.168.0.1"])
     assert status.phase == "Pending"
     assert status.startTime == "2030-01-01T00:01:00Z"
     assert status.hostIP == "192.168.0.1"
@@ -81,9 +82,11 @@ def test_a_pod_that_nothing_was_done_for_waits() -> None:
 def test_a_status_that_the_api_gives_back_is_no_news() -> None:
     of = pod()
     for status in (
-        status_of(of, observed=observed([], [])),
+        status_of(of, observed=pod_runtime_state([], [])),
         status_of(of, record(of, groups=[1, 2])),
-        final(of, status_of(of, record(of, state=RunState.EXITED, groups=[1, 2]), terminal=True)),
+        final_status(
+            of, status_of(of, record(of, state=RunState.EXITED, groups=[1, 2]), terminal=True)
+        ),
     ):
         stored = RESOURCE.to_document(changed(of, status=status))
         assert RESOURCE.from_document(stored).status == status
@@ -110,7 +113,7 @@ def test_a_running_container_is_described() -> None:
 
 def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
     of = pod()
-    first = status_of(of, observed=observed([], []))
+    first = status_of(of, observed=pod_runtime_state([], []))
     later = StatusInput(
         now=datetime(2030, 1, 1, 0, 5, tzinfo=UTC), observed=seen(record(of)), previous=first
     )
@@ -150,10 +153,10 @@ def test_readiness_needs_the_probes() -> None:
     running = record(of)
     assert only(status_of(of, running)).started is False
     started = ProbeVerdicts(startup={"ctr-0": True})
-    assert (only(status_of(of, running, health=started)).started) is True
-    assert (only(status_of(of, running, health=started)).ready) is False
+    assert (only(status_of(of, running, verdicts=started)).started) is True
+    assert (only(status_of(of, running, verdicts=started)).ready) is False
     ready = ProbeVerdicts(startup={"ctr-0": True}, readiness={"ctr-0": True})
-    assert only(status_of(of, running, health=ready)).ready is True
+    assert only(status_of(of, running, verdicts=ready)).ready is True
 
 
 def test_messages_of_many_containers_share_the_room() -> None:
@@ -170,10 +173,10 @@ def test_a_pod_is_not_called_failed_while_something_runs() -> None:
     of = pod()
     before = PodStatus(phase="Running")
     late = PodTermination(30, "DeadlineExceeded", "too long")
-    status = status_of(of, record(of), ending=late, previous=before)
+    status = status_of(of, record(of), termination=late, previous=before)
     assert (status.phase, status.reason) == ("Running", "")
     ended = record(of, state=RunState.EXITED, exit_code=143)
-    status = status_of(of, ended, ending=late, previous=before, terminal=True)
+    status = status_of(of, ended, termination=late, previous=before, terminal=True)
     assert (status.phase, status.reason, status.message) == (
         "Failed",
         "DeadlineExceeded",
@@ -191,24 +194,28 @@ def test_a_pod_does_not_come_back_from_its_end() -> None:
 def test_an_ended_pod_keeps_its_address() -> None:
     of = pod()
     before = status_of(of, record(of))
-    gone = status_of(of, observed=observed([], []), previous=before, ending=PodTermination(1))
+    gone = status_of(
+        of, observed=pod_runtime_state([], []), previous=before, termination=PodTermination(1)
+    )
     assert gone.podIP == "10.0.0.7"
 
 
 def test_a_container_the_runtime_has_lost_is_counted() -> None:
     of = pod()
     before = status_of(of, record(of))
-    lost = only(status_of(of, observed=observed([], []), previous=before))
+    lost = only(status_of(of, observed=pod_runtime_state([], []), previous=before))
     assert lost.restartCount == 1
     assert lost.lastState.terminated is not None
     assert lost.lastState.terminated.reason == "ContainerStatusUnknown"
-    again = status_of(of, observed=observed([], []), previous=PodStatus(containerStatuses=[lost]))
+    again = status_of(
+        of, observed=pod_runtime_state([], []), previous=PodStatus(containerStatuses=[lost])
+    )
     assert only(again).restartCount == 1
 
 
 def test_the_last_status_leaves_nothing_open() -> None:
     of = pod()
-    status = final(of, status_of(of, record(of)))
+    status = final_status(of, status_of(of, record(of)))
     assert status.phase == "Failed"
     state = only(status).state.terminated
     assert state is not None
@@ -222,7 +229,9 @@ def test_what_was_never_begun_is_not_said_to_have_ended() -> None:
             "containers": [{"name": "ctr", "image": "i"}],
         }
     )
-    status = final(of, status_of(of, record(of, "i", RunState.EXITED, exit_code=1), terminal=True))
+    status = final_status(
+        of, status_of(of, record(of, "i", RunState.EXITED, exit_code=1), terminal=True)
+    )
     assert only(status).state.waiting is not None
     assert status.initContainerStatuses[0].state.terminated is not None
 
@@ -239,6 +248,6 @@ def test_read_only_mounts_say_whether_they_are_so_throughout() -> None:
 
 
 def test_a_rejected_pod_has_failed() -> None:
-    status = rejected(pod(), "OutOfcpu", "too little", NOW)
+    status = rejected_status(pod(), "OutOfcpu", "too little", NOW)
     assert (status.phase, status.reason) == ("Failed", "OutOfcpu")
     assert status.message == "Pod was rejected: too little"

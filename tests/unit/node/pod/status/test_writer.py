@@ -9,7 +9,7 @@ from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod_status import PodStatus
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport, Unreachable
-from kedge.node.pod.status.writer import PATIENCE, StatusWriter
+from kedge.node.pod.status.writer import DELAY_SECONDS, StatusWriter
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import PODS
 from kedge.testing.pods import pod_document
@@ -93,7 +93,7 @@ async def test_a_status_that_is_not_urgent_waits_for_the_next(bench: Bench) -> N
     await bench.settle()
     assert len(bench.calls) == 1
     bench.writer.write(pod, PodStatus(message="third"), urgent=False)
-    await bench.server.clock.advance(PATIENCE)
+    await bench.server.clock.advance(DELAY_SECONDS)
     await bench.settle()
     assert (await bench.status())["message"] == "third", "nor for ever"
 
