@@ -283,7 +283,7 @@ class LocalNode:
         self._task: asyncio.Task[None] | None = None
         self._directory = directory
 
-    def parts(self) -> PodDependencies:
+    def dependencies(self) -> PodDependencies:
         clock: Clock = self.clock
         return PodDependencies(
             runtime=self.runtime,
@@ -308,7 +308,7 @@ class LocalNode:
 
     async def start(self) -> None:
         """Begin, or begin again after a kill."""
-        self.pods = PodWorkers(self.server.client, self.parts(), NODE)
+        self.pods = PodWorkers(self.server.client, self.dependencies(), NODE)
         self._task = asyncio.get_running_loop().create_task(self.pods.run())
         await self.settle()
 
