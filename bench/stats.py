@@ -28,7 +28,7 @@ from kedge.api.metrics_v1alpha1.frame import decode, encode
 from kedge.api.model import ObjectMeta
 from kedge.machinery.window_store import Store
 from kedge.machinery.windows import TICK
-from kedge.node.pod.runtime_cache import PodRuntimeState, observed
+from kedge.node.pod.runtime_cache import PodRuntimeState, pod_runtime_state
 from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
 from kedge.node.stats.meters import Sources
 from kedge.node.stats.publisher import SPREAD
@@ -77,7 +77,7 @@ class Pods:
                 started_at=number + 1,
                 cgroup=f"{ROOT}/pod{uid}/c{number}",
             )
-            self.seen[uid] = Pod(metadata=meta), observed([sandbox], [container])
+            self.seen[uid] = Pod(metadata=meta), pod_runtime_state([sandbox], [container])
 
     def pods(self) -> list[Pod]:
         return [pod for pod, _ in self.seen.values()]

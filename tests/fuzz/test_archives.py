@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.node.images import archive
-from kedge.node.images.documents import InvalidImage
+from kedge.node.images.oci import InvalidImage
 from kedge.node.images.streams import ForwardReader
 from kedge.node.images.unpack import ImageLimits, unpack
 from kedge.testing.images import build, layout_files

@@ -94,7 +94,7 @@ def image_name(value: str) -> "ImageReference":
 
 def load(where: "Where", paths: Sequence[str], names: Sequence["ImageReference"]) -> int:
     """Load all images that the files hold."""
-    from kedge.node.images.documents import InvalidImage
+    from kedge.node.images.oci import InvalidImage
 
     if names and len(paths) > 1:
         raise Failure("with --as, load one file at a time")
@@ -124,7 +124,7 @@ def _load(
 ) -> None:
     from kedge.cli.printers import size
     from kedge.node.images.archive import opened
-    from kedge.node.images.documents import InvalidImage
+    from kedge.node.images.oci import InvalidImage
 
     with opened(path, scratch, store.limits) as images:
         if names and len(images) > 1:
@@ -137,8 +137,8 @@ def _load(
 
 
 def _names(image: "PackedImage", given: Sequence["ImageReference"]) -> list["ImageReference"]:
-    from kedge.node.images.documents import InvalidImage
     from kedge.node.images.mapping import is_host
+    from kedge.node.images.oci import InvalidImage
 
     names = [name for name in dict.fromkeys((*image.names, *given)) if not is_host(name)]
     if not names:

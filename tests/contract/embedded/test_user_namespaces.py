@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.contract.embedded.workbench import Bench, needs_root
 
-from kedge.node.images.documents import ImageConfig
 from kedge.node.images.image import LocalImage
+from kedge.node.images.oci import ImageConfig
 from kedge.node.runtime.runtime import (
     ContainerDevice,
     ContainerMount,

@@ -17,8 +17,7 @@ from kedge.deviceplugin.messages import HEALTHY, SOCKET, UNHEALTHY
 from kedge.machinery.clock import Clock
 from kedge.node.devices import artifacts, cdi, paths
 from kedge.node.devices.checkpoint import LedgerCheckpoint
-from kedge.node.devices.door import GrpcSocket
-from kedge.node.devices.farewells import DeviceReleaseNotifier
+from kedge.node.devices.grpc_socket import GrpcSocket
 from kedge.node.devices.ledger import (
     AllocationError,
     DeviceAmounts,
@@ -30,6 +29,7 @@ from kedge.node.devices.paths import DirectoryClaim
 from kedge.node.devices.plugin import RELEASE_SECONDS, PluginClient, PluginError
 from kedge.node.devices.pod_resources import PodResourcesService
 from kedge.node.devices.registry import PluginRegistry
+from kedge.node.devices.release_notifier import DeviceReleaseNotifier
 from kedge.node.devices.simulated import SimulatedPlugin
 from kedge.node.devices.watcher import PluginWatcher
 from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant

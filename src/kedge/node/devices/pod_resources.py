@@ -10,7 +10,7 @@ from kedge.deviceplugin import library
 from kedge.deviceplugin import messages as m
 from kedge.deviceplugin import pod_resources as r
 from kedge.machinery.clock import Clock
-from kedge.node.devices.door import Handlers
+from kedge.node.devices.grpc_socket import Handlers
 from kedge.node.devices.ledger import DeviceLedger
 
 RATE: Final = 100.0

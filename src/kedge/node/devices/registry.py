@@ -10,7 +10,7 @@ from kedge.api.core_v1.resource_names import is_extended
 from kedge.deviceplugin import library, methods
 from kedge.deviceplugin import messages as m
 from kedge.machinery.clock import Clock
-from kedge.node.devices.door import Handlers
+from kedge.node.devices.grpc_socket import Handlers
 from kedge.node.devices.ledger import DeviceLedger
 from kedge.node.devices.plugin import DIAL_SECONDS, PluginClient, PluginError
 

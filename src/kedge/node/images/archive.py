@@ -17,8 +17,8 @@ from typing import BinaryIO, Final, Protocol
 
 import msgspec
 
-from kedge.node.images import documents
-from kedge.node.images.documents import (
+from kedge.node.images import oci
+from kedge.node.images.oci import (
     CONTAINERD_NAME,
     INDEXES,
     MANIFESTS,
@@ -122,9 +122,7 @@ def _is_archive(files: ArchiveFiles) -> bool:
 
 
 def _read_layout(files: ArchiveFiles, limits: ImageLimits) -> list[PackedImage]:
-    listed = documents.decode(
-        _small(files, "index.json", limits), ImageIndex, "index.json"
-    ).manifests
+    listed = oci.decode(_small(files, "index.json", limits), ImageIndex, "index.json").manifests
     saved = _saved_names(files, limits)
     images: dict[str, PackedImage] = {}
     for each in listed or ():
@@ -147,22 +145,20 @@ def _manifest(
     for _ in range(_DEEPEST):
         content = _blob(files, listed, limits)
         digests.append(listed.digest)
-        kind = listed.media_type or documents.decode(content, ImageIndex, listed.digest).media_type
+        kind = listed.media_type or oci.decode(content, ImageIndex, listed.digest).media_type
         if kind in MANIFESTS:
-            return tuple(digests), documents.decode(content, ImageManifest, listed.digest)
+            return tuple(digests), oci.decode(content, ImageManifest, listed.digest)
         if kind not in INDEXES:
             raise InvalidImage(f'{listed.digest} is of the type "{kind}", which is no image\'s')
-        inner = documents.decode(content, ImageIndex, listed.digest).manifests or ()
-        listed = documents.pick(inner, documents.this_machine())
+        inner = oci.decode(content, ImageIndex, listed.digest).manifests or ()
+        listed = oci.pick(inner, oci.this_machine())
     raise InvalidImage("its indexes lead one to the other without end")
 
 
 def _laid_out(files: ArchiveFiles, manifest: ImageManifest, limits: ImageLimits) -> PackedImage:
-    document = documents.decode(
-        _blob(files, manifest.config, limits), ImageDocument, "its configuration"
-    )
+    document = oci.decode(_blob(files, manifest.config, limits), ImageDocument, "its configuration")
     layers = manifest.layers or ()
-    diff_ids = documents.check_layers(document, len(layers))
+    diff_ids = oci.check_layers(document, len(layers))
     blobs = tuple(
         LayerBlob(diff_id, layer.digest, _opener(files, _blob_path(layer.digest)))
         for diff_id, layer in zip(diff_ids, layers, strict=True)
@@ -206,9 +202,9 @@ def _read_saved(files: ArchiveFiles, limits: ImageLimits) -> list[PackedImage]:
     images: dict[str, PackedImage] = {}
     for saved in _saved(files, limits):
         content = _small(files, saved.config, limits)
-        document = documents.decode(content, ImageDocument, saved.config)
+        document = oci.decode(content, ImageDocument, saved.config)
         layers = saved.layers or ()
-        diff_ids = documents.check_layers(document, len(layers))
+        diff_ids = oci.check_layers(document, len(layers))
         blobs = tuple(
             LayerBlob(diff_id, "", _opener(files, layer))
             for diff_id, layer in zip(diff_ids, layers, strict=True)
@@ -223,7 +219,7 @@ def _read_saved(files: ArchiveFiles, limits: ImageLimits) -> list[PackedImage]:
 
 def _saved(files: ArchiveFiles, limits: ImageLimits) -> list[SavedImage]:
     content = _small(files, "manifest.json", limits)
-    return documents.decode(content, list[SavedImage], "manifest.json")
+    return oci.decode(content, list[SavedImage], "manifest.json")
 
 
 def _saved_names(
@@ -400,7 +396,7 @@ def _pack_below(archive: tarfile.TarFile, directory: Path, name: str) -> None:
 
 
 def _root_document(diff_id: str) -> bytes:
-    machine = documents.this_machine()
+    machine = oci.this_machine()
     said = {
         "architecture": machine.architecture,
         "os": machine.os,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from kedge.api.core_v1.secret import Secret
-from kedge.node.images.documents import InvalidImage
+from kedge.node.images.oci import InvalidImage
 from kedge.node.images.reference import HUB
 
 _JSON: Final = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson")

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kedge.node.images.documents import ImageConfig
 from kedge.node.images.mapping import HOST
+from kedge.node.images.oci import ImageConfig
 from kedge.node.images.reference import without_version
 
 _NO_CONFIG: Final = ImageConfig()

@@ -8,10 +8,10 @@ from typing import Final
 from kedge.api.core_v1.secret import Secret
 from kedge.node.images import credentials
 from kedge.node.images.credentials import RegistryCredential
-from kedge.node.images.documents import InvalidImage
 from kedge.node.images.garbage import GarbagePlan, GarbageThresholds
 from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.images.mapping import HOST, ImageMapping, is_host
+from kedge.node.images.oci import InvalidImage
 from kedge.node.images.reference import ImageReference, InvalidImageName
 from kedge.node.images.registry import ImagePull, PullFailure, RegistryClient
 from kedge.node.images.store import ImageStore, NoSuchImage

@@ -14,10 +14,10 @@ import msgspec
 
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Stream, Unreachable
-from kedge.node.images import documents
+from kedge.node.images import oci
 from kedge.node.images.archive import LayerBlob, PackedImage, check
 from kedge.node.images.credentials import RegistryCredential
-from kedge.node.images.documents import (
+from kedge.node.images.oci import (
     INDEXES,
     MANIFESTS,
     ContentDescriptor,
@@ -131,9 +131,9 @@ class RegistryClient:
 async def _pull(session: "_RepositorySession", wanted: ImagePull) -> PackedImage:
     digests, manifest = await _manifest(session, wanted.name)
     content = await session.small(manifest.config, wanted.limits.document_bytes)
-    document = documents.decode(content, ImageDocument, "its configuration")
+    document = oci.decode(content, ImageDocument, "its configuration")
     layers = manifest.layers or ()
-    diff_ids = documents.check_layers(document, len(layers))
+    diff_ids = oci.check_layers(document, len(layers))
     missing = _missing(diff_ids, layers, wanted)
     await _download(session, list(missing.values()), wanted)
     blobs = tuple(
@@ -150,13 +150,13 @@ async def _manifest(
     found = await session.manifest(name.digest or name.tag)
     digests = [found.digest]
     if found.kind in INDEXES:
-        listed = documents.decode(found.content, ImageIndex, "its index").manifests or ()
-        picked = documents.pick(listed, documents.this_machine())
+        listed = oci.decode(found.content, ImageIndex, "its index").manifests or ()
+        picked = oci.pick(listed, oci.this_machine())
         found = await session.manifest(picked.digest)
         digests.append(found.digest)
     if found.kind not in MANIFESTS:
         raise InvalidImage(f'{found.digest} is of the type "{found.kind}", which is no image\'s')
-    return tuple(digests), documents.decode(found.content, ImageManifest, "its manifest")
+    return tuple(digests), oci.decode(found.content, ImageManifest, "its manifest")
 
 
 def _missing(
@@ -382,7 +382,7 @@ class _RepositorySession:
             if stream.status != 200:
                 raise await _failure(stream, "its token")
             content = await _whole(stream, ImageLimits().document_bytes)
-        grant = documents.decode(content, _TokenResponse, "the registry's token")
+        grant = oci.decode(content, _TokenResponse, "the registry's token")
         if not (token := grant.token or grant.access_token):
             raise PullFailure("the registry gives us no token")
         return token

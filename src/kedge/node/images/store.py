@@ -22,12 +22,12 @@ import msgspec
 from kedge.api.model import ModelMeta
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock
-from kedge.node.images import documents, garbage
+from kedge.node.images import garbage, oci
 from kedge.node.images.archive import LayerBlob, PackedImage
 from kedge.node.images.credentials import RegistryCredential
-from kedge.node.images.documents import ImageConfig, InvalidImage
 from kedge.node.images.garbage import DiskSpace, GarbagePlan, GarbageThresholds, ImageCandidate
 from kedge.node.images.image import LocalImage
+from kedge.node.images.oci import ImageConfig, InvalidImage
 from kedge.node.images.pull_records import PullRecords
 from kedge.node.images.reference import ImageReference, InvalidImageName
 from kedge.node.images.streams import ForwardReader, algorithm, unpacker, verify
@@ -209,7 +209,7 @@ class ImageStore:
             id=packed.id,
             created=packed.document.created or "",
             architecture=packed.document.architecture,
-            config=documents.config_of(packed.document),
+            config=oci.config_of(packed.document),
             layers=tuple(chains),
             size=size,
         )

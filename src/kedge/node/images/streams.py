@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final, Protocol
 
-from kedge.node.images.documents import InvalidImage
+from kedge.node.images.oci import InvalidImage
 
 CHUNK: Final = 1 << 20
 _HEADERS: Final = 4 << 20

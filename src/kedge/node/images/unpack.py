@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from kedge.node.images import layers
-from kedge.node.images.documents import InvalidImage
 from kedge.node.images.layers import OPAQUE, LayerFile, Parts
+from kedge.node.images.oci import InvalidImage
 from kedge.node.images.streams import BROKEN, CHUNK, ForwardReader, members
 from kedge.supervisor.removal import remove
 

@@ -18,7 +18,7 @@ from kedge.api.core_v1.probe import HTTPGetAction
 from kedge.machinery import names
 from kedge.machinery.clock import Clock
 from kedge.node.pod.timeouts import with_timeout
-from kedge.node.probes.dialing import connect
+from kedge.node.probes.connection import connect
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address, port_of
 
 MOST: Final = 10 * 1024

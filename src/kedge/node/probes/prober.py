@@ -13,8 +13,8 @@ from kedge.api.core_v1.probe import Probe
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import SECOND
 from kedge.node.pod.plan import ProbeVerdicts
-from kedge.node.probes.command import probe_exec
-from kedge.node.probes.health_service import probe_grpc
+from kedge.node.probes.exec import probe_exec
+from kedge.node.probes.grpc_health import probe_grpc
 from kedge.node.probes.http import probe_http
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.node.probes.tcp import probe_tcp

@@ -4,7 +4,7 @@ from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import TCPSocketAction
 from kedge.machinery.clock import Clock
 from kedge.node.pod.timeouts import with_timeout
-from kedge.node.probes.dialing import connect
+from kedge.node.probes.connection import connect
 from kedge.node.probes.http import dial_error
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address, port_of
 

@@ -16,9 +16,8 @@ import msgspec
 from kedge import __version__
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.images.host import HostImage
-from kedge.node.runtime import channel, planning
+from kedge.node.runtime import channel, supervisor_spec
 from kedge.node.runtime.channel import SupervisorChannel, SupervisorLost
-from kedge.node.runtime.planning import ContainerImages, ContainerPlace
 from kedge.node.runtime.runtime import (
     ContainerEvent,
     ContainerLimits,
@@ -34,6 +33,7 @@ from kedge.node.runtime.runtime import (
     SandboxSpec,
 )
 from kedge.node.runtime.spawn import SupervisorStart
+from kedge.node.runtime.supervisor_spec import ContainerImages, ContainerPlace
 from kedge.restarter.decision import Ending, Failures, decide
 
 Document = dict[str, Any]
@@ -209,7 +209,7 @@ class EmbeddedRuntime:
 
     async def run_sandbox(self, spec: SandboxSpec) -> PodSandbox:
         name = f"{spec.name}_{spec.namespace}_{spec.uid}_{spec.attempt}"
-        about, shared = planning.about(spec), planning.shared(spec)
+        about, shared = supervisor_spec.about(spec), supervisor_spec.shared(spec)
         connected = await self._connected()
         made, descriptors = await connected.call(
             "run_sandbox", name=name, about=about, shared=shared
@@ -258,12 +258,12 @@ class EmbeddedRuntime:
             files=self._directory / "sandboxes" / sandbox,
             hostname=of_sandbox.hostname,
             first_id=of_sandbox.first_id,
-            hidden=[*self._hidden, *planning.linked(self._listed), self._directory],
+            hidden=[*self._hidden, *supervisor_spec.linked(self._listed), self._directory],
             host_image=self._host_image,
         )
-        plan = planning.plan(spec, image, place)
+        plan = supervisor_spec.plan(spec, image, place)
         about = {
-            **planning.about_container(spec),
+            **supervisor_spec.about_container(spec),
             "user": plan["user"],
             "group": plan["group"],
             "groups": plan["groups"],
@@ -292,7 +292,9 @@ class EmbeddedRuntime:
         self._images.release(container)
 
     async def update_container(self, container: str, resources: ContainerLimits) -> None:
-        await self._ask("update", container=container, resources=planning.resources(resources))
+        await self._ask(
+            "update", container=container, resources=supervisor_spec.resources(resources)
+        )
 
     async def execute(self, container: str, argv: Sequence[str], patience: float) -> ExecResult:
         stream = await self.exec_stream(container, argv, tty=False, stdin=False)

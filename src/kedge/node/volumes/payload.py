@@ -32,7 +32,7 @@ from kedge.node.pod.referenced_objects import (
     ReferencedObjects,
     ServiceAccountToken,
 )
-from kedge.node.volumes.layout import VolumeFile
+from kedge.node.volumes.atomic_writer import VolumeFile
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

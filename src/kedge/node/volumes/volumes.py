@@ -27,7 +27,7 @@ from kedge.node.pod.referenced_objects import (
 )
 from kedge.node.runtime.runtime import ContainerMount
 from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
-from kedge.node.volumes.layout import AtomicWriter
+from kedge.node.volumes.atomic_writer import AtomicWriter
 from kedge.node.volumes.payload import PayloadCollector, together
 from kedge.supervisor import libc
 

@@ -12,7 +12,7 @@ import pytest
 
 from kedge.node.images import archive
 from kedge.node.images.archive import PackedImage
-from kedge.node.images.documents import OCI_INDEX, OCI_MANIFEST, InvalidImage, this_machine
+from kedge.node.images.oci import OCI_INDEX, OCI_MANIFEST, InvalidImage, this_machine
 from kedge.node.images.unpack import ImageLimits
 from kedge.testing.images import (
     Built,

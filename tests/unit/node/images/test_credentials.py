@@ -9,7 +9,7 @@ import pytest
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import ObjectMeta
 from kedge.node.images.credentials import keyring
-from kedge.node.images.documents import InvalidImage
+from kedge.node.images.oci import InvalidImage
 
 
 def secret(auths: Any, *, old: bool = False) -> Secret:

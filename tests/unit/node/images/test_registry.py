@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kedge.node.images.credentials import RegistryCredential
-from kedge.node.images.documents import OCI_MANIFEST, InvalidImage, this_machine
+from kedge.node.images.oci import OCI_MANIFEST, InvalidImage, this_machine
 from kedge.node.images.reference import ImageReference
 from kedge.node.images.registry import ImagePull, PullFailure, PullUnauthorized, RegistryClient
 from kedge.node.images.unpack import ImageLimits

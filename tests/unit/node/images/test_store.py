@@ -15,8 +15,8 @@ import pytest
 from kedge.machinery.clock import SystemClock
 from kedge.node.images import archive
 from kedge.node.images.archive import PackedImage
-from kedge.node.images.documents import InvalidImage
 from kedge.node.images.garbage import DiskSpace, GarbageThresholds
+from kedge.node.images.oci import InvalidImage
 from kedge.node.images.reference import ImageReference
 from kedge.node.images.store import ImageInUse, ImageStore, NoSuchImage
 from kedge.node.images.unpack import ImageLimits

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.node.images import layers, unpack
-from kedge.node.images.documents import InvalidImage
+from kedge.node.images.oci import InvalidImage
 from kedge.node.images.streams import ForwardReader
 from kedge.node.images.unpack import ImageLimits
 from kedge.testing.images import Entry, Files, directory, hard_link, layer, program, symlink

@@ -1,13 +1,12 @@
 import pytest
 
 from kedge.api.core_v1.probe import GRPCAction
-from kedge.node.probes import health_service
-from kedge.node.probes.health_service import probe_grpc
+from kedge.node.probes.grpc_health import probe_grpc
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 
 
 async def test_an_agent_that_cannot_speak_grpc_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health_service, "_library", lambda: None)
+    monkeypatch.setattr(grpc_health, "_library", lambda: None)
     with pytest.raises(ProbeError, match="grpcio"):
         await probe_grpc(GRPCAction(port=1), "127.0.0.1", 1)
 

@@ -3,11 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.node.images.documents import ImageConfig
 from kedge.node.images.host import HiddenPath, HostImage
 from kedge.node.images.image import HOST_IMAGE, LocalImage
-from kedge.node.runtime import planning
-from kedge.node.runtime.planning import ContainerPlace
+from kedge.node.images.oci import ImageConfig
+from kedge.node.runtime import supervisor_spec
 from kedge.node.runtime.runtime import (
     ContainerLimits,
     ContainerMount,
@@ -18,6 +17,7 @@ from kedge.node.runtime.runtime import (
     RuntimeLevel,
     SandboxSpec,
 )
+from kedge.node.runtime.supervisor_spec import ContainerPlace
 from kedge.supervisor.plan import Plan
 
 CONFIG = ImageConfig(
@@ -47,7 +47,7 @@ HIDES = HostImage(hidden=(HiddenPath("/home", "homes"),), shown=("/home/a",))
 
 def plan(image: LocalImage, tmp_path: Path, **more: object) -> Plan:
     spec = ContainerSpec(name="main", image=image.id, **more)  # type: ignore[arg-type]
-    return planning.plan(spec, image, place(tmp_path))
+    return supervisor_spec.plan(spec, image, place(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_users_are_looked_up_in_the_image(image: LocalImage, tmp_path: Path) -> 
     [("", 15), ("SIGUSR1", 10), ("KILL", 9), ("12", 12), ("SIGRTMIN+3", 37), ("SIGRTMAX-1", 63)],
 )
 def test_signals_have_names(name: str, number: int) -> None:
-    assert planning.signal_number(name) == number
+    assert supervisor_spec.signal_number(name) == number
 
 
 def test_a_signal_nobody_knows_is_refused(image: LocalImage, tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_a_signal_nobody_knows_is_refused(image: LocalImage, tmp_path: Path) -> 
 def test_resolv_conf_is_written_as_upstream_writes_it() -> None:
     dns = DnsConfig(servers=["10.0.0.1", "10.0.0.2"], searches=["a", "b"], options=["ndots:5"])
     text = "search a b\nnameserver 10.0.0.1\nnameserver 10.0.0.2\noptions ndots:5\n"
-    assert planning.resolv_conf(dns) == text
-    assert planning.resolv_conf(DnsConfig()) == ""
+    assert supervisor_spec.resolv_conf(dns) == text
+    assert supervisor_spec.resolv_conf(DnsConfig()) == ""
 
 
 def test_files_of_the_pod_are_mounted_unless_the_pod_brings_its_own(
@@ -152,12 +152,12 @@ def test_what_a_level_cannot_enforce_is_said_in_words() -> None:
         resources=ContainerLimits(memory_limit=1, cpu_quota=-1, pids_limit=5),
         security=ContainerSecurity(read_only_root=True),
     )
-    assert planning.shortfalls(spec, RuntimeLevel.FULL, 0) == []
-    assert planning.shortfalls(spec, RuntimeLevel.USERNS, 0) == [
+    assert supervisor_spec.shortfalls(spec, RuntimeLevel.FULL, 0) == []
+    assert supervisor_spec.shortfalls(spec, RuntimeLevel.USERNS, 0) == [
         "the memory limit is not enforced: there are no control groups to be had",
         "the limit on processes is not enforced: there are no control groups to be had",
     ]
-    assert planning.shortfalls(spec, RuntimeLevel.PLAIN, 0)[2:] == [
+    assert supervisor_spec.shortfalls(spec, RuntimeLevel.PLAIN, 0)[2:] == [
         "it shares processes, files and network with the machine: no namespaces",
         "its root file system is not read-only: this machine allows no mounts",
     ]
@@ -166,12 +166,12 @@ def test_what_a_level_cannot_enforce_is_said_in_words() -> None:
 def test_limits_that_are_not_asked_for_are_not_told() -> None:
     asked = ContainerLimits(cpu_shares=2, hugepages={"2MB": 5})
     told = {"cpu_shares": 2, "cpu_period": 100_000, "hugepages": {"2MB": 5}}
-    assert planning.resources(asked) == told
+    assert supervisor_spec.resources(asked) == told
 
 
 def test_a_shared_pid_namespace_is_pointless_beside_the_machine_s_own() -> None:
     spec = SandboxSpec(namespace="n", name="p", uid="u", host_pid=True, shared_pid=True)
-    assert not planning.shared(spec)["shared_pid"]
+    assert not supervisor_spec.shared(spec)["shared_pid"]
 
 
 def test_links_lead_to_what_is_kept_elsewhere(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_links_lead_to_what_is_kept_elsewhere(tmp_path: Path) -> None:
     for each in (listed / "usual", elsewhere):
         each.mkdir(parents=True)
     (listed / "other").symlink_to(elsewhere)
-    assert planning.linked([listed, tmp_path / "missing"]) == [elsewhere]
+    assert supervisor_spec.linked([listed, tmp_path / "missing"]) == [elsewhere]
 
 
 def test_a_label_of_selinux_is_a_shortfall_at_every_level(
@@ -211,6 +211,6 @@ def test_a_user_namespace_refuses_what_it_cannot_have(
     image: LocalImage, tmp_path: Path, more: dict[str, object], why: str
 ) -> None:
     spec = ContainerSpec(name="main", image=image.id, **more)  # type: ignore[arg-type]
-    assert planning.plan(spec, image, place(tmp_path))
+    assert supervisor_spec.plan(spec, image, place(tmp_path))
     with pytest.raises(RuntimeFailure, match=why):
-        planning.plan(spec, image, place(tmp_path)._replace(first_id=65_536))
+        supervisor_spec.plan(spec, image, place(tmp_path)._replace(first_id=65_536))

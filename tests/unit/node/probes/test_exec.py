@@ -1,7 +1,7 @@
 import pytest
 
 from kedge.api.core_v1.probe import ExecAction
-from kedge.node.probes.command import probe_exec
+from kedge.node.probes.exec import probe_exec
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.node.runtime.runtime import (
     ContainerSpec,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.node.volumes import layout
-from kedge.node.volumes.layout import VolumeFile
+from kedge.node.volumes import atomic_writer
+from kedge.node.volumes.atomic_writer import VolumeFile
 from kedge.supervisor.removal import remove
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -35,7 +35,7 @@ def mode(path: Path) -> int:
 
 
 def test_names_are_links_into_a_directory_with_a_time_in_its_name(tmp_path: Path) -> None:
-    assert layout.write(
+    assert atomic_writer.write(
         tmp_path, {"a": VolumeFile(b"1", 0o644), "d/b": VolumeFile(b"2", 0o644)}, NOW
     )
     assert os.readlink(tmp_path / "a") == "..data/a"
@@ -47,35 +47,35 @@ def test_names_are_links_into_a_directory_with_a_time_in_its_name(tmp_path: Path
 
 
 def test_same_content_writes_nothing(tmp_path: Path) -> None:
-    layout.write(tmp_path, files(a="1"), NOW)
+    atomic_writer.write(tmp_path, files(a="1"), NOW)
     before = os.readlink(tmp_path / "..data")
-    assert not layout.write(tmp_path, files(a="1"), NOW)
+    assert not atomic_writer.write(tmp_path, files(a="1"), NOW)
     assert os.readlink(tmp_path / "..data") == before
 
 
 def test_links_that_are_missing_are_made_again_though_nothing_changed(tmp_path: Path) -> None:
-    layout.write(tmp_path, files(a="1"), NOW)
+    atomic_writer.write(tmp_path, files(a="1"), NOW)
     (tmp_path / "a").unlink()
-    layout.write(tmp_path, files(a="1"), NOW)
+    atomic_writer.write(tmp_path, files(a="1"), NOW)
     assert shown(tmp_path) == {"a": b"1"}
 
 
 def test_names_that_are_no_more_go(tmp_path: Path) -> None:
-    layout.write(tmp_path, files(a="1", b="2"), NOW)
-    assert layout.write(tmp_path, files(b="2"), NOW)
+    atomic_writer.write(tmp_path, files(a="1", b="2"), NOW)
+    assert atomic_writer.write(tmp_path, files(b="2"), NOW)
     assert sorted(each.name for each in tmp_path.iterdir() if each.name[0] != ".") == ["b"]
 
 
 def test_a_file_that_is_open_keeps_its_content_through_an_update(tmp_path: Path) -> None:
-    layout.write(tmp_path, files(a="old"), NOW)
+    atomic_writer.write(tmp_path, files(a="old"), NOW)
     with open(tmp_path / "a") as opened:
-        layout.write(tmp_path, files(a="new"), NOW)
+        atomic_writer.write(tmp_path, files(a="new"), NOW)
         assert opened.read() == "old"
     assert (tmp_path / "a").read_text() == "new"
 
 
 def test_no_files_are_a_directory_without_names(tmp_path: Path) -> None:
-    layout.write(tmp_path / "v", {}, NOW)
+    atomic_writer.write(tmp_path / "v", {}, NOW)
     assert shown(tmp_path / "v") == {}
     assert (tmp_path / "v" / "..data").is_dir()
 
@@ -88,7 +88,7 @@ def test_rights_are_what_was_asked_for_whatever_the_umask(tmp_path: Path) -> Non
             "shut": VolumeFile(b"", 0o400),
             "x/run": VolumeFile(b"", 0o755),
         }
-        layout.write(tmp_path / "v", wanted, NOW)
+        atomic_writer.write(tmp_path / "v", wanted, NOW)
     finally:
         os.umask(previous)
     place = tmp_path / "v"
@@ -104,7 +104,7 @@ def test_a_group_may_read_everything(tmp_path: Path) -> None:
         "d/b": VolumeFile(b"", 0o644),
         "none": VolumeFile(b"", 0),
     }
-    layout.write(place, wanted, NOW, group=1234)
+    atomic_writer.write(place, wanted, NOW, group=1234)
     assert [mode(place / each) for each in wanted] == [0o440, 0o644, 0o440]
     assert mode(place) == 0o2777
     assert mode(place / "d") == 0o2755
@@ -114,7 +114,7 @@ def test_a_group_may_read_everything(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_an_owner_keeps_a_file_to_himself(tmp_path: Path) -> None:
-    layout.write(tmp_path, {"token": VolumeFile(b"t", 0o600, owner=4321)}, NOW)
+    atomic_writer.write(tmp_path, {"token": VolumeFile(b"t", 0o600, owner=4321)}, NOW)
     found = (tmp_path / "token").stat()
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (4321, 0o600)
 
@@ -123,7 +123,7 @@ def test_an_owner_keeps_a_file_to_himself(tmp_path: Path) -> None:
     ("path", "cleaned"), [("./a", "a"), ("a/", "a"), ("a//b", "a/b"), ("a/..b", "a/..b")]
 )
 def test_paths_are_cleaned(path: str, cleaned: str, tmp_path: Path) -> None:
-    layout.write(tmp_path, {path: VolumeFile(b"x", 0o644)}, NOW)
+    atomic_writer.write(tmp_path, {path: VolumeFile(b"x", 0o644)}, NOW)
     assert shown(tmp_path) == {cleaned: b"x"}
 
 
@@ -132,23 +132,25 @@ def test_paths_are_cleaned(path: str, cleaned: str, tmp_path: Path) -> None:
 )
 def test_paths_that_lead_elsewhere_are_refused(path: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="invalid path"):
-        layout.write(tmp_path / "v", {path: VolumeFile(b"x", 0o644)}, NOW)
+        atomic_writer.write(tmp_path / "v", {path: VolumeFile(b"x", 0o644)}, NOW)
     assert not (tmp_path / "v").exists()
 
 
 def test_a_write_that_fails_leaves_everything_as_it_was(tmp_path: Path) -> None:
-    layout.write(tmp_path, files(a="1"), NOW)
+    atomic_writer.write(tmp_path, files(a="1"), NOW)
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(OSError, match="a"):
-        layout.write(tmp_path, {"a": VolumeFile(b"1", 0o644), "a/b": VolumeFile(b"2", 0o644)}, NOW)
+        atomic_writer.write(
+            tmp_path, {"a": VolumeFile(b"1", 0o644), "a/b": VolumeFile(b"2", 0o644)}, NOW
+        )
     assert sorted(os.listdir(tmp_path)) == before
     assert shown(tmp_path) == {"a": b"1"}
 
 
 def test_a_directory_in_the_way_of_a_name_is_left_alone(tmp_path: Path) -> None:
-    layout.write(tmp_path, files(a="1"), NOW)
+    atomic_writer.write(tmp_path, files(a="1"), NOW)
     (tmp_path / "b").mkdir()
-    layout.write(tmp_path, files(a="2", b="3"), NOW)
+    atomic_writer.write(tmp_path, files(a="2", b="3"), NOW)
     assert shown(tmp_path) == {"a": b"2"}
     assert (tmp_path / "b").is_dir()
 
@@ -167,7 +169,7 @@ def test_after_any_payloads_the_last_one_is_all_there_is(payloads: list[dict[str
     with TemporaryDirectory() as directory:
         place = Path(directory) / "v"
         for payload in payloads:
-            layout.write(place, made(payload), NOW)
+            atomic_writer.write(place, made(payload), NOW)
             assert shown(place) == payload
             assert len([each for each in place.iterdir() if each.name.startswith("..2")]) == 1
 
@@ -188,7 +190,7 @@ def crashed(place: Path, payload: Mapping[str, bytes], step: int) -> bool:
 
         sys.addaudithook(hook)
         try:
-            layout.write(place, made(payload), NOW)
+            atomic_writer.write(place, made(payload), NOW)
         except BaseException:
             os._exit(1)
         os._exit(0)
@@ -207,21 +209,21 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new(
     while there:
         with TemporaryDirectory() as directory:
             place = Path(directory) / "v"
-            layout.write(place, made(old), NOW)
+            atomic_writer.write(place, made(old), NOW)
             there = crashed(place, new, step)
             found = shown(place)
             # Names that one of them has not may be missing yet, or not be gone, but none is of
             # another time than the others.
             assert found.items() <= old.items() or found.items() <= new.items()
             assert found.keys() >= old.keys() & new.keys()
-            layout.write(place, made(new), NOW)
+            atomic_writer.write(place, made(new), NOW)
             assert shown(place) == new
             assert sum(each.name.startswith("..") for each in place.iterdir()) == 2
         step += 1
 
 
 def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
-    volume = layout.AtomicWriter(tmp_path)
+    volume = atomic_writer.AtomicWriter(tmp_path)
     assert volume.write({**files(a="1", b="2"), "d/c": VolumeFile(b"3", 0o644)}, NOW)
     before = {name: (tmp_path / name).stat().st_ino for name in ("a", "d/c")}
     assert volume.write({**files(a="1", b="other", e="4"), "d/c": VolumeFile(b"3", 0o644)}, NOW)
@@ -235,7 +237,7 @@ def test_what_did_not_change_is_not_written_again(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_does_not_make_the_next_one_believe_anything(tmp_path: Path) -> None:
-    volume = layout.AtomicWriter(tmp_path)
+    volume = atomic_writer.AtomicWriter(tmp_path)
     volume.write(files(a="1"), NOW)
     with pytest.raises(OSError, match="a"):
         volume.write({"a": VolumeFile(b"1", 0o644), "a/b": VolumeFile(b"2", 0o644)}, NOW)
@@ -245,7 +247,7 @@ def test_a_failed_write_does_not_make_the_next_one_believe_anything(tmp_path: Pa
 
 def test_a_path_may_be_as_deep_as_the_api_allows(tmp_path: Path) -> None:
     deep = "d/" * 1500 + "file"
-    layout.write(tmp_path, {deep: VolumeFile(b"x", 0o644)}, NOW)
+    atomic_writer.write(tmp_path, {deep: VolumeFile(b"x", 0o644)}, NOW)
     assert (tmp_path / deep).read_bytes() == b"x"
     remove(tmp_path)
 
@@ -253,11 +255,11 @@ def test_a_path_may_be_as_deep_as_the_api_allows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("led", ["..", "../outside", "/etc", "outside"])
 def test_data_that_leads_elsewhere_is_not_ours(tmp_path: Path, led: str) -> None:
     place = tmp_path / "v"
-    layout.write(place, files(a="1"), NOW)
+    atomic_writer.write(place, files(a="1"), NOW)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "a").write_text("1")
     (place / "..data").unlink()
     (place / "..data").symlink_to(led)
-    assert layout.write(place, files(a="1"), NOW)
+    assert atomic_writer.write(place, files(a="1"), NOW)
     assert (tmp_path / "outside" / "a").exists()
     assert shown(place) == {"a": b"1"}
