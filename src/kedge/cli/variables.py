@@ -71,7 +71,7 @@ async def explained(
     """What the container's variables are made of, on the node where the pod is placed."""
     addresses = [each.ip for each in subject.status.podIPs]
     # Which labels the node exposes is the node's secret; whoever asks may read them anyway.
-    around = downward.surroundings(placed, ["*"], addresses)
+    around = downward.downward_context(placed, ["*"], addresses)
     found = EnvironmentBuilder(sources, subject, own, around, _nowhere)
     links = service_variables(subject, services)
     origins: dict[str, str] = {}

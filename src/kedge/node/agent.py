@@ -1,4 +1,4 @@
-"""The node agent as a whole: from its configuration and a server to the end."""
+"""The node agent: builds everything that a node consists of, and runs it."""
 
 import asyncio
 import contextlib
@@ -60,8 +60,8 @@ from kedge.web.watchdog import LoopPauses, watched
 
 log = logging.getLogger(__name__)
 
-MEASURED_AFTER: Final = 0.5
-"""Seconds from the moment when a node is ready to the first look at what is used."""
+MEASURE_AFTER_SECONDS: Final = 0.5
+"""Seconds between readiness of the node and the first measurement of usage."""
 
 
 def run(
@@ -70,8 +70,8 @@ def run(
     find: Callable[[], ApiAccess],
     ready: Callable[[], None],
 ) -> None:
-    """Run until SIGTERM or SIGINT; `begun` is a supervisor that is being started, `find` waits
-    until the server is known, `ready` is called once the node is registered. Containers run on
+    """Run until SIGTERM or SIGINT. `begun` is a supervisor that is starting, `find` waits for the
+    address of the server, `ready` is called once the node is registered. Containers continue to run
     when the agent ends."""
     logging.basicConfig(
         level=logging.INFO,
@@ -105,7 +105,7 @@ async def _run(
 
 
 class Agent:
-    """Everything that one node is made of."""
+    """The components of one node."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Agent:
         pauses: LoopPauses,
         stack: AsyncExitStack,
     ) -> "Agent":
-        """Do all that takes no server."""
+        """Create the components that need no server."""
         for directory in (config.pods, config.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             spread(str(directory))
@@ -151,7 +151,7 @@ class Agent:
         )
         bridge = find_bridge(config.state / "network")
         devices = find_devices(config, stack)
-        # Whoever reached the sockets could give devices away, or take them.
+        # A pod that can connect to these sockets could allocate devices of other pods.
         hidden = (*config.hidden, *devices.places)
         runtime = await EmbeddedRuntime.open(
             config.runtime,
@@ -168,7 +168,7 @@ class Agent:
         return cls(config, runtime, images, store, bridge, devices, shown, pauses)
 
     async def run(self, access: ApiAccess, ready: Callable[[], None]) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         config, clock = self._config, self._clock
         client = access.client(f"kedge-node/v{KUBERNETES}")
         server = NodeServer(client, self._runtime, config.name, clock, self._pauses)
@@ -176,10 +176,10 @@ class Agent:
             if self._bridge is not None:
                 await self._bridge.open(lambda: _address(access.url))
             port = await server.listen(config.address, config.port, access.serving())
-            node = self._described(port)
+            node = self._node_object(port)
             devices = self._devices
             exposed = config.exposed_labels
-            this = NodeRegistration(client, clock, node, self._seen_images, devices, exposed)
+            this = NodeRegistration(client, clock, node, self._images_in_status, devices, exposed)
             recorder = Recorder(client, clock, "kubelet", config.name)
             sources, following = (
                 ReferencedObjects(client, clock),
@@ -197,7 +197,7 @@ class Agent:
             )
             volumes.open()
             pods = PodWorkers(
-                client, self._parts(client, recorder, sources, volumes, this), config.name
+                client, self._dependencies(client, recorder, sources, volumes, this), config.name
             )
             devices.connect(this.nudge, pods.wake, pods.active)
             places = WritablePaths(config.pods, config.runtime)
@@ -241,9 +241,9 @@ class Agent:
     async def _measure(
         self, pods: PodWorkers, this: NodeRegistration, client: Client, server: NodeServer
     ) -> None:
-        """What pods use. Nobody waits for it, so it is not even imported before the rest of what
-        starts together has had its turn."""
-        await self._clock.sleep(MEASURED_AFTER)
+        """Measure the usage of pods. Nothing waits for it, so even its import is delayed until the
+        rest has started."""
+        await self._clock.sleep(MEASURE_AFTER_SECONDS)
         from kedge.node.stats.measuring import measure
 
         await measure(
@@ -254,10 +254,10 @@ class Agent:
             [client],
             self._clock,
             uid=lambda: this.node.metadata.uid,
-            tell=server.tell_usage,
+            tell=server.serve_usage,
         )
 
-    def _parts(
+    def _dependencies(
         self,
         client: Client,
         recorder: Recorder,
@@ -293,9 +293,9 @@ class Agent:
         config = self._config
         return PodCgroupTree(cgroups.here(), config.cgroup, self._machine.memory, config.max_pids)
 
-    def _described(self, port: int) -> Node:
+    def _node_object(self, port: int) -> Node:
         cidr = str(self._bridge.network) if self._bridge is not None else ""
-        return registration.described(
+        return registration.node_object(
             self._config,
             self._machine,
             self._runtime.level,
@@ -304,7 +304,7 @@ class Agent:
             user_namespaces=not self._runtime.no_user_namespaces,
         )
 
-    def _seen_images(self) -> Sequence[ContainerImage]:
+    def _images_in_status(self) -> Sequence[ContainerImage]:
         return [
             ContainerImage(names=[*each.digests, *each.names], sizeBytes=each.record.size)
             for each in self._store.listed()
@@ -325,7 +325,7 @@ class Agent:
 
 
 class PullSecrets:
-    """Reads the secrets that images are pulled with. Fulfils parts.PullSecrets."""
+    """Reads imagePullSecrets. Fulfils dependencies.PullSecretReader."""
 
     def __init__(self, sources: ReferencedObjects) -> None:
         self._sources = sources
@@ -336,7 +336,8 @@ class PullSecrets:
             try:
                 secret = await self._sources.secret(pod.metadata.namespace, reference.name)
             except StatusError:
-                # One that may not be read is as good as missing: the pull says what it lacked.
+                # A secret that the node may not read counts as missing; the pull then reports the
+                # failure.
                 continue
             if secret is not None:
                 found.append(secret)
@@ -344,7 +345,8 @@ class PullSecrets:
 
 
 def find_devices(config: NodeConfig, stack: AsyncExitStack) -> NodeDevices:
-    """The node's devices, in a directory that is the node's alone until the stack ends."""
+    """Return the node's devices, with a directory that other agents cannot use until the stack
+    ends."""
     directory, claim = find_directory(config.plugins, config.own_plugins)
     if claim is not None:
         stack.callback(claim.close)
@@ -353,7 +355,7 @@ def find_devices(config: NodeConfig, stack: AsyncExitStack) -> NodeDevices:
 
 
 def find_bridge(directory: Path) -> Bridge | None:
-    """The node's network, if this user may make one."""
+    """Return the node's bridge; None if this user may not create network links."""
     if not may_make_links():
         return None
     return Bridge.find(directory)
@@ -362,7 +364,7 @@ def find_bridge(directory: Path) -> Bridge | None:
 def may_make_links() -> bool:
     try:
         with Netlink() as netlink:
-            # One that is there is another agent's that tries just now, or was killed as it did.
+            # An existing link belongs to another agent that is probing, or was killed while it did.
             with contextlib.suppress(FileExistsError):
                 netlink.add_bridge("kedge-probe")
             netlink.remove_link("kedge-probe")

@@ -58,7 +58,7 @@ _HEALTHY: Final = (
 )
 
 
-def described(
+def node_object(
     config: NodeConfig,
     machine: MachineInfo,
     level: RuntimeLevel,

@@ -1,4 +1,4 @@
-"""Admission at the node: whether a pod that was bound here can be taken."""
+"""Admission of pods by the node: checks whether a pod that is bound to it can run here."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from kedge.node.pod.runtime_specs import sysctl_name
 OS = "linux"
 OS_LABEL = "kubernetes.io/os"
 
-_OF_IPC = {"kernel.shm_rmid_forced"}
-_OF_NETWORK = {
+_IPC_SYSCTLS = {"kernel.shm_rmid_forced"}
+_NETWORK_SYSCTLS = {
     "net.ipv4.ip_local_port_range",
     "net.ipv4.ip_local_reserved_ports",
     "net.ipv4.ip_unprivileged_port_start",
@@ -28,31 +28,31 @@ _OF_NETWORK = {
     "net.ipv4.tcp_syncookies",
     "net.ipv4.tcp_wmem",
 }
-"""Settings of the kernel that do nobody else any harm, by the namespace they belong to."""
+"""Safe sysctls, by the namespace that isolates them: they affect no other pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodRejection:
-    """Why not."""
+    """Why the node does not admit a pod."""
 
     reason: str
     message: str
 
 
 def admit(
-    pod: Pod, others: Iterable[Pod], node: Node, apart: Callable[[str], bool]
+    pod: Pod, others: Iterable[Pod], node: Node, is_device: Callable[[str], bool]
 ) -> PodRejection | None:
-    """None for a pod that fits beside the others that are active here. Resources that are `apart`
-    are devices, of which somebody else knows who has them."""
-    return next(_objections(pod, list(others), node, apart), None)
+    """Return why the node does not admit a pod beside the other active pods; None if it does.
+    Resources for which `is_device` is true are checked by the device allocator instead."""
+    return next(_rejections(pod, list(others), node, is_device), None)
 
 
-def _objections(
-    pod: Pod, others: list[Pod], node: Node, apart: Callable[[str], bool]
+def _rejections(
+    pod: Pod, others: list[Pod], node: Node, is_device: Callable[[str], bool]
 ) -> Iterator[PodRejection]:
     yield from _system(pod, node)
     yield from _sysctls(pod)
-    yield from shortages(pod, others, node, apart)
+    yield from shortages(pod, others, node, is_device)
     yield from _place(pod, others, node)
 
 
@@ -66,13 +66,13 @@ def _system(pod: Pod, node: Node) -> Iterator[PodRejection]:
 
 
 def _sysctls(pod: Pod) -> Iterator[PodRejection]:
-    """Settings of the kernel that this node does not let pods have."""
+    """Return the sysctls that this node does not permit to pods."""
     context = pod.spec.securityContext
     for sysctl in context.sysctls if context is not None else ():
         name = sysctl_name(sysctl.name)
-        if name in _OF_IPC:
+        if name in _IPC_SYSCTLS:
             why = "not allowed with host IPC enabled" if pod.spec.hostIPC else ""
-        elif name in _OF_NETWORK:
+        elif name in _NETWORK_SYSCTLS:
             why = "not allowed with host Net enabled" if pod.spec.hostNetwork else ""
         else:
             why = "not allowlisted"
@@ -81,44 +81,45 @@ def _sysctls(pod: Pod) -> Iterator[PodRejection]:
 
 
 def shortages(
-    pod: Pod, others: list[Pod], node: Node, apart: Callable[[str], bool]
+    pod: Pod, others: list[Pod], node: Node, is_device: Callable[[str], bool]
 ) -> Iterator[PodRejection]:
-    """What the node has too little of."""
+    """Yield a rejection for each resource of which the node has too little."""
     allocatable = node.status.allocatable
     most = allocatable.get("pods")
     if most is not None and len(others) + 1 > most.value():
-        yield _short("pods", 1, len(others), most.value())
-    wanted = pod_requests(pod.spec)
-    used = _sum(pod_requests(other.spec) for other in others) if wanted else {}
-    for name in _ordered(wanted):
-        amount = _units(name, wanted[name])
-        if amount == 0 or apart(name):
+        yield _shortage("pods", 1, len(others), most.value())
+    requested = pod_requests(pod.spec)
+    used = _sum(pod_requests(other.spec) for other in others) if requested else {}
+    for name in _ordered(requested):
+        amount = _units(name, requested[name])
+        if amount == 0 or is_device(name):
             continue
         if name not in allocatable:
-            # Extended resources that the node does not have are of the cluster, not of the node.
+            # As in the kubelet: extended resources that the node does not have may be managed
+            # outside of it.
             if "/" in name and not name.startswith("kubernetes.io/"):
                 continue
-            yield _short(name, amount, 0, 0)
+            yield _shortage(name, amount, 0, 0)
             continue
         taken = _units(name, used[name]) if name in used else 0
         capacity = _units(name, allocatable[name])
         if amount > capacity - taken:
-            yield _short(name, amount, taken, capacity)
+            yield _shortage(name, amount, taken, capacity)
 
 
-def _ordered(wanted: Mapping[str, Quantity]) -> list[str]:
-    first = [name for name in ("cpu", "memory", "ephemeral-storage") if name in wanted]
-    return first + sorted(wanted.keys() - set(first))
+def _ordered(requested: Mapping[str, Quantity]) -> list[str]:
+    first = [name for name in ("cpu", "memory", "ephemeral-storage") if name in requested]
+    return first + sorted(requested.keys() - set(first))
 
 
 def _units(name: str, amount: Quantity) -> int:
     return amount.milli() if name == "cpu" else amount.value()
 
 
-def _short(name: str, requested: int, used: int, capacity: int) -> PodRejection:
+def _shortage(name: str, amount: int, used: int, capacity: int) -> PodRejection:
     text = (
         f"Node didn't have enough resource: {name}, "
-        f"requested: {requested}, used: {used}, capacity: {capacity}"
+        f"requested: {amount}, used: {used}, capacity: {capacity}"
     )
     return PodRejection(f"OutOf{name}", text)
 

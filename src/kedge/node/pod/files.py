@@ -1,4 +1,4 @@
-"""Files: the directories of pods, and the small files that every pod has."""
+"""The directories of pods, and the small files that every pod has."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ _REMOVALS: Final = ThreadPoolExecutor(1, "pod-removal")
 
 
 class PodFiles:
-    """Where things of pods are: pods/<uid> for what they use, logs/<pod> for what they said."""
+    """The paths of pods: pods/<uid> for their files, logs/<pod> for their logs."""
 
     def __init__(self, pods: Path, logs: Path) -> None:
         self._pods = pods
@@ -30,7 +30,7 @@ class PodFiles:
         return self._logs / f"{meta.namespace}_{meta.name}_{meta.uid}"
 
     def uids(self) -> set[str]:
-        """Pods that have a directory of either sort."""
+        """Return the uids of pods with a directory of either kind."""
         found = {each.name for each in _entries(self._pods) if not each.name.startswith(_GONE)}
         return found | {entry.name.rpartition("_")[2] for entry in _entries(self._logs)}
 
@@ -39,10 +39,11 @@ class PodFiles:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write_hosts(self, uid: str, content: str) -> Path:
-        """The pod's /etc/hosts. Written in place: containers that see it go on seeing it.
+        """Write the pod's /etc/hosts, in place, so that containers which have mounted it see the
+        change.
 
-        One of them may hold a lease on it (F_SETLEASE), for which an ordinary open waits 45 s, and
-        all pods of the node with it. Such a pod keeps what is in the file.
+        A container may hold a lease on the file (F_SETLEASE). An ordinary open would then wait for
+        45 s and block all pods of the node. The file of such a pod is left unchanged.
         """
         path = self.directory(uid) / "etc-hosts"
         flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -60,7 +61,7 @@ class PodFiles:
         return self.directory(uid) / f"termination-log.{container}.{attempt}"
 
     def make_termination_log(self, uid: str, container: str, attempt: int) -> Path:
-        """A file that anybody may write to, for the container's last words."""
+        """Create the file for the termination message, writable by every user of the container."""
         path = self.termination_log(uid, container, attempt)
         path.touch()
         path.chmod(0o666)
@@ -73,8 +74,8 @@ class PodFiles:
         return self.directory(uid) / "resize.json"
 
     def remove(self, uid: str) -> None:
-        """Everything of a pod whose volumes are unmounted. A directory that something is still
-        mounted in is left for another time rather than emptied."""
+        """Remove all files of a pod. A directory with a mount in it is left until it is unmounted:
+        emptying it would delete the content of the volume."""
         for entry in _entries(self._logs):
             if entry.name.endswith(f"_{uid}"):
                 self._throw_away(Path(entry.path))
@@ -86,7 +87,7 @@ class PodFiles:
                 _REMOVALS.submit(removal.remove, entry.path)
 
     def _throw_away(self, directory: Path) -> None:
-        """Rename the directory, then delete it. Deleting may take long: a container may write
+        """Rename the directory, then delete it. Deletion may take long, since a container may write
         any amount to its termination log."""
         try:
             directory.rename(self._pods / f"{_GONE}{directory.name}")
@@ -97,18 +98,19 @@ class PodFiles:
 
 
 class WritablePaths:
-    """Where on the disk things are that containers write outside of volumes."""
+    """The directories in which containers write outside of volumes."""
 
     def __init__(self, pods: Path, runtime: Path) -> None:
         self._pods = pods
         self._runtime = runtime
 
     def layers(self, container: str) -> list[Path]:
-        """What a container writes to its root."""
+        """Return the writable layers of a container."""
         return [self._runtime / "containers" / container / "upper"]
 
     def shared(self, uid: str, sandboxes: Iterable[str]) -> list[Path]:
-        """Directories with the small files of a pod: hosts, termination logs, names of servers."""
+        """Return the directories with the small files of a pod: hosts, termination logs,
+        resolv.conf."""
         return [self._pods / uid, *(self._runtime / "sandboxes" / each for each in sandboxes)]
 
 

@@ -1,4 +1,4 @@
-"""Hooks: what a container asks to be done after its start and before its stop."""
+"""Lifecycle hooks of containers: postStart and preStop."""
 
 import ssl
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from kedge.node.probes.http import HttpError, describe, get, request_for
 from kedge.node.probes.outcome import ProbeError
 from kedge.node.runtime.runtime import NotFoundError, Runtime, RuntimeFailure
 
-LONGEST = 24 * 3600.0
-"""Seconds a command or a request may take; a hook has no limit but the grace period."""
-MOST = 1024
-"""Bytes of a failed command's output that are told."""
+TIMEOUT_SECONDS = 24 * 3600.0
+"""Seconds for a command or a request of a hook; only the grace period limits a hook."""
+OUTPUT_BYTES = 1024
+"""Bytes of a failed command's output that the message contains."""
 
 
 class HookFailure(Exception):
-    """A hook did not work out; the text is for the container's status."""
+    """A hook failed; the text is for the container's status."""
 
 
 async def run_hook(
@@ -32,7 +32,7 @@ async def run_hook(
     runtime: Runtime,
     clock: Clock,
 ) -> None:
-    """Do what a hook says. Raises HookFailure."""
+    """Run a hook. Raises HookFailure."""
     if handler.exec is not None:
         await _command(handler.exec.command, container_id, runtime)
     elif handler.httpGet is not None:
@@ -46,11 +46,11 @@ async def run_hook(
 async def _command(argv: Sequence[str], container_id: str, runtime: Runtime) -> None:
     words = " ".join(argv)
     try:
-        done = await runtime.execute(container_id, argv, LONGEST)
+        done = await runtime.execute(container_id, argv, TIMEOUT_SECONDS)
     except (RuntimeFailure, NotFoundError, TimeoutError) as error:
         raise HookFailure(f"Exec lifecycle hook ([{words}]) failed - error: {error}") from error
     if done.exit_code != 0:
-        output = (done.stdout + done.stderr)[:MOST].decode(errors="replace")
+        output = (done.stdout + done.stderr)[:OUTPUT_BYTES].decode(errors="replace")
         raise HookFailure(
             f"Exec lifecycle hook ([{words}]) failed - error: command '{words}' exited with "
             f'{done.exit_code}: {output}, message: "{output}"'
@@ -58,16 +58,16 @@ async def _command(argv: Sequence[str], container_id: str, runtime: Runtime) -> 
 
 
 async def _request(action: HTTPGetAction, container: Container, ip: str, clock: Clock) -> None:
-    """Any answer will do: it is the asking that counts."""
+    """Send the request of a hook; any response counts as success, as in the kubelet."""
     try:
         request = request_for(action, container, ip, "lifecycle")
         try:
-            await with_timeout(clock, LONGEST, get(request, clock))
+            await with_timeout(clock, TIMEOUT_SECONDS, get(request, clock))
         except ssl.SSLError:
-            # A server without TLS is asked without, as upstream has done from old.
+            # A server without TLS is tried with HTTP, as in the kubelet since its early versions.
             plain = replace(action, scheme="HTTP")
-            asked = get(request_for(plain, container, ip, "lifecycle"), clock)
-            await with_timeout(clock, LONGEST, asked)
+            response = get(request_for(plain, container, ip, "lifecycle"), clock)
+            await with_timeout(clock, TIMEOUT_SECONDS, response)
     except (OSError, HttpError) as error:
         why = f'Get "{request.url}": {describe(error, request.url)}'
         raise HookFailure(f"HTTP lifecycle hook ({action.path}) failed - error: {why}") from error

@@ -1,6 +1,6 @@
-"""Config maps, secrets, services and tokens, as far as the pods of this node use them.
+"""API objects that the pods of this node reference: config maps, secrets, services and tokens.
 
-A node may read only what its pods refer to, each by its name.
+The node authorizer permits a node to read only the objects that its pods reference, each by name.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ ConfigObject = ConfigMap | Secret
 _RESOURCES: Final[dict[str, Resource[Any]]] = {
     each.plural: each for each in (config_map.RESOURCE, secret.RESOURCE)
 }
-_LIFE: Final = 3600
-"""Seconds that a token lasts unless the volume says otherwise."""
-_DAY: Final = 86400
+_LIFETIME_SECONDS: Final = 3600
+"""Default lifetime of a token, in seconds."""
+_DAY_SECONDS: Final = 86400
 
 
 class ConfigObjectKey(NamedTuple):
-    """A config map or a secret."""
+    """The key of a config map or a secret."""
 
     plural: str
     namespace: str
@@ -38,33 +38,34 @@ class ConfigObjectKey(NamedTuple):
 
 
 class ServiceAccountToken(NamedTuple):
-    """Proof of who a pod is."""
+    """A token of a pod's service account."""
 
     text: str
     issued: datetime
     expires: datetime
 
     def is_old(self, now: datetime) -> bool:
-        """Whether it is time for another: after four fifths of its life, or a day."""
+        """Return whether the token must be replaced: after 80 % of its lifetime or a day, as in the
+        kubelet."""
         age, life = now - self.issued, self.expires - self.issued
-        return age >= life * 0.8 or age.total_seconds() > _DAY
+        return age >= life * 0.8 or age.total_seconds() > _DAY_SECONDS
 
 
 class ReferencedObjects:
-    """Reads through the API, with the node's own rights."""
+    """Reads objects through the API, with the rights of the node."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._services: Cache[Service] = Cache()
-        self._follow = Informer(client, objects(service.RESOURCE), self._services, clock)
+        self._informer = Informer(client, objects(service.RESOURCE), self._services, clock)
 
     async def run(self) -> None:
-        """For ever: follow the services."""
-        await self._follow.run()
+        """Watch the services until cancelled."""
+        await self._informer.run()
 
     async def find(self, reference: ConfigObjectKey) -> ConfigObject | None:
-        """A config map or secret as it is now; None if there is none."""
+        """Return the current config map or secret; None if it does not exist."""
         found: ConfigObject | None = await self._get(
             _RESOURCES[reference.plural], reference.namespace, reference.name
         )
@@ -85,14 +86,15 @@ class ReferencedObjects:
             return None
 
     async def services(self) -> Cache[Service]:
-        """All services, known once the first list has come."""
-        await self._follow.synced.wait()
+        """Return all services, after the first list has arrived."""
+        await self._informer.synced.wait()
         return self._services
 
     async def token(self, pod: Pod, audience: str, seconds: int | None) -> ServiceAccountToken:
-        """A token for the pod's service account that is worth nothing once the pod is gone."""
+        """Request a token for the pod's service account. It is bound to the pod: the API server
+        rejects it once the pod is deleted."""
         spec: dict[str, Any] = {
-            "expirationSeconds": seconds or _LIFE,
+            "expirationSeconds": seconds or _LIFETIME_SECONDS,
             "boundObjectRef": {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -119,9 +121,9 @@ ChangeHandler = Callable[[ConfigObjectKey], None]
 
 
 class ConfigObjectWatches:
-    """Watches the config maps and secrets that pods show as files, so that files follow them.
+    """Watches the config maps and secrets in volumes, so that the volumes are updated.
 
-    One that is immutable is not watched any longer once it is known, as upstream does.
+    The watch of an immutable object ends with its first version, as in the kubelet.
     """
 
     def __init__(self, client: Client, clock: Clock) -> None:
@@ -129,40 +131,41 @@ class ConfigObjectWatches:
         self._clock = clock
         self._tasks: asyncio.TaskGroup | None = None
         self._watches: dict[ConfigObjectKey, _ConfigObjectWatch] = {}
-        self._told: dict[str, ChangeHandler] = {}
+        self._handlers: dict[str, ChangeHandler] = {}
 
     async def run(self) -> None:
-        """For ever: own the watches."""
+        """Run the watches until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             for watch in self._watches.values():
-                watch.begin(self._tasks)
+                watch.start(self._tasks)
             await asyncio.get_running_loop().create_future()
 
     def hold(self, uid: str, references: Iterable[ConfigObjectKey], change: ChangeHandler) -> None:
-        """Tell a pod of changes to these, from now on and until it is released."""
-        self._told[uid] = change
+        """Watch these objects for a pod until `release`; `change` is called for each change."""
+        self._handlers[uid] = change
         for reference in references:
             if reference not in self._watches:
                 self._watches[reference] = watch = self._watch(reference)
                 if self._tasks is not None:
-                    watch.begin(self._tasks)
+                    watch.start(self._tasks)
             self._watches[reference].holders.add(uid)
 
     def release(self, uid: str) -> None:
-        self._told.pop(uid, None)
+        self._handlers.pop(uid, None)
         for reference, watch in list(self._watches.items()):
             watch.holders.discard(uid)
             if not watch.holders:
                 watch.end()
                 del self._watches[reference]
 
-    def known(self, reference: ConfigObjectKey) -> "WatchedConfigObject | None":
-        """What there is of an object now; None if that is not known, or not yet."""
+    def watched(self, reference: ConfigObjectKey) -> "WatchedConfigObject | None":
+        """Return the latest version of a watched object; None if it is not watched or not yet
+        listed."""
         watch = self._watches.get(reference)
-        return None if watch is None else watch.known
+        return None if watch is None else watch.latest
 
     def _watch(self, reference: ConfigObjectKey) -> "_ConfigObjectWatch":
-        watch = _ConfigObjectWatch(lambda: self._tell(reference))
+        watch = _ConfigObjectWatch(lambda: self._notify(reference))
         watch.informer = Informer(
             self._client,
             objects(_RESOURCES[reference.plural]),
@@ -173,31 +176,31 @@ class ConfigObjectWatches:
         )
         return watch
 
-    def _tell(self, reference: ConfigObjectKey) -> None:
+    def _notify(self, reference: ConfigObjectKey) -> None:
         watch = self._watches.get(reference)
         for uid in sorted(watch.holders) if watch is not None else ():
-            self._told[uid](reference)
+            self._handlers[uid](reference)
 
 
 class WatchedConfigObject(NamedTuple):
-    """What a watch knows."""
+    """The latest version of a watched object."""
 
     object: ConfigObject | None
-    """None if there is no such object."""
+    """None if the object does not exist."""
 
 
 class _ConfigObjectWatch:
-    """One object that is followed. Fulfils kedge.client.informer.Receiver."""
+    """The watch of one object. Fulfils kedge.client.informer.Receiver."""
 
     informer: Informer[ConfigObject]
 
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self.known: WatchedConfigObject | None = None
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self.latest: WatchedConfigObject | None = None
         self.holders: set[str] = set()
-        self._tell = tell
+        self._notify = notify
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, tasks: asyncio.TaskGroup) -> None:
+    def start(self, tasks: asyncio.TaskGroup) -> None:
         if self._task is None:
             self._task = tasks.create_task(self.informer.run())
 
@@ -206,16 +209,16 @@ class _ConfigObjectWatch:
             self._task.cancel()
 
     def replace(self, objects: Iterable[ConfigObject]) -> None:
-        self._take(next(iter(objects), None))
+        self._update(next(iter(objects), None))
 
     def put(self, obj: ConfigObject) -> None:
-        self._take(obj)
+        self._update(obj)
 
     def remove(self, obj: ConfigObject) -> None:
-        self._take(None)
+        self._update(None)
 
-    def _take(self, found: ConfigObject | None) -> None:
-        self.known = WatchedConfigObject(found)
+    def _update(self, found: ConfigObject | None) -> None:
+        self.latest = WatchedConfigObject(found)
         if found is not None and found.immutable:
             self.end()
-        self._tell()
+        self._notify()

@@ -1,4 +1,4 @@
-"""Restart policies: whether a container that has ended is to be started again."""
+"""Restart policies: whether a container that has ended is started again."""
 
 from kedge.api.core_v1.container import Container, ContainerRestartRule
 from kedge.api.core_v1.pod_spec import PodSpec
@@ -8,7 +8,7 @@ RESTART_ALL = "RestartAllContainers"
 
 
 def rule_for(container: Container, exit_code: int) -> ContainerRestartRule | None:
-    """The first of the container's own rules that speaks about an exit code."""
+    """Return the first restart rule of the container that matches an exit code."""
     for rule in container.restartPolicyRules:
         if rule.exitCodes is None:
             continue
@@ -19,7 +19,8 @@ def rule_for(container: Container, exit_code: int) -> ContainerRestartRule | Non
 
 
 def restarts(spec: PodSpec, container: Container, exit_code: int) -> bool:
-    """Whether a container that ended like this runs again: its own word, or the pod's."""
+    """Return whether a container with this exit code is started again, by its own policy or the
+    pod's."""
     if container.restartPolicy:
         rule = rule_for(container, exit_code)
         if rule is not None and rule.action in (RESTART, RESTART_ALL):
@@ -29,11 +30,11 @@ def restarts(spec: PodSpec, container: Container, exit_code: int) -> bool:
 
 
 def restarts_all(container: Container, exit_code: int) -> bool:
-    """Whether a container that ended like this takes all others of the pod with it."""
+    """Return whether a container with this exit code restarts all containers of its pod."""
     rule = rule_for(container, exit_code)
     return rule is not None and rule.action == RESTART_ALL
 
 
 def survives_failure(spec: PodSpec, container: Container) -> bool:
-    """Whether a container that we kill for its health is started again."""
+    """Return whether a container that failed a probe is started again."""
     return (container.restartPolicy or spec.restartPolicy) != "Never"

@@ -83,7 +83,7 @@ class NodeServer:
         self._pods = pods
         await self._server.sweep()
 
-    def tell_usage(self, usage: Usage) -> None:
+    def serve_usage(self, usage: Usage) -> None:
         """From now on answer what is asked about usage."""
         self._usage = usage
 

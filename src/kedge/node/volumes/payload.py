@@ -106,13 +106,13 @@ class PayloadCollector:
         self,
         pod: Pod,
         volume: Volume,
-        around: DownwardContext,
+        context: DownwardContext,
         known: Sequence[ServiceAccountToken],
     ) -> VolumePayload:
         """The files of one volume, with those of its known tokens that have not grown old. Raises
         VolumeFailure where something is missing."""
         try:
-            return await self._collect(pod, volume, around, known)
+            return await self._collect(pod, volume, context, known)
         except UnresolvableField as error:
             raise VolumeFailure("FailedMount", str(error)) from error
 
@@ -120,7 +120,7 @@ class PayloadCollector:
         self,
         pod: Pod,
         volume: Volume,
-        around: DownwardContext,
+        context: DownwardContext,
         known: Sequence[ServiceAccountToken],
     ) -> VolumePayload:
         if volume.configMap is not None:
@@ -136,15 +136,15 @@ class PayloadCollector:
         if volume.downwardAPI is not None:
             mode = _mode(volume.downwardAPI.defaultMode)
             items = volume.downwardAPI.items
-            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, around))
+            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, context))
         assert volume.projected is not None
-        return await self._projected(pod, volume.projected, around, known)
+        return await self._projected(pod, volume.projected, context, known)
 
     async def _projected(
         self,
         pod: Pod,
         volume: ProjectedVolumeSource,
-        around: DownwardContext,
+        context: DownwardContext,
         known: Sequence[ServiceAccountToken],
     ) -> VolumePayload:
         """Read several sources at once, since each may be a request to the server."""
@@ -159,7 +159,7 @@ class PayloadCollector:
                     pod,
                     source,
                     mode,
-                    around,
+                    context,
                     next(before, None) if source.serviceAccountToken is not None else None,
                 )
                 for source in sources
@@ -177,7 +177,7 @@ class PayloadCollector:
         pod: Pod,
         source: VolumeProjection,
         mode: int,
-        around: DownwardContext,
+        context: DownwardContext,
         before: ServiceAccountToken | None,
     ) -> VolumePayload:
         if source.configMap is not None:
@@ -186,7 +186,7 @@ class PayloadCollector:
             return await self._secret(pod, source.secret, mode)
         if source.downwardAPI is not None:
             items = source.downwardAPI.items
-            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, around))
+            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, context))
         if source.serviceAccountToken is not None:
             token = await self._token(pod, source.serviceAccountToken, before)
             file = _token_file(pod, token, mode)
@@ -225,7 +225,7 @@ class PayloadCollector:
 
     async def _find(self, reference: ConfigObjectKey) -> ConfigObject | None:
         """By the watch if it has begun, else by asking."""
-        known = self._following.known(reference)
+        known = self._following.watched(reference)
         return await self._sources.find(reference) if known is None else known.object
 
     async def _token(
@@ -297,12 +297,12 @@ def _picked(
 
 
 def _downward(
-    pod: Pod, items: Sequence[DownwardAPIVolumeFile], mode: int, around: DownwardContext
+    pod: Pod, items: Sequence[DownwardAPIVolumeFile], mode: int, context: DownwardContext
 ) -> dict[str, VolumeFile]:
     files = {}
     size = 0
     for item in items:
-        text = downward.file(pod, item, around)
+        text = downward.file(pod, item, context)
         if text is not None:
             own = mode if item.mode is None else item.mode
             files[item.path] = VolumeFile(text.encode(errors="surrogateescape"), own)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from kedge.api.core_v1.container import VolumeMount
 from kedge.node.pod.dependencies import ConfigFailure
-from kedge.node.pod.environment.expansion import strictly_expanded
+from kedge.node.pod.environment.expansion import expand_strictly
 from kedge.supervisor import beneath
 
 
 def wanted(mount: VolumeMount, env: dict[str, str]) -> str:
     """Which part of its volume a mount shows; empty for all of it. Raises ConfigFailure."""
-    part = strictly_expanded(mount.subPathExpr, env) if mount.subPathExpr else mount.subPath
+    part = expand_strictly(mount.subPathExpr, env) if mount.subPathExpr else mount.subPath
     if part.startswith("/"):
         raise ConfigFailure(f"error SubPath `{part}` must not be an absolute path")
     if ".." in part.split("/"):

@@ -18,7 +18,7 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.cgroups import amounts
 from kedge.node.pod.dependencies import ConfigFailure, EventSink, ThisNode, VolumeFailure
-from kedge.node.pod.environment.downward import surroundings
+from kedge.node.pod.environment.downward import downward_context
 from kedge.node.pod.referenced_objects import (
     ConfigObjectKey,
     ConfigObjectWatches,
@@ -165,9 +165,9 @@ class PodVolumes:
 
     async def _fill(self, held: _MountedVolumes, volume: Volume) -> None:
         pod, name = held.pod, volume.name
-        around = surroundings(self._this.node, self._this.exposed)
+        context = downward_context(self._this.node, self._this.exposed)
         known = held.tokens.get(name, ())
-        fresh = await self._payloads.collect(pod, volume, around, known)
+        fresh = await self._payloads.collect(pod, volume, context, known)
         held.tokens[name], held.shown[name] = fresh.tokens, fresh.versions
         held.sizes[name] = fresh.size
         if sum(held.sizes.values()) > _MOST_BYTES:
@@ -235,7 +235,7 @@ class PodVolumes:
     # Files follow what they are made of.
 
     def _changed(self, uid: str, what: ConfigObjectKey) -> None:
-        held, known = self._held.get(uid), self._following.known(what)
+        held, known = self._held.get(uid), self._following.watched(what)
         if held is None or known is None:
             return
         version = "" if known.object is None else known.object.metadata.resourceVersion

@@ -10,7 +10,7 @@ from kedge.api.core_v1.node_types import ContainerImage
 from kedge.machinery.quantity import Quantity
 from kedge.node.config import NodeConfig
 from kedge.node.host.machine import MachineInfo
-from kedge.node.host.registration import NodeRegistration, allocatable, described
+from kedge.node.host.registration import NodeRegistration, allocatable, node_object
 from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import FakeDevices
@@ -35,7 +35,7 @@ MACHINE = MachineInfo(
     os_image="Debian",
     architecture="amd64",
 )
-OURS = described(
+OURS = node_object(
     CONFIG, MACHINE, RuntimeLevel.FULL, port=10250, pod_cidr="10.244.3.0/24", user_namespaces=True
 )
 IMAGES = [ContainerImage(names=["host"], sizeBytes=1)]

@@ -53,7 +53,7 @@ def test_a_token_grows_old_after_four_fifths_of_its_life_or_a_day(
 
 
 async def test_nothing_is_known_of_what_nobody_holds(following: ConfigObjectWatches) -> None:
-    assert following.known(MAP) is None
+    assert following.watched(MAP) is None
 
 
 async def test_what_is_held_is_known_and_told_of(
@@ -62,12 +62,12 @@ async def test_what_is_held_is_known_and_told_of(
     told: list[ConfigObjectKey] = []
     following.hold("uid", [MAP], told.append)
     await server.settle()
-    assert data_of(following.known(MAP)) is None
+    assert data_of(following.watched(MAP)) is None
     await post_map(server, a="1")
-    assert data_of(following.known(MAP)) == {"a": "1"}
+    assert data_of(following.watched(MAP)) == {"a": "1"}
     await server.delete(f"{MAPS}/m")
     await server.settle()
-    assert data_of(following.known(MAP)) is None
+    assert data_of(following.watched(MAP)) is None
     assert told == [MAP, MAP, MAP]
 
 
@@ -86,16 +86,16 @@ async def test_only_the_last_holder_ends_a_watch(
     await server.merge(f"{MAPS}/m", {"data": {"a": "2"}})
     await server.settle()
     assert told == ["b"]
-    assert following.known(MAP) is None
+    assert following.watched(MAP) is None
 
 
 async def test_what_is_held_before_it_runs_is_followed_then(server: LocalServer) -> None:
     following = ConfigObjectWatches(server.client, server.clock)
     following.hold("uid", [MAP], lambda _: None)
-    assert following.known(MAP) is None
+    assert following.watched(MAP) is None
     server.start(following.run())
     await post_map(server, a="1")
-    assert data_of(following.known(MAP)) == {"a": "1"}
+    assert data_of(following.watched(MAP)) == {"a": "1"}
 
 
 async def test_what_cannot_change_stays_known_without_a_watch(
@@ -110,4 +110,4 @@ async def test_what_cannot_change_stays_known_without_a_watch(
     await server.delete(f"{MAPS}/m")
     await server.settle()
     assert told == [MAP]
-    assert data_of(following.known(MAP)) == {"a": "1"}
+    assert data_of(following.watched(MAP)) == {"a": "1"}

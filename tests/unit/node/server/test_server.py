@@ -232,7 +232,7 @@ async def test_usage_is_told_once_something_has_been_measured(node: LocalNode) -
 
     assert await ask("/stats/summary") == (503, "nothing has been measured yet")
     known = {"/stats/summary": Response(200, b"{}")}
-    server.tell_usage(lambda request: known.get(request.path))
+    server.serve_usage(lambda request: known.get(request.path))
     assert await ask("/stats/summary") == (200, "{}")
     assert await ask("/stats/summary", "POST") == (200, "{}")
     assert await ask("/metrics/other") == (404, "404 page not found\n")

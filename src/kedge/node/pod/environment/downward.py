@@ -1,4 +1,4 @@
-"""What a pod can be told of itself: one resolver behind variables and files."""
+"""The downward API: one resolver for environment variables and volume files."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +16,11 @@ from kedge.machinery import fieldpath
 from kedge.machinery.quantity import Quantity
 
 DEFAULTED: Final = ("cpu", "memory", "ephemeral-storage")
-"""Resources of which a node has so much that a container without a limit is limited by that."""
+"""Resources whose limit defaults to the allocatable amount of the node."""
 SHARES_PER_CPU: Final = 1024
-"""As the kernel counts one whole processor."""
+"""CPU shares of one processor (cpu.shares of cgroup v1)."""
 TOPOLOGY: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-"""The labels of nodes that upstream tells pods of."""
+"""The node labels that upstream exposes to pods."""
 _ZERO: Final = Quantity.from_value(0)
 _ESCAPES: Final = {
     "\a": "\\a",
@@ -36,25 +36,25 @@ _ESCAPES: Final = {
 
 
 class UnresolvableField(Exception):
-    """The pod has no such thing; the text is for its events."""
+    """The pod has no such field; the text is for its events."""
 
 
 class DownwardContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a pod beyond its own object."""
+    """The values that a pod's fields are resolved from, besides its own object."""
 
     pod_ips: Sequence[str] = ()
     host_ips: Sequence[str] = ()
     allocatable: Mapping[str, Quantity] = {}
-    """Of the node."""
+    """The node's allocatable resources."""
     node_labels: Mapping[str, str] = {}
     exposed: Sequence[str] = ()
-    """Which of the node's labels pods may know besides its place: keys, or patterns of keys."""
+    """Keys, or patterns of keys, of the node labels that pods may read besides zone and region."""
 
 
-def surroundings(
+def downward_context(
     node: Node, exposed: Sequence[str], pod_ips: Sequence[str] = ()
 ) -> DownwardContext:
-    """What pods on a node find around them."""
+    """Return the context of pods on a node."""
     addresses = node.status.addresses
     return DownwardContext(
         pod_ips=pod_ips,
@@ -65,31 +65,33 @@ def surroundings(
     )
 
 
-def variable(pod: Pod, own: Container, source: EnvVarSource, around: DownwardContext) -> str | None:
-    """The value of a variable of a container; None if its source is not the pod itself."""
+def variable(
+    pod: Pod, own: Container, source: EnvVarSource, context: DownwardContext
+) -> str | None:
+    """Return the value of an environment variable; None if its source is not the downward API."""
     if source.fieldRef is not None:
-        return field(pod, source.fieldRef.fieldPath, around)
+        return field(pod, source.fieldRef.fieldPath, context)
     if source.resourceFieldRef is not None:
-        return resource_of_variable(pod, own, source.resourceFieldRef, around)
+        return resource_of_variable(pod, own, source.resourceFieldRef, context)
     if source.containerFieldRef is not None:
-        return container_field(pod, own, source.containerFieldRef.fieldPath, around)
+        return container_field(pod, own, source.containerFieldRef.fieldPath, context)
     return None
 
 
-def file(pod: Pod, item: DownwardAPIVolumeFile, around: DownwardContext) -> str | None:
-    """The content of a file in a volume; None if it is said to come from nowhere."""
+def file(pod: Pod, item: DownwardAPIVolumeFile, context: DownwardContext) -> str | None:
+    """Return the content of a file in a volume; None if the item names no source."""
     if item.fieldRef is not None:
-        return field(pod, item.fieldRef.fieldPath, around)
+        return field(pod, item.fieldRef.fieldPath, context)
     if item.resourceFieldRef is not None:
-        return resource_of_file(pod, item.resourceFieldRef, around)
+        return resource_of_file(pod, item.resourceFieldRef, context)
     if item.containerFieldRef is not None:
         container = _named(pod, item.path.partition("/")[0])
-        return container_field(pod, container, item.containerFieldRef.fieldPath, around)
+        return container_field(pod, container, item.containerFieldRef.fieldPath, context)
     return None
 
 
-def field(pod: Pod, path: str, around: DownwardContext) -> str:
-    """The value behind a field path or a full selector, as text."""
+def field(pod: Pod, path: str, context: DownwardContext) -> str:
+    """Return the value of a field path or a full selector as text. Raises UnresolvableField."""
     try:
         parsed = fieldpath.parse(path)
     except fieldpath.Malformed as error:
@@ -97,24 +99,24 @@ def field(pod: Pod, path: str, around: DownwardContext) -> str:
     match parsed:
         case fieldpath.Amount():
             container = _among(getattr(pod.spec, parsed.among), parsed.container)
-            return _as_cgroups_have_it(pod, container, parsed, around)
+            return _in_cgroup_units(pod, container, parsed, context)
         case fieldpath.Owner():
             return _of_owner(pod, parsed.attribute)
         case fieldpath.Field(name="node.metadata.labels"):
-            return _of_node(parsed, around)
-    return _plain_field(pod, parsed, around)
+            return _of_node(parsed, context)
+    return _plain_field(pod, parsed, context)
 
 
-def container_field(pod: Pod, container: Container, path: str, around: DownwardContext) -> str:
-    """The value behind a partial selector, which is about the container."""
+def container_field(pod: Pod, container: Container, path: str, context: DownwardContext) -> str:
+    """Return the value of a partial selector, which refers to the container."""
     try:
         parsed = fieldpath.parse_partial(path)
     except fieldpath.Malformed as error:
         raise UnresolvableField(f"unsupported fieldPath: {path}: {error}") from error
-    return _as_cgroups_have_it(pod, container, parsed, around)
+    return _in_cgroup_units(pod, container, parsed, context)
 
 
-def _plain_field(pod: Pod, path: fieldpath.Field, around: DownwardContext) -> str:
+def _plain_field(pod: Pod, path: fieldpath.Field, context: DownwardContext) -> str:
     meta, key = pod.metadata, path.key
     match path.name:
         case "metadata.annotations":
@@ -132,13 +134,13 @@ def _plain_field(pod: Pod, path: fieldpath.Field, around: DownwardContext) -> st
         case "spec.serviceAccountName":
             return pod.spec.serviceAccountName
         case "status.hostIP":
-            return next(iter(around.host_ips), "")
+            return next(iter(context.host_ips), "")
         case "status.hostIPs":
-            return ",".join(around.host_ips)
+            return ",".join(context.host_ips)
         case "status.podIP":
-            return next(iter(around.pod_ips), "")
+            return next(iter(context.pod_ips), "")
         case "status.podIPs":
-            return ",".join(around.pod_ips)
+            return ",".join(context.pod_ips)
     raise UnresolvableField(f"unsupported fieldPath: {path}")
 
 
@@ -150,24 +152,24 @@ def _of_owner(pod: Pod, attribute: str) -> str:
     return ""
 
 
-def _of_node(path: fieldpath.Field, around: DownwardContext) -> str:
+def _of_node(path: fieldpath.Field, context: DownwardContext) -> str:
     if path.key is None:
-        labels = around.node_labels.items()
-        return formatted({key: value for key, value in labels if _exposed(key, around)})
-    if not _exposed(path.key, around):
+        labels = context.node_labels.items()
+        return formatted({key: value for key, value in labels if _exposed(key, context)})
+    if not _exposed(path.key, context):
         raise UnresolvableField(
             f'label "{path.key}" of the node is not exposed to pods;'
             f" --expose-node-labels={path.key} would do that"
         )
-    return around.node_labels.get(path.key, "")
+    return context.node_labels.get(path.key, "")
 
 
-def _exposed(key: str, around: DownwardContext) -> bool:
-    return key in TOPOLOGY or any(fnmatchcase(key, pattern) for pattern in around.exposed)
+def _exposed(key: str, context: DownwardContext) -> bool:
+    return key in TOPOLOGY or any(fnmatchcase(key, pattern) for pattern in context.exposed)
 
 
 def formatted(pairs: Mapping[str, str]) -> str:
-    """A whole map: a line for each key, sorted, values quoted as Go quotes them."""
+    """Return a map as text: one line for each key, sorted, with values quoted as in Go."""
     ordered = sorted(pairs.items(), key=lambda pair: pair[0].encode())
     return "\n".join(f"{key}={quoted(value)}" for key, value in ordered)
 
@@ -182,37 +184,38 @@ def _escaped(character: str) -> str:
     code = ord(character)
     if code < 0x20 or code == 0x7F:
         return f"\\x{code:02x}"
-    # Go prints letters, marks, numbers, punctuation, symbols, and of all spaces the plain one.
+    # Go prints letters, marks, numbers, punctuation and symbols, and of the spaces only U+0020.
     if character == " " or unicodedata.category(character)[0] in "LMNPS":
         return character
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def resource_of_variable(
-    pod: Pod, own: Container, selector: ResourceFieldSelector, around: DownwardContext
+    pod: Pod, own: Container, selector: ResourceFieldSelector, context: DownwardContext
 ) -> str:
-    """A request or limit for a variable: of the container named, else of the one it is for."""
+    """Return a request or limit for a variable, of the named container or else of its own."""
     bound, _, name = selector.resource.partition(".")
-    # The container itself may be one that nobody can name, there only for looking into the pod.
+    # The container itself may be an ephemeral one, which no selector can name.
     container = _named(pod, selector.containerName) if selector.containerName else own
     if selector.containerName and container in pod.spec.initContainers:
-        # Upstream has no defaults for init containers that are named from elsewhere.
-        return _divided(_given(container, bound, name), selector.divisor)
-    return _divided(_effective(pod, container, bound, name, around), selector.divisor)
+        # As upstream: init containers that another container names have no defaults.
+        return _divided(_own_amount(container, bound, name), selector.divisor)
+    return _divided(_effective(pod, container, bound, name, context), selector.divisor)
 
 
-def resource_of_file(pod: Pod, selector: ResourceFieldSelector, around: DownwardContext) -> str:
-    """A request or limit for a file in a volume, of which the pod's own limits are no part."""
+def resource_of_file(pod: Pod, selector: ResourceFieldSelector, context: DownwardContext) -> str:
+    """Return a request or limit for a file in a volume; pod-level limits do not apply, as
+    upstream."""
     bound, _, name = selector.resource.partition(".")
-    amount = _given(_named(pod, selector.containerName), bound, name)
-    return _divided(amount or _most(bound, name, around), selector.divisor)
+    amount = _own_amount(_named(pod, selector.containerName), bound, name)
+    return _divided(amount or _node_limit(bound, name, context), selector.divisor)
 
 
-def _as_cgroups_have_it(
-    pod: Pod, container: Container, selector: fieldpath.Amount, around: DownwardContext
+def _in_cgroup_units(
+    pod: Pod, container: Container, selector: fieldpath.Amount, context: DownwardContext
 ) -> str:
-    """Shares for cpu, bytes for memory and storage, else whole units."""
-    amount = _effective(pod, container, selector.bound, selector.resource, around)
+    """Return the amount in the units of cgroups: shares for cpu, bytes for memory and storage."""
+    amount = _effective(pod, container, selector.bound, selector.resource, context)
     if selector.resource == "cpu":
         return str(amount.milli() * SHARES_PER_CPU // 1000)
     return str(amount.value())
@@ -230,15 +233,17 @@ def _among(containers: Iterable[Container], name: str) -> Container:
 
 
 def _effective(
-    pod: Pod, container: Container, bound: str, name: str, around: DownwardContext
+    pod: Pod, container: Container, bound: str, name: str, context: DownwardContext
 ) -> Quantity:
-    """What the container asks for, else what it is limited to all the same."""
+    """Return the container's own amount, else the pod's limit, else that of the node."""
     return (
-        _given(container, bound, name) or _pod_limit(pod, bound, name) or _most(bound, name, around)
+        _own_amount(container, bound, name)
+        or _pod_limit(pod, bound, name)
+        or _node_limit(bound, name, context)
     )
 
 
-def _given(container: Container, bound: str, name: str) -> Quantity:
+def _own_amount(container: Container, bound: str, name: str) -> Quantity:
     amounts: Mapping[str, Quantity] = getattr(container.resources, bound)
     if name in amounts:
         return amounts[name]
@@ -251,11 +256,11 @@ def _pod_limit(pod: Pod, bound: str, name: str) -> Quantity:
     return _ZERO
 
 
-def _most(bound: str, name: str, around: DownwardContext) -> Quantity:
+def _node_limit(bound: str, name: str, context: DownwardContext) -> Quantity:
     if bound != "limits":
         return _ZERO
     known = "ephemeral-storage" if name == "storage" else name
-    return around.allocatable.get(known, _ZERO) if known in DEFAULTED else _ZERO
+    return context.allocatable.get(known, _ZERO) if known in DEFAULTED else _ZERO
 
 
 def _divided(amount: Quantity, divisor: Quantity | None) -> str:

@@ -1,4 +1,4 @@
-"""Variables that an init container left in a file: KEY='value', one after the other."""
+"""Environment variables from a file that an init container wrote, in the form KEY='value'."""
 
 import errno
 import os
@@ -12,17 +12,17 @@ from kedge.api.core_v1.references import FileKeySelector
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.supervisor import beneath
 
-LARGEST: Final = 64 * 1024
-"""Bytes of a file, and of all values that are read from it."""
+FILE_BYTES: Final = 64 * 1024
+"""Bytes of a file, and of all values in it together."""
 
 Find = Callable[[Pod, str], Path]
-"""Where a volume of a pod is on this machine."""
+"""Returns the path of a pod's volume on this machine."""
 
 _LINE: Final = re.compile(r"\s*(?:#[^\n]*)?(?:\n|$)|([^\s=#'][^=\n]*)='([^']*)'[ \t]*(?:\n|$)")
 
 
 def lookup(selector: FileKeySelector, volume: Path) -> str | None:
-    """The value of a variable in a file; None where it may be missing and is."""
+    """Return the value of a variable in a file; None if it is missing and optional."""
     return pick(selector, variables(selector, volume))
 
 
@@ -51,11 +51,11 @@ def pick(selector: FileKeySelector, found: Mapping[str, str] | None) -> str | No
 
 
 def read(volume: Path, path: str) -> str:
-    """Open the file, which must be inside the volume also after following links. An init
-    container made it: a FIFO in its place must not block a thread for ever."""
+    """Read the file, which must be inside of the volume after following links. A container wrote
+    it: a FIFO in its place must not block a thread forever."""
     try:
         with beneath.directory(volume) as top, beneath.regular(top, path) as file:
-            content = beneath.beginning(file, LARGEST + 1)
+            content = beneath.beginning(file, FILE_BYTES + 1)
     except FileNotFoundError:
         raise
     except beneath.NotRegular:
@@ -65,13 +65,13 @@ def read(volume: Path, path: str) -> str:
             raise ConfigFailure(f'env file "{path}" leads out of its volume') from None
         why = os.strerror(error.errno or 0).lower()
         raise ConfigFailure(f'failed to open env file "{path}": {why}') from None
-    if len(content) > LARGEST:
-        raise ConfigFailure(f'env file "{path}" is larger than {LARGEST} bytes')
+    if len(content) > FILE_BYTES:
+        raise ConfigFailure(f'env file "{path}" is larger than {FILE_BYTES} bytes')
     return content.decode(errors="surrogateescape")
 
 
 def parse(text: str) -> dict[str, str]:
-    """All variables; raises ConfigFailure at the first line that is not KEY='value'."""
+    """Return all variables. Raises ConfigFailure at the first line that is not KEY='value'."""
     found: dict[str, str] = {}
     at = 0
     while at < len(text):

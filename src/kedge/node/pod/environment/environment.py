@@ -1,4 +1,4 @@
-"""The variables of one container, from every source."""
+"""The environment variables of a container, from all sources."""
 
 import asyncio
 import base64
@@ -15,14 +15,15 @@ from kedge.machinery.errors import StatusError
 from kedge.node.pod.dependencies import ConfigFailure, ContainerEnvironment, ThisNode
 from kedge.node.pod.environment import downward, env_files
 from kedge.node.pod.environment.downward import DownwardContext, UnresolvableField
-from kedge.node.pod.environment.expansion import MOST, expand
+from kedge.node.pod.environment.expansion import TOTAL_BYTES, expand
 from kedge.node.pod.referenced_objects import ReferencedObjects
 
 API_SERVER: Final = ("default", "kubernetes")
 
 
 class EnvironmentVariables:
-    """Works out the variables of containers. Fulfils parts.Environment."""
+    """Resolves the environment variables of containers. Fulfils
+    dependencies.EnvironmentResolver."""
 
     def __init__(self, sources: ReferencedObjects, this: ThisNode, files: env_files.Find) -> None:
         self._sources = sources
@@ -33,7 +34,7 @@ class EnvironmentVariables:
         self, pod: Pod, container: Container, pod_ips: Sequence[str]
     ) -> ContainerEnvironment:
         found = EnvironmentBuilder(
-            self._sources, pod, container, self._around(pod_ips), self._files
+            self._sources, pod, container, self._context(pod_ips), self._files
         )
         try:
             services = service_variables(pod, await self._sources.services())
@@ -48,26 +49,26 @@ class EnvironmentVariables:
         unset = {name: text for name, text in services.items() if name not in found.values}
         return ContainerEnvironment(found.values, unset)
 
-    def _around(self, pod_ips: Sequence[str]) -> DownwardContext:
-        return downward.surroundings(self._this.node, self._this.exposed, pod_ips)
+    def _context(self, pod_ips: Sequence[str]) -> DownwardContext:
+        return downward.downward_context(self._this.node, self._this.exposed, pod_ips)
 
 
 class EnvironmentBuilder:
-    """The variables of one container so far."""
+    """Collects the environment variables of one container."""
 
     def __init__(
         self,
         sources: ReferencedObjects,
         pod: Pod,
         container: Container,
-        around: DownwardContext,
+        context: DownwardContext,
         files: env_files.Find,
     ) -> None:
         self.values: dict[str, str] = {}
         self._sources = sources
         self._pod = pod
         self._container = container
-        self._around = around
+        self._context = context
         self._files = files
         self._config_maps: dict[str, Mapping[str, str] | None] = {}
         self._secrets: dict[str, Mapping[str, str] | None] = {}
@@ -76,7 +77,7 @@ class EnvironmentBuilder:
         self._size = 0
 
     async def add_all(self, source: EnvFromSource) -> Iterable[str]:
-        """Everything that a config map or a secret holds; returns the names."""
+        """Add all keys of a config map or a secret; return the names of the variables."""
         namespace = self._pod.metadata.namespace
         data: Mapping[str, str] | None = {}
         if (config := source.configMapRef) is not None:
@@ -93,7 +94,8 @@ class EnvironmentBuilder:
         return added
 
     async def add(self, variable: EnvVar, services: dict[str, str]) -> bool:
-        """One more; whether it has a value, for what is optional may be missing."""
+        """Add a variable; return whether it has a value, since an optional source may be
+        missing."""
         if variable.valueFrom is None:
             known = ChainMap(self.values, services)
             self._set(variable.name, expand(variable.value, known))
@@ -105,17 +107,19 @@ class EnvironmentBuilder:
         return True
 
     def _set(self, name: str, value: str) -> None:
-        """Raises ConfigFailure if the variables exceed the kernel's limit."""
+        """Set a variable. Raises ConfigFailure if the variables exceed the kernel's limit."""
         self.values[name] = value
         self._size += len(name) + len(value)
-        if self._size > MOST:
-            raise ConfigFailure(f"environment variables are longer than {MOST} bytes together")
+        if self._size > TOTAL_BYTES:
+            raise ConfigFailure(
+                f"environment variables are longer than {TOTAL_BYTES} bytes together"
+            )
 
     async def _from(self, source: EnvVarSource) -> str | None:
         pod = self._pod
-        told = downward.variable(pod, self._container, source, self._around)
-        if told is not None:
-            return told
+        value = downward.variable(pod, self._container, source, self._context)
+        if value is not None:
+            return value
         if source.configMapKeyRef is not None:
             return await self._of_config_map(source)
         if source.secretKeyRef is not None:
@@ -125,7 +129,7 @@ class EnvironmentBuilder:
         return None
 
     async def _config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        """Read once for all variables that use it."""
+        """Return the data of a config map, read once for all variables."""
         if name not in self._config_maps:
             found = await self._sources.config_map(namespace, name)
             self._config_maps[name] = None if found is None else found.data
@@ -140,7 +144,7 @@ class EnvironmentBuilder:
     async def _of_file(self, reference: FileKeySelector) -> str | None:
         key = reference.volumeName, reference.path
         if key not in self._texts:
-            # An init container wrote it: small, but reading blocks on the disk.
+            # The file is small, but reading it blocks on the disk.
             place = self._files(self._pod, reference.volumeName)
             self._texts[key] = await asyncio.to_thread(env_files.variables, reference, place)
         return env_files.pick(reference, self._texts[key])
@@ -176,7 +180,7 @@ def _picked(
 
 
 def decoded(secret: Secret) -> dict[str, str]:
-    """What a secret holds, as text; bytes that are none are passed through as they are."""
+    """Return the data of a secret as text; bytes that are not UTF-8 are preserved."""
     return {
         key: base64.b64decode(value).decode(errors="surrogateescape")
         for key, value in secret.data.items()
@@ -184,21 +188,22 @@ def decoded(secret: Secret) -> dict[str, str]:
 
 
 def service_variables(pod: Pod, services: Iterable[Service]) -> dict[str, str]:
-    """Where services are, told the old way; the API server's is always among them."""
-    wanted = pod.spec.enableServiceLinks is not False
+    """Return the variables with the addresses of services; that of the API server is always
+    included."""
+    links = pod.spec.enableServiceLinks is not False
     found: dict[str, str] = {}
     elsewhere: dict[str, str] = {}
     for service in services:
         place = (service.metadata.namespace, service.metadata.name)
-        near = wanted and service.metadata.namespace == pod.metadata.namespace
+        near = links and service.metadata.namespace == pod.metadata.namespace
         if (near or place == API_SERVER) and service.spec.clusterIP not in ("", "None"):
-            # A service of the pod's own namespace beats the API server's of the same name.
-            (elsewhere if place == API_SERVER else found).update(_of(service))
+            # A service of the pod's own namespace overrides the API server's of the same name.
+            (elsewhere if place == API_SERVER else found).update(_variables_of(service))
     return dict(sorted((elsewhere | found).items()))
 
 
-def _of(service: Service) -> dict[str, str]:
-    name = _shouted(service.metadata.name)
+def _variables_of(service: Service) -> dict[str, str]:
+    name = _variable_name(service.metadata.name)
     host, ports = service.spec.clusterIP, service.spec.ports
     shown = f"[{host}]" if ":" in host else host
     found = {f"{name}_SERVICE_HOST": host}
@@ -209,7 +214,7 @@ def _of(service: Service) -> dict[str, str]:
             found[f"{name}_SERVICE_PORT"] = str(port.port)
             found[f"{name}_PORT"] = url
         if port.name:
-            found[f"{name}_SERVICE_PORT_{_shouted(port.name)}"] = str(port.port)
+            found[f"{name}_SERVICE_PORT_{_variable_name(port.name)}"] = str(port.port)
         prefix = f"{name}_PORT_{port.port}_{protocol}"
         found[prefix] = url
         found[f"{prefix}_PROTO"] = protocol.lower()
@@ -218,5 +223,5 @@ def _of(service: Service) -> dict[str, str]:
     return found
 
 
-def _shouted(name: str) -> str:
+def _variable_name(name: str) -> str:
     return name.upper().replace("-", "_")

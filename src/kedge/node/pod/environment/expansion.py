@@ -1,4 +1,4 @@
-"""Expansion: `$(NAME)` in commands and arguments, replaced by what a variable holds."""
+"""Expansion of `$(NAME)` in commands, arguments and variables."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -6,21 +6,21 @@ from typing import Final
 
 from kedge.node.pod.dependencies import ConfigFailure
 
-LONGEST: Final = 128 << 10
-"""Bytes of one argument or variable that the kernel takes (MAX_ARG_STRLEN), its end included."""
-MOST: Final = 6 << 20
-"""Bytes of all arguments and variables of a program that the kernel takes at the very most."""
+ARGUMENT_BYTES: Final = 128 << 10
+"""Bytes of one argument or variable including the terminating null (MAX_ARG_STRLEN)."""
+TOTAL_BYTES: Final = 6 << 20
+"""Bytes of all arguments and variables of a program together, the kernel's upper bound."""
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace references; `$$` is a dollar sign, and a reference to an unknown name stays as it
-    is.
+    """Replace references to variables; `$$` is a dollar sign, and a reference to an unknown name is
+    left unchanged.
 
-    Nested references can expand a few hundred bytes to gigabytes. ConfigFailure is raised as
-    soon as the text is longer than the kernel accepts for a program.
+    Nested references can expand a few hundred bytes to gigabytes. ConfigFailure is raised as soon
+    as the text exceeds the kernel's limit for one argument.
     """
-    # After the last parenthesis there are no references. Searching the end of every `$(` there
+    # There are no references after the last parenthesis. Searching for the end of every `$(` there
     # would take quadratic time.
     end = text.rfind(")") + 1
     parts: list[str] = []
@@ -29,11 +29,11 @@ def expand(text: str, values: Mapping[str, str]) -> str:
         parts += (text[at : found.start()], _replaced(found, values))
         at = found.end()
         size += len(parts[-2]) + len(parts[-1])
-        if size >= LONGEST:
+        if size >= ARGUMENT_BYTES:
             break
     whole = "".join((*parts, text[at:end], text[max(at, end) :].replace("$$", "$")))
-    if parts and len(whole) >= LONGEST:
-        raise ConfigFailure(f"a value with references is longer than {LONGEST - 1} bytes")
+    if parts and len(whole) >= ARGUMENT_BYTES:
+        raise ConfigFailure(f"a value with references is longer than {ARGUMENT_BYTES - 1} bytes")
     return whole
 
 
@@ -45,8 +45,8 @@ def expand_all(texts: Iterable[str], values: Mapping[str, str]) -> list[str]:
     for text in texts:
         expanded.append(expand(text, values))
         size += len(expanded[-1])
-        if size > MOST:
-            raise ConfigFailure(f"arguments are longer than {MOST} bytes together")
+        if size > TOTAL_BYTES:
+            raise ConfigFailure(f"arguments are longer than {TOTAL_BYTES} bytes together")
     return expanded
 
 
@@ -56,8 +56,8 @@ def _replaced(found: re.Match[str], values: Mapping[str, str]) -> str:
     return values.get(found[1], found[0])
 
 
-def strictly_expanded(text: str, values: Mapping[str, str]) -> str:
-    """Replace references, each of which must be to something; raises ConfigFailure if not."""
+def expand_strictly(text: str, values: Mapping[str, str]) -> str:
+    """Replace references, all of which must have a value. Raises ConfigFailure for one without."""
     for name in filter(None, _REFERENCE.findall(text, 0, text.rfind(")") + 1)):
         if not values.get(name):
             raise ConfigFailure(f"missing value for {name}")

@@ -44,7 +44,7 @@ def test_link_out_of_the_volume_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "vars").write_text("A='" + "x" * env_files.LARGEST + "'\n")
+    (tmp_path / "vars").write_text("A='" + "x" * env_files.FILE_BYTES + "'\n")
     with pytest.raises(ConfigFailure, match="larger than"):
         env_files.lookup(wanted("A"), tmp_path)
 

@@ -2,11 +2,11 @@ import pytest
 
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.node.pod.environment.expansion import (
-    LONGEST,
-    MOST,
+    ARGUMENT_BYTES,
+    TOTAL_BYTES,
     expand,
     expand_all,
-    strictly_expanded,
+    expand_strictly,
 )
 
 
@@ -31,15 +31,15 @@ def test_references_are_replaced(text: str, expected: str) -> None:
 def test_references_do_not_become_longer_than_the_kernel_takes() -> None:
     values = {"A": "x" * 1000}
     assert len(expand("$(A)" * 130, values)) == 130_000
-    with pytest.raises(ConfigFailure, match=f"longer than {LONGEST - 1} bytes"):
+    with pytest.raises(ConfigFailure, match=f"longer than {ARGUMENT_BYTES - 1} bytes"):
         expand("$(A)" * 100_000, values)
-    with pytest.raises(ConfigFailure, match=f"longer than {MOST} bytes together"):
+    with pytest.raises(ConfigFailure, match=f"longer than {TOTAL_BYTES} bytes together"):
         expand_all(["$(A)" * 100] * 100_000, values)
     # What has no references is not ours to judge.
-    assert len(expand("x" * 2 * LONGEST, values)) == 2 * LONGEST
+    assert len(expand("x" * 2 * ARGUMENT_BYTES, values)) == 2 * ARGUMENT_BYTES
 
 
 def test_text_full_of_beginnings_is_read_once() -> None:
     text = "$(" * 500_000
     assert expand(text, {}) == text
-    assert strictly_expanded(text, {}) == text
+    assert expand_strictly(text, {}) == text
