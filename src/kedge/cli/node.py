@@ -197,7 +197,7 @@ def accept(config: "NodeConfig", invitation: "Invitation") -> None:
     from kedge.node.host import join, node_record
 
     clock = SystemClock()
-    if join.still_good(config.pki, invitation, clock):
+    if join.has_valid_certificate(config.pki, invitation, clock):
         node_record.write_server(config.state, invitation.url)
         return
     try:

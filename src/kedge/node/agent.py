@@ -127,7 +127,7 @@ class Agent:
         self._store = store
         self._bridge = bridge
         self._devices = devices
-        self._machine = machine.look(config.state)
+        self._machine = machine.read(config.state)
 
     @classmethod
     async def begin(
@@ -199,7 +199,7 @@ class Agent:
             pods = PodWorkers(
                 client, self._dependencies(client, recorder, sources, volumes, this), config.name
             )
-            devices.connect(this.nudge, pods.wake, pods.active)
+            devices.connect(this.report_soon, pods.wake, pods.active)
             places = WritablePaths(config.pods, config.runtime)
             eviction = LocalStorageEviction(pods, volumes, places, clock)
             collection = ImageGarbageCollector(
@@ -217,7 +217,9 @@ class Agent:
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
                 renewal = CertificateRenewal(access, client, clock, config.name, config.address)
-                tasks.create_task(renewal.run(asks=bool(node_record.read_server(config.state))))
+                tasks.create_task(
+                    renewal.run(requests_serving=bool(node_record.read_server(config.state)))
+                )
                 await pods.synced.wait()
                 await devices.simulated()
                 gc.freeze()

@@ -1,4 +1,4 @@
-"""The control groups around pods: one for each class of service, and one for each pod in it."""
+"""The cgroups of pods: one for each QoS class, and one for each pod in it."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _POD: Final = "/pod"
 
 
 class PodCgroupTree:
-    """Makes and removes the groups of one node's pods. Fulfils parts.PodCgroups."""
+    """Creates and removes the cgroups of one node's pods. Fulfils dependencies.PodCgroups."""
 
     def __init__(self, cgroups: Cgroups, root: str, memory_capacity: int, max_pids: int) -> None:
         self._cgroups = cgroups
@@ -27,7 +27,7 @@ class PodCgroupTree:
         self._memory_capacity = memory_capacity
         self._max_pids = max_pids
         self._burstable: dict[str, Pod] = {}
-        """Those whose requests the group of their class adds up, by uid."""
+        """By uid: the pods whose requests count in the shares of their class."""
 
     def ensure(self, pod: Pod) -> str:
         quality = qos_class(pod)
@@ -62,12 +62,12 @@ class PodCgroupTree:
                         yield name.removeprefix(_POD[1:])
 
     def remove_all(self) -> bool:
-        """Kill and remove everything there is; whether that could be done."""
+        """Kill and remove all cgroups of the node; return whether that succeeded."""
         root = self._cgroups.group(self._root)
         for uid in list(self.pod_uids()):
             self.remove(uid)
         gone = root.remove()
-        # Other nodes and clusters of this machine may still be beside it.
+        # Other nodes and clusters of this machine may use the parent.
         for hierarchy in self._cgroups.hierarchies:
             with contextlib.suppress(OSError):
                 os.rmdir(f"{hierarchy.place}{os.path.dirname(self._root)}")
@@ -87,7 +87,7 @@ class PodCgroupTree:
             self._weigh_burstable()
 
     def _keep_others_alive(self, group: Group) -> None:
-        """When a pod runs out of memory one container ends, not all of them."""
+        """Let the kernel kill one container of a pod without memory, not all of them."""
         memory = self._cgroups.place("memory")
         if memory is not None and memory.unified:
             with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ class PodCgroupTree:
 
 
 class NoCgroups:
-    """Where the machine lets us make no control groups. Fulfils parts.PodCgroups."""
+    """The cgroups of a node that may not create any. Fulfils dependencies.PodCgroups."""
 
     def __init__(self, memory_capacity: int) -> None:
         self._memory_capacity = memory_capacity
@@ -123,5 +123,5 @@ class NoCgroups:
 
 def _told(resources: ContainerLimits) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(resources)
-    # Unlimited is said too: a pod may have been limited before.
+    # The absence of a limit is written as well: the pod may have had one before.
     return found

@@ -1,4 +1,4 @@
-"""How a node reaches its cluster, and as whom."""
+"""The node's access to the API server, and the certificates for both directions."""
 
 import ssl
 from pathlib import Path
@@ -8,15 +8,15 @@ from kedge.client.client import Client
 from kedge.client.http import HttpTransport
 
 CERTIFICATE: Final = "node.crt"
-"""What the node shows to the server; if it was issued on this machine, to its callers as well."""
+"""The client certificate; if it was issued on this machine, also the serving certificate."""
 SERVING: Final = "serving.crt"
-"""What it shows to its callers, if it had to ask for it."""
+"""The serving certificate, if the node had to request one."""
 KEY: Final = "node.key"
 AUTHORITY: Final = "ca.crt"
 
 
 class ApiAccess:
-    """One server, and the directory with what the node shows it."""
+    """The address of the API server, and the directory with the node's certificates."""
 
     def __init__(self, *, url: str, pki: Path) -> None:
         self.url = url
@@ -26,18 +26,19 @@ class ApiAccess:
         self.reload()
 
     def client(self, user_agent: str) -> Client:
-        """The node, as its certificate names it."""
+        """Return a client with the identity of the node's certificate."""
         return Client(HttpTransport(self.url, tls=self._calling), user_agent=user_agent)
 
     def serving(self) -> ssl.SSLContext:
-        """For those who call the node; their certificates are checked if they show one."""
+        """Return the TLS context of the node's server, which verifies client certificates if there
+        are any."""
         return self._serving
 
     def reload(self) -> None:
-        """Show the certificates that are there now; open connections go on with the old ones."""
+        """Load the current certificates; open connections keep the old ones."""
         self._calling.load_cert_chain(self.pki / CERTIFICATE, self.pki / KEY)
         own = self.pki / SERVING
-        # Until a node that has to ask for it has been given one, nobody will trust what it shows.
+        # A node that has to request a serving certificate is not trusted before it has one.
         self._serving.load_cert_chain(
             own if own.exists() else self.pki / CERTIFICATE, self.pki / KEY
         )

@@ -1,4 +1,4 @@
-"""The certificates of a node: asked for, waited for, and renewed in time."""
+"""The certificates of a node: requested, awaited, and renewed before they expire."""
 
 import base64
 import ipaddress
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REQUESTS: Final = next(each for each in RESOURCES if each.kind == "CertificateSigningRequest")
-_FIRST_LOOK: Final = 0.02
-_LAST_LOOK: Final = 5.0
-_SAY_AFTER: Final = 5.0
-_LOOK_EVERY: Final = timedelta(hours=6)
-_TRY_AGAIN: Final = 60.0
-_SPENT: Final = 0.8
-"""How much of a certificate's life may pass before there is a new one."""
+_FIRST_POLL_SECONDS: Final = 0.02
+_LAST_POLL_SECONDS: Final = 5.0
+_LOG_AFTER_SECONDS: Final = 5.0
+_CHECK_INTERVAL: Final = timedelta(hours=6)
+_RETRY_SECONDS: Final = 60.0
+_RENEWAL_FRACTION: Final = 0.8
+"""The fraction of a certificate's lifetime after which it is renewed."""
 
 
 class CertificatePurpose(NamedTuple):
-    """What a certificate is for, and who signs such."""
+    """The signer and the key usage of a certificate."""
 
     signer: str
     use: str
@@ -45,12 +45,12 @@ SERVER: Final = CertificatePurpose("kubernetes.io/kubelet-serving", "server auth
 
 
 class CertificateDenied(Exception):
-    """The cluster will not give the certificate."""
+    """The cluster has denied the certificate."""
 
 
 def private_key(path: Path) -> "ec.EllipticCurvePrivateKey":
-    """The node's key, made if there is none: it stays the same, so that a certificate can be
-    replaced at one stroke."""
+    """Return the node's key, created if it does not exist. The key never changes, so that replacing
+    one file replaces a certificate atomically."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -69,7 +69,7 @@ def private_key(path: Path) -> "ec.EllipticCurvePrivateKey":
 
 
 def signing_request(key: "ec.EllipticCurvePrivateKey", node: str, hosts: Sequence[str]) -> bytes:
-    """What the node asks to be confirmed: who it is, and where it answers."""
+    """Return a certificate signing request with the node's name and its addresses."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -104,15 +104,16 @@ async def obtain(
     node: str,
     hosts: Sequence[str] = (),
 ) -> bytes:
-    """Ask the cluster for a certificate and wait for it, for as long as nobody has decided."""
+    """Request a certificate and wait until the request is approved or denied. Raises
+    CertificateDenied."""
     spec = {
         "request": base64.b64encode(signing_request(key, node, hosts)).decode(),
         "signerName": purpose.signer,
         "usages": ["digital signature", purpose.use],
     }
-    wanted = Document(metadata=ObjectMeta(generateName="csr-"), content={"spec": spec})
-    name = (await client.create(REQUESTS, wanted)).metadata.name
-    begun, pause, told = clock.monotonic(), _FIRST_LOOK, False
+    request = Document(metadata=ObjectMeta(generateName="csr-"), content={"spec": spec})
+    name = (await client.create(REQUESTS, request)).metadata.name
+    begun, pause, is_logged = clock.monotonic(), _FIRST_POLL_SECONDS, False
     while True:
         await clock.sleep(pause)
         status = (await client.get(REQUESTS, name)).content.get("status") or {}
@@ -120,24 +121,24 @@ async def obtain(
             return base64.b64decode(certificate)
         for condition in status.get("conditions") or ():
             if condition.get("type") in ("Denied", "Failed"):
-                why = condition.get("message") or condition.get("reason") or "no reason is given"
+                why = condition.get("message") or condition.get("reason") or "no reason given"
                 raise CertificateDenied(
                     f'the request "{name}" for a certificate was refused: {why}'
                 )
-        if not told and clock.monotonic() - begun > _SAY_AFTER:
-            told = True
+        if not is_logged and clock.monotonic() - begun > _LOG_AFTER_SECONDS:
+            is_logged = True
             log.warning("waiting for approval: kubectl certificate approve %s", name)
-        pause = min(pause * 1.5, _LAST_LOOK)
+        pause = min(pause * 1.5, _LAST_POLL_SECONDS)
 
 
-def due(pem: bytes) -> datetime:
-    """When a certificate is to be replaced."""
+def renewal_time(pem: bytes) -> datetime:
+    """Return when a certificate is due for renewal."""
     begins, ends = validity(pem)
-    return begins + (ends - begins) * _SPENT
+    return begins + (ends - begins) * _RENEWAL_FRACTION
 
 
 class CertificateRenewal:
-    """Sees that the node always has certificates to show."""
+    """Renews the certificates of a node."""
 
     def __init__(
         self, access: ApiAccess, client: Client, clock: Clock, node: str, address: str
@@ -148,36 +149,40 @@ class CertificateRenewal:
         self._node = node
         self._address = address
 
-    async def run(self, *, asks: bool) -> None:
-        """For ever, once the node is registered: what a node is called is only confirmed then.
+    async def run(self, *, requests_serving: bool) -> None:
+        """Run until cancelled, after registration: the signer approves only certificates of nodes
+        that exist.
 
-        `asks` says that nobody on this machine issues what the node shows to its callers.
+        `requests_serving` means that the serving certificate has to be requested, because the
+        machine does not issue it.
         """
         while True:
             try:
-                await self._renew(asks=asks)
+                await self._renew(requests_serving=requests_serving)
             except (StatusError, Unreachable, CertificateDenied) as error:
                 log.warning("certificate not renewed node=%s error=%s", self._node, error)
-                await self._clock.sleep(_TRY_AGAIN)
+                await self._clock.sleep(_RETRY_SECONDS)
             else:
-                await self._clock.sleep(_LOOK_EVERY.total_seconds())
+                await self._clock.sleep(_CHECK_INTERVAL.total_seconds())
 
-    async def _renew(self, *, asks: bool) -> None:
+    async def _renew(self, *, requests_serving: bool) -> None:
         pki = self._access.pki
         now = self._clock.now()
-        calling = due((pki / CERTIFICATE).read_bytes()) <= now
-        # One certificate may have served both ends: the other end must not be left without.
-        if (asks or calling or (pki / SERVING).exists()) and not self._serves(now):
+        renews_client = renewal_time((pki / CERTIFICATE).read_bytes()) <= now
+        # The client certificate may also be the serving certificate, whose callers still need one.
+        if (
+            requests_serving or renews_client or (pki / SERVING).exists()
+        ) and not self._is_serving_valid(now):
             await self._replace(SERVING, SERVER, (self._node, self._address))
-        if calling:
+        if renews_client:
             await self._replace(CERTIFICATE, CLIENT, ())
 
-    def _serves(self, now: datetime) -> bool:
+    def _is_serving_valid(self, now: datetime) -> bool:
         try:
             pem = (self._access.pki / SERVING).read_bytes()
         except OSError:
             return False
-        return now < due(pem) and names_host(pem, self._address)
+        return now < renewal_time(pem) and names_host(pem, self._address)
 
     async def _replace(self, name: str, purpose: CertificatePurpose, hosts: Sequence[str]) -> None:
         pki = self._access.pki

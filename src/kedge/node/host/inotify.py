@@ -1,4 +1,4 @@
-"""Inotify: be told when a file has been written to, instead of looking again and again."""
+"""Waiting for changes of files with inotify(7) instead of polling."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Inotify:
-    """One descriptor for all files that somebody waits for. Where the machine has none left, events
-    just never happen: whoever waits must look by itself now and then."""
+    """One inotify descriptor for all watched files. If the machine has no descriptors or watches
+    left, events are never set: callers must also poll at a low rate."""
 
     def __init__(self) -> None:
         self._descriptor = -1
@@ -27,7 +27,7 @@ class Inotify:
 
     @contextmanager
     def watching(self, path: str, event: asyncio.Event) -> Iterator[None]:
-        """Set the event whenever the file has changed, while the context is open."""
+        """Set the event on every change of the file while the context is open."""
         watch = self._watch(path)
         waiting = self._watches.setdefault(watch, set())
         waiting.add(event)

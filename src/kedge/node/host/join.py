@@ -1,4 +1,4 @@
-"""How a machine becomes a node of a cluster elsewhere: whom it trusts, and who vouches for it."""
+"""Joining a cluster: the machine verifies the cluster's authority and obtains a certificate."""
 
 import asyncio
 import base64
@@ -27,16 +27,16 @@ log = logging.getLogger(__name__)
 
 _CLUSTER_INFO: Final = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 _AGENT: Final = "kedge-node"
-_PATIENCE: Final = 2.0
-"""Seconds that another agent of the same name gets to answer."""
+_ANSWER_SECONDS: Final = 2.0
+"""Seconds that another agent with the same name has to answer."""
 
 
 class JoinFailure(Exception):
-    """Why a machine does not become a node."""
+    """The machine cannot become a node; the text says why."""
 
 
-def still_good(pki: Path, invitation: Invitation, clock: Clock) -> bool:
-    """Whether the node has joined this very cluster before, and may still come in."""
+def has_valid_certificate(pki: Path, invitation: Invitation, clock: Clock) -> bool:
+    """Return whether the node has joined this cluster before and its certificate is valid."""
     try:
         known = (pki / AUTHORITY).read_bytes()
         ends = validity((pki / CERTIFICATE).read_bytes()).ends
@@ -49,11 +49,11 @@ def still_good(pki: Path, invitation: Invitation, clock: Clock) -> bool:
 
 
 async def join(directory: Path, node: str, invitation: Invitation, clock: Clock) -> None:
-    """Get a certificate for the node, and write down who it is and where its server is."""
+    """Obtain a certificate for the node, and store it with the address of the server."""
     pki = directory / "pki"
     pki.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        authority = await trusted(invitation)
+        authority = await cluster_authority(invitation)
         atomic.write(pki / AUTHORITY, authority)
         key = private_key(pki / KEY)
         transport = HttpTransport(invitation.url, ca_pem=authority, token=invitation.token)
@@ -63,11 +63,11 @@ async def join(directory: Path, node: str, invitation: Invitation, clock: Clock)
         finally:
             await client.close()
     except Unreachable as error:
-        raise JoinFailure(f"the server does not answer as it should: {error}") from error
+        raise JoinFailure(f"cannot reach the server: {error}") from error
     except CertificateDenied as error:
         raise JoinFailure(str(error)) from error
     except StatusError as error:
-        raise JoinFailure(_explained(error)) from error
+        raise JoinFailure(_explanation(error)) from error
     await _check_alone(invitation.url, pki, certificate, node)
     (pki / SERVING).unlink(missing_ok=True)
     atomic.write(pki / CERTIFICATE, certificate)
@@ -76,8 +76,8 @@ async def join(directory: Path, node: str, invitation: Invitation, clock: Clock)
 
 
 async def _check_alone(url: str, pki: Path, certificate: bytes, node: str) -> None:
-    """See that no other agent, of another user of this machine perhaps, is that node just now: two
-    would run all of its pods twice, and neither would know why."""
+    """Check that no other agent runs as this node, for instance one of another user of this
+    machine: two agents would run all pods of the node twice."""
     shown = pki / "joining.crt"
     atomic.write(shown, certificate)
     try:
@@ -89,7 +89,7 @@ async def _check_alone(url: str, pki: Path, certificate: bytes, node: str) -> No
     try:
         known = await client.get(NODES, node)
     except (StatusError, Unreachable):
-        # Most often there is none of that name. Whatever else it is shows when the node comes up.
+        # Usually the node does not exist. Any other failure shows when the agent starts.
         return
     finally:
         await client.close()
@@ -101,7 +101,7 @@ async def _check_alone(url: str, pki: Path, certificate: bytes, node: str) -> No
 
 
 def _endpoint(node: Node) -> tuple[str, int] | None:
-    """Where the agent of a node listens, as it said itself."""
+    """Return the address of a node's agent from its status; None if it has none."""
     port = node.status.daemonEndpoints.kubeletEndpoint.Port
     hosts = [each.address for each in node.status.addresses if each.type == "InternalIP"]
     return (hosts[0], port) if hosts and port else None
@@ -109,7 +109,7 @@ def _endpoint(node: Node) -> tuple[str, int] | None:
 
 async def _answers(host: str, port: int) -> bool:
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_ANSWER_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except OSError:
         return False
@@ -117,49 +117,50 @@ async def _answers(host: str, port: int) -> bool:
     return True
 
 
-def _explained(error: StatusError) -> str:
+def _explanation(error: StatusError) -> str:
     if error.code == 401:
         return (
-            "the server does not know the token, or its time is over: 'kedge token create"
-            " --print-join-command' on the server's machine makes a new one"
+            "the token is unknown or has expired: create a new one with 'kedge token create"
+            " --print-join-command' on the server's machine"
         )
-    return f"the server refuses: {error.message}"
+    return f"the server refused the request: {error.message}"
 
 
-async def trusted(invitation: Invitation) -> bytes:
-    """The cluster's authority, which the inviter has told or whose key they have told."""
+async def cluster_authority(invitation: Invitation) -> bytes:
+    """Return the certificate of the cluster's authority, given by the invitation or verified by its
+    hash."""
     if invitation.ca_pem:
         return invitation.ca_pem
     if not invitation.ca_hash:
-        return await _told_by_a_server_the_machine_trusts(invitation.url)
-    # Whoever answers is not trusted: only what they say is looked at, and the hash decides.
-    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    anybody.check_hostname = False
-    anybody.verify_mode = ssl.CERT_NONE
-    authority = await _told(invitation.url, anybody)
-    # All of them, since all of them would be trusted.
+        return await _from_trusted_server(invitation.url)
+    # The server is not verified: the hash decides about the certificate that it returns.
+    unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unverified.check_hostname = False
+    unverified.verify_mode = ssl.CERT_NONE
+    authority = await _from_cluster_info(invitation.url, unverified)
+    # All certificates, since all of them will be trusted.
     if not {key_hash(each) for each in blocks(authority)} <= {invitation.ca_hash}:
         raise JoinFailure(
-            f"the server at {invitation.url} is not of the cluster with the authority"
-            f" {invitation.ca_hash}: it shows {key_hash(authority)}"
+            f"the server at {invitation.url} does not belong to the cluster with the authority"
+            f" {invitation.ca_hash}: its authority is {key_hash(authority)}"
         )
     return authority
 
 
-async def _told_by_a_server_the_machine_trusts(url: str) -> bytes:
+async def _from_trusted_server(url: str) -> bytes:
     try:
-        return await _told(url, ssl.create_default_context())
+        return await _from_cluster_info(url, ssl.create_default_context())
     except Unreachable as error:
         if not isinstance(error.__cause__, ssl.SSLCertVerificationError):
             raise
         raise JoinFailure(
-            f"this machine has no reason to trust {url}: give --ca-cert-hash, which 'kedge token"
+            f"the certificate of {url} cannot be verified: pass --ca-cert-hash, which 'kedge token"
             " create --print-join-command' prints on the server's machine, or --ca-cert"
         ) from error
 
 
-async def _told(url: str, tls: ssl.SSLContext) -> bytes:
-    """The authority that a server names to everybody who asks."""
+async def _from_cluster_info(url: str, tls: ssl.SSLContext) -> bytes:
+    """Return the authority in the public config map cluster-info."""
     client = Client(HttpTransport(url, tls=tls), user_agent=_AGENT)
     try:
         reply = await client.fetch(_CLUSTER_INFO, {})
@@ -167,25 +168,27 @@ async def _told(url: str, tls: ssl.SSLContext) -> bytes:
         await client.close()
     if reply.status == 403:
         raise JoinFailure(
-            f"{urlsplit(url).netloc} does not let machines join: no usable bootstrap token exists."
-            " 'kedge token create --print-join-command' on the server's machine makes one"
+            f"{urlsplit(url).netloc} does not let machines join: no valid bootstrap token exists."
+            " Create one with 'kedge token create --print-join-command' on the server's machine"
         )
     if reply.status != 200:
         raise JoinFailure(
-            f"{urlsplit(url).netloc} does not say which cluster it is of (status {reply.status}):"
-            " name its authority with --ca-cert"
+            f"{urlsplit(url).netloc} does not serve cluster-info (status {reply.status}):"
+            " pass the authority with --ca-cert"
         )
     try:
         content = json.loads(reply.body)["data"]["kubeconfig"]
         authority = _authority(content)
         key_hash(authority)
     except (ValueError, KeyError, TypeError) as error:
-        raise JoinFailure(f"{urlsplit(url).netloc} names no authority: {error}") from error
+        raise JoinFailure(
+            f"{urlsplit(url).netloc} serves an invalid cluster-info: {error}"
+        ) from error
     return authority
 
 
 def _authority(kubeconfig: str) -> bytes:
-    from kedge.machinery import yaml_text  # only to join, and it takes a while to load
+    from kedge.machinery import yaml_text  # Only joining needs it, and its import is slow.
 
     content: Any = yaml_text.read(kubeconfig)
     return base64.b64decode(content["clusters"][0]["cluster"]["certificate-authority-data"])

@@ -1,4 +1,4 @@
-"""The machine that a node is: what it has, what it runs, where it can be reached."""
+"""Facts about the machine: capacity, operating system, identity."""
 
 import os
 import platform
@@ -11,17 +11,17 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 
 class MachineInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the machine."""
+    """Facts about a machine."""
 
     hostname: str
     cpus: int
     memory: int
-    """Bytes, as are swap and disk."""
+    """Bytes, like swap and disk."""
     swap: int = 0
     disk: int = 0
-    """Of the file system that holds the node's state."""
+    """The size of the file system with the node's state."""
     hugepages: dict[str, int] = {}
-    """Bytes by page size in the spelling of resource names: 2Mi, 1Gi."""
+    """Bytes by page size as in resource names: 2Mi, 1Gi."""
     machine_id: str = ""
     system_uuid: str = ""
     boot_id: str = ""
@@ -30,8 +30,8 @@ class MachineInfo(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str = ""
 
 
-def look(state: Path, root: Path = Path("/")) -> MachineInfo:
-    """This machine, as its own files describe it."""
+def read(state: Path, root: Path = Path("/")) -> MachineInfo:
+    """Return the facts about this machine from its files."""
     memory = meminfo((root / "proc/meminfo").read_text())
     disk = os.statvfs(state)
     return MachineInfo(
@@ -51,7 +51,7 @@ def look(state: Path, root: Path = Path("/")) -> MachineInfo:
 
 
 def meminfo(text: str) -> dict[str, int]:
-    """What /proc/meminfo says, in bytes."""
+    """Return the values of /proc/meminfo in bytes."""
     amounts = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
@@ -61,7 +61,7 @@ def meminfo(text: str) -> dict[str, int]:
 
 
 def os_name(text: str) -> str:
-    """The operating system's name for people, out of os-release."""
+    """Return PRETTY_NAME of an os-release file."""
     for line in text.splitlines():
         key, _, value = line.partition("=")
         if key == "PRETTY_NAME":
@@ -84,5 +84,5 @@ def _text(path: Path) -> str:
     try:
         return path.read_text().strip()
     except OSError:
-        # Not every machine has every one of these, and not every user may read them.
+        # Not every machine has all of these files, and not every user may read them.
         return ""

@@ -1,4 +1,4 @@
-"""What a node writes down of itself, for those who look at it or clean up after it: node.json."""
+"""The record of a node for other processes of the machine, such as `kedge down`: node.json."""
 
 import contextlib
 from pathlib import Path
@@ -14,20 +14,20 @@ _SERVER: Final = "server"
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One node of this machine."""
+    """The record of one node."""
 
     name: str
     cluster: str
     level: str
-    """How much of a container the machine allows: full, userns or plain."""
+    """The isolation that the machine permits: full, userns or plain."""
     cgroup: str = ""
-    """Where the control groups of its pods are; empty if there are none."""
+    """The cgroup of its pods; empty if there is none."""
     port: int = 0
-    """Where its agent listens."""
+    """The port of its agent."""
     pod_cidr: str = ""
-    """The addresses of its pods; empty if they have none of their own."""
+    """The network of its pods; empty if they have no addresses of their own."""
     host_image: HostImage = HostImage()
-    """What the image `host` shows of the machine."""
+    """The paths that the image `host` hides and shows."""
 
 
 def write(directory: Path, record: NodeRecord) -> None:
@@ -36,19 +36,19 @@ def write(directory: Path, record: NodeRecord) -> None:
 
 
 def read(directory: Path) -> NodeRecord | None:
-    """What the node in this directory wrote; None if nothing that can be read."""
+    """Return the record in a directory; None if there is no readable one."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode((directory / _FILE).read_bytes(), type=NodeRecord)
     return None
 
 
 def write_server(directory: Path, url: str) -> None:
-    """Remember which server elsewhere the node has joined."""
+    """Store the address of the server of another machine that the node has joined."""
     atomic.write(directory / _SERVER, f"{url}\n".encode())
 
 
 def read_server(directory: Path) -> str:
-    """The server that the node has joined; empty if it belongs to a cluster of this machine."""
+    """Return the server that the node has joined; empty if its cluster is on this machine."""
     try:
         return (directory / _SERVER).read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The node as the cluster sees it: its Node, kept true, and the Lease that shows it is alive."""
+"""Registration of the node: its Node object, kept up to date, and its Lease, renewed."""
 
 import asyncio
 import logging
@@ -47,8 +47,8 @@ LEASES_NAMESPACE: Final = "kube-node-lease"
 RENEW_SECONDS: Final = 10.0
 LEASE_SECONDS: Final = 40
 REPORT_SECONDS: Final = 300.0
-"""A node whose status has not changed says so this often."""
-MOST_IMAGES: Final = 50
+"""Seconds between two reports of an unchanged status."""
+MAX_IMAGES: Final = 50
 
 _HEALTHY: Final = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "has sufficient memory available"),
@@ -67,7 +67,7 @@ def node_object(
     pod_cidr: str = "",
     user_namespaces: bool = False,
 ) -> Node:
-    """The node as it presents itself, without its conditions."""
+    """Return the Node object of this agent, without its conditions."""
     labels = {
         "beta.kubernetes.io/arch": machine.architecture,
         "beta.kubernetes.io/os": "linux",
@@ -114,7 +114,7 @@ def _capacity(config: NodeConfig, machine: MachineInfo) -> dict[str, Quantity]:
 def allocatable(
     capacity: Mapping[str, Quantity], reserved: Mapping[str, Quantity]
 ) -> dict[str, Quantity]:
-    """What is left for pods; never less than nothing."""
+    """Return the capacity minus the reserved amounts, at least zero."""
     zero = Quantity.from_value(0)
     return {
         name: max(amount - reserved[name], zero) if name in reserved else amount
@@ -123,7 +123,7 @@ def allocatable(
 
 
 def _size(number: int) -> Quantity:
-    # In whole Ki, as kubectl's users know it.
+    # In whole Ki, as the kubelet reports it.
     return Quantity.from_value(number // 1024 * 1024, Format.BINARY_SI)
 
 
@@ -142,8 +142,8 @@ def _info(machine: MachineInfo) -> NodeSystemInfo:
     )
 
 
-def healthy(now: datetime) -> list[NodeCondition]:
-    """The conditions of a node that has nothing to complain about."""
+def healthy_conditions(now: datetime) -> list[NodeCondition]:
+    """Return the conditions of a healthy node."""
     at = format_time(now)
     return [
         NodeCondition(
@@ -158,11 +158,11 @@ def healthy(now: datetime) -> list[NodeCondition]:
     ]
 
 
-def reported(found: Node, ours: Node, now: datetime, *, anew: bool = False) -> Node:
-    """The node that is found, with what we say of it in place of what was said before. Other
-    extended resources stay, but a node that begins `anew` has nothing of them."""
+def updated_node(found: Node, ours: Node, now: datetime, *, anew: bool = False) -> Node:
+    """Return the existing node with the status of this agent. Extended resources of others stay,
+    but their amount is zero if the node starts `anew`, as in the kubelet."""
     before = {condition.type: condition for condition in found.status.conditions}
-    conditions = [_since(condition, before) for condition in healthy(now)]
+    conditions = [_since(condition, before) for condition in healthy_conditions(now)]
     kept = [c for c in found.status.conditions if c.type not in {c.type for c in conditions}]
     extra = {
         name: Quantity.from_value(0) if anew else amount
@@ -193,7 +193,7 @@ def reported(found: Node, ours: Node, now: datetime, *, anew: bool = False) -> N
 
 
 def _since(condition: NodeCondition, before: Mapping[str, NodeCondition]) -> NodeCondition:
-    """The condition with the time since which it has been so."""
+    """Return the condition with the time of its latest change."""
     known = before.get(condition.type)
     if known is None or known.status != condition.status:
         return condition
@@ -201,7 +201,7 @@ def _since(condition: NodeCondition, before: Mapping[str, NodeCondition]) -> Nod
 
 
 def needs_report(found: Node, wanted: Node) -> bool:
-    """Whether anything but the time of the report has changed."""
+    """Return whether anything but the heartbeat times has changed."""
     return _timeless(found.status) != _timeless(wanted.status)
 
 
@@ -214,16 +214,16 @@ Images = Callable[[], Sequence[ContainerImage]]
 
 
 class ExtendedResources(Protocol):
-    """What the node has besides itself (kedge.node.devices)."""
+    """Extended resources of the node (kedge.node.devices)."""
 
     fresh: bool
-    """Whether nothing is known of what it had before."""
+    """Whether the node has no checkpoint of its devices."""
 
     def amounts(self) -> Mapping[str, DeviceAmounts]: ...
 
 
 class NodeRegistration:
-    """Registers the node and keeps it alive in the eyes of the cluster. Fulfils parts.ThisNode."""
+    """Registers the node and renews its lease. Fulfils dependencies.ThisNode."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class NodeRegistration:
     ) -> None:
         self.exposed = exposed
         self.registered = asyncio.Event()
-        """Set once the cluster knows the node as ready."""
+        """Set once the node is registered and its lease is renewed."""
         self._client = client
         self._clock = clock
         self._described = node
@@ -245,7 +245,7 @@ class NodeRegistration:
         self._anew = extended.fresh
         self._known: Cache[Node] = Cache()
         self._last = node
-        self._nudged = asyncio.Event()
+        self._report_event = asyncio.Event()
         name = node.metadata.name
         fields = f"metadata.name={name}"
         self._informer = Informer(client, objects(RESOURCE), self._known, clock, fields=fields)
@@ -253,41 +253,41 @@ class NodeRegistration:
 
     @property
     def node(self) -> Node:
-        """As last seen."""
+        """The node's object as last seen."""
         return self._last
 
-    def nudge(self) -> None:
-        """Something that the node reports may have changed: look now."""
-        self._nudged.set()
+    def report_soon(self) -> None:
+        """Report now, because something in the status may have changed."""
+        self._report_event.set()
 
     async def run(self) -> None:
-        """For ever."""
-        await self._persist()
+        """Register the node and keep it up to date until cancelled."""
+        await self._register_with_retries()
         self.registered.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._informer.run())
-            tasks.create_task(self._keep_alive())
-            tasks.create_task(self._keep_true())
+            tasks.create_task(self._renew_lease())
+            tasks.create_task(self._report_changes())
 
     def _seen(self) -> None:
         found = self._known.get(self._described.metadata.name)
         if found is None:
-            # Somebody deleted the node; while the agent runs, it is there.
-            self._nudged.set()
+            # The node was deleted: a running agent registers it again.
+            self._report_event.set()
         else:
             self._last = found
 
-    async def _persist(self) -> None:
-        """Register, again and again until it succeeds."""
-        told = ""
+    async def _register_with_retries(self) -> None:
+        """Register the node; retry until that succeeds."""
+        logged = ""
         while True:
             try:
                 await self._register()
                 return
             except (StatusError, OSError) as error:
-                if str(error) != told:
+                if str(error) != logged:
                     log.warning("cannot register node=%s error=%s", self._name, error)
-                told = str(error)
+                logged = str(error)
                 await self._clock.sleep(1.0)
 
     @property
@@ -295,7 +295,7 @@ class NodeRegistration:
         return self._described.metadata.name
 
     async def _register(self) -> None:
-        wanted = reported(self._ours(), self._ours(), self._clock.now())
+        wanted = updated_node(self._current(), self._current(), self._clock.now())
         try:
             self._last = await self._client.create(RESOURCE, wanted)
         except StatusError as error:
@@ -306,26 +306,26 @@ class NodeRegistration:
         await self._renew()
 
     async def _take_over(self, found: Node) -> None:
-        """A node of an earlier life: what it says of itself is ours to say now."""
-        wanted = reported(found, self._ours(), self._clock.now(), anew=self._anew)
+        """Update the object of a previous agent with the status of this one."""
+        wanted = updated_node(found, self._current(), self._clock.now(), anew=self._anew)
         if (wanted.metadata, wanted.spec) != (found.metadata, found.spec):
             found = await self._client.update(RESOURCE, wanted)
-            wanted = reported(found, self._ours(), self._clock.now(), anew=self._anew)
+            wanted = updated_node(found, self._current(), self._clock.now(), anew=self._anew)
         self._last = await self._client.update(RESOURCE, wanted, subresource="status")
 
-    def _ours(self) -> Node:
+    def _current(self) -> Node:
         status, amounts = self._described.status, self._extended.amounts()
         capacity = {name: Quantity.from_value(each.capacity) for name, each in amounts.items()}
         left = {name: Quantity.from_value(each.allocatable) for name, each in amounts.items()}
         status = replace(
             status,
-            images=list(self._images())[:MOST_IMAGES],
+            images=list(self._images())[:MAX_IMAGES],
             capacity={**status.capacity, **capacity},
             allocatable={**status.allocatable, **left},
         )
         return replace(self._described, status=status)
 
-    async def _keep_alive(self) -> None:
+    async def _renew_lease(self) -> None:
         while True:
             await self._clock.sleep(RENEW_SECONDS)
             try:
@@ -352,10 +352,10 @@ class NodeRegistration:
         )
         return Lease(metadata=meta, spec=spec)
 
-    async def _keep_true(self) -> None:
+    async def _report_changes(self) -> None:
         due = self._clock.monotonic() + REPORT_SECONDS
         while True:
-            await self._nudge_within(RENEW_SECONDS)
+            await self._wait_for_change(RENEW_SECONDS)
             late = self._clock.monotonic() >= due
             try:
                 if await self._report(even_if_unchanged=late):
@@ -363,23 +363,23 @@ class NodeRegistration:
             except (StatusError, OSError) as error:
                 log.warning("status not reported node=%s error=%s", self._name, error)
 
-    async def _nudge_within(self, seconds: float) -> None:
+    async def _wait_for_change(self, seconds: float) -> None:
         async with asyncio.TaskGroup() as group:
             alarm = group.create_task(self._alarm(seconds))
-            await self._nudged.wait()
+            await self._report_event.wait()
             alarm.cancel()
-        self._nudged.clear()
+        self._report_event.clear()
 
     async def _alarm(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
-        self._nudged.set()
+        self._report_event.set()
 
     async def _report(self, *, even_if_unchanged: bool) -> bool:
         found = self._known.get(self._name)
         if found is None:
             await self._register()
             return True
-        wanted = reported(found, self._ours(), self._clock.now())
+        wanted = updated_node(found, self._current(), self._clock.now())
         if not even_if_unchanged and not needs_report(found, wanted):
             return False
         await self._take_over(await self._client.get(RESOURCE, self._name))

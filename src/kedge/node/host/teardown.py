@@ -1,4 +1,5 @@
-"""The end of a node: everything that its agent and its supervisor had on this machine goes."""
+"""Teardown of a node: ends its supervisor and containers, and removes its network, cgroups and
+mounts."""
 
 import asyncio
 import contextlib
@@ -19,18 +20,18 @@ from kedge.node.volumes.mounts import take_down
 from kedge.supervisor import cgroups
 
 _SHUTDOWN_SECONDS: Final = 10.0
-"""Seconds for a supervisor to end its containers: it waits 5 s for the slowest."""
+"""Seconds for a supervisor to end its containers; it waits 5 s for the slowest."""
 _ATTEMPTS: Final = 3
 _PAUSE: Final = 0.02
 
 
 def teardown(directory: Path) -> str:
-    """End everything of the node in this directory and keep only its files; its agent has ended.
-    Returns what could not be ended.
+    """End everything of the node in this directory, except its files; its agent has ended. Return
+    the problems, or an empty text.
 
-    Also works after its processes were killed or stopped.
+    Also works after the node's processes were killed or stopped (SIGSTOP).
     """
-    # Not by the record alone: an agent that never got as far as writing one has begun all the same.
+    # Not only by the record: an agent that was killed early has not written one.
     left: list[str] = []
     runtime, network = directory / "runtime", directory / "network"
     if runtime.exists():
@@ -53,11 +54,11 @@ def teardown(directory: Path) -> str:
 
 
 async def _end_containers(runtime: Path) -> str:
-    """Tell the supervisor to end all containers and itself; returns the problem if that failed."""
+    """Request that the supervisor ends all containers and itself; return the problem, if any."""
     problem = ""
     for _ in range(_ATTEMPTS):
         try:
-            # A killed supervisor is restarted: only a supervisor knows what to clean up.
+            # A killed supervisor is restarted, because only a supervisor knows what to clean up.
             async with asyncio.timeout(_SHUTDOWN_SECONDS):
                 connected = await channel.connect(runtime, SystemClock())
                 try:
@@ -66,8 +67,8 @@ async def _end_containers(runtime: Path) -> str:
                     connected.close()
             return ""
         except channel.SupervisorLost:
-            # It was killed meanwhile: the next one continues from the records.
-            problem = "the supervisor was killed again and again"
+            # The supervisor was killed meanwhile; the next one continues from the records.
+            problem = "the supervisor was killed repeatedly"
         except TimeoutError:
             problem = f"the supervisor did not answer within {_SHUTDOWN_SECONDS:g} s"
             await _kill_supervisor(runtime)
@@ -86,7 +87,7 @@ async def _kill_supervisor(runtime: Path) -> None:
             return
         handle = os.pidfd_open(pid)
         try:
-            # Checked again with the pidfd open: this is the process that listens there.
+            # Checked again with the pidfd open: the pid may have been reused in between.
             if spawn.supervisor(runtime) == pid:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 await SystemClock().sleep(_PAUSE)

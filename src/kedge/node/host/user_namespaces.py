@@ -1,10 +1,9 @@
-"""User ids for pods with `hostUsers: false`: a range of the machine's ids for each, kept as long as
-the pod.
+"""Ranges of user ids for pods with `hostUsers: false`.
 
-A range is allocated once per machine, across all its nodes, and never overlaps ids of the
-machine's users. A pod's range is in a file in its own directory, in the format of the kubelet; a
-claim in a directory that all nodes share names that file. A claim without such a file is void,
-so a node that was killed or deleted keeps no ranges, and a crash at any point loses none.
+A range is allocated once per machine, across all its nodes, and never overlaps ids of the machine's
+users. The range of a pod is in a file in the pod's directory, in the kubelet's format; a claim in a
+directory that all nodes share names that file. A claim is void without the file, so a node that was
+killed or deleted keeps no ranges, and a crash at any point loses none.
 """
 
 import asyncio
@@ -25,13 +24,13 @@ from kedge.supervisor.user_namespace import LENGTH
 
 CLAIMS: Final = Path("/run/kedge/user-namespaces")
 KUBELET: Final = "kubelet"
-"""The entry in /etc/subuid and /etc/subgid that sets the ranges, as upstream."""
+"""The user in /etc/subuid and /etc/subgid whose ids pods use, as upstream."""
 _FILE: Final = "userns"
 _LOCK: Final = "lock"
 _DIGITS: Final = 10
 _DEFAULT: Final = (0x7000_0000, 0x8000_0000)
-"""Ids that no convention uses: after those of systemd-nspawn, and positive for programs that
-treat ids as signed numbers. There is space for 4,096 pods."""
+"""Ids that no convention uses: above those of systemd-nspawn, and positive for programs that treat
+ids as signed numbers. The range has space for 4,096 pods."""
 
 
 class IdRange(NamedTuple):
@@ -48,11 +47,11 @@ class IdRange(NamedTuple):
 
 
 class InvalidIdRange(ValueError):
-    """The machine's files leave no usable ids for pods."""
+    """The files of the machine leave no ids for pods."""
 
 
 class IdMapping(msgspec.Struct, frozen=True, rename="camel"):
-    """Ids of a pod and of the machine, as the kubelet writes them."""
+    """A mapping of ids in the kubelet's format."""
 
     host_id: int
     container_id: int
@@ -70,7 +69,7 @@ class IdMappings(msgspec.Struct, frozen=True):
 
 
 def slots(etc: Path = Path("/etc"), process: Path = Path("/proc/self")) -> list[int]:
-    """Return the first ids of all ranges that pods may have. Raises BadIds."""
+    """Return the first ids of all ranges that pods may have. Raises InvalidIdRange."""
     uids = _subordinate(etc / "subuid")
     gids = _subordinate(etc / "subgid")
     if uids.get(KUBELET, []) != gids.get(KUBELET, []):
@@ -96,7 +95,7 @@ def slots(etc: Path = Path("/etc"), process: Path = Path("/proc/self")) -> list[
 
 
 def _kubelet(entries: Sequence[IdRange]) -> IdRange:
-    """Return the kubelet's subordinate ids, in whole ranges, as upstream requires."""
+    """Return the kubelet's subordinate ids, which must consist of whole ranges, as upstream."""
     if len(entries) != 1:
         raise InvalidIdRange(
             f'"{KUBELET}" must have one range of subordinate ids, not {len(entries)}'
@@ -126,14 +125,14 @@ def _others(subordinate: dict[str, list[IdRange]]) -> Iterator[IdRange]:
 
 
 def _known(path: Path) -> Iterator[IdRange]:
-    """The ids of the machine's users or groups."""
+    """Return the ids of the machine's users or groups."""
     for _, _, number in _fields(path, ":", 3):
         if number.isdigit():
             yield IdRange(int(number), int(number) + 1)
 
 
 def _mapped(path: Path) -> list[IdRange]:
-    """The ids that exist for this process, which may be in a user namespace itself."""
+    """Return the ids that exist for this process, which may run in a user namespace itself."""
     return [
         IdRange(int(first), int(first) + int(count)) for first, _, count in _fields(path, None, 3)
     ]
@@ -154,7 +153,7 @@ def _fields(path: Path, separator: str | None, count: int) -> Iterator[list[str]
 
 
 class UserNamespaces:
-    """The ranges of one node's pods. Fulfils parts.UserIds."""
+    """The id ranges of one node's pods. Fulfils dependencies.UserIdAllocator."""
 
     def __init__(
         self,
@@ -180,7 +179,7 @@ class UserNamespaces:
                 + reason
             )
         try:
-            # In a thread: another node of the machine may hold the lock.
+            # In a thread, because another node of the machine may hold the lock.
             return await asyncio.to_thread(self._ensure, pod.metadata.uid)
         except (OSError, InvalidIdRange) as error:
             raise RuntimeFailure(f"create user namespace: {error}") from error
@@ -233,8 +232,8 @@ class UserNamespaces:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[int]:
-        """Lock out all other nodes of the machine; the locked file holds the last allocated
-        range."""
+        """Lock out all other nodes of the machine; the locked file holds the range allocated
+        last."""
         self._claims.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._claims / _LOCK, flags, 0o600)
@@ -252,13 +251,13 @@ def _last(lock: int) -> int:
 
 
 def _after(last: int, usable: Sequence[int]) -> list[int]:
-    """Return the ranges in the order in which they are tried: a just released range is the last,
-    in case files with its ids still exist."""
+    """Return the ranges in the order of allocation: a range just released is the last, because
+    files with its ids may still exist."""
     return sorted(usable, key=lambda first: (first <= last, first))
 
 
 def void_claims(pods: Path, claims: Path = CLAIMS) -> None:
-    """Remove the claims of a node whose pods are all gone."""
+    """Remove the claims of a node without pods."""
     for claim in claims.glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if Path(os.fsdecode(claim.read_bytes())).is_relative_to(pods.absolute()):

@@ -1,4 +1,4 @@
-"""Names: a pod's host name, the hosts file it sees, and where it looks up the others."""
+"""The host name of a pod, its hosts file and its DNS configuration."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 from kedge.api.core_v1.pod import Pod
 from kedge.node.runtime.runtime import DnsConfig
 
-LONGEST: Final = 63
-"""Characters that the kernel takes for a host name."""
+HOSTNAME_LENGTH: Final = 63
+"""The kernel's limit for a host name."""
 DOMAIN: Final = "cluster.local"
 _HEADER: Final = "# Kubernetes-managed hosts file.\n"
 _HOST_HEADER: Final = "# Kubernetes-managed hosts file (host network).\n"
@@ -19,25 +19,25 @@ _LOCAL: Final = (
     "fe00::1\tip6-allnodes\n"
     "fe00::2\tip6-allrouters\n"
 )
-_MOST_SERVERS: Final = 3
-"""What the C library makes use of."""
+_MAX_SERVERS: Final = 3
+"""The C library's limit."""
 
 
 def hostname(pod: Pod) -> str:
-    """What the pod calls itself, without its domain."""
+    """Return the host name of a pod, without its domain."""
     name = pod.spec.hostnameOverride or pod.spec.hostname or pod.metadata.name
-    return name[:LONGEST].rstrip("-.")
+    return name[:HOSTNAME_LENGTH].rstrip("-.")
 
 
 def domain(pod: Pod) -> str:
-    """The domain of a pod that names a subdomain."""
+    """Return the domain of a pod with a subdomain; empty otherwise."""
     if not pod.spec.subdomain or pod.spec.hostnameOverride:
         return ""
     return f"{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{DOMAIN}"
 
 
 def kernel_hostname(pod: Pod) -> str:
-    """What `hostname` prints inside the pod; empty where it shares the machine's name."""
+    """Return the host name inside of the pod; empty if it shares the machine's."""
     if pod.spec.hostNetwork and not pod.spec.hostnameOverride:
         return ""
     if pod.spec.setHostnameAsFQDN and domain(pod):
@@ -46,7 +46,7 @@ def kernel_hostname(pod: Pod) -> str:
 
 
 def hosts_file(pod: Pod, ips: Sequence[str], machine: str) -> str:
-    """/etc/hosts of a pod; `machine` is the machine's own, for pods on its network."""
+    """Return /etc/hosts of a pod; `machine` is the machine's own file, for pods on its network."""
     if pod.spec.hostNetwork:
         return _HOST_HEADER + machine + "".join(_aliases(pod))
     name, where = hostname(pod), domain(pod)
@@ -63,7 +63,7 @@ def _aliases(pod: Pod) -> Iterator[str]:
 
 
 def resolv_conf(text: str) -> DnsConfig:
-    """What a resolv.conf says."""
+    """Return the content of a resolv.conf."""
     servers: list[str] = []
     searches: Sequence[str] = ()
     options: list[str] = []
@@ -80,8 +80,8 @@ def resolv_conf(text: str) -> DnsConfig:
 
 
 def dns_of(pod: Pod, machine: DnsConfig) -> DnsConfig:
-    """Where a pod looks up names. There is no DNS of the cluster: a pod that asks for it gets the
-    machine's, as upstream does then."""
+    """Return the DNS configuration of a pod. The cluster has no DNS service: a pod with policy
+    ClusterFirst gets the machine's configuration, as from a kubelet without clusterDNS."""
     base = DnsConfig() if pod.spec.dnsPolicy == "None" else machine
     own = pod.spec.dnsConfig
     if own is None:
@@ -90,11 +90,11 @@ def dns_of(pod: Pod, machine: DnsConfig) -> DnsConfig:
     options = [o for o in base.options if o.partition(":")[0] not in set_here]
     options += [o.name if o.value is None else f"{o.name}:{o.value}" for o in own.options]
     return DnsConfig(
-        servers=_once([*own.nameservers, *base.servers])[:_MOST_SERVERS],
-        searches=_once([*base.searches, *own.searches]),
+        servers=_unique([*own.nameservers, *base.servers])[:_MAX_SERVERS],
+        searches=_unique([*base.searches, *own.searches]),
         options=options,
     )
 
 
-def _once(items: Sequence[str]) -> list[str]:
+def _unique(items: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(items))

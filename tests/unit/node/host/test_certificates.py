@@ -19,9 +19,9 @@ from kedge.node.host.certificates import (
     SERVER,
     CertificateDenied,
     CertificateRenewal,
-    due,
     obtain,
     private_key,
+    renewal_time,
     signing_request,
 )
 from kedge.testing.clock import FakeClock
@@ -58,8 +58,8 @@ class Node:
 
         return Client(LocalTransport(handle))
 
-    def begin(self, *, asks: bool) -> None:
-        self.server.start(self.renewal.run(asks=asks))
+    def begin(self, *, requests_serving: bool) -> None:
+        self.server.start(self.renewal.run(requests_serving=requests_serving))
 
     def certificate(self, name: str) -> x509.Certificate:
         return x509.load_pem_x509_certificate((self.pki / name).read_bytes())
@@ -94,7 +94,7 @@ def uses(certificate: x509.Certificate) -> list[x509.ObjectIdentifier]:
 async def test_a_node_of_this_machine_asks_for_nothing_till_its_certificate_grows_old(
     node: Node,
 ) -> None:
-    node.begin(asks=False)
+    node.begin(requests_serving=False)
     await node.server.clock.advance(DAY / 4)
     assert {each.name for each in node.pki.iterdir()} == {"ca.crt", "node.crt", "node.key"}
     await node.server.clock.advance(DAY)
@@ -106,7 +106,7 @@ async def test_a_node_of_this_machine_asks_for_nothing_till_its_certificate_grow
 
 async def test_a_node_that_joined_asks_for_what_it_shows_its_callers(node: Node) -> None:
     before = node.certificate("node.crt")
-    node.begin(asks=True)
+    node.begin(requests_serving=True)
     await node.server.clock.advance(1)
     serving = node.certificate("serving.crt")
     names = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -118,7 +118,7 @@ async def test_a_node_that_joined_asks_for_what_it_shows_its_callers(node: Node)
 
 
 async def test_a_node_that_moved_asks_anew(node: Node) -> None:
-    node.begin(asks=True)
+    node.begin(requests_serving=True)
     await node.server.clock.advance(1)
     before = node.certificate("serving.crt")
     moved = CertificateRenewal(node.access, node.client, node.server.clock, "far", "192.0.2.9")
@@ -127,7 +127,7 @@ async def test_a_node_that_moved_asks_anew(node: Node) -> None:
         {"type": "Hostname", "address": "far"},
     ]
     await node.server.merge("/api/v1/nodes/far/status", {"status": {"addresses": addresses}})
-    node.server.start(moved.run(asks=True))
+    node.server.start(moved.run(requests_serving=True))
     await node.server.clock.advance(1)
     after = node.certificate("serving.crt")
     names = after.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -137,7 +137,7 @@ async def test_a_node_that_moved_asks_anew(node: Node) -> None:
 
 async def test_open_ends_show_the_new_certificate_at_once(node: Node) -> None:
     context = node.access.serving()
-    node.begin(asks=True)
+    node.begin(requests_serving=True)
     await node.server.clock.advance(1)
     expected = node.certificate("serving.crt").public_bytes(Encoding.DER)
     assert shown(context) == expected
@@ -200,7 +200,7 @@ def test_four_fifths_of_a_life_are_enough(tmp_path: Path) -> None:
     request = signing_request(private_key(tmp_path / "key"), "far", ())
     life = timedelta(days=10)
     pem = pki.sign_request(authority, request, ["client auth"], life, START)
-    assert due(pem) == START - timedelta(minutes=5) + life * 0.8
+    assert renewal_time(pem) == START - timedelta(minutes=5) + life * 0.8
     assert CLIENT.use == "client auth"
 
 

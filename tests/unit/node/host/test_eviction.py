@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.node.host.eviction import PERIOD, LocalStorageEviction
+from kedge.node.host.eviction import PERIOD_SECONDS, LocalStorageEviction
 from kedge.node.pod.runtime_cache import PodRuntimeState
 from kedge.node.runtime.runtime import RunState, RuntimeContainer
 from kedge.testing.clock import FakeClock
@@ -56,14 +56,14 @@ def eviction(node: Node, clock: FakeClock | None = None) -> LocalStorageEviction
 async def test_only_who_uses_too_much_goes() -> None:
     node = Node(pod("small"), pod("large"))
     node.too_much["large"] = "too much. "
-    await eviction(node).look()
+    await eviction(node).check()
     assert node.evicted == [("large", "too much. ")]
 
 
 async def test_who_is_as_dear_as_the_node_stays() -> None:
     node = Node(pod("dear", 2_000_001_000))
     node.too_much["dear"] = "too much. "
-    await eviction(node).look()
+    await eviction(node).check()
     assert node.evicted == []
 
 
@@ -75,7 +75,7 @@ async def test_logs_count_once_and_every_layer_does() -> None:
         )
         for id_ in ("1", "0")
     ]
-    await eviction(node).look()
+    await eviction(node).check()
     assert node.written["p"] == {"c": [Path("/logs/c"), Path("/run/1"), Path("/run/0")]}
 
 
@@ -83,7 +83,7 @@ async def test_it_looks_every_ten_seconds() -> None:
     node, clock = Node(pod("p")), FakeClock()
     node.too_much["p"] = "too much. "
     work = asyncio.ensure_future(eviction(node, clock).run())
-    await clock.advance(PERIOD - 1)
+    await clock.advance(PERIOD_SECONDS - 1)
     assert node.evicted == []
     await clock.advance(1)
     assert node.evicted == [("p", "too much. ")]

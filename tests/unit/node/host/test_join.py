@@ -30,7 +30,7 @@ from kedge.machinery.clock import SystemClock
 from kedge.node.config import Invitation
 from kedge.node.host import node_record
 from kedge.node.host.api_access import ApiAccess
-from kedge.node.host.join import JoinFailure, join, still_good, trusted
+from kedge.node.host.join import JoinFailure, cluster_authority, has_valid_certificate, join
 from kedge.testing.server import local_client, memory_server
 
 ID, CODE = "abcdef", "0123456789abcdef"
@@ -80,9 +80,9 @@ async def test_a_machine_becomes_a_node(running: Running, tmp_path: Path, how: s
     finally:
         await client.close()
     assert b'"username":"system:node:far"' in reply.body
-    assert still_good(directory / "pki", asked, CLOCK)
+    assert has_valid_certificate(directory / "pki", asked, CLOCK)
     elsewhere = invitation(running, ca_hash=f"sha256:{'0' * 64}")
-    assert not still_good(directory / "pki", elsewhere, CLOCK)
+    assert not has_valid_certificate(directory / "pki", elsewhere, CLOCK)
 
 
 def node_at(name: str, port: int) -> Node:
@@ -112,7 +112,9 @@ async def test_a_server_of_another_cluster_is_told_nothing(
     running: Running, tmp_path: Path
 ) -> None:
     asked = invitation(running, ca_hash=f"sha256:{'0' * 64}")
-    with pytest.raises(JoinFailure, match="is not of the cluster with the authority sha256:0000"):
+    with pytest.raises(
+        JoinFailure, match="does not belong to the cluster with the authority sha256:0000"
+    ):
         await join(tmp_path / "far", "far", asked, CLOCK)
     assert list((tmp_path / "far" / "pki").iterdir()) == []
 
@@ -128,8 +130,8 @@ async def test_a_server_that_has_another_authority_is_told_nothing(
 
 
 async def test_without_a_digest_only_what_the_machine_trusts_is_trusted(running: Running) -> None:
-    with pytest.raises(JoinFailure, match=r"no reason to trust .* give --ca-cert-hash"):
-        await trusted(invitation(running, ca_hash=""))
+    with pytest.raises(JoinFailure, match=r"cannot be verified: pass --ca-cert-hash"):
+        await cluster_authority(invitation(running, ca_hash=""))
 
 
 async def test_a_machine_that_trusts_the_server_already_needs_no_digest(
@@ -137,7 +139,7 @@ async def test_a_machine_that_trusts_the_server_already_needs_no_digest(
 ) -> None:
     (tmp_path / "roots").write_bytes(running.ca_pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots"))
-    assert await trusted(invitation(running, ca_hash="")) == running.ca_pem
+    assert await cluster_authority(invitation(running, ca_hash="")) == running.ca_pem
 
 
 async def test_a_token_that_is_not_known_is_said_to_be(running: Running, tmp_path: Path) -> None:
@@ -160,5 +162,5 @@ async def test_an_authority_that_brings_another_one_along_is_not_trusted(
     client = local_client(running)
     told = {"kubeconfig": kubeconfig(running.url, both)}
     await client.patch(CONFIG_MAPS, "cluster-info", {"data": told}, "kube-public")
-    with pytest.raises(JoinFailure, match="is not of the cluster"):
-        await trusted(invitation(running))
+    with pytest.raises(JoinFailure, match="does not belong to the cluster"):
+        await cluster_authority(invitation(running))

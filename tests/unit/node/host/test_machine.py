@@ -22,13 +22,13 @@ def test_what_a_machine_lacks_is_left_out(tmp_path: Path) -> None:
     for size, number in ((2048, "4\n"), (1048576, "1\n"), (64, "9\n")):
         (pages / f"hugepages-{size}kB").mkdir(parents=True)
         (pages / f"hugepages-{size}kB/nr_hugepages").write_text(number)
-    found = machine.look(tmp_path, tmp_path)
+    found = machine.read(tmp_path, tmp_path)
     assert (found.memory, found.machine_id) == (8192, "")
     assert found.hugepages == {"2Mi": 8 * 2**20, "1Gi": 2**30}
 
 
 def test_this_machine_is_described(tmp_path: Path) -> None:
-    found = machine.look(tmp_path)
+    found = machine.read(tmp_path)
     assert found.cpus > 0
     assert found.memory > 2**20
     assert found.disk > 0

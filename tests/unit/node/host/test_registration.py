@@ -156,7 +156,7 @@ async def test_new_image_is_reported_when_told_of(server: LocalServer) -> None:
     server.start(node.run())
     await server.settle()
     images.append(ContainerImage(names=["web"], sizeBytes=2))
-    node.nudge()
+    node.report_soon()
     await server.settle()
     assert [i["names"] for i in (await server.get(NODE))["status"]["images"]] == [["host"], ["web"]]
 
