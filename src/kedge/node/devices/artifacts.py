@@ -1,4 +1,4 @@
-"""Artifacts: what plugins answered to Allocate, put together to what one container gets."""
+"""Combines the Allocate responses of device plugins to the grant of one container."""
 
 import logging
 import os
@@ -19,12 +19,12 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-def given(
+def device_grant(
     holdings: Iterable[DeviceAllocation], cdi_directories: Sequence[Path], nodes: Path
 ) -> DeviceGrant:
-    """All that the holdings of a container bring with them, those of the first resource by name
-    winning; CDI devices are looked up in directories, and `nodes` is where their nodes may be made.
-    Raises ConfigFailure where one cannot be had."""
+    """Return the grant of a container's allocations. If two resources set the same key, the first
+    by name wins. CDI devices are read from `cdi_directories`, and missing device nodes are created
+    in `nodes`. Raises ConfigFailure."""
     env: dict[str, str] = {}
     annotations: dict[str, str] = {}
     mounts: dict[str, ContainerMount] = {}
@@ -53,7 +53,7 @@ def _add(
     for key, value in entries:
         if into.setdefault(key, value) != value:
             log.warning(
-                "two plugins give the same %s=%s container=%s; that of %s is left out",
+                "two device plugins set the same %s=%s container=%s; ignoring the one of %s",
                 what,
                 key,
                 holding.owner.container,
@@ -85,7 +85,7 @@ def _devices(specs: Iterable[DeviceSpec]) -> Iterator[tuple[str, ContainerDevice
 
 
 def _nodes(inside: str, outside: str) -> Iterator[tuple[str, str]]:
-    """Device nodes; a directory stands for all that are in it, as other runtimes have it."""
+    """Return device nodes; a directory stands for all nodes in it, as in other runtimes."""
     if not os.path.isdir(outside):
         yield inside or outside, outside
         return

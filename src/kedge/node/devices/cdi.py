@@ -1,4 +1,4 @@
-"""CDI: what the Container Device Interface says a named device needs, read from its spec files."""
+"""Container Device Interface: reads the edits for named devices from CDI spec files."""
 
 import contextlib
 import json
@@ -15,16 +15,15 @@ from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
 log = logging.getLogger(__name__)
 
 DIRECTORIES: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Where the specs are; what stands in a later directory counts."""
+"""The directories of specs; a spec in a later directory overrides earlier ones."""
 _UNABLE: Final = ("hooks", "intelRdt", "netDevices")
 
 Json = Mapping[str, Any]
 
 
 def resolve(names: Iterable[str], directories: Sequence[Path], nodes: Path) -> DeviceGrant:
-    """What containers with these devices get; `nodes` is where device nodes are made that the
-    machine does not have. Raises ConfigFailure for a device that is unknown, or that needs what
-    this runtime does not do."""
+    """Return the edits for these devices; `nodes` is the directory for device nodes that the
+    machine does not have. Raises ConfigFailure for an unknown device or an unsupported edit."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return DeviceGrant()
@@ -56,7 +55,7 @@ def _specs(directories: Sequence[Path]) -> Iterator[Json]:
                 try:
                     spec = _read(path)
                 except (OSError, ValueError) as error:
-                    log.warning("unusable CDI spec file=%s error=%r", path, str(error))
+                    log.warning("invalid CDI spec file=%s error=%r", path, str(error))
                     continue
                 if isinstance(spec, dict):
                     yield spec
@@ -66,7 +65,7 @@ def _read(path: Path) -> Any:
     text = path.read_text()
     if path.suffix == ".json":
         return json.loads(text)
-    # Only where a device comes with such a file: nothing else of an agent is written in YAML.
+    # Imported only if a spec is written in YAML: no other part of the agent needs it.
     from kedge.machinery import yaml_text
 
     return yaml_text.read(text)
@@ -89,7 +88,7 @@ def _given(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> DeviceGr
     for edit in edits:
         if unable := [each for each in _UNABLE if edit.get(each)]:
             raise ConfigFailure(
-                f"CDI device injection failed: {', '.join(names)}: this node does not do"
+                f"CDI device injection failed: {', '.join(names)}: this node does not support"
                 f" {', '.join(unable)}"
             )
         for variable in edit.get("env") or ():
@@ -122,7 +121,7 @@ def _device(told: Json, nodes: Path) -> ContainerDevice:
 
 
 def _made(kind: str, major: int, minor: int, nodes: Path) -> Path:
-    """A device node for numbers that no file of the machine has."""
+    """Create a device node for numbers without a file on the machine."""
     path = nodes / f"{kind}-{major}-{minor}"
     mode = stat.S_IFBLK if kind == "b" else stat.S_IFCHR
     try:

@@ -1,8 +1,8 @@
-"""Checkpoint: the ledger in a file, so that a node agent that begins anew knows who has what.
+"""The checkpoint of the device ledger, from which a restarted agent knows all allocations.
 
-The fields are those of upstream's file of that purpose. Its checksum can only be computed by Go
-programs, so the file has a name of its own and a checksum that anybody can check; and it is not
-where plugins register, because that directory may be another node's tomorrow.
+The fields are those of the kubelet's checkpoint. The kubelet's checksum can be computed only by Go
+programs, so this file has its own name and a portable checksum. It is not in the directory where
+plugins register, because another node may use that directory later.
 """
 
 import base64
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 
 class LedgerCheckpoint:
-    """The file of one ledger."""
+    """The checkpoint file of one ledger."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
@@ -42,7 +42,7 @@ class LedgerCheckpoint:
         return self._path.exists()
 
     def write(self, ledger: DeviceLedger) -> None:
-        """Replace the file, if that would change it. Raises OSError."""
+        """Write the file if its content has changed. Raises OSError."""
         content = encode(ledger)
         if content != self._written:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -50,14 +50,14 @@ class LedgerCheckpoint:
             self._written = content
 
     def read(self) -> DeviceLedger:
-        """The ledger as it was; an empty one if there is no file, or none that makes sense."""
+        """Return the stored ledger; an empty one if there is no valid file."""
         try:
             content = self._path.read_bytes()
             return decode(content)
         except FileNotFoundError:
             return DeviceLedger()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning("checkpoint of devices is unusable file=%s error=%r", self._path, error)
+            log.warning("invalid device checkpoint file=%s error=%r", self._path, error)
             return DeviceLedger()
 
 
@@ -74,21 +74,22 @@ def encode(ledger: DeviceLedger) -> bytes:
         },
         "Releases": [
             _owner(each.owner) | {"ResourceName": each.resource, "DeviceIDs": list(each.ids)}
-            for each in ledger.farewells
+            for each in ledger.releases
         ],
     }
     return json.dumps({"Data": data, "Checksum": checksum(data)}, indent=1).encode()
 
 
 def decode(content: bytes) -> DeviceLedger:
-    """ValueError, KeyError, TypeError or AttributeError if this is no such file."""
+    """Return the ledger of a document. Raises ValueError, KeyError, TypeError or AttributeError if
+    it is invalid."""
     document = json.loads(content)
     data = document["Data"]
     if document["Checksum"] != checksum(data):
         raise ValueError("checkpoint is corrupted")
     ledger = DeviceLedger()
     for resource in data["RegisteredDevices"]:
-        # Devices are there when their plugin says so again.
+        # The devices themselves are not stored: their plugin lists them again.
         told = data.get("Options", {}).get(resource, {})
         ledger.offers[resource] = DeviceResource(options=_options(told))
     for entry in data["PodDeviceEntries"]:
@@ -98,12 +99,12 @@ def decode(content: bytes) -> DeviceLedger:
         ledger.offers.setdefault(holding.resource, DeviceResource())
     for entry in data.get("Releases", ()):
         ids = tuple(entry["DeviceIDs"])
-        ledger.farewells.append(DeviceReleaseNotice(_read_owner(entry), entry["ResourceName"], ids))
+        ledger.releases.append(DeviceReleaseNotice(_read_owner(entry), entry["ResourceName"], ids))
     return ledger
 
 
 def checksum(data: Json) -> int:
-    """CRC-32 of the data as JSON with sorted keys and no white space."""
+    """Return the CRC-32 of the data as JSON with sorted keys and no white space."""
     return zlib.crc32(json.dumps(data, sort_keys=True, separators=(",", ":")).encode())
 
 

@@ -1,4 +1,4 @@
-"""The devices of a node: plugins, the ledger and its file, as the rest of the agent sees them."""
+"""The devices of a node: connects plugins, ledger and checkpoint with the rest of the agent."""
 
 import asyncio
 import contextlib
@@ -38,15 +38,15 @@ from kedge.node.pod.timeouts import with_timeout
 log = logging.getLogger(__name__)
 
 RETURN_SECONDS: Final = 60.0
-"""How long pods that were here before wait for plugins that are not back yet."""
+"""Seconds that pods of a previous agent wait for plugins that have not registered again."""
 _PRE_START: Final = "device plugin PreStartContainer rpc failed with err"
 
 Reusable = dict[str, set[str]]
-"""By resource: devices of earlier init containers of a pod, which later containers may have."""
+"""By resource: devices of earlier init containers of a pod, which later containers may reuse."""
 
 
 class NodeDevices:
-    """Fulfils parts.Devices. Somebody must `run` it."""
+    """The devices of one node. Fulfils dependencies.DeviceAllocator. The owner must `run` it."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class NodeDevices:
         simulated: Mapping[str, int] = {},
         cdi_directories: Sequence[Path] = cdi.DIRECTORIES,
     ) -> None:
-        """`directory` is where plugins register; `own` is where nobody but the agent looks."""
+        """`directory` is where plugins register; `own` is a directory of the agent alone."""
         self.places = paths.places(directory)
         self._own = own
         self._clock = clock
         self._cdi = cdi_directories
         self._checkpoint = LedgerCheckpoint(own)
         self.fresh = not self._checkpoint.exists()
-        """Whether nothing is known of an earlier life."""
+        """Whether there is no checkpoint."""
         self._ledger = self._checkpoint.read()
         self._registry = PluginRegistry(directory, self._ledger, clock, self._changed)
         self._registry.returned = self._returned
-        self._farewells = DeviceReleaseNotifier(self._ledger, self._registry, clock, self._record)
+        self._releases = DeviceReleaseNotifier(self._ledger, self._registry, clock, self._record)
         self._simulated = [
             SimulatedPlugin(name, number, clock) for name, number in simulated.items()
         ]
@@ -85,14 +85,14 @@ class NodeDevices:
         pod_changed: Callable[[str], None],
         pods: Callable[[], Iterable[Pod]],
     ) -> None:
-        """Who is to be told when what the node has changes, or the health of a pod's devices; and
-        where the pods are that are active."""
+        """Set the callbacks for changes of the node's resources and of the health of a pod's
+        devices, and the source of active pods."""
         self._tell_node, self._tell_pod, self._pods = node_changed, pod_changed, pods
 
-    # The life.
+    # The loop.
 
     async def run(self) -> None:
-        """Until cancelled. Raises OSError if the sockets cannot be made."""
+        """Run until cancelled. Raises OSError if the sockets cannot be created."""
         for each in self.places:
             each.mkdir(mode=0o750, parents=True, exist_ok=True)
         paths.clear_sockets(self.places.plugins)
@@ -105,13 +105,13 @@ class NodeDevices:
         )
         watcher = PluginWatcher(self.places.watched, self._registry, self._clock)
         async with asyncio.TaskGroup() as tasks:
-            for work in (self._registry, door, told, watcher, self._farewells):
+            for work in (self._registry, door, told, watcher, self._releases):
                 tasks.create_task(work.run())
             for plugin in self._simulated:
                 tasks.create_task(plugin.serve(self.places.plugins))
 
     async def simulated(self) -> None:
-        """Return when the devices that the node itself simulates are there."""
+        """Return when the simulated devices are registered."""
         for each in self._simulated:
             await self._back[each.resource].wait()
 
@@ -123,18 +123,18 @@ class NodeDevices:
 
     def _returned(self, resource: str) -> None:
         self._back[resource].set()
-        self._farewells.wake()
+        self._releases.wake()
 
     def _record(self) -> None:
         try:
             self._checkpoint.write(self._ledger)
         except OSError as error:
-            log.error("devices not written down error=%r", str(error))
+            log.error("cannot write the device checkpoint error=%r", str(error))
 
-    # What the node says.
+    # The status of the node.
 
     def amounts(self) -> Mapping[str, DeviceAmounts]:
-        """What there is of each resource that a plugin ever offered."""
+        """Return the amounts of each resource that a plugin has ever registered."""
         return self._ledger.amounts()
 
     def manages(self, resource: str) -> bool:
@@ -154,7 +154,7 @@ class NodeDevices:
             for container, each in found.items()
         }
 
-    # What pods take and give.
+    # Allocation.
 
     async def allocate(self, pod: Pod) -> None:
         reusable: Reusable = {}
@@ -192,8 +192,8 @@ class NodeDevices:
         return got
 
     def _wanted(self, container: Container) -> list[tuple[str, int]]:
-        """Resources of plugins that a container asks for, in the order of their names. Others are
-        of the cluster, and somebody else's business."""
+        """Return the resources of a container that consist of devices, in the order of their names.
+        Other extended resources are managed outside of the node."""
         limits = container.resources.limits
         return [
             (name, limits[name].value())
@@ -202,7 +202,7 @@ class NodeDevices:
         ]
 
     async def _await_return(self, resource: str) -> None:
-        """After a restart of the machine pods may be quicker than plugins."""
+        """Wait for plugins: after a reboot pods may start before the plugins."""
         left = self._begun + RETURN_SECONDS - self._clock.monotonic()
         if self._registry.plugin(resource) is None and left > 0:
             with contextlib.suppress(TimeoutError):
@@ -218,12 +218,12 @@ class NodeDevices:
             choice = await self._choice(resource, number, reusable)
             preferred = await self._preferred(plugin, choice)
             ids = choice.decided(preferred)
-            self._ledger.promise(resource, ids)
+            self._ledger.reserve(resource, ids)
         try:
             answer = await plugin.allocate(in_order(ids), owner)
             self._ledger.hold(owner, resource, ids, wire.encode(answer))
         finally:
-            self._ledger.take_back(resource, ids)
+            self._ledger.cancel_reservation(resource, ids)
         self._record()
         return ids
 
@@ -233,32 +233,32 @@ class NodeDevices:
         return ()
 
     async def _choice(self, resource: str, number: int, reusable: set[str]) -> DeviceChoice:
-        """What there is to choose from; devices whose plugin is just being told that they are free
-        are worth a moment."""
+        """Return the devices to choose from; wait a moment for devices whose release is being
+        announced to their plugin."""
         until = self._clock.monotonic() + RELEASE_SECONDS
         while True:
             try:
                 return self._ledger.choice(resource, number, reusable)
             except AllocationError:
                 left = until - self._clock.monotonic()
-                parting = any(each.resource == resource for each in self._ledger.farewells)
+                parting = any(each.resource == resource for each in self._ledger.releases)
                 if not parting or left <= 0 or self._registry.plugin(resource) is None:
                     raise
                 with contextlib.suppress(TimeoutError):
-                    await with_timeout(self._clock, left, self._farewells.next.wait())
+                    await with_timeout(self._clock, left, self._releases.next.wait())
 
     def release(self, uid: str) -> None:
         if self._ledger.release(uid):
             self._record()
-            self._farewells.wake()
+            self._releases.wake()
 
-    # The start of a container.
+    # Start.
 
     def grant(self, pod: Pod, container: Container) -> DeviceGrant:
         holdings = self._ledger.of_container(pod.metadata.uid, container.name)
         if not holdings:
             return DeviceGrant()
-        return artifacts.given(holdings, self._cdi, self._own / "nodes")
+        return artifacts.device_grant(holdings, self._cdi, self._own / "nodes")
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
         owner = _owner(pod, container)
@@ -286,13 +286,13 @@ def _owner(pod: Pod, container: Container) -> DeviceOwner:
 
 
 def _sendable(env: Mapping[str, str], owner: DeviceOwner) -> dict[str, str]:
-    """Variables without those that a protobuf string cannot carry."""
+    """Return the variables without those that a protobuf string cannot carry."""
     sent = {}
     for name, value in env.items():
         try:
             f"{name}{value}".encode()
         except UnicodeEncodeError:
-            text = "variable not told to the plugin, it is no text name=%r pod=%s/%s container=%s"
+            text = "variable is not UTF-8, not passed to plugin name=%r pod=%s/%s container=%s"
             log.warning(text, name, owner.namespace, owner.pod_name, owner.container)
         else:
             sent[name] = value
@@ -300,17 +300,17 @@ def _sendable(env: Mapping[str, str], owner: DeviceOwner) -> dict[str, str]:
 
 
 def find_directory(wanted: Path | None, own: Path) -> tuple[Path, DirectoryClaim | None]:
-    """The directory where plugins register: the one that is wanted, unless another agent has it,
-    else the node's own."""
+    """Return the directory where plugins register: the configured one, or the node's own if another
+    agent uses that."""
     for directory in (wanted, own):
         if directory is None:
             continue
         try:
             claim = DirectoryClaim.stake(directory)
         except OSError as error:
-            log.warning("no device plugins in directory=%s error=%r", directory, str(error))
+            log.warning("cannot serve device plugins directory=%s error=%r", directory, str(error))
             continue
         if claim is not None:
             return directory, claim
-        log.warning("another agent has the device plugins of directory=%s", directory)
+        log.warning("another agent serves device plugins directory=%s", directory)
     return own, None

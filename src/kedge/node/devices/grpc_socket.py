@@ -1,6 +1,6 @@
-"""Door: a socket behind which a gRPC server begins to live when somebody knocks.
+"""A Unix socket whose gRPC server starts with the first connection.
 
-Most nodes never see a plugin, and the library is a fifth of the agent's memory.
+Most nodes never have a device plugin, and the gRPC library is a fifth of the agent's memory.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ _CHUNK = 65536
 
 
 class GrpcSocket:
-    """A socket that answers some methods. Somebody must `run` it."""
+    """A socket that serves some gRPC methods. The owner must `run` it."""
 
     def __init__(self, path: Path, behind: Path, handlers: Callable[[], Handlers]) -> None:
         self._path = path
         self._behind = behind
-        """Where the gRPC server itself listens."""
+        """The socket of the gRPC server itself."""
         self._handlers = handlers
         self._opening = asyncio.Lock()
         self._server: Any = None
         self.open = asyncio.Event()
-        """Set once somebody can knock."""
+        """Set once clients can connect."""
 
     async def run(self) -> None:
-        """Until cancelled. Raises OSError if the socket cannot be made."""
+        """Run until cancelled. Raises OSError if the socket cannot be created."""
         where, held = reachable(self._path)
         self._path.unlink(missing_ok=True)
         try:
@@ -53,7 +53,7 @@ class GrpcSocket:
         try:
             inner_reader, inner_writer = await self._lead_in()
         except OSError as error:
-            log.warning("cannot answer at %s error=%r", self._path, str(error))
+            log.warning("cannot serve gRPC socket=%s error=%r", self._path, str(error))
             writer.close()
             return
         with contextlib.suppress(ConnectionError, BrokenPipeError):

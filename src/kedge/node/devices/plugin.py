@@ -1,4 +1,4 @@
-"""Plugin: one device plugin as the node agent sees it, at the other end of a socket."""
+"""The client of one device plugin."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -22,18 +22,18 @@ A = TypeVar("A")
 
 
 class PluginError(Exception):
-    """A plugin did not do what it was asked; the text is that of Go's gRPC library."""
+    """A call to a plugin failed; the text is that of Go's gRPC library."""
 
 
 class PluginClient:
-    """A connection to a plugin; one that is lost does not come back."""
+    """A connection to a plugin; a lost connection is not restored."""
 
     def __init__(self, resource: str, path: Path, clock: Clock) -> None:
         self.resource = resource
         self.path = path
         self.options = m.DevicePluginOptions()
         self.stopped = False
-        """Whether the connection is lost, or another plugin has taken over."""
+        """Whether the connection is lost, or another plugin has replaced this one."""
         self._clock = clock
         self._where, self._held = reachable(path)
         self._channel: Any = None
@@ -43,10 +43,11 @@ class PluginClient:
         self._channel = library.load().aio.insecure_channel(
             f"unix:{self._where}",
             options=[
-                # A path as authority is refused by some servers.
+                # Some servers reject a path as the authority.
                 ("grpc.default_authority", "localhost"),
                 ("grpc.enable_http_proxy", 0),
-                # A plugin that begins anew at the same path is not to wait for the old one's turn.
+                # Otherwise a plugin that restarts at the same path would wait for the back-off of
+                # the old channel.
                 ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.max_reconnect_backoff_ms", 500),
@@ -63,11 +64,12 @@ class PluginClient:
             ) from None
 
     async def ask_options(self) -> None:
-        """Learn what the plugin wants to be asked. Raises PluginError."""
+        """Call GetDevicePluginOptions. Raises PluginError."""
         self.options = await self._call(methods.OPTIONS, m.Empty(), DIAL_SECONDS)
 
     async def watch(self) -> AsyncIterator[dict[str, PluginDevice]]:
-        """All devices, again and again, until the connection is lost. Raises PluginError then."""
+        """Yield the list of devices on each change (ListAndWatch). Raises PluginError at the
+        end."""
         grpc = library.load()
         stream = methods.streamer(self._channel, methods.LIST_AND_WATCH)(m.Empty())
         try:
@@ -81,7 +83,7 @@ class PluginClient:
             stream.cancel()
 
     async def prefer(self, choice: DeviceChoice) -> Sequence[str]:
-        """What it would choose. Raises PluginError."""
+        """Call GetPreferredAllocation. Raises PluginError."""
         asked = m.ContainerPreferredAllocationRequest(
             available_device_ids=[*choice.again, *choice.free],
             must_include_device_ids=choice.again,
@@ -96,7 +98,7 @@ class PluginClient:
         return answer.container_responses[0].device_ids if answer.container_responses else ()
 
     async def allocate(self, ids: Sequence[str], owner: DeviceOwner) -> m.ContainerAllocateResponse:
-        """What a container needs to use the devices. Raises PluginError."""
+        """Call Allocate. Raises PluginError."""
         asked = m.ContainerAllocateRequest(devices_ids=ids, owner=_told(owner))
         answer = await self._call(methods.ALLOCATE, m.AllocateRequest(container_requests=[asked]))
         if not answer.container_responses:
@@ -106,21 +108,21 @@ class PluginClient:
     async def pre_start(
         self, ids: Sequence[str], env: Mapping[str, str], owner: DeviceOwner
     ) -> None:
-        """Have the devices made ready for a start. Raises PluginError."""
+        """Call PreStartContainer. Raises PluginError."""
         request = m.PreStartContainerRequest(devices_ids=ids, env=env, owner=_told(owner))
         await self._call(methods.PRE_START, request, PRE_START_SECONDS)
 
     async def release(self, ids: Sequence[str], owner: DeviceOwner) -> None:
-        """Tell that a container is gone. Raises PluginError."""
+        """Notify the plugin of a release. Raises PluginError."""
         request = m.ReleaseContainerRequest(devices_ids=ids, owner=_told(owner))
         await self._call(methods.RELEASE, request, RELEASE_SECONDS)
 
     async def info(self) -> m.PluginInfo:
-        """What stands behind a socket of the plugin watcher. Raises PluginError."""
+        """Call GetInfo of the plugin watcher. Raises PluginError."""
         return await self._call(methods.GET_INFO, m.Empty(), DIAL_SECONDS)
 
     async def notify(self, error: str) -> None:
-        """Tell a plugin whether it was taken. Raises PluginError."""
+        """Call NotifyRegistrationStatus. Raises PluginError."""
         status = m.RegistrationStatus(plugin_registered=not error, error=error)
         await self._call(methods.NOTIFY, status, DIAL_SECONDS)
 
@@ -153,7 +155,7 @@ class PluginClient:
             raise self._cut_off() from error
 
     def _cut_off(self) -> BaseException:
-        """Calls on a channel that is closed meanwhile end as if we had been cancelled."""
+        """Convert the cancellation by a channel that is closed meanwhile to a PluginError."""
         task = asyncio.current_task()
         if not self.stopped or (task is not None and task.cancelling()):
             return asyncio.CancelledError()

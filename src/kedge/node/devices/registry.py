@@ -1,4 +1,4 @@
-"""Registry: plugins that register, and what becomes of them until they are gone."""
+"""The registry of device plugins."""
 
 import asyncio
 import logging
@@ -17,21 +17,21 @@ from kedge.node.devices.plugin import DIAL_SECONDS, PluginClient, PluginError
 log = logging.getLogger(__name__)
 
 GIVEN_UP_SECONDS: Final = 300.0
-"""How long the devices of a plugin that is gone are counted."""
+"""Seconds for which the devices of a lost plugin stay in the node's capacity."""
 LATE_SECONDS: Final = 1.0
-"""How long a plugin that registers may take to listen before it is answered all the same."""
+"""Seconds for which a registering plugin may take to listen before its request is answered."""
 _STEP: Final = 0.05
 
 Changed = Callable[[set[str]], None]
-"""Told whenever the ledger has changed, with the pods that are to look at their devices."""
+"""Called after each change of the ledger, with the pods whose devices have changed."""
 
 
 class PluginRefused(Exception):
-    """A plugin is not taken; the text is upstream's."""
+    """A registration is refused; the text is the kubelet's."""
 
 
 class PluginRegistry:
-    """The plugins of one node. Somebody must `run` it."""
+    """The plugins of one node. The owner must `run` it."""
 
     def __init__(
         self, directory: Path, ledger: DeviceLedger, clock: Clock, changed: Changed
@@ -43,19 +43,19 @@ class PluginRegistry:
         self._plugins: dict[str, PluginClient] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self.returned: Callable[[str], None] = lambda resource: None
-        """Told when the devices of a plugin that has registered are known."""
+        """Called when the devices of a registered plugin are known."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                # Also without plugins there is somebody to own those to come.
+                # Keeps the task group open while there are no plugins.
                 await asyncio.Event().wait()
         finally:
             self._tasks = None
 
     def plugin(self, resource: str) -> PluginClient | None:
-        """The one that offers a resource, if it can be spoken to."""
+        """Return the connected plugin of a resource; None if there is none."""
         found = self._plugins.get(resource)
         return found if found is not None and not found.stopped else None
 
@@ -73,7 +73,7 @@ class PluginRegistry:
         return m.Empty()
 
     async def register(self, request: m.RegisterRequest) -> None:
-        """A plugin introduces itself. Raises Refusal."""
+        """Serve Register. Raises PluginRefused."""
         check(request)
         plugin = PluginClient(
             request.resource_name, self._directory / request.endpoint, self._clock
@@ -82,11 +82,11 @@ class PluginRegistry:
             await self._connect(plugin)
             self._own(self._serve(plugin))
         else:
-            # Plugins of old listen when they have been answered.
+            # Old plugins listen only after the answer.
             self._own(self._serve_late(plugin))
 
     async def adopt(self, resource: str, path: Path) -> None:
-        """Take a plugin that was found otherwise. Raises Refusal."""
+        """Register a plugin that the plugin watcher has found. Raises PluginRefused."""
         if not is_extended(resource):
             raise PluginRefused(f'the ResourceName "{resource}" is invalid')
         plugin = PluginClient(resource, path, self._clock)
@@ -96,7 +96,7 @@ class PluginRegistry:
     def _own(self, work: Any) -> None:
         if self._tasks is None:
             work.close()
-            raise PluginRefused("the node agent is ending")
+            raise PluginRefused("the node agent is shutting down")
         self._tasks.create_task(work)
 
     async def _appears(self, path: Path, seconds: float) -> bool:
@@ -115,11 +115,11 @@ class PluginRegistry:
             await plugin.close()
             raise PluginRefused(str(error)) from error
 
-    # The life of a plugin.
+    # Connections.
 
     async def _serve_late(self, plugin: PluginClient) -> None:
         if not await self._appears(plugin.path, DIAL_SECONDS):
-            text = "registered but never listened resource=%s endpoint=%s"
+            text = "plugin registered but does not listen resource=%s endpoint=%s"
             log.warning(text, plugin.resource, plugin.path.name)
             return
         try:
@@ -130,7 +130,8 @@ class PluginRegistry:
             await self._serve(plugin)
 
     async def _serve(self, plugin: PluginClient) -> None:
-        """Hear of its devices until the connection ends or another plugin takes over."""
+        """Take over the plugin's devices until the connection ends or another plugin replaces
+        it."""
         resource = plugin.resource
         await self._replace(plugin)
         self._ledger.offered(resource, plugin.options)
@@ -161,7 +162,7 @@ class PluginRegistry:
     async def _give_up(self, plugin: PluginClient) -> None:
         await self._clock.sleep(GIVEN_UP_SECONDS)
         if self._plugins.get(plugin.resource) is plugin:
-            log.warning("plugin did not come back resource=%s", plugin.resource)
+            log.warning("plugin did not register again resource=%s", plugin.resource)
             self._changed(self._ledger.given_up(plugin.resource))
 
 
@@ -170,7 +171,7 @@ def _there(path: Path) -> bool:
 
 
 def check(request: m.RegisterRequest) -> None:
-    """Raises Refusal."""
+    """Check a registration. Raises PluginRefused."""
     if request.version != m.VERSION:
         raise PluginRefused(
             f'requested API version "{request.version}" is not supported by kubelet. '

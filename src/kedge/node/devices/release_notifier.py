@@ -1,6 +1,6 @@
-"""Farewells: plugins that want to know are told when a container's devices are free again.
+"""Notifies device plugins that the devices of a container are released.
 
-At least once: what was not acknowledged is in the checkpoint, and said again.
+At least once: a notice that was not acknowledged is in the checkpoint and is sent again.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ LONGEST_SECONDS: Final = 60.0
 
 
 class DeviceReleaseNotifier:
-    """Says them. Somebody must `run` it."""
+    """Sends the notices. The owner must `run` it."""
 
     def __init__(
         self, ledger: DeviceLedger, registry: PluginRegistry, clock: Clock, said: Callable[[], None]
@@ -34,15 +34,15 @@ class DeviceReleaseNotifier:
         self._next = asyncio.Event()
 
     def wake(self) -> None:
-        """There is something to say, or somebody to say it to."""
+        """Send pending notices: there is a new one, or a plugin has registered."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         delay = FIRST_SECONDS
         while True:
             self._wake.clear()
-            failed = [each for each in list(self._ledger.farewells) if not await self._say(each)]
+            failed = [each for each in list(self._ledger.releases) if not await self._say(each)]
             if failed:
                 await wait_until_set(self._wake, self._clock, delay)
                 delay = min(delay * 2, LONGEST_SECONDS)
@@ -52,21 +52,21 @@ class DeviceReleaseNotifier:
 
     @property
     def next(self) -> asyncio.Event:
-        """Set when one more has been said."""
+        """Return an event that is set with the next acknowledged notice."""
         return self._next
 
     async def _say(self, farewell: DeviceReleaseNotice) -> bool:
         plugin = self._registry.plugin(farewell.resource)
         if plugin is None:
-            # Its return wakes us.
+            # The registration of the plugin wakes this task.
             return True
         try:
             await plugin.release(farewell.ids, farewell.owner)
         except PluginError as error:
-            text = "release not acknowledged resource=%s devices=%s error=%r; trying again"
+            text = "release not acknowledged resource=%s devices=%s error=%r; retrying"
             log.warning(text, farewell.resource, ",".join(farewell.ids), str(error))
             return False
-        self._ledger.said(farewell)
+        self._ledger.notified(farewell)
         self._told()
         self._next.set()
         self._next = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Watcher: the second way in. A socket that appears in a directory is asked what it is."""
+"""The plugin watcher: registers plugins by their sockets in a directory."""
 
 import asyncio
 import logging
@@ -20,11 +20,11 @@ LOOK_SECONDS: Final = 1.0
 _KIND: Final = "DevicePlugin"
 
 Mark = tuple[str, int, int]
-"""A socket: its path, and what tells it from another one at the same path."""
+"""A socket: its path, and its inode to distinguish it from another at the same path."""
 
 
 class PluginWatcher:
-    """Looks into a directory for sockets of plugins. Somebody must `run` it."""
+    """Watches a directory for sockets of plugins. The owner must `run` it."""
 
     def __init__(self, directory: Path, registry: PluginRegistry, clock: Clock) -> None:
         self._directory = directory
@@ -33,7 +33,7 @@ class PluginWatcher:
         self._known: set[Mark] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 found = set(sockets(self._directory))
@@ -53,12 +53,12 @@ class PluginWatcher:
                 log.warning("plugin refused socket=%s error=%r", path, error)
             await caller.notify(error)
         except PluginError as failure:
-            log.warning("plugin not heard socket=%s error=%r", path, str(failure))
+            log.warning("plugin does not answer socket=%s error=%r", path, str(failure))
         finally:
             await caller.close()
 
     async def _taken(self, info: m.PluginInfo, path: Path) -> str:
-        """Why a plugin is not taken; empty if it is."""
+        """Return why a plugin is refused; empty if it is registered."""
         if info.type != _KIND:
             return f"no handler registered for plugin type: {info.type} at socket {path}"
         if m.VERSION not in info.supported_versions:
@@ -72,7 +72,7 @@ class PluginWatcher:
 
 
 def sockets(directory: Path) -> Iterator[Mark]:
-    """Every socket in a directory and below."""
+    """Return all sockets in a directory and below."""
     try:
         entries = list(os.scandir(directory))
     except OSError:

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 _LOOKUPS: Final = ThreadPoolExecutor(4, "probe-lookup")
-"""Pod authors choose host names, so lookups may be slow. In asyncio's own pool, which has six
-threads on a machine of two cores, six slow names would block the agent's disk access."""
+"""Threads for name lookups. Pod authors choose host names, so lookups may be slow; in asyncio's own
+pool, which has six threads on a machine with two cores, six slow names would block the agent's disk
+access."""
 _TURNED_DOWN: Final = "no such host"
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]

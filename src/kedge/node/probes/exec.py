@@ -1,4 +1,4 @@
-"""Exec probe: a command in the container, well if it ends with 0."""
+"""Exec probe: runs a command in the container; exit code 0 is success."""
 
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import ExecAction
@@ -9,14 +9,14 @@ from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.node.runtime.runtime import NotFoundError, Runtime, RuntimeFailure
 
 MOST = 10 * 1024
-"""Bytes of output that are told."""
+"""Bytes of output in the result."""
 
 
 async def probe_exec(
     action: ExecAction, container: Container, container_id: str, runtime: Runtime, seconds: float
 ) -> ProbeOutcome:
-    """Raises ProbeError if the command could not be run at all."""
-    # Only variables that are plain values are known here, as upstream has it.
+    """Run the probe. Raises ProbeError if the command cannot be executed."""
+    # Only variables with plain values are expanded here, as in the kubelet.
     values = {var.name: var.value for var in container.env if var.valueFrom is None}
     try:
         argv = expand_all(action.command, values)

@@ -1,4 +1,4 @@
-"""gRPC probe: the standard health service. The only door to grpcio, which may be missing."""
+"""gRPC probe: the standard health service. The only importer of grpcio for probes."""
 
 import asyncio
 import importlib
@@ -15,7 +15,7 @@ _STATUSES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UN
 
 @cache
 def _library() -> Any:
-    """grpcio, loaded when the first probe wants it: it is larger than the rest of the agent."""
+    """Return grpcio, imported by the first probe: it is larger than the rest of the agent."""
     try:
         importlib.import_module("grpc.aio")
         return importlib.import_module("grpc")
@@ -24,7 +24,7 @@ def _library() -> Any:
 
 
 async def probe_grpc(action: GRPCAction, ip: str, seconds: float) -> ProbeOutcome:
-    """Raises ProbeError where this agent cannot speak gRPC."""
+    """Run the probe. Raises ProbeError if grpcio is not installed."""
     grpc = _library()
     if grpc is None:
         raise ProbeError("gRPC probes need the package grpcio on the node")

@@ -1,7 +1,7 @@
-"""HTTP probe: one GET whose answer is read up to a limit. Also used for lifecycle hooks.
+"""HTTP probe: one GET whose response is read up to a limit. Also used for lifecycle hooks.
 
-Neither side is trusted: the pod's author wrote the request, a program in a container sends the
-answer. So the request cannot contain a second request, and the answer is limited in size and
+Neither side is trusted: the pod's author wrote the request, and a program in a container sends the
+response. So the request cannot contain a second request, and the response is limited in size and
 time.
 """
 
@@ -22,29 +22,29 @@ from kedge.node.probes.connection import connect
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address, port_of
 
 MOST: Final = 10 * 1024
-"""Bytes of an answer's body that are read."""
+"""Bytes of a response's body that are read."""
 MOST_HEAD: Final = 64 * 1024
-"""Bytes of an answer before its body, interim answers included. Common servers and proxies stop at
-8 to 32 KiB; Go's client would read 10 MiB."""
+"""Bytes of a response before its body, including interim responses. Common servers and proxies stop
+at 8 to 32 KiB; Go's client would read 10 MiB."""
 ANSWER_SECONDS: Final = 10.0
-"""Seconds from the first line of an answer to its last byte. A hook may wait for the first line
-as long as its pod allows: an application answers when it has drained."""
+"""Seconds from the first line of a response to its last byte. A hook may wait for the first line as
+long as its pod permits, because an application may answer only after draining."""
 REDIRECTS: Final = 10
 VERSION: Final = "1.36"
 _SAFE: Final = "/%:@!$&'()*+,;=~-._?"
 _SCHEMES: Final = ("http", "https")
 _is_host: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?").fullmatch
 _is_host_header: Final = re.compile(r"[A-Za-z0-9!$%&'()*+,\-.:;=@\[\]_~]*").fullmatch
-"""What Go takes for a Host header: the characters of RFC 3986 for a host and a port."""
+"""The characters that Go permits in a Host header: those of RFC 3986 for a host and a port."""
 
 
 class HttpError(Exception):
-    """No request that could be sent, or no answer that could be understood."""
+    """The request could not be sent, or the response is invalid."""
 
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """A GET: where to, and what to say."""
+    """A GET request."""
 
     url: str
     headers: Sequence[tuple[str, str]]
@@ -52,7 +52,7 @@ class ProbeRequest:
 
 @dataclass(frozen=True)
 class ProbeResponse:
-    """What came back."""
+    """The response to a request."""
 
     status: int
     location: str
@@ -62,7 +62,8 @@ class ProbeResponse:
 async def probe_http(
     action: HTTPGetAction, container: Container, ip: str, clock: Clock, seconds: float
 ) -> ProbeOutcome:
-    """Success is any answer from 200 to 399. Raises ProbeError if there is nothing to ask."""
+    """Run the probe; a status from 200 to 399 is success. Raises ProbeError if there is no
+    address."""
     request = request_for(action, container, ip, "probe")
     try:
         answer = await with_timeout(clock, seconds, get(request, clock))
@@ -84,12 +85,12 @@ async def probe_http(
 
 
 def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: str) -> ProbeRequest:
-    """The request that an action stands for. Raises ProbeError."""
+    """Return the request of an action. Raises ProbeError."""
     host = action.host or ip
     if not host:
         raise ProbeError("the pod has no address")
-    # The API accepts any text, as upstream's does; a slash or a question mark in the host would
-    # change the URL.
+    # The API accepts any text, as upstream; a slash or a question mark in the host would change the
+    # URL.
     if not _is_host(host):
         raise ProbeError(f"invalid host: {host!r}")
     port = port_of(action.port, container)
@@ -111,8 +112,8 @@ def _headers(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
 
 
 async def get(request: ProbeRequest, clock: Clock) -> ProbeResponse:
-    """Send the request and follow redirects to the same host, as the kubelet does: a container
-    must not redirect the node to another host."""
+    """Send the request and follow redirects to the same host, as the kubelet does: a container must
+    not redirect the node to another host."""
     url = request.url
     for _ in range(REDIRECTS):
         try:
@@ -123,7 +124,7 @@ async def get(request: ProbeRequest, clock: Clock) -> ProbeResponse:
             if urlsplit(following).hostname != urlsplit(request.url).hostname:
                 return answer
         except (ValueError, EOFError) as error:
-            # Invalid numbers, hosts and ports in an answer, and an incomplete answer.
+            # Invalid numbers, hosts and ports in a response, and an incomplete response.
             what = "unexpected EOF" if isinstance(error, EOFError) else str(error)
             raise HttpError(what) from error
         url = following
@@ -148,7 +149,8 @@ async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Cloc
 
 
 def _trusting() -> ssl.SSLContext:
-    """Probes do not check certificates: they ask whether somebody is there, not who."""
+    """Return a TLS context that verifies no certificate, as in the kubelet: a probe tests liveness,
+    not identity."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -183,7 +185,7 @@ def _shown(text: str) -> str:
 
 
 class _ResponseHead:
-    """The lines before an answer's body, of all interim answers together, up to a limit."""
+    """The lines before a response's body, of all interim responses together, up to a limit."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -227,7 +229,7 @@ def _is_status(word: str) -> bool:
 async def _read_body(
     lines: _ResponseHead, reader: asyncio.StreamReader, headers: dict[str, str]
 ) -> bytes:
-    """As much of the body as is worth looking at."""
+    """Return the body up to the limit."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
         return await _read_chunks(lines, reader)
     length = headers.get("content-length", "")
@@ -241,7 +243,7 @@ async def _read_body(
 async def _read_chunks(lines: _ResponseHead, reader: asyncio.StreamReader) -> bytes:
     body = b""
     while len(body) < MOST:
-        # Lines between chunks count like the head: a server may send many of them.
+        # Lines between chunks count like the head, because a server may send many of them.
         size = int((await lines.next()).partition(";")[0] or "0", 16)
         if size <= 0:
             break
@@ -252,7 +254,7 @@ async def _read_chunks(lines: _ResponseHead, reader: asyncio.StreamReader) -> by
 
 
 def describe(error: Exception, url: str) -> str:
-    """A failed connection, in the words of Go's dialler."""
+    """Return the text of a failed connection, as Go's dialler writes it."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return dial_error(error, parts.hostname or "", port)

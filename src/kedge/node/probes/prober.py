@@ -85,14 +85,14 @@ class Prober:
                     self._readiness[identity] = True
 
     def watch(self, targets: Iterable[ProbeTarget], *, ending: bool = False) -> None:
-        """Probe these containers and no others; of a pod that ends, only its readiness."""
-        wanted: dict[tuple[str, ProbeKind], tuple[ProbeTarget, Probe]] = {}
+        """Probe these containers and no others; while a pod ends, only readiness probes run."""
+        selected: dict[tuple[str, ProbeKind], tuple[ProbeTarget, Probe]] = {}
         for target in targets:
             for kind, probe in self._probes(target, ending):
-                wanted[target.record.id, kind] = target, probe
-        for key in self._tasks.keys() - wanted.keys():
+                selected[target.record.id, kind] = target, probe
+        for key in self._tasks.keys() - selected.keys():
             self._tasks.pop(key).cancel()
-        for key, (target, probe) in wanted.items():
+        for key, (target, probe) in selected.items():
             if key not in self._tasks:
                 self._tasks[key] = asyncio.get_running_loop().create_task(
                     self._follow(target, key[1], probe)
@@ -129,7 +129,7 @@ class Prober:
         return self._startup.get(target.record.id) is True
 
     async def _follow(self, target: ProbeTarget, kind: ProbeKind, probe: Probe) -> None:
-        """Probe a container until its answer is final, or for ever."""
+        """Run a probe until its verdict is final, or until cancelled."""
         started = target.record.started_at / SECOND
         due = started + probe.initialDelaySeconds - self._clock.now().timestamp()
         if due > 0:
@@ -138,30 +138,30 @@ class Prober:
         run = 0
         while True:
             begun = self._clock.monotonic()
-            well = await self._well(target, kind, probe)
-            if well is not None:
-                run = run + 1 if well is last else 1
-                last = well
-                needed = probe.successThreshold if well else probe.failureThreshold
-                if run >= needed and self._decide(target, kind, well):
+            is_healthy = await self._is_healthy(target, kind, probe)
+            if is_healthy is not None:
+                run = run + 1 if is_healthy is last else 1
+                last = is_healthy
+                needed = probe.successThreshold if is_healthy else probe.failureThreshold
+                if run >= needed and self._decide(target, kind, is_healthy):
                     return
             spent = self._clock.monotonic() - begun
             await self._clock.sleep(max((probe.periodSeconds or 10) - spent, 0.01))
 
-    def _decide(self, target: ProbeTarget, kind: ProbeKind, well: bool) -> bool:
-        """Keep a result; says whether there is nothing more to find out."""
+    def _decide(self, target: ProbeTarget, kind: ProbeKind, is_healthy: bool) -> bool:
+        """Store a verdict; return whether the probe is finished."""
         known = {
             ProbeKind.STARTUP: self._startup,
             ProbeKind.LIVENESS: self._liveness,
             ProbeKind.READINESS: self._readiness,
         }[kind]
-        if known.get(target.record.id) is not well:
-            known[target.record.id] = well
+        if known.get(target.record.id) is not is_healthy:
+            known[target.record.id] = is_healthy
             self._changed()
-        return kind is ProbeKind.STARTUP or (kind is ProbeKind.LIVENESS and not well)
+        return kind is ProbeKind.STARTUP or (kind is ProbeKind.LIVENESS and not is_healthy)
 
-    async def _well(self, target: ProbeTarget, kind: ProbeKind, probe: Probe) -> bool | None:
-        """One attempt; None if it says nothing about the container."""
+    async def _is_healthy(self, target: ProbeTarget, kind: ProbeKind, probe: Probe) -> bool | None:
+        """Run a probe once; return None if the result says nothing about the container."""
         name = target.container.name
         try:
             outcome = await self._attempt(target, probe)
@@ -202,7 +202,7 @@ class Prober:
 
 
 def targets(pod: Pod, running: Iterable[runtime.RuntimeContainer]) -> list[ProbeTarget]:
-    """The running containers of a pod that have probes."""
+    """Return the running containers of a pod that have probes."""
     specs = {c.name: c for c in (*pod.spec.initContainers, *pod.spec.containers)}
     return [
         ProbeTarget(specs[r.name], r) for r in running if r.name in specs and _probed(specs[r.name])

@@ -1,4 +1,4 @@
-"""TCP probe: whether a connection can be opened."""
+"""TCP probe: opens a connection."""
 
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import TCPSocketAction

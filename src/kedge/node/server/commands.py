@@ -1,4 +1,4 @@
-"""Commands in containers, and containers themselves, connected to a client far away."""
+"""Exec and attach: connects a command or a container to a remote client."""
 
 import asyncio
 import contextlib
@@ -13,10 +13,10 @@ from kedge.node.server import descriptors, status
 from kedge.node.server.remote import RemoteChannel, RemoteClient, StreamOptions
 
 _MOST_SIZE: Final = 4096
-"""Bytes of one message about the size of a terminal."""
+"""Bytes of one message with the size of a terminal."""
 _LARGEST: Final = (1 << 16) - 1
 _END_SECONDS: Final = 2.0
-"""How long a container may outlive its output while somebody is attached to it."""
+"""Seconds that a container may outlive its output while a client is attached."""
 
 
 async def execute(
@@ -26,7 +26,7 @@ async def execute(
     wanted: StreamOptions,
     client: RemoteClient,
 ) -> None:
-    """Run a command for a client. If the client goes, the command is ended."""
+    """Run a command for a client. The command ends if the client disconnects."""
     try:
         stream = await runtime.exec_stream(container, command, tty=wanted.tty, stdin=wanted.stdin)
     except (RuntimeFailure, NotFoundError, OSError) as error:
@@ -46,7 +46,7 @@ async def execute(
 async def attach(
     runtime: Runtime, container: str, wanted: StreamOptions, client: RemoteClient
 ) -> None:
-    """Let a client take part in what a container says and hears, until it ends."""
+    """Connect a client to the streams of a container until one of them ends."""
     try:
         stream = await runtime.attach(container, stdin=wanted.stdin)
     except (RuntimeFailure, NotFoundError, OSError) as error:
@@ -56,7 +56,7 @@ async def attach(
         if await converse(stream, wanted, client, _END_SECONDS) is not None:
             await client.end(status.SUCCESS)
     except TimeoutError:
-        why = "its output has ended, or was not taken in time"
+        why = "its output has ended, or the client was too slow"
         await client.end(status.failed(f"error attaching to container: {why}"))
     except (RuntimeFailure, NotFoundError, OSError) as error:
         await client.end(status.failed(f"error attaching to container: {error}"))
@@ -70,8 +70,8 @@ async def converse(
     client: RemoteClient,
     patience: float | None = None,
 ) -> int | None:
-    """Carry everything between the two; the exit code, or None if the client has gone. Raises
-    TimeoutError if there is no exit code so many seconds after the last word."""
+    """Copy data between the two; return the exit code, or None if the client has disconnected.
+    Raises TimeoutError if there is no exit code that many seconds after the last output."""
     ear = _ClientInput(stream, wanted)
     # Both belong to this function, which ends the one when the other is done.
     loop = asyncio.get_running_loop()
@@ -107,14 +107,15 @@ async def _speak(
         )
         if descriptor >= 0
     ]
-    # The end of a command is told after its last word.
+    # The exit status is sent after the last output.
     await asyncio.gather(*outputs)
     async with asyncio.timeout(patience):
         return await stream.wait()
 
 
 async def _copy(descriptor: int, channel: RemoteChannel | None, client: RemoteClient) -> None:
-    """What nobody wants to hear is taken all the same, or whoever says it would have to wait."""
+    """Read and discard output that the client did not request; otherwise the program would
+    block."""
     async for data in descriptors.chunks(descriptor):
         if channel is not None:
             client.send(channel, data)
@@ -122,7 +123,7 @@ async def _copy(descriptor: int, channel: RemoteChannel | None, client: RemoteCl
 
 
 class _ClientInput:
-    """Passes on what a client sends."""
+    """Writes the client's input to the command."""
 
     def __init__(self, stream: ContainerStream, wanted: StreamOptions) -> None:
         self._stream = stream
@@ -144,13 +145,13 @@ class _ClientInput:
         try:
             await descriptors.write(self._stream.stdin, data)
         except OSError:
-            # It has closed its input or ended; what else is sent to it is of no use.
+            # The program has closed its input or ended; further input is dropped.
             self._end()
 
     def _end(self) -> None:
         self._open = False
         stream = self._stream
-        # A terminal has one descriptor for both ways, and no end of its input but a key.
+        # A terminal has one descriptor for both directions; only a key can end its input.
         if stream.stdin >= 0 and stream.stdin != stream.stdout:
             descriptor, stream.stdin = stream.stdin, -1
             os.close(descriptor)
@@ -162,7 +163,7 @@ class _TerminalSize(msgspec.Struct, rename="pascal"):
 
 
 class TerminalSizes:
-    """Sizes of a terminal, from a stream of JSON objects that may come in pieces."""
+    """Reads terminal sizes from a stream of JSON objects, which may arrive in parts."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,4 +1,4 @@
-"""Which log a request means, what of it, and how it reaches the caller."""
+"""Serves the logs of containers."""
 
 import asyncio
 import contextlib
@@ -23,12 +23,12 @@ from kedge.node.server.log_reader import LogLines, LogOptions, LogReader
 from kedge.web.message import Query, Sink
 
 LOOK_SECONDS: Final = 1.0
-"""How often a follower looks by itself whether there is more, or the container has ended."""
+"""Seconds between two checks of a follower for new data and the end of the container."""
 _STREAMS: Final = {"": "", "All": "", "Stdout": "stdout", "Stderr": "stderr"}
 
 
 def wanted(query: Query, now: datetime) -> LogOptions:
-    """What the query asks for; raises 400 and 422."""
+    """Return the options in a query. Raises 400 and 422."""
     stream = query.get("stream")
     if stream not in _STREAMS:
         raise bad_request(f'invalid stream type "{stream}"')
@@ -70,14 +70,14 @@ def _since(query: Query, now: datetime) -> str:
 
 
 def _stamp(moment: datetime) -> str:
-    """A moment as logs write it, so that the two can be compared as texts."""
+    """Return a time in the format of logs, so that the two can be compared as text."""
     return f"{moment:%Y-%m-%dT%H:%M:%S.%f}000Z"
 
 
 def record_of(
     pod: Pod, observed: PodRuntimeState, name: str, *, previous: bool
 ) -> RuntimeContainer:
-    """The container whose log is meant; raises 400 in upstream's words."""
+    """Return the container of a log request. Raises 400 with the kubelet's messages."""
     status = _status(pod, name)
     if status is None:
         raise bad_request(f'container "{name}" in pod "{pod.metadata.name}" is not available')
@@ -99,7 +99,7 @@ def _status(pod: Pod, name: str) -> ContainerStatus | None:
 
 
 def _meant(pod: Pod, status: ContainerStatus, observed: PodRuntimeState, *, previous: bool) -> str:
-    """The id of a container, chosen by what its status says."""
+    """Return the id of a container, chosen by its status."""
     in_pod = f'container "{status.name}" in pod "{pod.metadata.name}"'
     state, last = status.state, status.lastState.terminated
     if previous:
@@ -112,7 +112,7 @@ def _meant(pod: Pod, status: ContainerStatus, observed: PodRuntimeState, *, prev
         return state.terminated.containerID
     newest = observed.newest(status.name)
     if newest is not None and newest.state is RunState.RUNNING:
-        return container_url(newest.id)  # it has started since the status was written
+        return container_url(newest.id)  # The container has started since the status was written.
     if last is not None and last.containerID:
         return last.containerID
     if state.terminated is not None:
@@ -127,7 +127,7 @@ def _meant(pod: Pod, status: ContainerStatus, observed: PodRuntimeState, *, prev
 
 
 class LogResponse:
-    """The log of one container on its way to a caller."""
+    """Streams the log of one container to a client."""
 
     def __init__(
         self, record: RuntimeContainer, asked: LogOptions, runtime: Runtime, inotify: Inotify
@@ -138,7 +138,7 @@ class LogResponse:
         self._inotify = inotify
 
     async def pour(self, sink: Sink) -> None:
-        """Write what is wanted; a follower is served until the container has ended."""
+        """Write the requested part; a follower is served until the container has ended."""
         reader = LogReader(self._record.log_path)
         try:
             if self._asked.tail is not None:
@@ -150,7 +150,8 @@ class LogResponse:
     async def _pour(self, reader: LogReader, lines: LogLines, sink: Sink) -> None:
         over = not self._asked.follow
         while not lines.done:
-            # In a thread: a log is large, and skipping lines by time never waits for the client.
+            # In a thread, because a log is large, and skipping lines by time never waits for the
+            # client.
             data, shown = await asyncio.to_thread(_next, reader, lines)
             if data:
                 sink.write(shown)
@@ -163,13 +164,13 @@ class LogResponse:
                 over = await self._wait(reader)
 
     async def _wait(self, reader: LogReader) -> bool:
-        """Return when there may be more; true if the container has ended, so that it is the last
-        time."""
+        """Return when there may be more data; true if the container has ended and this is the last
+        read."""
         written = asyncio.Event()
         with self._inotify.watching(self._record.log_path, written):
             if await self._has_ended():
                 return True
-            # What was written between the last look and the beginning of the watch.
+            # Covers data that was written between the last read and the start of the watch.
             if reader.has_more():
                 return False
             with contextlib.suppress(TimeoutError):
@@ -184,6 +185,6 @@ class LogResponse:
 
 
 def _next(reader: LogReader, lines: LogLines) -> tuple[bool, bytes]:
-    """Return whether there was more, and the part that the client gets."""
+    """Return whether there was more data, and the part that the client gets."""
     data = reader.read()
     return bool(data), lines.feed(data) if data else b""

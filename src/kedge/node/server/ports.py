@@ -1,4 +1,4 @@
-"""Port forwarding: TCP connections into a pod, carried over one connection from a client."""
+"""Port forwarding: TCP connections into a pod over one connection of a client."""
 
 import asyncio
 import base64
@@ -19,30 +19,30 @@ from kedge.web.websocket import WebSocket
 
 PROTOCOL: Final = "portforward.k8s.io"
 TUNNEL: Final = f"{spdy.NAME}+{PROTOCOL}"
-"""The subprotocol of a WebSocket in which SPDY is spoken."""
+"""The subprotocol of a WebSocket that carries SPDY."""
 CHANNELS: Final[Mapping[str, bool]] = {
     "": True,
     "v4.channel.k8s.io": True,
     "v4.base64.channel.k8s.io": False,
 }
-"""Subprotocols in which ports are channels, and whether these are binary."""
+"""Subprotocols in which ports are channels, and whether they are binary."""
 _MOST_HALVES: Final = 64
-"""Forwarded connections with one of their two streams open."""
+"""Forwarded connections with only one of their two streams open."""
 _MOST_PORTS: Final = 120
-"""Two channels each must fit into a byte, of which some values mean something else."""
+"""Two channels for each port must fit into a byte, which also has reserved values."""
 
 
 @dataclass(frozen=True)
 class PortForwardTarget:
-    """Where the ports are."""
+    """The pod whose ports are forwarded."""
 
     name: str
     uid: str
     dial: Callable[[int], Awaitable[int]]
-    """A connected socket to a port; raises RuntimeFailure if nobody listens there."""
+    """Returns a connected socket to a port. Raises RuntimeFailure if nothing listens there."""
 
     async def connect(self, port: int) -> Duplex:
-        """A connection to a port; raises Failed."""
+        """Return a connection to a port. Raises PortUnreachable."""
         try:
             return await adopt(socket.socket(fileno=await self.dial(port)))
         except (RuntimeFailure, NotFoundError, OSError) as error:
@@ -56,7 +56,7 @@ class PortUnreachable(Exception):
 
 
 def answer(request: HttpRequest, pod: PortForwardTarget) -> Response:
-    """The answer that makes the connection one for forwarded ports."""
+    """Return the response that upgrades the connection to port forwarding."""
     headers = request.headers
     if websocket.is_wanted(headers):
         if TUNNEL in websocket.protocols(headers):
@@ -84,7 +84,7 @@ def _tunnelled(request: HttpRequest, pod: PortForwardTarget) -> Response:
     return Response(101, headers=websocket.accepting(request.headers, TUNNEL), take_over=take_over)
 
 
-# SPDY: a pair of streams for every connection.
+# SPDY: a pair of streams for each connection.
 
 
 @dataclass
@@ -94,7 +94,7 @@ class _PortStreams:
 
 
 async def forward(stream: ByteStream, pod: PortForwardTarget) -> None:
-    """Serve all connections that a client makes, until it has gone."""
+    """Serve the connections of a client until it disconnects."""
     connection = spdy.Connection(stream)
     pairs: dict[str, _PortStreams] = {}
     async with asyncio.TaskGroup() as tasks:
@@ -117,7 +117,7 @@ async def forward(stream: ByteStream, pod: PortForwardTarget) -> None:
 
 
 def _make_room(pairs: dict[str, _PortStreams]) -> None:
-    """Close the oldest stream that waits for its second one if there are too many."""
+    """Close the oldest unpaired stream if there are too many."""
     if len(pairs) >= _MOST_HALVES:
         oldest = pairs.pop(next(iter(pairs)))
         for stream in (oldest.data, oldest.error):
@@ -126,12 +126,12 @@ def _make_room(pairs: dict[str, _PortStreams]) -> None:
 
 
 def _request(stream: spdy.Stream) -> str | None:
-    """Which connection a stream belongs to; None if it does not say what it should."""
+    """Return the connection that a stream belongs to; None if its headers are invalid."""
     headers = stream.headers
     kind = headers.get("streamtype", "")
     if kind not in ("data", "error") or _port(headers.get("port", "")) is None:
         return None
-    # Old clients give no number: then the stream for errors is the one opened just before.
+    # Old clients send no id: the error stream is the one opened before.
     before = stream.number if kind == "error" else stream.number - 2
     return headers.get("requestid") or f"stream {before}"
 
@@ -153,11 +153,11 @@ async def _carry(data: spdy.Stream, error: spdy.Stream, pod: PortForwardTarget) 
     error.close()
 
 
-# WebSocket: two channels for every port, one connection each.
+# WebSocket: two channels for each port, with one connection each.
 
 
-def asked_ports(query: Query) -> list[int]:
-    """The ports in a query; raises 400."""
+def requested_ports(query: Query) -> list[int]:
+    """Return the ports in a query. Raises 400."""
     given = query.all("ports") or query.all("port")
     if not given:
         raise bad_request('query parameter "port" is required')
@@ -174,7 +174,7 @@ def asked_ports(query: Query) -> list[int]:
 
 def _over_channels(request: HttpRequest, pod: PortForwardTarget) -> Response:
     protocol = remote.negotiated(request, CHANNELS)
-    ports = asked_ports(request.query)
+    ports = requested_ports(request.query)
 
     async def take_over(duplex: Duplex) -> None:
         await PortChannels(WebSocket(duplex), binary=CHANNELS[protocol]).serve(ports, pod)
@@ -185,19 +185,19 @@ def _over_channels(request: HttpRequest, pod: PortForwardTarget) -> Response:
 
 
 class PortChannels:
-    """Ports as channels of a WebSocket: data, then errors, for each of them."""
+    """Ports as channels of a WebSocket: for each port one for data and one for errors."""
 
     def __init__(self, inside: WebSocket, *, binary: bool) -> None:
         self._socket = inside
         self._binary = binary
 
     async def serve(self, ports: Sequence[int], pod: PortForwardTarget) -> None:
-        """Until all connections have ended, or the client has gone."""
+        """Serve until all connections have ended, or the client has disconnected."""
         for number, port in enumerate(ports):
             for channel in (2 * number, 2 * number + 1):
                 self._send(channel, port.to_bytes(2, "little"))
         loop = asyncio.get_running_loop()
-        # Connections are made at once; what the client sends waits until its own stands.
+        # All connections are opened in parallel; input for a port waits for its connection.
         connecting = [loop.create_task(pod.connect(port)) for port in ports]
         carrying = loop.create_task(self._carry_all(connecting))
         listening = loop.create_task(self._listen(connecting))

@@ -1,4 +1,4 @@
-"""Clients of remote commands: the same channels over WebSocket and over SPDY, in all versions."""
+"""Clients of exec and attach, over WebSocket and SPDY, in all versions of the protocol."""
 
 import asyncio
 import base64
@@ -19,12 +19,12 @@ from kedge.web.message import HttpRequest, Query, Response, asks_upgrade
 from kedge.web.websocket import WebSocket
 
 CREATION_SECONDS: Final = 30.0
-"""How long a client may take to open the streams it said it would."""
+"""Seconds that a client has to open its streams."""
 _CLOSE: Final = 255
 
 
 class RemoteChannel(IntEnum):
-    """What a piece of data belongs to."""
+    """The channels of a remote command."""
 
     STDIN = 0
     STDOUT = 1
@@ -34,24 +34,25 @@ class RemoteChannel(IntEnum):
 
 
 Take = Callable[[RemoteChannel, bytes], Awaitable[None]]
-"""Gets what a client sends; empty data is the end of a channel."""
+"""Receives the client's data; empty data is the end of a channel."""
 
 
 class RemoteClient(Protocol):
-    """Whoever uses a remote command."""
+    """The client of a remote command."""
 
     async def listen(self, take: Take) -> None:
-        """Hand on what the client sends, until it has gone."""
+        """Pass on the client's data until it disconnects."""
         ...
 
     def send(self, channel: RemoteChannel, data: bytes) -> None: ...
 
     async def drain(self) -> None:
-        """Return when the client has caught up; ConnectionError if it has gone."""
+        """Return when the client has read its data. Raises ConnectionError if it has
+        disconnected."""
         ...
 
     async def end(self, status: Status) -> None:
-        """Tell how it went, and hang up."""
+        """Send the exit status and close the connection."""
         ...
 
 
@@ -60,7 +61,7 @@ Serve = Callable[[RemoteClient], Awaitable[None]]
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Which streams a client wants."""
+    """The streams that a client requests."""
 
     stdin: bool
     stdout: bool
@@ -73,7 +74,7 @@ class StreamOptions:
         wanted = cls(
             stdin=_is_on(query, "input"),
             stdout=_is_on(query, "output"),
-            # A terminal has one output for everything.
+            # A terminal has a single output.
             stderr=_is_on(query, "error") and not tty,
             tty=tty,
         )
@@ -82,7 +83,7 @@ class StreamOptions:
         return wanted
 
     def channels(self, *, resizable: bool) -> set[RemoteChannel]:
-        """Those that a client opens itself where channels have to be opened."""
+        """Return the channels that a SPDY client opens."""
         asked = {
             RemoteChannel.STDIN: self.stdin,
             RemoteChannel.STDOUT: self.stdout,
@@ -97,7 +98,7 @@ def _is_on(query: Query, name: str) -> bool:
 
 
 def answer(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Response:
-    """The answer that makes the connection one for a remote command."""
+    """Return the response that upgrades the connection to a remote command."""
     if websocket.is_wanted(request.headers):
         return _over_websocket(request, wanted, serve)
     if asks_upgrade(request.headers, spdy.NAME):
@@ -109,13 +110,13 @@ def answer(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Respons
 
 
 class RemoteSubprotocol(msgspec.Struct, frozen=True):
-    """What a subprotocol can do."""
+    """The features of a subprotocol."""
 
     binary: bool = True
     documents: bool = False
-    """Whether the end is told as a document."""
+    """Whether the exit status is a Status document."""
     closing: bool = False
-    """Whether a client can end its input and go on listening."""
+    """Whether a client can close its input and still receive output."""
 
 
 VERSIONS: Final[Mapping[str, RemoteSubprotocol]] = {
@@ -129,7 +130,7 @@ VERSIONS: Final[Mapping[str, RemoteSubprotocol]] = {
 
 
 def negotiated(request: HttpRequest, spoken: Mapping[str, object]) -> str:
-    """The first of the subprotocols that are offered and spoken; raises 400 and 403."""
+    """Return the first supported subprotocol that the client offers. Raises 400 and 403."""
     if broken := websocket.refusal(request.headers):
         raise bad_request(broken)
     offered = websocket.protocols(request.headers) or [""]
@@ -157,14 +158,14 @@ def _over_websocket(request: HttpRequest, wanted: StreamOptions, serve: Serve) -
 
 
 class WebSocketClient:
-    """Fulfils Client: the first byte of a message says which channel it belongs to."""
+    """A WebSocket client: the first byte of a message is its channel. Fulfils RemoteClient."""
 
     def __init__(self, socket: WebSocket, version: RemoteSubprotocol) -> None:
         self._socket = socket
         self._version = version
 
     def greet(self, wanted: StreamOptions) -> None:
-        """Let the client know that it is connected, by an empty message."""
+        """Send an empty message, by which the client knows that it is connected."""
         if wanted.stdout:
             self.send(RemoteChannel.STDOUT, b"")
         else:
@@ -208,7 +209,7 @@ SPDY_VERSIONS: Final = (
 
 
 def spdy_version(request: HttpRequest, spoken: tuple[str, ...]) -> str:
-    """The first version that the client offers and we speak; empty if it offers none."""
+    """Return the first supported version that the client offers; empty if it offers none."""
     header = request.headers.get("x-stream-protocol-version", "")
     offered = [each.strip() for each in header.split(",") if each.strip()]
     if not offered:
@@ -220,7 +221,7 @@ def spdy_version(request: HttpRequest, spoken: tuple[str, ...]) -> str:
 
 
 class NoCommonVersion(Exception):
-    """The client speaks no version of a protocol that we do."""
+    """The client and the node have no version of the protocol in common."""
 
     def __init__(self, offered: list[str], spoken: tuple[str, ...]) -> None:
         super().__init__(
@@ -235,7 +236,7 @@ class NoCommonVersion(Exception):
 
 
 def spdy_headers(version: str) -> list[tuple[str, str]]:
-    """The headers of the answer after which SPDY is spoken."""
+    """Return the headers of the response that switches to SPDY."""
     headers = [("Connection", "Upgrade"), ("Upgrade", spdy.NAME)]
     return [*headers, ("X-Stream-Protocol-Version", version)] if version else headers
 
@@ -265,7 +266,7 @@ def _over_spdy(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Res
 async def _opened(
     connection: spdy.Connection, expected: set[RemoteChannel]
 ) -> dict[RemoteChannel, spdy.Stream] | None:
-    """The streams that the client opens, when they are complete; None if they never are."""
+    """Return the client's streams when all are open; None if that takes too long."""
     streams: dict[RemoteChannel, spdy.Stream] = {}
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(CREATION_SECONDS):
@@ -286,7 +287,7 @@ def _channel(stream: spdy.Stream) -> RemoteChannel | None:
 
 
 class SpdyClient:
-    """Fulfils Client: every channel is a stream of its own."""
+    """A SPDY client: each channel is a stream. Fulfils RemoteClient."""
 
     def __init__(
         self,
@@ -306,7 +307,7 @@ class SpdyClient:
                 for channel in (RemoteChannel.STDIN, RemoteChannel.RESIZE)
                 if channel in self._streams
             ]
-            # Further streams mean nothing; but when there are no more, the client has gone.
+            # Further streams are ignored; their end shows that the client has disconnected.
             async for stream in self._connection.opened():
                 stream.reset(spdy.Reset.REFUSED_STREAM)
             for task in inputs:

@@ -1,4 +1,4 @@
-"""NodeServer: what a node answers, path by path, to those whom the cluster lets ask."""
+"""The node's HTTPS server: dispatches requests by path."""
 
 import logging
 import ssl
@@ -33,17 +33,17 @@ from kedge.web.watchdog import LoopPauses
 log = logging.getLogger(__name__)
 
 BODY_BYTES: Final = 64 << 10
-"""Largest body; clients send little with a request to upgrade."""
+"""Bytes of a request body; upgrade requests have hardly any."""
 RUN_SECONDS: Final = 60.0
-"""How long a command may take whose output is sent when it has ended."""
+"""Seconds for a command whose output is sent at its end."""
 
 
 Usage = Callable[[HttpRequest], Response | None]
-"""Answers what is asked about usage; None if there is no such page (kedge.node.server.usage)."""
+"""Answers requests about usage; returns None for an unknown page (kedge.node.server.usage)."""
 
 
 class ServedPods(Protocol):
-    """The pods of this node (kedge.node.pods)."""
+    """The pods of this node (kedge.node.pod.workers)."""
 
     def pods(self) -> list[Pod]: ...
 
@@ -53,7 +53,8 @@ class ServedPods(Protocol):
 
 
 class NodeServer:
-    """Listens first, so that its port can be made known, and answers once it knows its pods."""
+    """The node's server. It listens early, so that its port is known, and serves once `run` has the
+    pods."""
 
     def __init__(
         self,
@@ -69,22 +70,22 @@ class NodeServer:
         self._callers = CallerReview(client, node, clock)
         self._inotify = Inotify()
         self._sessions = SessionCounter()
-        # No handler reads a body, and the caller is known only after a call to the API server.
+        # No handler reads a body, and the caller is known only after a request to the API server.
         self._server = Server(self.handle, clock, Limits(body_bytes=BODY_BYTES))
         self._pods: ServedPods | None = None
         self._usage: Usage | None = None
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
-        """Accept connections; returns the port."""
+        """Accept connections; return the port."""
         return await self._server.listen(host, port, tls)
 
     async def run(self, pods: ServedPods) -> None:
-        """Answer what is asked about these pods, until cancelled."""
+        """Serve requests about these pods until cancelled."""
         self._pods = pods
         await self._server.sweep()
 
     def serve_usage(self, usage: Usage) -> None:
-        """From now on answer what is asked about usage."""
+        """Serve requests about usage from now on."""
         self._usage = usage
 
     async def close(self) -> None:
@@ -112,7 +113,7 @@ class NodeServer:
                 response.headers.append(("Retry-After", str(error.retry_after)))
             return response
         except Unreachable as error:
-            return text_response(f"the API server cannot be asked: {error}", 500)
+            return text_response(f"cannot reach the API server: {error}", 500)
         except Exception:
             log.exception("request failed method=%s path=%s", request.method, request.path)
             return text_response("the node agent has a defect; its log has the details", 500)
@@ -120,12 +121,12 @@ class NodeServer:
     def _tell(self, request: HttpRequest) -> Response:
         _only(request, "GET", "POST")
         if self._usage is None:
-            raise StatusError(503, "ServiceUnavailable", "nothing has been measured yet")
+            raise StatusError(503, "ServiceUnavailable", "usage has not been measured yet")
         return self._usage(request) or text_response("404 page not found\n", 404)
 
 
 class NodeResponse:
-    """The answer to one request."""
+    """The response to one request."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class NodeResponse:
         return json_response({**head, "items": items})
 
     def _running(self) -> list[dict[str, Any]]:
-        """What the runtime runs of each pod, and no more than it knows."""
+        """Return the running containers of each pod, as far as the runtime knows them."""
         found = []
         for pod in self._pods.pods():
             meta = pod.metadata
@@ -193,7 +194,7 @@ class NodeResponse:
         return pod
 
     def _container(self, pod: Pod, name: str) -> RuntimeContainer:
-        """A container that runs; raises 500, as upstream does."""
+        """Return a running container. Raises 500, as the kubelet."""
         record = self._pods.observed(pod.metadata.uid).current(name)
         if record is None or record.state is not RunState.RUNNING:
             raise StatusError(500, "InternalError", f'container not found ("{name}")')
@@ -231,7 +232,8 @@ class NodeResponse:
         return self._session(pod, remote.answer(request, wanted, serve))
 
     def _session(self, pod: Pod, response: Response) -> Response:
-        """Return the answer that begins a session, which counts until it ends; raises 429."""
+        """Return the response that starts a session, and count the session until it ends. Raises
+        429."""
         uid, take_over = pod.metadata.uid, response.take_over
         if take_over is None:
             return response
@@ -245,7 +247,7 @@ class NodeResponse:
         return response
 
     async def _run(self, request: HttpRequest, pod: Pod, container: str) -> Response:
-        """A command to its end, for callers that want neither its streams nor its exit code."""
+        """Run a command to its end, for callers that need neither its streams nor its exit code."""
         record = self._container(pod, container)
         command = request.query.get("cmd").split(" ")
         uid = pod.metadata.uid

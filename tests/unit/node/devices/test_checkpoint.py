@@ -29,7 +29,7 @@ def written(directory: Path) -> DeviceLedger:
 def test_everything_that_matters_comes_back(tmp_path: Path) -> None:
     before, after = written(tmp_path), LedgerCheckpoint(tmp_path).read()
     assert after.holdings == before.holdings
-    assert after.farewells == before.farewells
+    assert after.releases == before.releases
     assert after.offers[R].options == before.offers[R].options
 
 
@@ -58,7 +58,7 @@ def test_a_file_that_makes_no_sense_is_as_good_as_none(
     (tmp_path / NAME).write_text(content)
     with caplog.at_level(logging.WARNING):
         assert LedgerCheckpoint(tmp_path).read().offers == {}
-    assert "checkpoint of devices is unusable" in caplog.text
+    assert "invalid device checkpoint" in caplog.text
 
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:

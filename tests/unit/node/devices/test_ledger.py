@@ -61,7 +61,7 @@ def test_pods_whose_devices_change_are_named() -> None:
 def test_only_free_healthy_devices_can_be_chosen() -> None:
     book = ledger("d-10", "d-2", "d-3", "d-4", "d-5")
     hold(book, "p", "d-3")
-    book.promise(R, ["d-4"])
+    book.reserve(R, ["d-4"])
     book.listed(R, {f"d-{i}": PluginDevice(i != 5) for i in (2, 3, 4, 5, 10)})
     assert book.choice(R, 2, set()).free == ("d-2", "d-10")
     with pytest.raises(AllocationError) as caught:
@@ -69,7 +69,7 @@ def test_only_free_healthy_devices_can_be_chosen() -> None:
     assert str(caught.value) == (
         f"requested number of devices unavailable for {R}. Requested: 3, Available: 2"
     )
-    book.take_back(R, ["d-4"])
+    book.cancel_reservation(R, ["d-4"])
     assert book.choice(R, 3, set()).free == ("d-2", "d-4", "d-10")
 
 
@@ -133,15 +133,15 @@ def test_what_is_released_is_free_again() -> None:
     assert book.pods() == {"p"}
     book.release("p")
     assert book.choice(R, 1, set()).free == ("a",)
-    assert (book.pods(), book.farewells) == (set(), [])
+    assert (book.pods(), book.releases) == (set(), [])
 
 
 def test_a_device_is_not_free_before_its_plugin_has_said_farewell() -> None:
     book = ledger("a", options=DevicePluginOptions(release_required=True))
     hold(book, "p", "a")
     book.release("p")
-    (farewell,) = book.farewells
+    (farewell,) = book.releases
     with pytest.raises(AllocationError):
         book.choice(R, 1, set())
-    book.said(farewell)
+    book.notified(farewell)
     assert book.choice(R, 1, set()).free == ("a",)

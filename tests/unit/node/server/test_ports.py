@@ -138,11 +138,11 @@ async def test_ports_are_channels_for_other_clients(pod: ports.PortForwardTarget
 
 
 def test_ports_are_read_from_the_query() -> None:
-    assert ports.asked_ports(Query("ports=80&ports=81,82")) == [80, 81, 82]
-    assert ports.asked_ports(Query("port=80")) == [80]
+    assert ports.requested_ports(Query("ports=80&ports=81,82")) == [80, 81, 82]
+    assert ports.requested_ports(Query("port=80")) == [80]
     for query in ("", "ports=0", "ports=x", "ports=70000", "ports="):
         with pytest.raises(StatusError) as caught:
-            ports.asked_ports(Query(query))
+            ports.requested_ports(Query(query))
         assert caught.value.code == 400
 
 

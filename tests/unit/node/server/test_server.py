@@ -230,7 +230,7 @@ async def test_usage_is_told_once_something_has_been_measured(node: LocalNode) -
     async def ask(path: str, method: str = "GET") -> tuple[int, str]:
         return await text(await server.handle(HttpRequest(method, path, "", {}, b"", MASTER)))
 
-    assert await ask("/stats/summary") == (503, "nothing has been measured yet")
+    assert await ask("/stats/summary") == (503, "usage has not been measured yet")
     known = {"/stats/summary": Response(200, b"{}")}
     server.serve_usage(lambda request: known.get(request.path))
     assert await ask("/stats/summary") == (200, "{}")

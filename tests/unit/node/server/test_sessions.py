@@ -21,6 +21,6 @@ def test_a_pod_and_a_node_have_so_many_and_no_more() -> None:
         for uid in ("a", "a", "b"):
             sessions.check(uid)
             stack.enter_context(sessions.open(uid))
-        assert refusal(sessions, "a").endswith("the pod has 2 of them already")
-        assert refusal(sessions, "b").endswith("the node has 3 of them already")
+        assert refusal(sessions, "a").endswith("the pod already has 2")
+        assert refusal(sessions, "b").endswith("the node already has 3")
     sessions.check("a")
