@@ -1,6 +1,7 @@
-"""Images in files: OCI layouts and docker archives, as tar files or directories, and plain roots.
+"""Images in files: OCI layouts and docker archives, as tar files or directories, and plain root
+directories.
 
-`docker save` wrote docker archives first and writes both forms into one tar file since version 25.
+`docker save` wrote docker archives first; since version 25 it writes both forms into one tar file.
 """
 
 import contextlib
@@ -47,33 +48,33 @@ from kedge.node.images.unpack import ImageLimits
 _MOST_MEMBERS: Final = 100_000
 _MOST_LINKS: Final = 8
 _DEEPEST: Final = 4
-"""How many indexes may lead one to the other."""
+"""Maximum nesting of indexes."""
 _ROOT_PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
 class LayerBlob:
-    """A layer that is still packed."""
+    """A packed layer."""
 
     diff_id: str
-    """What its tar file is to hash to."""
+    """The digest of its uncompressed tar file."""
     digest: str
-    """What the bytes themselves are to hash to; empty where nobody said."""
+    """The digest of the packed bytes; empty if unknown."""
     open: Callable[[], BinaryIO]
 
 
 @dataclass(frozen=True, slots=True)
 class PackedImage:
-    """An image as it comes."""
+    """An image with packed layers."""
 
     id: str
     """The digest of its configuration."""
     document: ImageDocument
     blobs: tuple[LayerBlob, ...]
-    """The layers, the lowest first."""
+    """The layers, lowest first."""
     names: tuple[ImageReference, ...] = ()
     digests: tuple[str, ...] = ()
-    """Under which registries know it: that of its manifest, and of indexes that led to it."""
+    """The digests by which registries know it: that of its manifest, and of the indexes above."""
 
 
 class ArchiveFiles(Protocol):
@@ -82,13 +83,13 @@ class ArchiveFiles(Protocol):
     def holds(self, name: str) -> bool: ...
 
     def open(self, name: str) -> BinaryIO:
-        """Refused if there is no such file."""
+        """Open a file. Raises InvalidImage if it does not exist."""
         ...
 
 
 @contextmanager
 def opened(path: Path, scratch: Path, limits: ImageLimits) -> Iterator[list[PackedImage]]:
-    """The images in a file or directory. What has to be unpacked for it goes to `scratch`."""
+    """Yield the images in a file or directory; `scratch` is for temporary files."""
     with contextlib.ExitStack() as stack:
         if path.is_dir():
             files: ArchiveFiles = DirectoryArchive(path)
@@ -101,13 +102,13 @@ def opened(path: Path, scratch: Path, limits: ImageLimits) -> Iterator[list[Pack
 
 
 def read(files: ArchiveFiles, limits: ImageLimits) -> list[PackedImage]:
-    """The images of an archive, whatever its form."""
+    """Return the images of an archive of any form."""
     if files.holds("index.json"):
         return _read_layout(files, limits)
     if files.holds("manifest.json"):
         return _read_saved(files, limits)
     if files.holds("repositories"):
-        raise InvalidImage("it was saved by a docker before 1.10: save it again with a newer one")
+        raise InvalidImage("it was saved by docker before 1.10: save it again with a newer version")
     raise InvalidImage(
         "it is not an archive of images: it has neither index.json, as OCI layouts have, nor"
         " manifest.json, as 'docker save' writes"
@@ -140,7 +141,8 @@ def _read_layout(files: ArchiveFiles, limits: ImageLimits) -> list[PackedImage]:
 def _manifest(
     files: ArchiveFiles, listed: ContentDescriptor, limits: ImageLimits
 ) -> tuple[tuple[str, ...], ImageManifest]:
-    """The manifest for this machine that a descriptor leads to, and the digests on the way."""
+    """Return the manifest for this machine that a descriptor leads to, and the digests on the
+    way."""
     digests: list[str] = []
     for _ in range(_DEEPEST):
         content = _blob(files, listed, limits)
@@ -180,7 +182,7 @@ def _blob_path(digest: str) -> str:
 
 
 def check(content: bytes, digest: str) -> None:
-    """See that the content is what its digest says."""
+    """Check that the content matches its digest."""
     name = algorithm(digest)
     found = f"{name}:{hashlib.new(name, content).hexdigest()}"
     if found != digest:
@@ -188,7 +190,7 @@ def check(content: bytes, digest: str) -> None:
 
 
 def _annotated(listed: ContentDescriptor) -> Iterator[ImageReference]:
-    """Names that an index gives an image. One that is only a tag names nothing."""
+    """Return the names of an image in an index. An annotation that is only a tag is no name."""
     said = listed.annotations or {}
     name = said.get(CONTAINERD_NAME) or said.get(OCI_NAME) or ""
     if name and not (CONTAINERD_NAME not in said and is_tag(name)):
@@ -225,7 +227,7 @@ def _saved(files: ArchiveFiles, limits: ImageLimits) -> list[SavedImage]:
 def _saved_names(
     files: ArchiveFiles, limits: ImageLimits
 ) -> Mapping[str, Sequence[ImageReference]]:
-    """Names by configuration, where an OCI layout is a docker archive too."""
+    """Return names by configuration, for an OCI layout that is also a docker archive."""
     if not files.holds("manifest.json"):
         return {}
     names: dict[str, list[ImageReference]] = {}
@@ -241,7 +243,7 @@ def _joined(
     names: Sequence[ImageReference],
     digests: Sequence[str],
 ) -> PackedImage:
-    """One image that an archive lists several times, with all its names."""
+    """Return one image that an archive lists several times, with all its names."""
     known = before or image
     return PackedImage(
         image.id,
@@ -259,7 +261,7 @@ def _reference(name: str) -> ImageReference:
         raise InvalidImage(f'it gives an image the name "{name}": {error}') from error
 
 
-# Where the files are.
+# Access to files.
 
 
 def _opener(files: ArchiveFiles, name: str) -> Callable[[], BinaryIO]:
@@ -275,7 +277,7 @@ def _small(files: ArchiveFiles, name: str, limits: ImageLimits) -> bytes:
 
 
 class DirectoryArchive:
-    """An archive that is a directory."""
+    """An archive in a directory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()
@@ -291,7 +293,7 @@ class DirectoryArchive:
 
 
 class TarArchive:
-    """An archive that is a tar file, not compressed."""
+    """An archive in an uncompressed tar file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -326,7 +328,7 @@ class TarArchive:
                 return io.BufferedReader(FileSlice(self._file.fileno(), start, size), CHUNK)
             if at not in self._links:
                 break
-            # An old `docker save` wrote each layer once and linked to it.
+            # Old versions of `docker save` wrote each layer once and linked to it.
             at = self._links[at]
         raise InvalidImage(f"it has no file {name}")
 
@@ -357,12 +359,12 @@ def _expand(packed: BinaryIO, plain: BinaryIO, limits: ImageLimits) -> None:
     plain.seek(0)
 
 
-# Plain roots.
+# Plain root directories.
 
 
 @contextmanager
 def _root(path: Path, scratch: Path) -> Iterator[PackedImage]:
-    """A directory that is the root of a file system, as an image of one layer."""
+    """Yield a root directory as an image with one layer."""
     if not any(path.iterdir()):
         raise InvalidImage("it is an empty directory")
     with tempfile.TemporaryFile(dir=scratch) as file:
@@ -379,7 +381,7 @@ def _root(path: Path, scratch: Path) -> Iterator[PackedImage]:
 
 
 def _pack(path: Path, file: BinaryIO) -> None:
-    """The same directory always gives the same bytes."""
+    """Write a tar file; the same directory always gives the same bytes."""
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         archive.add(path, ".", recursive=False)
         _pack_below(archive, path, "")
@@ -407,7 +409,7 @@ def _root_document(diff_id: str) -> bytes:
 
 
 def copied(source: BinaryIO, scratch: Path, limits: ImageLimits) -> Path:
-    """A stream that cannot be read twice, such as standard input, as a file that can."""
+    """Copy a stream that can be read only once, such as standard input, to a file."""
     descriptor, name = tempfile.mkstemp(dir=scratch)
     with open(descriptor, "wb") as file:
         reader = ForwardReader(source, limits.layer_bytes)

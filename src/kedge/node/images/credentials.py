@@ -1,4 +1,4 @@
-"""Credentials for registries, as pull secrets carry them in the form of docker's configuration."""
+"""Credentials for registries, from pull secrets in the format of docker's configuration."""
 
 import base64
 import binascii
@@ -20,14 +20,14 @@ _HUB_OF_OLD: Final = "index.docker.io"
 
 @dataclass(frozen=True, slots=True)
 class RegistryCredential:
-    """Who to be at a registry."""
+    """A user name and password for a registry."""
 
     username: str
     password: str
 
     @property
     def basic(self) -> str:
-        """What an Authorization header says."""
+        """Return the value of an Authorization header."""
         text = f"{self.username}:{self.password}".encode()
         return f"Basic {base64.b64encode(text).decode()}"
 
@@ -44,12 +44,12 @@ class _DockerConfig(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RegistryKeyring:
-    """Credentials by the registry, or part of one, that they are for."""
+    """Credentials by registry or repository prefix."""
 
     entries: tuple[tuple[str, RegistryCredential], ...] = ()
 
     def find(self, repository: str) -> list[RegistryCredential]:
-        """Those to try for a repository, the most specific first."""
+        """Return the credentials to try for a repository, the most specific first."""
         ordered = sorted(self.entries, key=lambda entry: entry[0], reverse=True)
         fitting = [credential for place, credential in ordered if _fits(place, repository)]
         if not fitting and repository.startswith(f"{HUB}/"):
@@ -58,7 +58,7 @@ class RegistryKeyring:
 
 
 def keyring(secrets: Iterable[Secret]) -> RegistryKeyring:
-    """All that the secrets hold; those of another type are passed over."""
+    """Return the credentials of all secrets; secrets of other types are ignored."""
     entries: list[tuple[str, RegistryCredential]] = []
     for secret in secrets:
         for place, entry in _entries(secret).items():
@@ -76,7 +76,7 @@ def _entries(secret: Secret) -> Mapping[str, _RegistryAuth]:
             content = base64.b64decode(secret.data[_OLD[1]])
             return msgspec.json.decode(content, type=dict[str, _RegistryAuth])
     except (msgspec.MsgspecError, ValueError):
-        # What exactly is wrong would quote the secret.
+        # A more detailed message would quote the secret.
         raise _unreadable(secret) from None
     return {}
 
@@ -101,7 +101,8 @@ def _unreadable(secret: Secret) -> InvalidImage:
 
 
 def _place(text: str) -> str:
-    """`https://index.docker.io/v1/` means the same as `index.docker.io`."""
+    """Return a registry's name without scheme and path: `https://index.docker.io/v1/` is
+    `index.docker.io`."""
     place = text.removeprefix("https://").removeprefix("http://")
     host, slash, path = place.partition("/")
     for version in ("v1/", "v2/"):
@@ -116,7 +117,7 @@ def _fits(place: str, repository: str) -> bool:
 
 
 def _fits_host(pattern: tuple[Sequence[str], str], host: tuple[Sequence[str], str]) -> bool:
-    """Whether the labels fit one by one: a star stands for (part of) one of them."""
+    """Return whether host names match label by label; a star matches within one label."""
     labels, port = pattern
     its_labels, its_port = host
     return (

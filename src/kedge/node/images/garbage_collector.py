@@ -1,4 +1,4 @@
-"""Image collection: images that no container uses go when the disk runs full."""
+"""Garbage collection of images that no container uses, when the disk is full."""
 
 import logging
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from kedge.node.images.garbage import GarbagePlan, GarbageThresholds
 
 log = logging.getLogger(__name__)
 
-PERIOD: Final = 300.0
-"""Seconds between two looks at the disk, as upstream takes them."""
+PERIOD_SECONDS: Final = 300.0
+"""Seconds between two checks of the disk, as in the kubelet."""
 
 
 class CollectableImages(Protocol):
@@ -20,21 +20,21 @@ class CollectableImages(Protocol):
 
 
 class ImageGarbageCollector:
-    """Somebody must `run` it."""
+    """Collects unused images periodically. The owner must `run` it."""
 
     def __init__(
         self, images: CollectableImages, warn: Callable[[str, str], None], clock: Clock
     ) -> None:
-        """`warn` is told the reason and the message of an event about the node."""
+        """`warn` records an event about the node with a reason and a message."""
         self._images = images
         self._warn = warn
         self._clock = clock
 
     async def run(self) -> None:
-        await every(PERIOD, self.look, self._clock)
+        await every(PERIOD_SECONDS, self.collect, self._clock)
 
-    async def look(self) -> None:
-        """Delete what the disk needs the room of."""
+    async def collect(self) -> None:
+        """Delete images if the disk is full."""
         try:
             done = await self._images.collect(GarbageThresholds())
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Image: one that is on this machine, ready for containers."""
+"""An image on this machine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +13,21 @@ _NO_CONFIG: Final = ImageConfig()
 
 @dataclass(frozen=True, slots=True)
 class LocalImage:
-    """What containers are made of: layers, or the machine itself."""
+    """An image on this machine: layers, or the machine's own files."""
 
     id: str
-    """The digest of its configuration; `host` for the machine."""
+    """The digest of its configuration; `host` for the machine's files."""
     name: str
-    """What `image` in a container's status shows: the name it was asked for by, in full."""
+    """The `image` of a container's status: the requested name in full."""
     names: tuple[str, ...] = ()
-    """All its names, in full."""
+    """All its full names."""
     digests: tuple[str, ...] = ()
-    """`repository@digest` under which registries know it."""
+    """`repository@digest`, by which registries know it."""
     config: ImageConfig = _NO_CONFIG
     layers: tuple[Path, ...] = ()
-    """Unpacked, the uppermost first; none for the machine."""
+    """Directories of the unpacked layers, uppermost first; none for the machine's files."""
     size: int = 0
-    """Bytes of the layers, unpacked."""
+    """Bytes of the unpacked layers."""
 
     @property
     def is_host(self) -> bool:
@@ -35,7 +35,7 @@ class LocalImage:
 
     @property
     def reference(self) -> str:
-        """What `imageID` in a container's status shows."""
+        """The `imageID` of a container's status."""
         repository = without_version(self.name)
         own = [each for each in self.digests if each.startswith(f"{repository}@")]
         return next(iter((*own, *self.digests)), self.id)

@@ -1,4 +1,4 @@
-"""Images: finds the image behind a name, and fetches the one that is not here."""
+"""The image service of a node: finds images by name, and pulls missing ones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -39,8 +39,8 @@ class ImageService:
         node: str = "",
         has_host: bool = True,
     ) -> None:
-        """`node` tells the holds of one node from those of others who have the same images;
-        without `has_host`, containers that use the image `host` are refused."""
+        """`node` distinguishes the holds of this node from those of other nodes with the same
+        store. Without `has_host`, containers with the image `host` are refused."""
         self._has_host = has_host
         self._node = node
         self._store = store
@@ -51,10 +51,10 @@ class ImageService:
     async def resolve(
         self, name: str, policy: str, secrets: Sequence[Secret], progress: Callable[[], None]
     ) -> LocalImage:
-        """The image behind a name; see kedge.node.pod.dependencies.ImageResolver for the contract.
+        """Return the image with a name; see ImageResolver for the contract.
 
-        A name that was given by hand is never looked for in a registry, whatever the policy:
-        somebody else's image of the same name must not take its place.
+        A name that was loaded by hand is never looked up in a registry, whatever the policy is: an
+        image of the same name from a registry must not replace it.
         """
         reference = self._reference(name)
         if is_host(reference):
@@ -91,11 +91,11 @@ class ImageService:
         return found.image if is_allowed else None
 
     def get(self, id_: str) -> LocalImage | None:
-        """The image with that id, as ContainerSpec.image has it."""
+        """Return the image with the id in ContainerSpec.image."""
         return HOST_IMAGE if id_ == HOST else self._store.get(id_)
 
     def hold(self, id_: str, container: str) -> None:
-        """A container uses the image until it lets go."""
+        """Record that a container uses the image."""
         if id_ != HOST:
             self._store.hold(id_, container, self._node)
 
@@ -103,17 +103,18 @@ class ImageService:
         self._store.release(container)
 
     def release_others(self, containers: Collection[str]) -> None:
-        """Only these containers are left: an agent may have been killed before it let go."""
+        """Release the images of all containers but these: a previous agent may have been killed
+        before it released them."""
         self._store.release_others(self._node, containers)
 
     async def collect(
         self, thresholds: GarbageThresholds, keep: Collection[str] = ()
     ) -> GarbagePlan:
-        """Delete images that nobody uses, as far as the disk needs it."""
+        """Delete unused images if the disk is full."""
         return await asyncio.to_thread(self._store.collect, thresholds, keep)
 
     def _reference(self, name: str) -> ImageReference:
-        """What a name means after mapping."""
+        """Return the reference of a name after mapping."""
         try:
             reference = ImageReference.parse(name)
         except InvalidImageName as error:
@@ -177,12 +178,12 @@ class ImageService:
             await asyncio.to_thread(scratch.__exit__, None, None, None)
         image = await asyncio.to_thread(self._store.find, reference)
         if image is None:
-            raise InvalidImage("it was removed as soon as it was here")
+            raise InvalidImage("it was removed right after the pull")
         return image
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
-        """Nobody else fetches this image meanwhile."""
+        """Lock the image against concurrent pulls."""
         turn = self._turns.setdefault(key, _PullLock())
         turn.waiting += 1
         try:
@@ -232,7 +233,7 @@ def _failed(name: str, reference: ImageReference, why: Exception) -> str:
 
 
 def _advice(name: str) -> str:
-    """What can be done on a machine that cannot get at the image."""
+    """Return a hint for a machine that cannot pull the image."""
     return (
         "load it with 'kedge image load FILE', or have it mean the machine's own files with"
         f" 'kedge up --image-map {name}=host'"

@@ -1,4 +1,4 @@
-"""What lies in a stack of unpacked layers, as an overlay file system would show it."""
+"""File lookup in a stack of unpacked layers, as an overlay file system shows them."""
 
 import os
 import stat
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 OPAQUE: Final = ("trusted.overlay.opaque", "user.overlay.opaque")
-"""Marks a directory that hides what is below it; who is not root may only write the second."""
+"""Extended attributes of opaque directories; only root may write the first."""
 
 _MOST_LINKS: Final = 40
 Parts = tuple[str, ...]
 
 
 class SymlinkLoop(OSError):
-    """Symbolic links that lead nowhere, one to the other."""
+    """Symbolic links form a loop."""
 
 
 class LayerFile(NamedTuple):
-    """A file in the uppermost layer that has it."""
+    """A file in the uppermost layer that contains it."""
 
     path: str
     status: os.stat_result
@@ -36,7 +36,7 @@ class LayerFile(NamedTuple):
 
 
 def is_whiteout(status: os.stat_result) -> bool:
-    """Whether the file says only that there is none, whatever lies below."""
+    """Return whether the file is a whiteout, which hides the file in lower layers."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
@@ -51,7 +51,7 @@ def is_opaque(directory: str) -> bool:
 
 
 def look(layers: Sequence[str], parts: Parts) -> LayerFile | None:
-    """The file at a path of which all but the last part are directories; follows no link."""
+    """Return the file at a path whose parents are directories; links are not followed."""
     for layer in layers:
         found, below = _look_in(layer, parts)
         if found or not below:
@@ -60,7 +60,7 @@ def look(layers: Sequence[str], parts: Parts) -> LayerFile | None:
 
 
 def _look_in(layer: str, parts: Parts) -> tuple[LayerFile | None, bool]:
-    """The file in one layer, and whether layers below matter where it is not there."""
+    """Return the file in one layer, and whether lower layers are searched if it is missing."""
     path, below = layer, True
     for index, part in enumerate(parts):
         path = f"{path}/{part}"
@@ -79,7 +79,7 @@ def _look_in(layer: str, parts: Parts) -> tuple[LayerFile | None, bool]:
 
 
 def resolve(layers: Sequence[str], path: str) -> LayerFile | None:
-    """The file at any path, links followed as they would be from inside: none leads out."""
+    """Return the file at any path, with links followed inside of the image."""
     done: list[str] = []
     ahead = path.split("/")[::-1]
     links = 0
@@ -103,7 +103,7 @@ def resolve(layers: Sequence[str], path: str) -> LayerFile | None:
             if target.startswith("/"):
                 done.clear()
             ahead.extend(target.split("/")[::-1])
-            # Where the link was the last part, its target is what is wanted.
+            # If the link was the last part, its target is the result.
             found = look(layers, tuple(done))
             continue
         if ahead and not found.is_directory:
@@ -113,7 +113,7 @@ def resolve(layers: Sequence[str], path: str) -> LayerFile | None:
 
 
 def children(layers: Sequence[str], parts: Parts) -> dict[str, LayerFile]:
-    """What a directory holds, by name."""
+    """Return the entries of a directory by name."""
     held: dict[str, LayerFile] = {}
     hidden: set[str] = set()
     for layer in layers:

@@ -1,4 +1,4 @@
-"""Mapping: which names of images are to mean something else, such as the machine itself."""
+"""The image map: replaces image names by others, such as `host`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from typing import Final, Self
 from kedge.node.images.reference import ImageReference, InvalidImageName, without_version
 
 HOST: Final = "host"
-"""The image that always exists: a view of the machine's own file system."""
+"""The built-in image: a view of the machine's own file system."""
 _HOST_REFERENCE: Final = ImageReference.parse(HOST)
 
 
 class InvalidMappingRule(ValueError):
-    """The text is no rule of a mapping."""
+    """A rule of the image map is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageMappingRule:
-    """Every image whose name fits the pattern means the target."""
+    """Maps every image whose name matches the pattern to the target."""
 
     pattern: str
     target: str
@@ -27,7 +27,7 @@ class ImageMappingRule:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read `PATTERN=TARGET`."""
-        # A digest is the only part of a name that could hold more signs, and it holds no "=".
+        # Only a digest could contain more separators, and it contains no "=".
         pattern, equals, target = (part.strip() for part in text.rpartition("="))
         if not equals or not pattern or not target:
             raise InvalidMappingRule(
@@ -44,7 +44,7 @@ class ImageMappingRule:
         return cls(pattern, target)
 
     def fits(self, name: ImageReference) -> bool:
-        """Whether the name, in its short form or in full, with its tag or digest, fits."""
+        """Return whether the name matches, in its short form or in full, with its tag or digest."""
         whole = {name.familiar, str(name)}
         if not _names_version(self.pattern):
             whole |= {without_version(name.familiar), name.repository}
@@ -53,7 +53,7 @@ class ImageMappingRule:
 
 @dataclass(frozen=True, slots=True)
 class ImageMapping:
-    """Rules in their order: the first that fits is the one that counts."""
+    """Rules in order; the first match counts."""
 
     rules: tuple[ImageMappingRule, ...] = ()
 
@@ -62,7 +62,7 @@ class ImageMapping:
         return cls(tuple(map(ImageMappingRule.parse, texts)))
 
     def target(self, name: ImageReference) -> ImageReference | None:
-        """What the name is to mean instead, if a rule fits; targets are not mapped again."""
+        """Return the target of the first matching rule, or None; targets are not mapped again."""
         if is_host(name):
             return None
         for rule in self.rules:
@@ -76,5 +76,5 @@ def is_host(name: ImageReference) -> bool:
 
 
 def _names_version(pattern: str) -> bool:
-    """Whether the pattern says something of tags or digests; one that does not fits them all."""
+    """Return whether the pattern names a tag or digest; one that does not matches all of them."""
     return ":" in pattern.rpartition("/")[2] or "@" in pattern

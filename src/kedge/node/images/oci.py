@@ -1,4 +1,4 @@
-"""The JSON documents that images are described by, in the words of OCI and of docker."""
+"""The JSON documents of images, as defined by OCI and docker."""
 
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ CONTAINERD_NAME: Final = "io.containerd.image.name"
 OCI_NAME: Final = "org.opencontainers.image.ref.name"
 
 MOST_LAYERS: Final = 127
-"""As many as docker allows; overlay file systems could stack some more."""
+"""Docker's limit; overlay file systems can stack some more."""
 
 _ARCHITECTURES: Final = {
     "x86_64": ("amd64", ""),
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class InvalidImage(Exception):
-    """An image that is not taken, and why not."""
+    """An image is invalid or not supported; the text says why."""
 
 
 class OciDocument(
@@ -45,11 +45,11 @@ class OciDocument(
     rename="camel",
     omit_defaults=True,
 ):
-    """Base of the documents; what they say beyond this is passed over."""
+    """Base of the documents; unknown fields are ignored."""
 
 
 class ImagePlatform(OciDocument):
-    """What a machine must be for an image to run on it."""
+    """The platform that an image runs on."""
 
     architecture: str = ""
     os: str = ""
@@ -60,7 +60,7 @@ class ImagePlatform(OciDocument):
 
 
 class ContentDescriptor(OciDocument):
-    """Where some content is found, and how it is known to be the right one."""
+    """A reference to content by its digest."""
 
     media_type: str = ""
     digest: str = ""
@@ -70,14 +70,14 @@ class ContentDescriptor(OciDocument):
 
 
 class ImageIndex(OciDocument):
-    """Several images, or one for several platforms."""
+    """A list of images, or of one image for several platforms."""
 
     media_type: str = ""
     manifests: Sequence[ContentDescriptor] | None = None
 
 
 class ImageManifest(OciDocument):
-    """One image: its configuration and its layers, the lowest first."""
+    """One image: its configuration and its layers, lowest first."""
 
     media_type: str = ""
     config: ContentDescriptor = ContentDescriptor()
@@ -85,7 +85,7 @@ class ImageManifest(OciDocument):
 
 
 class SavedImage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """One image in the `manifest.json` of a docker archive; files are named, not digests."""
+    """One image in the `manifest.json` of a docker archive; it names files, not digests."""
 
     config: str = ""
     repo_tags: Sequence[str] | None = None
@@ -93,7 +93,7 @@ class SavedImage(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
 
 class ImageConfigDocument(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """What a container gets from its image, as the image says it."""
+    """The container configuration in an image's document."""
 
     env: Sequence[str] | None = None
     entrypoint: Sequence[str] | None = None
@@ -107,7 +107,7 @@ class ImageConfigDocument(msgspec.Struct, frozen=True, kw_only=True, rename="pas
 
 
 class LayerDigests(msgspec.Struct, frozen=True, kw_only=True):
-    """The digests of the layers, unpacked."""
+    """The digests of the uncompressed layers."""
 
     diff_ids: Sequence[str] | None = None
 
@@ -124,7 +124,7 @@ class ImageDocument(OciDocument):
 
 
 class ImageConfig(OciDocument):
-    """What a container gets from its image unless its pod says otherwise."""
+    """The defaults of a container from its image."""
 
     env: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
@@ -132,14 +132,14 @@ class ImageConfig(OciDocument):
     working_dir: str = ""
     user: str = ""
     volumes: tuple[str, ...] = ()
-    """Directories that the image wants to be volumes."""
+    """Directories that the image declares as volumes."""
     stop_signal: str = ""
     exposed_ports: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
 
 
 def config_of(document: ImageDocument) -> ImageConfig:
-    """The part of a configuration document that containers see."""
+    """Return the container configuration of an image's document."""
     said = document.config or ImageConfigDocument()
     return ImageConfig(
         env=tuple(said.env or ()),
@@ -155,7 +155,7 @@ def config_of(document: ImageDocument) -> ImageConfig:
 
 
 def decode(content: bytes, type_: type[T], what: str) -> T:
-    """Read a document; Refused names it if it cannot be read."""
+    """Decode a document. Raises InvalidImage with its name."""
     try:
         return msgspec.json.decode(content, type=type_)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -169,7 +169,8 @@ def this_machine() -> ImagePlatform:
 
 
 def pick(manifests: Iterable[ContentDescriptor], wanted: ImagePlatform) -> ContentDescriptor:
-    """The one of an index that runs on the wanted platform; Refused tells which there are."""
+    """Return the manifest of an index for the platform. Raises InvalidImage with the available
+    ones."""
     listed = list(manifests)
     fitting = [each for each in listed if _runs(each.platform, wanted)]
     exact = [each for each in fitting if each.platform and each.platform.variant == wanted.variant]
@@ -185,7 +186,7 @@ def _runs(offered: ImagePlatform | None, wanted: ImagePlatform) -> bool:
     return offered is None or (
         offered.os == wanted.os
         and offered.architecture == wanted.architecture
-        # An older variant runs on a newer machine, not the other way round.
+        # An older variant runs on a newer machine, but not the reverse.
         and offered.variant <= (wanted.variant or offered.variant)
     )
 
@@ -195,7 +196,7 @@ def _known(offered: ImagePlatform | None) -> bool:
 
 
 def check_layers(document: ImageDocument, layers: int) -> Sequence[str]:
-    """The unpacked digests of an image's layers, one for each of the layers that it comes with."""
+    """Return the digests of an image's uncompressed layers; their number must match."""
     diff_ids = (document.rootfs or LayerDigests()).diff_ids or ()
     if len(diff_ids) != layers:
         raise InvalidImage(f"its configuration knows {len(diff_ids)} layers, but it has {layers}")

@@ -1,4 +1,4 @@
-"""Names of images: read as the registries' own tools read them, written in full or in short."""
+"""Image references: parsed like docker's, and formatted in full or in short."""
 
 import re
 from dataclasses import dataclass, replace
@@ -26,12 +26,12 @@ _IDENTIFIER: Final = re.compile("[a-f0-9]{64}")
 
 
 class InvalidImageName(ValueError):
-    """The text is no name of an image."""
+    """The text is not an image reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """The name of an image; it has a tag, a digest, or both."""
+    """An image reference with a tag, a digest, or both."""
 
     domain: str
     path: str
@@ -40,9 +40,9 @@ class ImageReference:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a name as people write it; where it has neither tag nor digest, `latest` is meant.
+        """Parse a reference; without tag and digest, the tag is `latest`.
 
-        InvalidName says what is wrong in the words of the registries' tools.
+        Raises InvalidImageName with the message of docker's parser.
         """
         if _IDENTIFIER.fullmatch(text):
             raise InvalidImageName(
@@ -69,17 +69,17 @@ class ImageReference:
 
     @property
     def key(self) -> str:
-        """What the image is kept under: a digest says more than the tag beside it."""
+        """The key in the store: the digest has precedence over the tag."""
         mark = f"@{self.digest}" if self.digest else f":{self.tag}"
         return f"{self.repository}{mark}"
 
     @property
     def familiar(self) -> str:
-        """As short as it can be written without meaning something else, the tag always named."""
+        """The shortest unambiguous form, always with the tag."""
         return _short(self.domain, self.path) + self._marks()
 
     def at(self, digest: str) -> "ImageReference":
-        """The same repository, at this very content."""
+        """Return the same repository with this digest."""
         return replace(self, tag="", digest=digest)
 
     def _marks(self) -> str:
@@ -90,18 +90,18 @@ class ImageReference:
 
 
 def is_tag(text: str) -> bool:
-    """Whether the text can stand alone as a tag."""
+    """Return whether the text is a valid tag."""
     return _TAG.fullmatch(text) is not None
 
 
 def without_version(name: str) -> str:
-    """A name without its tag and digest."""
+    """Return a reference without its tag and digest."""
     head, slash, last = name.partition("@")[0].rpartition("/")
     return head + slash + last.partition(":")[0]
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The registry and what follows it; the hub's short forms are made whole."""
+    """Return registry and path; the short forms of Docker Hub are completed."""
     first, slash, rest = text.partition("/")
     if not slash:
         return HUB, _OFFICIAL + text
@@ -118,7 +118,7 @@ def _short(domain: str, path: str) -> str:
     whole = f"{domain}/{path}"
     name = path.removeprefix(_OFFICIAL)
     short = path if "/" in name else name
-    # The first part of a path may look like a registry once nothing stands before it.
+    # Without a prefix, the first part of the path could be taken for a registry.
     return short if _split(short) == (domain, path) else whole
 
 

@@ -1,4 +1,4 @@
-"""Pulling: images from registries, by the distribution protocol, over HTTPS."""
+"""Pulls images from registries with the OCI distribution protocol over HTTPS."""
 
 import asyncio
 import hashlib
@@ -41,39 +41,39 @@ _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-"""Told how many bytes of how many have come."""
+"""Called with the received and the total number of bytes."""
 
 
 class PullFailure(Exception):
-    """The registry did not give us the image."""
+    """The registry did not serve the image."""
 
 
 class PullUnauthorized(PullFailure):
-    """It may give it to somebody else."""
+    """The registry refused access; other credentials may work."""
 
 
 def _silent(done: int, total: int) -> None:
-    """Nobody is told."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePull:
-    """What is to be pulled, and what is known before."""
+    """A pull: the image, and what the machine already has."""
 
     name: ImageReference
     scratch: Path
-    """Where layers are put until they are unpacked."""
+    """The directory for packed layers."""
     has_layer: Callable[[str], bool]
-    """Whether the layer with that chain id is here already."""
+    """Returns whether the layer with a chain id is in the store."""
     limits: ImageLimits
     progress: Progress = _silent
 
 
 class RegistryClient:
-    """The registries of the world.
+    """A client of all registries.
 
     `certificates` may hold `HOST/ca.crt` or `HOST:PORT/ca.crt`, the authority to trust for that
-    registry instead of those that the system trusts.
+    registry instead of the system's.
     """
 
     def __init__(self, certificates: Path | None = None) -> None:
@@ -92,7 +92,7 @@ class RegistryClient:
     async def pull(
         self, wanted: ImagePull, credentials: Sequence[RegistryCredential]
     ) -> "tuple[PackedImage, RegistryCredential | None]":
-        """Fetch an image with the first credential that the registry accepts; returns that too."""
+        """Pull an image with the first credential that the registry accepts; return both."""
 
         async def fetch(session: _RepositorySession) -> PackedImage:
             return await _pull(session, wanted)
@@ -105,7 +105,7 @@ class RegistryClient:
         credentials: Sequence[RegistryCredential],
         deed: "Callable[[_RepositorySession], Awaitable[T]]",
     ) -> "tuple[T, RegistryCredential | None]":
-        refusal = PullUnauthorized("nobody was tried")
+        refusal = PullUnauthorized("no credential was tried")
         for credential in credentials or (None,):
             try:
                 async with _session(self._address(name), name.path, credential) as session:
@@ -115,7 +115,7 @@ class RegistryClient:
             except Unreachable as error:
                 raise PullFailure(str(error)) from error
             except TimeoutError as error:
-                raise PullFailure(f"{name.domain} does not go on answering") from error
+                raise PullFailure(f"{name.domain} stopped answering") from error
         raise refusal
 
     def _address(self, name: ImageReference) -> "_RegistryAddress":
@@ -146,7 +146,7 @@ async def _pull(session: "_RepositorySession", wanted: ImagePull) -> PackedImage
 async def _manifest(
     session: "_RepositorySession", name: ImageReference
 ) -> tuple[tuple[str, ...], ImageManifest]:
-    """The manifest for this machine, and the digests that led to it."""
+    """Return the manifest for this machine, and the digests that led to it."""
     found = await session.manifest(name.digest or name.tag)
     digests = [found.digest]
     if found.kind in INDEXES:
@@ -162,7 +162,7 @@ async def _manifest(
 def _missing(
     diff_ids: Sequence[str], layers: Sequence[ContentDescriptor], wanted: ImagePull
 ) -> dict[str, ContentDescriptor]:
-    """The layers that are not here, each once."""
+    """Return the missing layers, each once."""
     missing: dict[str, ContentDescriptor] = {}
     chain = ""
     for diff_id, layer in zip(diff_ids, layers, strict=True):
@@ -201,7 +201,7 @@ async def _download(
 
 
 def _created(path: Path) -> BinaryIO:
-    # Not in a thread: who is cancelled meanwhile would leave it open, and it takes no time.
+    # Not in a thread: a cancellation would leave the file open, and opening takes no time.
     return open(path, "wb")
 
 
@@ -226,7 +226,7 @@ def _file(scratch: Path, digest: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _RegistryAddress:
-    """Where a registry is, and whom to believe that it is the one."""
+    """The address of a registry, and the authority that its certificate is verified with."""
 
     url: str
     ca_pem: bytes
@@ -253,7 +253,7 @@ async def _session(
 
 
 class _RepositorySession:
-    """One repository of one registry, under one identity."""
+    """A session with one repository of one registry, with one credential."""
 
     def __init__(
         self, address: _RegistryAddress, repository: str, credential: RegistryCredential | None
@@ -266,7 +266,7 @@ class _RepositorySession:
 
     @property
     def used(self) -> RegistryCredential | None:
-        """The credential that the registry asked for; None for a public image."""
+        """The credential that the registry requested; None for a public image."""
         return self._credential if self._authorization else None
 
     async def close(self) -> None:
@@ -284,7 +284,7 @@ class _RepositorySession:
         return _FetchedManifest(f"sha256:{hashlib.sha256(content).hexdigest()}", kind, content)
 
     async def small(self, described: ContentDescriptor, limit: int) -> bytes:
-        """A blob that is a document."""
+        """Return a small blob, such as a configuration."""
         async with self._get(self._blob(described.digest)) as stream:
             content = await _whole(stream, limit)
         check(content, described.digest)
@@ -293,7 +293,7 @@ class _RepositorySession:
     async def save(
         self, described: ContentDescriptor, file: BinaryIO, count: Callable[[int], None]
     ) -> None:
-        """Write a blob to a file; its digest is checked when it is unpacked."""
+        """Write a blob to a file; unpacking verifies its digest."""
         size = 0
         async with self._get(self._blob(described.digest)) as stream:
             async for piece in _pieces(stream):
@@ -310,7 +310,7 @@ class _RepositorySession:
 
     @asynccontextmanager
     async def _get(self, path: str, headers: dict[str, str] | None = None) -> AsyncIterator[Stream]:
-        """The answer to a request, whoever has to be asked for permission or sends us on."""
+        """Send a request; authenticate and follow redirects as the registry demands."""
         url = self._address.url + path
         asked_for_permission = False
         async with AsyncExitStack() as stack:
@@ -327,13 +327,13 @@ class _RepositorySession:
                     raise await _failure(stream, path)
                 yield stream
                 return
-        raise PullFailure("the registry sends us from one place to the next without end")
+        raise PullFailure("too many redirects")
 
     async def _open(self, stack: AsyncExitStack, url: str, headers: dict[str, str]) -> Stream:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         sent = {"user-agent": "kedge", **headers}
-        # Whoever the registry sends us to has no business with our credentials.
+        # The target of a redirect must not receive the credentials.
         if self._authorization and origin == self._address.url:
             sent["authorization"] = self._authorization
         call = Call("GET", parts.path or "/", parts.query, sent)
@@ -347,16 +347,16 @@ class _RepositorySession:
         return self._transports[origin]
 
     async def _ask_for_permission(self, challenge: str) -> None:
-        """Do what the registry says is needed to be let in."""
+        """Authenticate by the registry's challenge."""
         scheme = challenge.partition(" ")[0].lower()
         if scheme == "basic" and self._credential:
             self._authorization = self._credential.basic
         elif scheme == "bearer":
             self._authorization = f"Bearer {await self._token(challenge)}"
         elif scheme == "basic":
-            raise PullUnauthorized("the registry wants to know who asks: name a pull secret")
+            raise PullUnauthorized("the registry requires authentication: add a pull secret")
         else:
-            raise PullFailure(f'the registry wants us to authenticate by "{scheme}"')
+            raise PullFailure(f'the registry requires authentication by "{scheme}": not supported')
 
     def _checked(self, url: str) -> str:
         """Refuse redirects to plain HTTP, except to the registry itself.
@@ -384,7 +384,7 @@ class _RepositorySession:
             content = await _whole(stream, ImageLimits().document_bytes)
         grant = oci.decode(content, _TokenResponse, "the registry's token")
         if not (token := grant.token or grant.access_token):
-            raise PullFailure("the registry gives us no token")
+            raise PullFailure("the registry returned no token")
         return token
 
 
@@ -403,7 +403,7 @@ class _RegistryErrors(msgspec.Struct, frozen=True):
 
 
 async def _failure(stream: Stream, what: str) -> PullFailure:
-    """What an answer that is no success means, in the registry's own words if it has any."""
+    """Return the error of a response without success, with the registry's message if it has one."""
     if stream.status == 404:
         return PullFailure("not found in the registry")
     words = ""

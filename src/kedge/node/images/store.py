@@ -1,8 +1,8 @@
-"""Store: the images of this machine in one directory, shared by several processes.
+"""The image store: the images of this machine in one directory, shared by several processes.
 
-A layer is unpacked beside the others and moved into its place when it is whole; a record is
-written when its layers are there; a name is given when its record is. Whatever a killed process
-leaves behind is therefore out of sight, and swept away by the next.
+A layer is unpacked in a temporary directory and renamed when it is complete; a record is written
+after its layers, and a name after its record. So whatever a killed process leaves behind is not
+reachable, and the next process deletes it.
 """
 
 import contextlib
@@ -35,42 +35,43 @@ from kedge.node.images.unpack import ImageLimits, remove_tree, unpack
 
 LAYOUT: Final = 1
 _SHORTEST: Final = 12
-"""Digits of a layer's digest in its short name, if no other begins with the same."""
+"""Digits of a layer's digest in its short name, unless another layer has the same prefix."""
 
 
 class ImageInUse(Exception):
-    """Containers still use the image."""
+    """Containers use the image."""
 
 
 class NoSuchImage(LookupError):
-    """There is no image of that name or id."""
+    """There is no image with that name or id."""
 
 
 class StoreDocument(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, rename="camel"):
-    """Base of what is written down."""
+    """Base of the documents in the store."""
 
 
 class ImageRecord(StoreDocument):
-    """An image: `images/DIGEST.json`. The time of its last use is the file's."""
+    """An image: `images/DIGEST.json`. The file's modification time is the time of its last use."""
 
     id: str
     created: str = ""
-    """When it was built, as it says itself."""
+    """The build time in the image."""
     architecture: str = ""
     config: ImageConfig = ImageConfig()
     layers: tuple[str, ...] = ()
-    """The chain ids of its layers, the lowest first: each names a layer over those below it."""
+    """The chain ids of its layers, lowest first: each identifies a layer with those below it."""
     size: int = 0
 
 
 class ImageNameEntry(StoreDocument):
-    """What a name stands for."""
+    """The target of a name."""
 
     id: str
     loaded: bool = False
-    """Given by hand: no registry is ever asked for this name."""
+    """Whether it was loaded by hand; no registry is asked for such a name."""
     derived: bool = False
-    """The name by digest that comes with a tag; it does not keep an image that lost the tag."""
+    """Whether it is the name by digest that belongs to a tag; it does not keep an image without the
+    tag."""
 
 
 class ImageNamesFile(StoreDocument):
@@ -82,16 +83,16 @@ class ImageNamesFile(StoreDocument):
 
 
 class ImageHold(StoreDocument):
-    """Who uses an image: `holds/HOLDER.json`."""
+    """A use of an image: `holds/HOLDER.json`."""
 
     id: str
     layers: tuple[str, ...] = ()
     node: str = ""
-    """The node whose container it is, since nodes of one machine share their images."""
+    """The node of the container, since the nodes of one machine share a store."""
 
 
 class LayerRecord(StoreDocument):
-    """What is known of a layer: `layers/DIGEST/layer.json`."""
+    """A layer: `layers/DIGEST/layer.json`."""
 
     diff_id: str
     size: int
@@ -100,18 +101,18 @@ class LayerRecord(StoreDocument):
 
 @dataclass(frozen=True, slots=True)
 class ImageListing:
-    """An image as a list shows it."""
+    """An image in a list."""
 
     record: ImageRecord
     names: tuple[str, ...]
     digests: tuple[str, ...]
-    """Names by digest that come with the others."""
+    """Names by digest that belong to other names."""
     holders: tuple[str, ...]
     last_used: float
 
 
 class ImageStore:
-    """The images in a directory, which is made when it is not there."""
+    """The images in a directory, which is created if it does not exist."""
 
     def __init__(self, directory: Path, clock: Clock, limits: ImageLimits | None = None) -> None:
         self.directory = directory
@@ -122,27 +123,27 @@ class ImageStore:
         self._pulls = PullRecords(directory / "pulls")
         for name in ("images", "layers", "l", "holds", "pulls", "incoming"):
             (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Containers of other users get at their layers through mounts, never along this path.
+        # Containers of other users reach their layers through mounts, never by this path.
         os.chmod(self.directory, 0o700)
 
-    # Finding.
+    # Lookup.
 
     def find(self, name: ImageReference) -> LocalImage | None:
-        """The image of that name, if it is here; a digest finds it under any tag."""
+        """Return the image with a name, or None; a digest finds it under any tag."""
         known = self._names().names.get(name.key)
         return self._image(known.id, str(name)) if known else None
 
     def is_loaded(self, name: ImageReference) -> bool:
-        """Whether the name was given by hand."""
+        """Return whether the name was loaded by hand."""
         known = self._names().names.get(name.key)
         return known is not None and known.loaded
 
     def get(self, id_: str) -> LocalImage | None:
-        """The image with that id."""
+        """Return the image with an id."""
         return self._image(id_, "")
 
     def listed(self) -> list[ImageListing]:
-        """All images, by name; those without one last."""
+        """Return all images by name; those without a name last."""
         held = self._holders()
         names = self._names().names
         given = _by_id({key: known for key, known in names.items() if not known.derived})
@@ -184,12 +185,12 @@ class ImageStore:
             raise InvalidImage(f"its layer {chain} is gone: load or pull the image again")
         return self.directory / "l" / facts.short
 
-    # Adding.
+    # Add.
 
     def add(
         self, packed: PackedImage, names: Iterable[ImageReference], *, loaded: bool
     ) -> ImageRecord:
-        """Unpack what is not here yet, and give the image its names. Takes time: use a thread."""
+        """Unpack missing layers and give the image its names. Slow: call it in a thread."""
         with self._adding():
             while True:
                 record = self._unpacked(packed)
@@ -233,19 +234,19 @@ class ImageStore:
                 facts = LayerRecord(diff_id=blob.diff_id, size=size, short=self._short(chain))
                 atomic.write(layer / "layer.json", msgspec.json.encode(facts))
                 place = self._place(chain)
-                # The link comes first: a layer in its place is taken for complete.
+                # The link comes first, because a layer in its final place counts as complete.
                 self._link(facts.short, place)
                 if not place.exists():
                     layer.rename(place)
             return facts
 
     def _fill(self, into: Path, blob: LayerBlob, below: Sequence[Path]) -> int:
-        """Unpack a layer and see that it is the one; returns the bytes that it takes."""
+        """Unpack a layer and verify its digest; return its size in bytes."""
         limit = self.limits.layer_bytes
         with blob.open() as file:
             decompressed = unpacker(file)
             raw = ForwardReader(file, limit, algorithm(blob.digest)) if blob.digest else None
-            # Headers come on top of what files take.
+            # Tar headers need additional space.
             tar = ForwardReader(decompressed(raw or file), 2 * limit, algorithm(blob.diff_id))
             size = unpack(tar, into, below, self.limits)
             verify(tar, blob.diff_id)
@@ -273,7 +274,7 @@ class ImageStore:
         *,
         loaded: bool,
     ) -> bool:
-        """Write the record and the names; False if a layer was removed in the meantime."""
+        """Write the record and the names; return False if a layer was removed in the meantime."""
         with self._exclusive():
             if not all(self._facts(chain) for chain in record.layers):
                 return False
@@ -287,7 +288,7 @@ class ImageStore:
             return True
 
     def name(self, id_: str, names: Iterable[ImageReference], *, loaded: bool) -> None:
-        """Give an image that is here further names."""
+        """Give an existing image further names."""
         with self._exclusive():
             if self._record(id_) is None:
                 raise NoSuchImage(id_)
@@ -313,18 +314,18 @@ class ImageStore:
     # Use.
 
     def touch(self, id_: str) -> None:
-        """The image is used now."""
+        """Record the use of an image."""
         with contextlib.suppress(FileNotFoundError):
             self._touch(self._record_path(id_))
 
     def hold(self, id_: str, holder: str, node: str = "") -> None:
-        """A container uses the image: it is not to be removed until the holder lets go."""
+        """Record that a container uses the image, so that it is not removed before `release`."""
         with self._exclusive():
             record = self._record(id_)
             if record is None:
                 raise NoSuchImage(id_)
-            # Not by way of atomic.write, which waits for the disk: containers start here, and
-            # when the power fails none is left to hold anything.
+            # Not by atomic.write, which waits for the disk: containers start here, and after a
+            # power failure no container is left.
             path = self._hold_path(holder)
             beside = path.with_name(f".{path.name}")
             beside.write_bytes(
@@ -334,19 +335,19 @@ class ImageStore:
             self._touch(self._record_path(id_))
 
     def release(self, holder: str) -> None:
-        """The container has gone. Also right if it never held anything."""
+        """Release the image of a container. Idempotent."""
         self._hold_path(holder).unlink(missing_ok=True)
 
     def release_others(self, node: str, holders: Collection[str]) -> None:
-        """Of a node only these are left: what it lost sight of lets go."""
+        """Release the images of all containers of a node but these."""
         for holder, hold in self._holds():
             if hold.node == node and holder not in holders:
                 self.release(holder)
 
-    # Removing.
+    # Remove.
 
     def lookup(self, text: str) -> tuple[str, ImageReference | None]:
-        """The id of the image that a person means by its name, its id or the id's beginning."""
+        """Return the id of an image by its name, its id or a prefix of it."""
         value = text.removeprefix("sha256:")
         if len(value) >= 4 and set(value) <= set("0123456789abcdef"):
             fitting = [
@@ -368,23 +369,23 @@ class ImageStore:
         return known.id, name
 
     def has_other_names(self, id_: str, name: ImageReference) -> bool:
-        """Whether the image stays reachable when it loses this name."""
+        """Return whether the image has other names."""
         return any(
             known.id == id_ and not known.derived and key != name.key
             for key, known in self._names().names.items()
         )
 
     def unname(self, name: ImageReference) -> None:
-        """Take a name away; the image stays."""
+        """Remove a name; the image stays."""
         with self._exclusive():
             left = {key: at for key, at in self._names().names.items() if key != name.key}
             self._write_names(left)
 
     def remove(self, id_: str, *, force: bool = False) -> int:
-        """Remove an image with all its names; returns the bytes that were freed.
+        """Remove an image with all its names; return the freed bytes.
 
-        InUse if containers use it. By force it goes nevertheless, except for the layers that
-        they stand on, which go when the last of them does.
+        Raises ImageInUse if containers use it. With `force` it is removed nevertheless, except for
+        the layers of these containers, which go with the last of them.
         """
         with self._exclusive():
             record = self._record(id_)
@@ -402,12 +403,12 @@ class ImageStore:
         return freed
 
     def _needed(self) -> set[str]:
-        """The layers that images have or containers stand on."""
+        """Return the layers of images and of running containers."""
         needed = {chain for record, _ in self._records() for chain in record.layers}
         return needed | {chain for _, hold in self._holds() for chain in hold.layers}
 
     def _discard(self, chains: Collection[str]) -> tuple[int, list[Path]]:
-        """Put layers out of sight, which takes no time; deleting them does."""
+        """Rename layers for deletion, which is fast; deleting them is not."""
         freed, trash = 0, []
         for chain in chains:
             facts = self._facts(chain)
@@ -430,7 +431,7 @@ class ImageStore:
         keep: Collection[str] = (),
         disk: DiskSpace | None = None,
     ) -> GarbagePlan:
-        """Delete images as far as the disk needs it; returns what was decided. Takes time."""
+        """Delete images if the disk is full; return the decision. Slow."""
         self.sweep()
         given = [known for known in self._names().names.values() if not known.derived]
         loaded = {known.id for known in given if known.loaded}
@@ -460,8 +461,8 @@ class ImageStore:
         return decided
 
     def sweep(self) -> None:
-        """Delete what killed processes and forced removals left behind, unless images are being
-        added right now."""
+        """Delete what killed processes and forced removals left behind, unless an image is being
+        added."""
         for path in (self.directory / "incoming").iterdir():
             with contextlib.suppress(OSError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 remove_tree(path)
@@ -479,11 +480,12 @@ class ImageStore:
             if not link.exists():
                 link.unlink(missing_ok=True)
 
-    # What is on the disk.
+    # Directories.
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A directory for what is not finished; it goes in the end, and when we are killed."""
+        """Yield a temporary directory, which is deleted at the end, or after this process is
+        killed."""
         path, held = self._own_directory()
         try:
             yield path
@@ -492,11 +494,11 @@ class ImageStore:
             os.close(held)
 
     def _own_directory(self) -> tuple[Path, int]:
-        """A new directory, and the descriptor by which it is locked against being swept."""
+        """Return a new directory, and the descriptor that locks it against deletion."""
         while True:
             path = self.directory / "incoming" / f"{os.getpid()}-{secrets.token_hex(8)}"
             path.mkdir(mode=0o700)
-            # Somebody may sweep it between its making and its locking.
+            # Another process may delete it before it is locked.
             with contextlib.suppress(FileNotFoundError):
                 held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 fcntl.flock(held, fcntl.LOCK_EX)
@@ -586,10 +588,10 @@ class ImageStore:
 
 
 def chain_id(below: str, diff_id: str) -> str:
-    """What names a layer over those below it.
+    """Return the chain id: it identifies a layer together with those below it.
 
-    The layer alone does not: where it goes through a link of a lower layer, and what its
-    directories look like that it does not describe, depends on them.
+    The digest of the layer alone does not: the effect of its links and the modes of directories
+    that it does not contain depend on the layers below.
     """
     if not below and diff_id.startswith("sha256:"):
         return diff_id
@@ -612,7 +614,7 @@ def _digits(digest: str) -> str:
 
 @contextmanager
 def _locked(path: Path, operation: int) -> Iterator[None]:
-    """Have a file or directory to oneself, or share it; the lock dies with the process."""
+    """Lock a file or directory, shared or exclusively; the lock ends with the process."""
     held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(held, operation)

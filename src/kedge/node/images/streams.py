@@ -1,4 +1,4 @@
-"""Streams of untrusted bytes: read forward only, counted, hashed, unpacked, never without bound."""
+"""Bounded streams of untrusted bytes: read forward only, counted, hashed and decompressed."""
 
 import gzip
 import hashlib
@@ -14,32 +14,32 @@ from kedge.node.images.oci import InvalidImage
 
 CHUNK: Final = 1 << 20
 _HEADERS: Final = 4 << 20
-"""More than any header of a tar file takes; what asks to be read at once is not trusted."""
+"""More than any tar header needs; the size in a header is not trusted."""
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 
 BROKEN: Final = (EOFError, OSError, OverflowError, RecursionError, ValueError, zlib.error)
-"""What the libraries raise when they are fed nonsense."""
+"""The errors that the libraries raise for invalid data."""
 
 
 class ByteSource(Protocol):
-    """Anything that can be read."""
+    """A readable stream."""
 
     def read(self, size: int = -1, /) -> bytes: ...
 
 
 class SeekableSource(ByteSource, Protocol):
-    """Anything that can be read from anywhere."""
+    """A readable stream with random access."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int: ...
 
 
 class ForwardReader:
-    """Reads another stream forward only, at most `limit` bytes; knows the digest of it all.
+    """Reads another stream forward only, at most `limit` bytes, and computes its digest.
 
-    It has what `tarfile` needs of a file. Some versions of `tarfile` would follow a crafted header
-    backwards for ever, or fill the memory with another: both end here.
+    It has the methods that `tarfile` needs. Some versions of `tarfile` follow a crafted header
+    backwards forever, or fill the memory with another; both are refused here.
     """
 
     def __init__(self, source: ByteSource, limit: int, algorithm: str = "sha256") -> None:
@@ -49,7 +49,7 @@ class ForwardReader:
         self._hash = hashlib.new(algorithm)
         self._position = 0
         self.last = b""
-        """What was read last."""
+        """The bytes that were read last."""
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= _HEADERS:
@@ -75,14 +75,14 @@ class ForwardReader:
         return self._position
 
     def digest(self) -> str:
-        """Of the whole stream: what has not been read yet is read now."""
+        """Return the digest of the whole stream; the rest of it is read first."""
         while self.read(CHUNK):
             pass
         return f"{self._algorithm}:{self._hash.hexdigest()}"
 
 
 class SkippingReader:
-    """Reads a file forward only, as Forward does, but leaps over what is not wanted."""
+    """Reads a file forward only, like ForwardReader, but skips unneeded parts."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -106,21 +106,21 @@ class SkippingReader:
 def members(
     reader: "ForwardReader | SkippingReader",
 ) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """The members of a tar file one after the other, none of them remembered."""
+    """Yield the members of a tar file one by one, without keeping them."""
     file: Any = reader
-    # Not "r|": with its own buffering tarfile would read before it asks us.
+    # Not "r|": with its own buffering, tarfile would read ahead.
     with tarfile.open(mode="r:", fileobj=file, errors="surrogateescape") as archive:
         while (member := archive.next()) is not None:
             remembered: Any = archive
             remembered.members.clear()
             yield archive, member
-    # tarfile takes anything that is no header for the end.
+    # tarfile takes everything that is not a header for the end.
     if reader.last.strip(b"\0"):
         raise InvalidImage("it holds something between its files that is no tar header")
 
 
 class FileSlice(io.RawIOBase):
-    """A part of a file, as a file of its own; the file must outlive it."""
+    """A part of a file as a file of its own; the file must stay open."""
 
     def __init__(self, descriptor: int, start: int, size: int) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class FileSlice(io.RawIOBase):
 
 
 def algorithm(digest: str) -> str:
-    """How a digest is computed; Refused if kedge does not know."""
+    """Return the hash algorithm of a digest. Raises InvalidImage if it is not supported."""
     name = digest.partition(":")[0]
     if name not in ("sha256", "sha512"):
         raise InvalidImage(f'"{digest}" is not a digest that kedge can check')
@@ -157,7 +157,7 @@ def algorithm(digest: str) -> str:
 
 
 def verify(stream: ForwardReader, digest: str) -> None:
-    """Read a stream to its end and see that it has the digest."""
+    """Read a stream to its end and verify its digest."""
     try:
         found = stream.digest()
     except OSError as error:
@@ -171,14 +171,14 @@ def verify(stream: ForwardReader, digest: str) -> None:
 
 
 def is_packed(source: SeekableSource) -> bool:
-    """Whether the stream, which stands at its beginning, is compressed in a way we know."""
+    """Return whether the stream, at its beginning, has a known compression."""
     start = source.read(4)
     source.seek(0)
     return start.startswith(_GZIP) or start == _ZSTD
 
 
 def unpacker(source: SeekableSource) -> Callable[[ByteSource], ByteSource]:
-    """How a stream that stands at its beginning, as this one does, is to be decompressed."""
+    """Return the decompressor of a stream at its beginning."""
     start = source.read(4)
     source.seek(0)
     if start.startswith(_GZIP):
@@ -193,7 +193,7 @@ def _file(source: ByteSource) -> Any:
 
 
 def _zstd() -> Callable[[ByteSource], ByteSource]:
-    """Decompression of zstd by whichever library is installed; newer Pythons bring their own."""
+    """Return the zstd decompressor of an installed library; newer Python versions include one."""
     for name in ("compression.zstd", "backports.zstd", "pyzstd"):
         try:
             library: Any = importlib.import_module(name)

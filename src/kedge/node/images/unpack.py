@@ -1,6 +1,6 @@
-"""A layer's tar file made into a directory that an overlay file system can stack on others.
+"""Unpacks a layer's tar file to a directory that an overlay file system can stack on others.
 
-Nothing in the file is trusted: all that it names ends up inside the directory or is refused.
+Nothing in the file is trusted: every path in it ends up inside of the directory or is refused.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from kedge.supervisor.removal import remove
 WHITEOUT: Final = ".wh."
 OPAQUE_MARK: Final = ".wh..wh..opq"
 _OF_AUFS: Final = ".wh..wh."
-"""What the first tools kept for themselves in layers; it means nothing any more."""
+"""The prefix of metadata of the first tools (AUFS); it has no meaning any more."""
 
 _MOST_LINKS: Final = 40
 _DEEPEST: Final = 256
@@ -34,20 +34,20 @@ _CAPABILITY: Final = "security.capability"
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """How large an image may be, against those that are made to fill the disk."""
+    """Limits against images that are made to fill the disk."""
 
     layer_bytes: int = 16 << 30
-    """Of one layer, unpacked."""
+    """Bytes of one unpacked layer."""
     entries: int = 2_000_000
     """Files in one layer."""
     document_bytes: int = 8 << 20
-    """Of a manifest or a configuration."""
+    """Bytes of a manifest or a configuration."""
 
 
 def unpack(tar: ForwardReader, into: Path, below: Sequence[Path], limits: ImageLimits) -> int:
-    """Unpack a layer into an empty directory, over the layers `below` it, the uppermost first.
+    """Unpack a layer into an empty directory, over the layers `below` it, uppermost first.
 
-    Returns the bytes that it takes. Who is not root owns all of it, and devices are refused.
+    Return its size in bytes. A user other than root owns all files, and devices are refused.
     """
     tree = _LayerTree(str(into), [str(each) for each in below], limits)
     tree.begin()
@@ -71,7 +71,7 @@ def _read(tar: ForwardReader, tree: "_LayerTree") -> None:
 
 
 class _LayerTree:
-    """The directory as it grows."""
+    """The directory of the layer while it is unpacked."""
 
     def __init__(self, root: str, below: Sequence[str], limits: ImageLimits) -> None:
         self.bytes = 0
@@ -81,12 +81,13 @@ class _LayerTree:
         self._entries = 0
         self._is_root = os.geteuid() == 0
         self._directories: dict[Parts, Parts] = {}
-        """Where paths to directories lead, as far as known."""
+        """Resolved paths of directories."""
         self._times: dict[str, float] = {}
         self._root_is_opaque = False
 
     def begin(self) -> None:
-        """The top of a layer looks like that of the one below, unless the tar file says more."""
+        """Create the root of the layer with the attributes of the one below, unless the tar file
+        has it."""
         os.chmod(self._root, 0o755)
         if self._below:
             self._dress_like(self._root, LayerFile(self._below[0], os.lstat(self._below[0])))
@@ -109,7 +110,7 @@ class _LayerTree:
             self._make(archive, member, (*self._directory(parts[:-1]), base))
 
     def finish(self) -> None:
-        """What must wait until everything is in its place."""
+        """Apply what must wait until all files exist."""
         if self._root_is_opaque:
             self._hide_below_root()
         for path, moment in self._times.items():
@@ -125,10 +126,11 @@ class _LayerTree:
         if self.bytes > self._limits.layer_bytes:
             raise InvalidImage(f"it takes more than the {self._limits.layer_bytes} bytes allowed")
 
-    # Where things go.
+    # Paths.
 
     def _directory(self, parts: Parts) -> Parts:
-        """Where the path leads, made a directory of this layer; links are followed inside only."""
+        """Resolve a path and create it as a directory of this layer; links are followed only
+        inside."""
         known = self._directories.get(parts)
         if known is not None:
             return known
@@ -156,7 +158,8 @@ class _LayerTree:
         return tuple(done)
 
     def _step(self, parts: Parts) -> str | None:
-        """The target of the link at this path; else None, and there is a directory now."""
+        """Return the target of the link at this path; without a link, create a directory and return
+        None."""
         path = self._path(parts)
         found = _lstat(path)
         if found is None:
@@ -186,14 +189,15 @@ class _LayerTree:
     def _path(self, parts: Parts) -> str:
         return "/".join((self._root, *parts))
 
-    # What is made there.
+    # Files.
 
     def _make(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parts: Parts) -> None:
         path = self._path(parts)
         if member.isdir():
             self._make_directory(path)
         else:
-            # Linked first: a link to what it replaces is nonsense, yet must not lose the file.
+            # Linked first: a hard link to the file that it replaces is invalid, but must not lose
+            # the file.
             target = self._linked(member) if member.islnk() else None
             if target and target.path == path:
                 return
@@ -220,7 +224,7 @@ class _LayerTree:
             return
         self._clear(path)
         _mkdir(path)
-        # It may hide a link below that paths were found to lead through.
+        # It may replace a link through which paths were resolved.
         self._directories.clear()
         if found is not None and layers.is_whiteout(found):
             self._mark_opaque(path)
@@ -234,7 +238,7 @@ class _LayerTree:
         os.mknod(path, kind | 0o600, os.makedev(member.devmajor, member.devminor))
 
     def _linked(self, member: tarfile.TarInfo) -> LayerFile:
-        """The file that a hard link leads to, of this layer or of one below."""
+        """Return the target of a hard link, in this layer or in one below."""
         parts = _parts(member.linkname)
         if not parts:
             raise InvalidImage(f"{member.name} is a hard link to nothing")
@@ -252,7 +256,7 @@ class _LayerTree:
         elif target.is_link:
             os.symlink(os.readlink(target.path), path)
         elif stat.S_ISREG(target.status.st_mode):
-            # A file of a lower layer belongs to that layer: its links end at the border.
+            # A file of a lower layer belongs to that layer: the link becomes a copy.
             self.bytes += target.status.st_size
             shutil.copyfile(target.path, path, follow_symlinks=False)
             self._dress_like(path, target)
@@ -271,7 +275,7 @@ class _LayerTree:
             self._directories.clear()
 
     def _hide(self, directory: Parts, name: str) -> None:
-        """Let nothing of that name be seen from below. What this layer itself has, stays."""
+        """Hide a name of the layers below; files of this layer stay."""
         path = self._path((*directory, name))
         found = _lstat(path)
         if found is None:
@@ -286,7 +290,7 @@ class _LayerTree:
             self._root_is_opaque = True
 
     def _hide_below_root(self) -> None:
-        # Overlay file systems never look whether the top of a layer is opaque.
+        # Overlay file systems do not check whether the root of a layer is opaque.
         for name in layers.children(self._below, ()):
             self._hide((), name)
 
@@ -304,10 +308,10 @@ class _LayerTree:
             " cannot remember: it has no extended attributes"
         )
 
-    # What it looks like.
+    # Attributes.
 
     def _dress(self, path: str, member: tarfile.TarInfo) -> None:
-        """Owner, extended attributes, mode and time, in the order in which they do not undo."""
+        """Set owner, extended attributes, mode and time, in this order: chown clears mode bits."""
         if self._is_root:
             os.chown(path, member.uid, member.gid, follow_symlinks=False)
         if member.isreg() or member.isdir():
@@ -330,14 +334,15 @@ class _LayerTree:
             _set_time(path, status.st_mtime)
 
     def _mode(self, mode: int, *, directory: bool) -> int:
-        """Who is not root must stay able to read what is theirs, and to remove it."""
+        """Return the mode with the rights that a user other than root needs to read and remove the
+        file."""
         mine = 0 if self._is_root else 0o700 if directory else 0o400
         return stat.S_IMODE(mode) | mine
 
     def _set_attributes(self, path: str, headers: Mapping[str, str]) -> None:
         for header, value in headers.items():
             name = header.removeprefix(_XATTR)
-            # Attributes of overlay itself could send lookups to other places.
+            # Attributes of overlay itself could redirect lookups.
             is_user = name.startswith("user.") and not name.startswith("user.overlay.")
             if name == header or not (is_user or (name == _CAPABILITY and self._is_root)):
                 continue
@@ -383,14 +388,14 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None
 
 
 def _set_time(path: str, moment: float) -> None:
-    # Gone meanwhile, or a time that no file system knows: neither is worth a word.
+    # The file is gone, or the file system does not support the time; neither matters.
     with contextlib.suppress(OSError, OverflowError, ValueError):
         os.utime(path, (moment, moment), follow_symlinks=False)
 
 
 def _make_whiteout(path: str) -> None:
     try:
-        # The one device that kernels since 5.8 let everybody make.
+        # The only device that every user may create, since Linux 5.8.
         os.mknod(path, stat.S_IFCHR | 0o600, 0)
     except PermissionError:
         raise InvalidImage(
@@ -399,6 +404,6 @@ def _make_whiteout(path: str) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a directory and all below it, if it is there."""
+    """Delete a directory with its content, if it exists."""
     if failure := remove(path):
         raise OSError(errno.ENOTEMPTY, failure, str(path))

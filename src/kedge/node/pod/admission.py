@@ -83,7 +83,7 @@ def _sysctls(pod: Pod) -> Iterator[PodRejection]:
 def shortages(
     pod: Pod, others: list[Pod], node: Node, is_device: Callable[[str], bool]
 ) -> Iterator[PodRejection]:
-    """Yield a rejection for each resource of which the node has too little."""
+    """Yield a rejection for each resource that the node is short of."""
     allocatable = node.status.allocatable
     most = allocatable.get("pods")
     if most is not None and len(others) + 1 > most.value():

@@ -1,4 +1,4 @@
-"""The agent's end of its connection to the supervisor."""
+"""The agent's connection to the supervisor."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ _GONE: Final = "the connection to the supervisor is lost"
 
 
 class SupervisorLost(RuntimeFailure):
-    """The supervisor went away, and nobody knows whether it has done what was asked."""
+    """The connection is lost; it is unknown whether the supervisor has carried out the request."""
 
 
 class SupervisorChannel:
-    """Requests and their answers over one socket, and events for whoever wants them."""
+    """Requests and responses over one socket, and events."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -41,7 +41,7 @@ class SupervisorChannel:
         self._loop.add_reader(connected, self._readable)
 
     async def call(self, do: str, **fields: object) -> Answer:
-        """The supervisor's answer; the descriptors that come with it are the caller's."""
+        """Return the supervisor's response; the caller owns the descriptors in it."""
         if not self.is_open:
             raise SupervisorLost(_GONE)
         self._last += 1
@@ -54,7 +54,7 @@ class SupervisorChannel:
         finally:
             self._waiting.pop(number, None)
             if answer.cancelled():
-                # What is on its way must not stay open when it comes.
+                # Descriptors of a response that arrives later must be closed.
                 self._waiting[number] = self._unwanted()
 
     def _unwanted(self) -> asyncio.Future[Answer]:
@@ -63,14 +63,14 @@ class SupervisorChannel:
         return answer
 
     async def ask(self, do: str, **fields: object) -> Document:
-        """The same for answers without descriptors."""
+        """Return the response of a request without descriptors."""
         document, descriptors = await self.call(do, **fields)
         for descriptor in descriptors:
             os.close(descriptor)
         return document
 
     def watch(self, queue: asyncio.Queue[Document | None]) -> None:
-        """Put events there from now on, and None when the connection is lost."""
+        """Put events into the queue, and None when the connection is lost."""
         self._watchers.append(queue)
         if not self.is_open:
             queue.put_nowait(None)
@@ -151,12 +151,12 @@ def _discard(answer: asyncio.Future[Answer]) -> None:
 async def connect(
     directory: Path, clock: Clock, begun: SupervisorStart | None = None
 ) -> SupervisorChannel:
-    """A connection to the supervisor of a directory, which is started if there is none; `begun` is
-    one that is being started already."""
+    """Return a connection to the supervisor of a directory, which is started if it does not run;
+    `begun` is one that is starting."""
     for _ in range(_ATTEMPTS):
         failure = await asyncio.to_thread(begun.failure) if begun is not None else ""
         if failure and _is_elsewhere(failure):
-            # Another one is on its way up or down; it will listen, or go.
+            # Another supervisor is starting or ending; it will listen, or exit.
             await clock.sleep(_PAUSE)
         elif failure:
             raise RuntimeFailure(f"the supervisor does not start: {failure}")

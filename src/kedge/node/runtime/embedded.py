@@ -1,4 +1,4 @@
-"""EmbeddedRuntime: runs containers by kedge's own supervisor, with nothing else installed."""
+"""The embedded runtime: runs containers with kedge's own supervisor."""
 
 import asyncio
 import contextlib
@@ -40,39 +40,41 @@ Document = dict[str, Any]
 
 PROTOCOL: Final = 1
 _MOST_OUTPUT: Final = 256 << 10
-"""Bytes of each stream that are kept of a probe, a hook or a command whose output is awaited."""
+"""Bytes of each stream that are kept of a probe, a hook or a command."""
 _CHUNK: Final = 65_536
 _NOTHING_HIDDEN: Final = HostImage()
 _LONGEST_DELAY: Final = 10.0
-"""Longest delay before a supervisor that keeps dying is restarted: all pods of the node wait."""
+"""Longest delay before a supervisor that keeps dying is restarted: all pods of the node wait for
+it."""
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
 class PodNetwork(Protocol):
-    """Plugs pods into a network (kedge.node.network)."""
+    """Attaches pods to a network (kedge.node.network)."""
 
     async def attach(
         self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
     ) -> list[str]:
-        """The pod's addresses. The descriptor is a netlink socket inside of it; it is closed."""
+        """Attach a pod; return its addresses. The descriptor is a netlink socket in its network
+        namespace, and is closed."""
         ...
 
     async def detach(self, sandbox: str) -> None:
-        """Idempotent."""
+        """Detach a pod. Idempotent."""
         ...
 
     async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
-        """Open a pod's ports on the machine, after a restart of the agent."""
+        """Open the host ports of a pod after a restart of the agent."""
         ...
 
     async def detach_others(self, sandboxes: Set[str]) -> None:
-        """Unplug every pod but these."""
+        """Detach all pods but these."""
         ...
 
 
 class EmbeddedRuntime:
-    """Fulfils kedge.node.runtime.runtime.Runtime. A supervisor that is gone is started anew by
-    whatever is asked next; what it ran is then reported as ended."""
+    """Runs containers with a supervisor. Fulfils kedge.node.runtime.runtime.Runtime. A dead
+    supervisor is restarted by the next request; its containers are then reported as ended."""
 
     name: str = "kedge"
     version: str = __version__
@@ -91,7 +93,7 @@ class EmbeddedRuntime:
         self.level = RuntimeLevel.PLAIN
         self.no_user_namespaces = ""
         self.supervisor = 0
-        """The supervisor's process."""
+        """The pid of the supervisor."""
         self._directory = directory
         self._images = images
         self._network = network
@@ -104,7 +106,7 @@ class EmbeddedRuntime:
         self._connecting = asyncio.Lock()
         self._connected_at = 0.0
         self._failures = Failures()
-        """How often the supervisor has died recently."""
+        """The number of recent deaths of the supervisor."""
         self._restarts: asyncio.Queue[str] = asyncio.Queue()
         self._specs: dict[str, SandboxSpec] = {}
 
@@ -121,9 +123,9 @@ class EmbeddedRuntime:
         clock: Clock | None = None,
         begun: SupervisorStart | None = None,
     ) -> Self:
-        """Find the supervisor of a directory, or start one, if none has `begun`. `hidden` are
-        places that containers which see the machine's own files must not see into, as are those
-        that links in a `listed` directory lead to when a container is made."""
+        """Connect to the supervisor of a directory, or start one if none has `begun`. `hidden` are
+        paths that containers with the machine's files must not see; so are the targets of links in
+        `listed` directories at the creation of a container."""
         runtime = cls(
             directory,
             images,
@@ -188,14 +190,14 @@ class EmbeddedRuntime:
         return await (await self._connected()).ask(do, **fields)
 
     async def _ask_surely(self, do: str, **fields: object) -> Document:
-        """For what may be asked twice: if the supervisor goes away, the next one is asked."""
+        """Send an idempotent request: if the supervisor dies, it is sent to the next one."""
         try:
             return await self._ask(do, **fields)
         except SupervisorLost:
             return await self._ask(do, **fields)
 
     async def restarted(self) -> str:
-        """Wait until a dead supervisor was replaced; returns the message for the event."""
+        """Wait until a dead supervisor was replaced; return the message for the event."""
         return await self._restarts.get()
 
     async def sandboxes(self) -> list[PodSandbox]:
@@ -276,7 +278,7 @@ class EmbeddedRuntime:
         try:
             self._images.hold(spec.image, identity)
         except LookupError as error:
-            # Nodes share their images, and somebody has removed this one in between.
+            # Nodes share their images, and another one has removed this image in between.
             await self.remove_container(identity)
             raise RuntimeFailure(f"image {spec.image} has just been removed") from error
         return identity
@@ -358,7 +360,7 @@ class EmbeddedRuntime:
                 connected.unwatch(queue)
 
     async def shutdown(self) -> None:
-        """End all containers and the supervisor; what there was stays listed for the next one."""
+        """End all containers and the supervisor; the next one still lists them."""
         await self._ask("shutdown")
         await self.close()
 
@@ -368,7 +370,7 @@ class EmbeddedRuntime:
 
 
 class _StreamDescriptors:
-    """The descriptors of a stream; a terminal is one for both ways."""
+    """The descriptors of a stream; a terminal has one for both directions."""
 
     def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
         self.stdin = stdin
@@ -377,14 +379,14 @@ class _StreamDescriptors:
 
     def let_go(self) -> None:
         for descriptor in {self.stdin, self.stdout, self.stderr} - {-1}:
-            # Whoever serves the stream may have closed one already to say that it has ended.
+            # The user of the stream may have closed one already to signal its end.
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self.stdin = self.stdout = self.stderr = -1
 
 
 class _CommandStream(_StreamDescriptors):
-    """A command in a container, and its client."""
+    """A command in a container, connected to a client."""
 
     def __init__(
         self, channel_: SupervisorChannel, command: int, streams: _StreamDescriptors, tty: bool
@@ -420,7 +422,7 @@ class _CommandStream(_StreamDescriptors):
 
 
 class _AttachedStream(_StreamDescriptors):
-    """A container's own streams, and a client of them."""
+    """A container's own streams, connected to a client."""
 
     def __init__(
         self, channel_: SupervisorChannel, container: str, streams: _StreamDescriptors
@@ -447,7 +449,7 @@ def _streams(descriptors: list[int], terminal: bool, stdin: bool) -> _StreamDesc
 
 
 async def _read_all(descriptor: int) -> bytes:
-    """What comes until the end; beyond the most that is kept, it is read and forgotten."""
+    """Return the data until the end; data beyond the limit is read and dropped."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     os.set_blocking(descriptor, False)
@@ -456,8 +458,8 @@ async def _read_all(descriptor: int) -> bytes:
     size = 0
     try:
         while True:
-            # Before every read, also while there is more: a command that never stops writing
-            # would block the event loop, and its own timeout.
+            # Before every read, also while there is more: a command that never stops writing would
+            # block the event loop, and its own timeout.
             readable.clear()
             await readable.wait()
             try:
@@ -473,8 +475,8 @@ async def _read_all(descriptor: int) -> bytes:
 
 
 def _restart(before: int, now: int, listed: Document) -> str:
-    """Return the message about a supervisor that died. Its exit code went to process 1, its
-    parent."""
+    """Return the message about a supervisor that died. Its exit code is unknown, because its parent
+    is process 1."""
     pods = len({each["about"]["uid"] for each in listed["sandboxes"]})
     number = "1 pod" if pods == 1 else f"{pods} pods"
     told = f"the containers of {number} ended with it" if pods else "no container ran"

@@ -1,4 +1,4 @@
-"""RuntimeClasses: a pod that asks for another runtime than the one there is does not start."""
+"""RuntimeClasses: rejects pods that request a runtime which the node does not have."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from kedge.machinery.errors import StatusError
 from kedge.node.runtime.runtime import RuntimeFailure
 
 HANDLERS: Final = frozenset(("kedge",))
-"""What a class may call the runtime of this node."""
+"""The handlers of this node's runtime."""
 
 
 class _RuntimeClassHandler(msgspec.Struct, frozen=True):
@@ -33,13 +33,13 @@ _VIEW: Final = sketches(
 
 
 class RuntimeClassChecker:
-    """Reads classes through the API, with the node's own rights."""
+    """Reads RuntimeClasses through the API, with the rights of the node."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def check(self, pod: Pod) -> None:
-        """Raises RuntimeFailure if the pod's class is not for this node's runtime, or is not."""
+        """Raise RuntimeFailure if the pod's RuntimeClass does not exist or has another handler."""
         name = pod.spec.runtimeClassName
         if not name:
             return

@@ -1,7 +1,8 @@
-"""Filters for system calls: the default one and profiles in files, as classic BPF programs.
+"""Seccomp filters: the default one and profiles in files, compiled to classic BPF.
 
-The default forbids by name what the well-known runtimes' list of allowed calls leaves out, which
-keeps the program short; calls newer than the table of names do not exist for it.
+The default filter lists the calls that the well-known runtimes do not allow, which keeps the
+program short. Calls newer than the table of names fail with ENOSYS, so the C library falls back to
+older ones.
 """
 
 import json
@@ -17,7 +18,7 @@ import msgspec
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _OTHER_ABI: Final = 0x4000_0000
-"""From this number on x86-64 means its variant with short pointers."""
+"""System call numbers from here on belong to the x32 ABI."""
 
 ALLOW: Final = 0x7FFF_0000
 _ERRNO: Final = 0x0005_0000
@@ -49,7 +50,7 @@ _ARGUMENTS: Final = 16
 _MOST_INSTRUCTIONS: Final = 4096
 
 _NAMESPACES: Final = 0x7E02_0000
-"""The flags of clone that make namespaces; a new time namespace cannot be made by it."""
+"""The flags of clone that create namespaces; clone cannot create a time namespace."""
 _PERSONALITIES: Final = (0x0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
 _VSOCK: Final = 40
 
@@ -74,11 +75,11 @@ FORBIDDEN: Final[Mapping[str, str]] = {
     "SYS_TIME": "clock_settime settimeofday",
     "SYS_TTY_CONFIG": "vhangup",
 }
-"""Calls that are refused to who has none of the capabilities named before them."""
+"""Calls that need one of the capabilities named with them."""
 
 
 class InvalidSeccompProfile(ValueError):
-    """The profile cannot be made into a filter."""
+    """The profile cannot be compiled to a filter."""
 
 
 class SyscallArgument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -91,7 +92,7 @@ class SyscallArgument(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class SyscallRuleCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """For whom a rule is meant."""
+    """The conditions for a rule to apply."""
 
     caps: Sequence[str] = ()
     arches: Sequence[str] = ()
@@ -99,7 +100,7 @@ class SyscallRuleCondition(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
 
 class SyscallRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What becomes of some calls."""
+    """A rule for some calls."""
 
     names: Sequence[str] = ()
     action: str = "SCMP_ACT_ALLOW"
@@ -110,7 +111,7 @@ class SyscallRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SyscallProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A profile in the words of the runtimes' JSON files."""
+    """A profile in the JSON format of the container runtimes."""
 
     default_action: str
     default_errno_ret: int | None = None
@@ -119,11 +120,12 @@ class SyscallProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @cache
 def default(capabilities: frozenset[str], machine: str = "") -> bytes:
-    """The filter of a container that names none."""
+    """Return the default filter."""
     machine = machine or platform.machine()
     rules = [SyscallRule(names=_forbidden(capabilities), action="SCMP_ACT_ERRNO")]
     if "SYS_ADMIN" not in capabilities:
-        # The C library falls back to clone, whose flags can be seen, when there is no clone3.
+        # Without clone3 the C library falls back to clone, whose flags a filter can read. The flags
+        # of clone3 are in memory, where a filter cannot.
         rules.append(SyscallRule(names=["clone3"], action="SCMP_ACT_ERRNO", errno_ret=ENOSYS))
         rules += [_refuse("clone", 0, bit, masked=True) for bit in _bits(_NAMESPACES)]
     personality = [SyscallArgument(index=0, value=each) for each in _PERSONALITIES]
@@ -136,7 +138,7 @@ def default(capabilities: frozenset[str], machine: str = "") -> bytes:
 
 
 def load(path: str, capabilities: Collection[str]) -> bytes:
-    """The filter of a profile in a file."""
+    """Return the filter of a profile in a file."""
     try:
         with open(path, "rb") as file:
             profile = msgspec.json.decode(file.read(), type=SyscallProfile)
@@ -195,8 +197,8 @@ def _numbers(machine: str) -> dict[str, int]:
 
 
 def compile_profile(profile: SyscallProfile, machine: str, *, newer: int = 0) -> bytes:
-    """The program; `newer` is the error for calls that the table does not know, 0 for the
-    profile's own default."""
+    """Return the program; `newer` is the error for calls that the table does not know, 0 for the
+    profile's default action."""
     if machine not in _ARCHITECTURES:
         raise InvalidSeccompProfile(f"there are no filters for system calls on {machine}")
     numbers = _numbers(machine)
@@ -212,7 +214,7 @@ def compile_profile(profile: SyscallProfile, machine: str, *, newer: int = 0) ->
         code += [_op(_GREATER, max(numbers.values()), 0, 1), _op(_RETURN, _ERRNO | newer)]
     fallback = _op(_RETURN, _action(profile.default_action, profile.default_errno_ret))
     for name, rules in _by_name(profile.syscalls).items():
-        # A name that is not of this machine is no mistake: profiles are written for many.
+        # An unknown name is not an error: profiles are written for many architectures.
         if name in numbers:
             code += _call(numbers[name], rules, fallback)
     code.append(fallback)
@@ -230,7 +232,7 @@ def _by_name(rules: Sequence[SyscallRule]) -> dict[str, list[SyscallRule]]:
 
 
 def _call(number: int, rules: Sequence[SyscallRule], fallback: bytes) -> list[bytes]:
-    """What happens to one call: the first rule whose conditions hold decides."""
+    """Yield the instructions for one call: the first rule whose conditions hold decides."""
     body: list[bytes] = []
     for rule in rules:
         conditions = [_condition(each) for each in rule.args or ()]
@@ -244,11 +246,12 @@ def _call(number: int, rules: Sequence[SyscallRule], fallback: bytes) -> list[by
 
 
 _Step = tuple[int, int, str, str]
-"""An instruction with its operand and where it goes if true and if false: next, yes or no."""
+"""An instruction with its operand and its targets if true and if false: next, yes or no."""
 
 
 def _condition(argument: SyscallArgument) -> list[_Step]:
-    """Steps that find out whether a condition holds: 64 bits, in two halves."""
+    """Return the instructions for a condition on a 64-bit argument, in two halves: BPF has 32-bit
+    words."""
     low = _ARGUMENTS + 8 * argument.index
     high = low + 4
     value_low, value_high = _halves(argument.value)
@@ -308,7 +311,8 @@ def _halves(value: int) -> tuple[int, int]:
 
 
 def _all_of(conditions: Sequence[Sequence[_Step]], verdict: bytes) -> list[bytes]:
-    """The verdict, if all conditions hold; else on to what comes behind."""
+    """Yield the instructions that return the verdict if all conditions hold, or continue behind
+    it."""
     end = sum(map(len, conditions)) + 1
     code: list[bytes] = []
     for steps in conditions:

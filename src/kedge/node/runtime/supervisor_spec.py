@@ -1,4 +1,4 @@
-"""From what a container is to be to what the supervisor builds, worked out to the last number."""
+"""Translates sandbox and container specs to the requests of the supervisor."""
 
 import base64
 import contextlib
@@ -35,7 +35,7 @@ _UNLIMITED: Final = -1
 
 
 class ContainerImages(Protocol):
-    """Where images are (kedge.node.images.Images)."""
+    """The images of the machine (kedge.node.images.images)."""
 
     def get(self, id_: str) -> LocalImage | None: ...
 
@@ -47,12 +47,12 @@ class ContainerImages(Protocol):
 
 
 class ContainerPlace(NamedTuple):
-    """Where a container is made."""
+    """The surroundings of a container: its sandbox and the settings of the node."""
 
     level: RuntimeLevel
     log_directory: str
     files: Path
-    """The sandbox's small files."""
+    """The directory with the sandbox's small files."""
     hostname: str
     hidden: Sequence[Path]
     host_image: HostImage
@@ -61,7 +61,7 @@ class ContainerPlace(NamedTuple):
 
 
 def shared(spec: SandboxSpec) -> Shared:
-    """What the supervisor is told of a sandbox."""
+    """Return the request for a sandbox."""
     files = {RESOLV_CONF: resolv_conf(spec.dns)}
     if spec.hostname:
         files[HOSTNAME] = f"{spec.hostname}\n"
@@ -79,7 +79,7 @@ def shared(spec: SandboxSpec) -> Shared:
 
 
 def resolv_conf(dns: DnsConfig) -> str:
-    """The file of that name; empty if nothing is said, which leaves the image's own."""
+    """Return the content of resolv.conf; empty to keep the image's own."""
     lines = [f"search {' '.join(dns.searches)}"] if dns.searches else []
     lines += [f"nameserver {each}" for each in dns.servers]
     lines += [f"options {' '.join(dns.options)}"] if dns.options else []
@@ -87,7 +87,7 @@ def resolv_conf(dns: DnsConfig) -> str:
 
 
 def linked(directories: Sequence[Path]) -> list[Path]:
-    """What the links in some directories lead to."""
+    """Return the targets of the links in directories."""
     found = []
     for directory in directories:
         with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def linked(directories: Sequence[Path]) -> list[Path]:
 
 
 def plan(spec: ContainerSpec, image: LocalImage, place: ContainerPlace) -> Plan:
-    """What the supervisor is told of a container."""
+    """Return the request for a container."""
     security = spec.security
     user = _user(security, image)
     held = _capabilities(security)
@@ -156,7 +156,7 @@ def _fits_user_namespace(spec: ContainerSpec, user: passwd.ImageUser) -> None:
             )
     for mount in spec.mounts:
         if mount.propagation == "Bidirectional":
-            # The kernel makes mounts of a user namespace receive and never send.
+            # The kernel lets mounts in a user namespace receive events, but not send them.
             raise RuntimeFailure(
                 f'"{mount.container_path}" cannot be mounted with Bidirectional propagation: '
                 "mounts made in a user namespace do not propagate to the machine"
@@ -168,14 +168,14 @@ def _all_groups(spec: ContainerSpec, user: passwd.ImageUser) -> list[int]:
 
 
 def _concealed(place: ContainerPlace) -> list[str]:
-    """What a container of the image `host` does not find even if it may unmount what hides it:
+    """Return the paths that a container of the image `host` must not find even if it may unmount:
     also the directories of other clusters, which are known only now."""
     listed = [*(each.path for each in place.host_image.hidden), *map(str, place.hidden)]
     return list(dict.fromkeys(listed))
 
 
 def _absolute(path: str) -> str:
-    # Two slashes at the beginning would be kept, as something that other systems know.
+    # Leading double slashes have a special meaning and would be kept.
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
@@ -184,7 +184,7 @@ def log_path(directory: str, path: str) -> str:
 
 
 def command(spec: ContainerSpec, image: LocalImage) -> list[str]:
-    """A command of the pod's makes the image's arguments meaningless."""
+    """Return the command line: a command of the pod replaces command and arguments of the image."""
     if spec.command:
         argv = [*spec.command, *spec.args]
     else:
@@ -195,7 +195,7 @@ def command(spec: ContainerSpec, image: LocalImage) -> list[str]:
 
 
 def environment(spec: ContainerSpec, image: LocalImage, *, hostname: str, home: str) -> list[str]:
-    """Variables, those of the pod over those of the image."""
+    """Return the variables; those of the pod override those of the image."""
     values = {"PATH": PATH, "HOSTNAME": hostname}
     if spec.tty:
         values["TERM"] = "xterm"
@@ -208,7 +208,7 @@ def environment(spec: ContainerSpec, image: LocalImage, *, hostname: str, home: 
 
 
 def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[Bind]:
-    """Mounts of the pod, and the files that every container gets unless the pod brings them."""
+    """Return the mounts of the pod, and the files of every container that no mount replaces."""
     found = [
         Bind(
             source=mount.host_path,
@@ -238,7 +238,7 @@ def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[Bind]
 
 
 def resources(asked: ContainerLimits) -> dict[str, Any]:
-    """Limits without those that leave the machine's own default."""
+    """Return the limits that are set."""
     values: Mapping[str, Any] = {
         "cpu_shares": asked.cpu_shares,
         "cpu_quota": asked.cpu_quota,
@@ -256,7 +256,8 @@ def groups(security: ContainerSecurity, user: passwd.ImageUser) -> list[int]:
 
 
 def signal_number(name: str) -> int:
-    """SIGTERM unless something else is named; SIGRTMIN+3 and plain numbers are names too."""
+    """Return the number of the stop signal, by default SIGTERM; SIGRTMIN+3 and numbers are valid
+    names."""
     if not name:
         return signal.SIGTERM
     if name.isdigit():
@@ -272,7 +273,7 @@ def signal_number(name: str) -> int:
 
 
 def shortfalls(spec: ContainerSpec, level: RuntimeLevel, uid: int) -> list[str]:
-    """What is asked for and cannot be had at a level, in words."""
+    """Return the requested properties that the level cannot enforce, as text."""
     found = []
     if label := spec.security.selinux_label:
         found.append(f'its SELinux label "{label}" has no effect: this machine has no SELinux')
@@ -341,7 +342,7 @@ def _filter(security: ContainerSecurity, held: frozenset[str]) -> str:
 
 
 def about(spec: SandboxSpec) -> dict[str, Any]:
-    """A spec as a document that the supervisor keeps for us."""
+    """Return a spec as a document for the supervisor to store."""
     document: dict[str, Any] = msgspec.to_builtins(spec)
     return document
 

@@ -25,7 +25,7 @@ _PATIENCE: Final = 60
 
 
 class NodePods(Protocol):
-    """The pods of this node (kedge.node.pods)."""
+    """The pods of this node (kedge.node.pod.workers)."""
 
     def pods(self) -> list[Pod]: ...
 

@@ -1,7 +1,7 @@
-"""Directories whose files all change at once: readers see the old ones or the new, never a mix.
+"""Directories whose files change atomically: readers see all old files or all new ones.
 
-Laid out as upstream does, since programs know it: every name is a link into `..data`, which is a
-link to a directory with a time in its name. To replace that one link is to replace everything.
+The layout is the kubelet's, on which programs rely: every name is a link into `..data`, which is a
+link to a directory with a timestamp in its name. Replacing that one link replaces all files.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _TOP: Final = 0o777
 _INNER: Final = 0o755
 _SET_GROUP: Final = 0o2000
 _GROUP_READS: Final = 0o440
-"""What a group that owns the volume adds to the rights of every file."""
+"""The mode bits that an fsGroup adds to every file."""
 
 
 class VolumeFile(NamedTuple):
@@ -35,33 +35,32 @@ class VolumeFile(NamedTuple):
     content: bytes
     mode: int
     owner: int = -1
-    """-1 leaves it to whoever writes."""
+    """The owner's uid; -1 for the uid of this process."""
 
 
 def write(place: Path, files: Mapping[str, VolumeFile], now: datetime, group: int = -1) -> bool:
-    """Make a directory hold exactly these files, without a cache; returns whether anything
-    changed."""
+    """Write exactly these files without a cache; return whether anything changed."""
     return AtomicWriter(place, group).write(files, now)
 
 
 class AtomicWriter:
-    """One such directory with a cache of its files, so that unchanged files are neither read nor
-    written again but linked.
+    """Writes one directory, with a cache of its files: unchanged files are neither read nor written
+    again, but linked.
 
-    `group` is the pod's fsGroup, which may read everything; -1 for none.
+    `group` is the pod's fsGroup, which may read all files; -1 for none.
     """
 
     def __init__(self, place: Path, group: int = -1) -> None:
         self._place = place
         self._group = group
         self._current = ""
-        """The name of the data directory; empty if it is not known yet."""
+        """The name of the data directory; empty if it is unknown."""
         self._digests: Mapping[str, bytes] = {}
-        """Of its files, by path."""
+        """The files by path."""
 
     def write(self, files: Mapping[str, VolumeFile], now: datetime) -> bool:
-        """Make the directory hold exactly these files; returns whether anything changed. Raises
-        ValueError for an invalid path."""
+        """Write exactly these files; return whether anything changed. Raises ValueError for an
+        invalid path."""
         wanted = {_clean(path): file for path, file in files.items()}
         digests = {path: _digest(file) for path, file in wanted.items()}
         _make_top(self._place, self._group)
@@ -80,7 +79,7 @@ class AtomicWriter:
         digests: Mapping[str, bytes],
         now: datetime,
     ) -> bool:
-        """Write for the first time; an earlier agent may have left files."""
+        """Write for the first time; a previous agent may have left files."""
         current = _current(top)
         changed = not current or not _holds(self._place / current, wanted)
         if changed:
@@ -113,7 +112,7 @@ class AtomicWriter:
         now: datetime,
         before: str = "",
     ) -> str:
-        """Make a new data directory with the files and switch the link to it; returns its name."""
+        """Create a new data directory with the files and switch the link to it; return its name."""
         fresh = f"{now:..%Y_%m_%d_%H_%M_%S.}{secrets.randbelow(10**10):010d}"
         same = {path for path in digests if digests[path] == self._digests.get(path)}
         try:
@@ -153,7 +152,7 @@ class AtomicWriter:
 
 
 def _clean(path: str) -> str:
-    """The path without what means nothing; the API has refused most that is wrong already."""
+    """Return the normalized path; the API has refused most invalid ones."""
     parts = path.split("/")
     if not path or path.startswith("/") or ".." in parts or parts[0].startswith(".."):
         raise ValueError(f"invalid path: {path}")
@@ -178,7 +177,7 @@ def _make_top(place: Path, group: int) -> None:
 
 @contextlib.contextmanager
 def _opened(directory: str | Path, at: int | None = None) -> Iterator[int]:
-    """Open a directory; fails for a link."""
+    """Open a directory; fail for a link."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(directory, flags, dir_fd=at)
     try:
@@ -237,7 +236,7 @@ def _make_directory(path: str, at: int, group: int) -> None:
 
 
 def _linked(path: str, source: int, target: int) -> bool:
-    """Link an unchanged file; returns False if that is not possible."""
+    """Link an unchanged file; return False if that is not possible."""
     try:
         os.link(path, path, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
     except OSError:
@@ -246,7 +245,7 @@ def _linked(path: str, source: int, target: int) -> bool:
 
 
 def _own(what: Path | int, owner: int, group: int) -> None:
-    """Only root gives files away; for others whoever runs containers is the owner already."""
+    """Change the owner; only root can, and for other users the containers have the same owner."""
     if (owner, group) != (-1, -1):
         with contextlib.suppress(PermissionError):
             os.chown(what, owner, group)
@@ -257,7 +256,7 @@ def _tops(paths: Iterable[str]) -> set[str]:
 
 
 def _link(top: int, names: set[str]) -> None:
-    """Let every name at the top lead into the data; names that are no more go."""
+    """Link every top-level name into the data, and remove old names."""
     with os.scandir(top) as entries:
         links = {each.name for each in entries if each.is_symlink() and each.name[:2] != ".."}
     _make_links(top, names - links)
@@ -266,7 +265,7 @@ def _link(top: int, names: set[str]) -> None:
 
 def _make_links(top: int, names: Iterable[str]) -> None:
     for name in names:
-        # What is there already is such a link, or a directory that a subPath asked for.
+        # An existing entry is such a link, or a directory that a subPath created.
         with contextlib.suppress(FileExistsError):
             os.symlink(f"{_DATA}/{name}", name, dir_fd=top)
 
@@ -278,7 +277,7 @@ def _remove_links(top: int, names: Iterable[str]) -> None:
 
 
 def _sweep(place: Path, kept: str) -> None:
-    """Remove what the data was before, and what a writer that died had begun."""
+    """Remove the previous data, and the unfinished data of a writer that died."""
     for entry in list(os.scandir(place)):
         if entry.name.startswith("..") and entry.name not in (kept, _DATA):
             remove(entry.path)

@@ -1,4 +1,4 @@
-"""Files made of API objects: what config maps, secrets, tokens and the pod itself put into them."""
+"""Files from API objects: config maps, secrets, tokens and the downward API."""
 
 import asyncio
 import base64
@@ -39,24 +39,23 @@ T = TypeVar("T")
 
 MODE: Final = 0o644
 MOST_BYTES: Final = 64 << 20
-"""Bytes of all files of one volume. Objects are small, but items may name the same one many
+"""Bytes of all files of one volume. Objects are small, but items may name the same key many
 times."""
 MOST_DOWNWARD: Final = 4 << 20
-"""Bytes of one downward API source: each item may be all annotations, up to 256 KiB, and each is
-a copy."""
+"""Bytes of one downward API source: each item may hold a copy of all annotations, up to 256 KiB."""
 _AT_ONCE: Final = 64
-"""Sources of one volume that are read at the same time."""
+"""Sources of one volume that are read in parallel."""
 _TOKEN_MODE: Final = 0o600
 
 
 class VolumePayload(NamedTuple):
-    """What a volume is to hold, or a part of it."""
+    """The content of a volume, or a part of it."""
 
     files: dict[str, VolumeFile]
     tokens: Sequence[ServiceAccountToken] = ()
-    """Those among the files, which are to be renewed in time."""
+    """The tokens among the files, which have to be renewed."""
     versions: Mapping[ConfigObjectKey, str] = {}
-    """Of what the files are made of; empty for what is not there."""
+    """The versions of the objects; empty for a missing one."""
 
     @property
     def size(self) -> int:
@@ -65,13 +64,13 @@ class VolumePayload(NamedTuple):
 
 
 def of(volume: Volume) -> bool:
-    """Whether the volume's files are made of API objects."""
+    """Return whether the volume's files come from API objects."""
     kinds = (volume.configMap, volume.secret, volume.projected, volume.downwardAPI)
     return any(kind is not None for kind in kinds)
 
 
 def references(pod: Pod) -> set[ConfigObjectKey]:
-    """Everything that files of the pod's volumes are made of."""
+    """Return the config maps and secrets of the pod's volumes."""
     namespace = pod.metadata.namespace
     return {
         ConfigObjectKey(plural, namespace, name)
@@ -93,7 +92,7 @@ def _references(volume: Volume) -> Iterator[tuple[str, str]]:
 
 
 class PayloadCollector:
-    """Collects what volumes are to hold."""
+    """Collects the content of volumes."""
 
     def __init__(
         self, sources: ReferencedObjects, following: ConfigObjectWatches, clock: Clock
@@ -109,8 +108,8 @@ class PayloadCollector:
         context: DownwardContext,
         known: Sequence[ServiceAccountToken],
     ) -> VolumePayload:
-        """The files of one volume, with those of its known tokens that have not grown old. Raises
-        VolumeFailure where something is missing."""
+        """Return the files of one volume; known tokens are reused until they need renewal. Raises
+        VolumeFailure if something is missing."""
         try:
             return await self._collect(pod, volume, context, known)
         except UnresolvableField as error:
@@ -147,7 +146,7 @@ class PayloadCollector:
         context: DownwardContext,
         known: Sequence[ServiceAccountToken],
     ) -> VolumePayload:
-        """Read several sources at once, since each may be a request to the server."""
+        """Collect several sources in parallel, since each may be a request to the server."""
         mode, before = _mode(volume.defaultMode), iter(known)
         files: dict[str, VolumeFile] = {}
         tokens: list[ServiceAccountToken] = []
@@ -224,7 +223,7 @@ class PayloadCollector:
         return VolumePayload(files, versions={reference: found.metadata.resourceVersion})
 
     async def _find(self, reference: ConfigObjectKey) -> ConfigObject | None:
-        """By the watch if it has begun, else by asking."""
+        """Return an object from its watch, or read it if the watch has not begun."""
         known = self._following.watched(reference)
         return await self._sources.find(reference) if known is None else known.object
 
@@ -238,14 +237,15 @@ class PayloadCollector:
             return await self._sources.token(pod, source.audience, source.expirationSeconds)
         except (StatusError, OSError) as error:
             if before is not None and now < before.expires:
-                # It is renewed well before its end so that a server may be away for a while.
+                # A token is renewed long before it expires, so that a failure of the server does no
+                # harm.
                 log.info("token not renewed pod=%s error=%r", pod.metadata.uid, str(error))
                 return before
             raise VolumeFailure("FailedMount", f"failed to fetch token: {error}") from error
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All of it at once; if some fails, one VolumeFailure that tells of everything that did."""
+    """Await all; if some fail, raise one VolumeFailure with all messages."""
     results = await asyncio.gather(*work, return_exceptions=True)
     failures = [each for each in results if isinstance(each, BaseException)]
     for failure in failures:
@@ -280,7 +280,7 @@ def _raw(found: Secret) -> dict[str, bytes]:
 def _picked(
     data: Mapping[str, bytes], items: Sequence[KeyToPath], mode: int, what: str, *, optional: bool
 ) -> dict[str, VolumeFile]:
-    """All keys under their own names, or those that are listed where they are listed."""
+    """Return all keys under their own names, or only the listed ones under their paths."""
     if not items:
         return {key: VolumeFile(content, mode) for key, content in data.items()}
     files = {}
@@ -322,7 +322,8 @@ def _slices(sources: Sequence[VolumeProjection]) -> Iterator[Sequence[VolumeProj
 
 
 def _token_file(pod: Pod, token: ServiceAccountToken, mode: int) -> VolumeFile:
-    """A token is for whoever the containers run as, if that is one user, and for no other."""
+    """Return the file of a token: only the user of the containers may read it, if they have the
+    same user."""
     security = pod.spec.securityContext
     owner = _only_user(pod)
     if owner >= 0 or (security is not None and security.fsGroup is not None):
@@ -331,7 +332,7 @@ def _token_file(pod: Pod, token: ServiceAccountToken, mode: int) -> VolumeFile:
 
 
 def _only_user(pod: Pod) -> int:
-    """The user that all containers run as; -1 if they do not say, or differ."""
+    """Return the user of all containers; -1 if it is not set, or differs."""
     whole = pod.spec.securityContext
     everywhere = None if whole is None else whole.runAsUser
     users = set()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kedge.node.images.garbage import GarbagePlan, GarbageThresholds
-from kedge.node.images.garbage_collector import PERIOD, ImageGarbageCollector
+from kedge.node.images.garbage_collector import PERIOD_SECONDS, ImageGarbageCollector
 from kedge.testing.clock import FakeClock
 
 
@@ -45,7 +45,7 @@ async def test_the_disk_is_looked_at_again_and_again(shelf: Shelf) -> None:
     clock = FakeClock()
     async with asyncio.TaskGroup() as tasks:
         work = tasks.create_task(ImageGarbageCollector(shelf, lambda *_: None, clock).run())
-        await clock.advance(3 * PERIOD)
+        await clock.advance(3 * PERIOD_SECONDS)
         assert shelf.looks == 3
         work.cancel()
 
@@ -54,10 +54,10 @@ async def test_room_that_could_not_be_made_is_an_event(
     collection: ImageGarbageCollector, shelf: Shelf, said: list[tuple[str, str]]
 ) -> None:
     shelf.next = GarbagePlan(("sha256:1",), 100, 100)
-    await collection.look()
+    await collection.collect()
     assert said == []
     shelf.next = GarbagePlan((), 20, 100)
-    await collection.look()
+    await collection.collect()
     [(reason, message)] = said
     assert reason == "FreeDiskSpaceFailed"
     assert "Attempted to free 100 bytes, but only found 20 bytes eligible to free." in message
@@ -67,5 +67,5 @@ async def test_a_disk_that_fails_is_an_event(
     collection: ImageGarbageCollector, shelf: Shelf, said: list[tuple[str, str]]
 ) -> None:
     shelf.next = OSError(5, "Input/output error")
-    await collection.look()
+    await collection.collect()
     assert said == [("ImageGCFailed", "[Errno 5] Input/output error")]

@@ -267,15 +267,15 @@ import sys
 from pathlib import Path
 from kedge.machinery.clock import SystemClock
 from kedge.node.images import archive
-from kedge.node.images.reference import Reference
-from kedge.node.images.store import Store
-from kedge.node.images.unpack import Limits
+from kedge.node.images.reference import ImageReference
+from kedge.node.images.store import ImageStore
+from kedge.node.images.unpack import ImageLimits
 
-store = Store(Path(sys.argv[1]), SystemClock())
-(image,) = archive.read(archive.Directory(Path(sys.argv[2])), Limits())
+store = ImageStore(Path(sys.argv[1]), SystemClock())
+(image,) = archive.read(archive.DirectoryArchive(Path(sys.argv[2])), ImageLimits())
 print("ready", flush=True)
 while True:
-    store.add(image, [Reference.parse("big")], loaded=True)
+    store.add(image, [ImageReference.parse("big")], loaded=True)
     store.remove(image.id)
 """
 

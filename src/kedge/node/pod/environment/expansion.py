@@ -57,7 +57,7 @@ def _replaced(found: re.Match[str], values: Mapping[str, str]) -> str:
 
 
 def expand_strictly(text: str, values: Mapping[str, str]) -> str:
-    """Replace references, all of which must have a value. Raises ConfigFailure for one without."""
+    """Replace references; raise ConfigFailure for one without a value."""
     for name in filter(None, _REFERENCE.findall(text, 0, text.rfind(")") + 1)):
         if not values.get(name):
             raise ConfigFailure(f"missing value for {name}")
