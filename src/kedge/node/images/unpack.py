@@ -208,6 +208,8 @@ class _LayerTree:
             if member.isreg():
                 _write(archive, member, path)
             elif member.issym():
+                if not member.linkname:
+                    raise InvalidImage(f"{member.name} is a symbolic link without a target")
                 os.symlink(member.linkname, path)
                 self._directories.clear()
             elif member.isfifo():

@@ -151,6 +151,7 @@ def test_later_members_replace_earlier_ones(tmp_path: Path) -> None:
 
 
 OUTSIDE = [
+    {"l": symlink("")},
     pytest.param({"../x": b""}, id="above the root"),
     pytest.param({"a/../../x": b""}, id="above the root, later"),
     pytest.param({"l": hard_link("../x")}, id="hard link above the root"),
