@@ -25,8 +25,8 @@ from cluster import Cluster, home
 
 from kedge.api.core_v1.pod import RESOURCE
 from kedge.machinery.quantity import Quantity
-from kedge.node import downward
-from kedge.node.downward import Surroundings
+from kedge.node.pod.environment import downward
+from kedge.node.pod.environment.downward import DownwardContext
 
 BAR_MS = 100.0
 BAR_US = 20.0
@@ -172,7 +172,7 @@ def resolve() -> bool:
     document = reader(Path("/out"))
     pod = RESOURCE.from_document(document)
     own = pod.spec.containers[0]
-    around = Surroundings(allocatable={"cpu": Quantity.parse("4")}, pod_ips=["10.0.0.1"])
+    around = DownwardContext(allocatable={"cpu": Quantity.parse("4")}, pod_ips=["10.0.0.1"])
     cases: dict[str, Callable[[], str]] = {
         "metadata.name": lambda: downward.field(pod, "metadata.name", around),
         "metadata.labels['turn']": lambda: downward.field(pod, "metadata.labels['turn']", around),

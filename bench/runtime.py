@@ -12,19 +12,21 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from kedge.node.images.image import HOST_IMAGE, Image
+from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.runtime.embedded import EmbeddedRuntime
-from kedge.node.runtime.runtime import ContainerSpec, Resources, SandboxSpec
+from kedge.node.runtime.runtime import ContainerLimits, ContainerSpec, SandboxSpec
 
 PODS = "/kedge/bench-runtime"
-LIMITS = Resources(cpu_shares=102, cpu_quota=50_000, memory_limit=128 << 20, oom_score_adj=1000)
+LIMITS = ContainerLimits(
+    cpu_shares=102, cpu_quota=50_000, memory_limit=128 << 20, oom_score_adj=1000
+)
 T = TypeVar("T")
 
 
 class Machine:
     """An image store that has the machine's own file system only."""
 
-    def get(self, id_: str) -> Image | None:
+    def get(self, id_: str) -> LocalImage | None:
         return HOST_IMAGE
 
     def hold(self, id_: str, container: str) -> None: ...

@@ -28,8 +28,8 @@ from kedge.api.metrics_v1alpha1.frame import decode, encode
 from kedge.api.model import ObjectMeta
 from kedge.machinery.window_store import Store
 from kedge.machinery.windows import TICK
-from kedge.node.observed import Observed, observed
-from kedge.node.runtime.runtime import Container, Sandbox, State
+from kedge.node.pod.runtime_cache import PodRuntimeState, pod_runtime_state
+from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
 from kedge.node.stats.meters import Sources
 from kedge.node.stats.publisher import SPREAD
 from kedge.node.stats.sampler import Sampler
@@ -64,20 +64,20 @@ class Pods:
     """Pods of one container each."""
 
     def __init__(self, count: int) -> None:
-        self.seen: dict[str, tuple[Pod, Observed]] = {}
+        self.seen: dict[str, tuple[Pod, PodRuntimeState]] = {}
         for number in range(count):
             uid = f"{number:08d}-aaaa-bbbb-cccc-ddddeeeeffff"
             meta = ObjectMeta(name=f"web-5d9c-{number:05d}", namespace="shop", uid=uid)
-            sandbox = Sandbox(id=f"s{number}", namespace="shop", name=meta.name, uid=uid)
-            container = Container(
+            sandbox = PodSandbox(id=f"s{number}", namespace="shop", name=meta.name, uid=uid)
+            container = RuntimeContainer(
                 id=f"c{number}",
                 sandbox=sandbox.id,
                 name="main",
-                state=State.RUNNING,
+                state=RunState.RUNNING,
                 started_at=number + 1,
                 cgroup=f"{ROOT}/pod{uid}/c{number}",
             )
-            self.seen[uid] = Pod(metadata=meta), observed([sandbox], [container])
+            self.seen[uid] = Pod(metadata=meta), pod_runtime_state([sandbox], [container])
 
     def pods(self) -> list[Pod]:
         return [pod for pod, _ in self.seen.values()]
@@ -85,7 +85,7 @@ class Pods:
     def version(self) -> tuple[int, int]:
         return id(self.seen), len(self.seen)
 
-    def observed(self, uid: str) -> Observed:
+    def observed(self, uid: str) -> PodRuntimeState:
         return self.seen[uid][1]
 
     def groups(self) -> list[str]:

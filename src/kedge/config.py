@@ -36,7 +36,7 @@ from kedge.client.kubeconfig_paths import path_to_change, paths_to_read
 from kedge.controllers import names as controllers
 from kedge.machinery.interfaces import address_towards
 from kedge.node.config import MOST_PIDS, MOST_PODS, PLUGINS, RESOLUTION, Invitation, NodeConfig
-from kedge.node.record import read_server as server_of
+from kedge.node.host.node_record import read_server as server_of
 from kedge.restarter.program import REASON_VARIABLE
 
 if TYPE_CHECKING:

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from kedge.machinery.clock import SystemClock
-from kedge.node.images.image import HOST_IMAGE, Image
+from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import (
+    ContainerEvent,
+    ContainerLimits,
     ContainerSpec,
-    Happened,
     NotFoundError,
-    Resources,
+    PodSandbox,
+    RunState,
     Runtime,
     RuntimeFailure,
-    Sandbox,
     SandboxSpec,
-    State,
 )
 from kedge.testing.runtime import FakeRuntime, Life
 
@@ -33,7 +33,7 @@ WAITING = ("sleep", "100000")
 class Machine:
     """Images: the machine's own file system only."""
 
-    def get(self, id_: str) -> Image | None:
+    def get(self, id_: str) -> LocalImage | None:
         return HOST_IMAGE if id_ == "host" else None
 
     def hold(self, id_: str, container: str) -> None: ...
@@ -64,7 +64,7 @@ async def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     await embedded.shutdown()
 
 
-async def pod(runtime: Runtime, name: str = "web", attempt: int = 0) -> Sandbox:
+async def pod(runtime: Runtime, name: str = "web", attempt: int = 0) -> PodSandbox:
     return await runtime.run_sandbox(
         SandboxSpec(
             namespace="default",
@@ -90,15 +90,15 @@ def waiting(name: str = "main", attempt: int = 0) -> ContainerSpec:
     )
 
 
-async def running(runtime: Runtime, sandbox: Sandbox, name: str = "main") -> str:
+async def running(runtime: Runtime, sandbox: PodSandbox, name: str = "main") -> str:
     container = await runtime.create_container(sandbox.id, waiting(name))
     await runtime.start_container(container)
     return container
 
 
-async def events(runtime: Runtime, count: int, ready: asyncio.Event) -> list[Happened]:
+async def events(runtime: Runtime, count: int, ready: asyncio.Event) -> list[ContainerEvent]:
     """The first so many events from the moment `ready` is set."""
-    seen: list[Happened] = []
+    seen: list[ContainerEvent] = []
     watch = aiter(runtime.watch())
     following = asyncio.ensure_future(anext(watch))
     # One turn of the loop and one answer: from then on nothing is missed.
@@ -123,7 +123,7 @@ async def test_a_container_is_created_runs_and_ends(runtime: Runtime) -> None:
     sandbox = await pod(runtime)
     container = await runtime.create_container(sandbox.id, waiting(attempt=3))
     created = await runtime.container(container)
-    assert created.state is State.CREATED
+    assert created.state is RunState.CREATED
     assert created.created_at > 0
     assert (created.sandbox, created.name, created.attempt) == (sandbox.id, "main", 3)
     assert (created.image, created.image_name) == ("host", "example.org/it:1")
@@ -131,12 +131,12 @@ async def test_a_container_is_created_runs_and_ends(runtime: Runtime) -> None:
 
     await runtime.start_container(container)
     started = await runtime.container(container)
-    assert started.state is State.RUNNING
+    assert started.state is RunState.RUNNING
     assert started.started_at >= created.created_at
 
     await runtime.stop_container(container, 0)
     ended = await runtime.container(container)
-    assert ended.state is State.EXITED
+    assert ended.state is RunState.EXITED
     assert (ended.exit_code, ended.reason) == (137, "Error")
     assert ended.finished_at >= started.started_at
     assert [each.id for each in await runtime.containers()] == [container]
@@ -164,7 +164,7 @@ async def test_what_is_not_there_is_not_found_but_ends_and_goes(runtime: Runtime
     with pytest.raises(NotFoundError):
         await runtime.create_container("nowhere", waiting())
     with pytest.raises(NotFoundError):
-        await runtime.update_container("nobody", Resources(cpu_shares=2))
+        await runtime.update_container("nobody", ContainerLimits(cpu_shares=2))
     await runtime.stop_container("nobody", 0)
     await runtime.remove_container("nobody")
     await runtime.stop_sandbox("nowhere")
@@ -179,7 +179,7 @@ async def test_a_stopped_sandbox_has_no_running_container_and_is_still_listed(
     await runtime.stop_sandbox(sandbox.id)
     assert [each.ready for each in await runtime.sandboxes()] == [False]
     states = {each.id: each.state for each in await runtime.containers()}
-    assert states == dict.fromkeys(containers, State.EXITED)
+    assert states == dict.fromkeys(containers, RunState.EXITED)
 
 
 async def test_a_removed_sandbox_takes_its_containers_along_and_no_others(runtime: Runtime) -> None:
@@ -224,4 +224,4 @@ async def test_the_next_attempt_of_a_container_stands_beside_the_last(runtime: R
     second = await runtime.create_container(sandbox.id, waiting(attempt=1))
     await runtime.start_container(second)
     listed = {each.attempt: (each.id, each.state) for each in await runtime.containers()}
-    assert listed == {0: (first, State.EXITED), 1: (second, State.RUNNING)}
+    assert listed == {0: (first, RunState.EXITED), 1: (second, RunState.RUNNING)}

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.node.images import archive
-from kedge.node.images.documents import Refused
-from kedge.node.images.streams import Forward
-from kedge.node.images.unpack import Limits, unpack
+from kedge.node.images.oci import InvalidImage
+from kedge.node.images.streams import ForwardReader
+from kedge.node.images.unpack import ImageLimits, unpack
 from kedge.testing.images import build, layout_files
 
-LIMITS = Limits(layer_bytes=1 << 20)
+LIMITS = ImageLimits(layer_bytes=1 << 20)
 NAMES = st.lists(
     st.sampled_from(["a", "b", "..", ".", "", "etc", ".wh.a", ".wh..wh..opq", "link", "x" * 200]),
     min_size=1,
@@ -84,8 +84,8 @@ def test_no_layer_writes_outside_of_its_directory(
         for number, layer in enumerate(given_layers):
             into = top / str(number) / "fs"
             into.mkdir(parents=True)
-            with contextlib.suppress(Refused):
-                tar = Forward(io.BytesIO(packed(*layer)), 1 << 20, "sha256")
+            with contextlib.suppress(InvalidImage):
+                tar = ForwardReader(io.BytesIO(packed(*layer)), 1 << 20, "sha256")
                 unpack(tar, into, below, LIMITS)
             below.insert(0, into)
         outside = {path for path in os.listdir(top) if not path.isdigit()}
@@ -114,5 +114,5 @@ def test_a_damaged_archive_is_refused(data: st.DataObject) -> None:
         for path, content in files.items():
             (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
             (Path(name) / path).write_bytes(content)
-        with contextlib.suppress(Refused):
-            archive.read(archive.Directory(Path(name)), LIMITS)
+        with contextlib.suppress(InvalidImage):
+            archive.read(archive.DirectoryArchive(Path(name)), LIMITS)

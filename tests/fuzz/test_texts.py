@@ -12,8 +12,8 @@ from kedge.machinery.durations import parse_duration, parse_time
 from kedge.machinery.jsonpath import parse_path
 from kedge.machinery.quantity import Quantity
 from kedge.machinery.selectors import parse_fields, parse_labels
-from kedge.node.images.mapping import Rule
-from kedge.node.images.reference import Reference
+from kedge.node.images.mapping import ImageMappingRule
+from kedge.node.images.reference import ImageReference
 
 DOCUMENT = {"a": [{"b": 1, "c": "x"}, {"b": 2}, None], "metadata": {"name": "x"}}
 
@@ -35,8 +35,8 @@ PARSERS: dict[str, tuple[Callable[[str], object], str]] = {
     "label selector": (parse_labels, "abc/.-_0=!,() in notin<>"),
     "field selector": (parse_fields, "abc.=!,\\ "),
     "JSONPath": (read_path, "$@.[]{}()?*:,'\"ab01=!<>&| -"),
-    "image": (Reference.parse, "abcAB/:@.-_0sha256"),
-    "image rule": (Rule.parse, "ab*:/=?[]host "),
+    "image": (ImageReference.parse, "abcAB/:@.-_0sha256"),
+    "image rule": (ImageMappingRule.parse, "ab*:/=?[]host "),
 }
 
 

@@ -12,8 +12,8 @@ from kedge.cli.main import parser
 from kedge.cli.registry import Where
 from kedge.cli.state import prepare
 from kedge.deviceplugin import DIRECTORY
-from kedge.node import record
 from kedge.node.config import PLUGINS, Invitation
+from kedge.node.host import node_record
 
 
 def flags(*arguments: str) -> Namespace:
@@ -257,7 +257,7 @@ TOKEN = "abcdef.0123456789abcdef"
 
 def joined(root: Path, name: str, url: str) -> None:
     (root / "nodes" / name).mkdir(parents=True)
-    record.write_server(root / "nodes" / name, url)
+    node_record.write_server(root / "nodes" / name, url)
 
 
 def test_a_node_that_joins_is_called_as_its_machine(

@@ -208,7 +208,7 @@ def _end_node(node: Path) -> None:
 
     restarts.stop_process(node, "node", _GRACE)
     # Imported here because it loads most of the node's modules.
-    from kedge.node import teardown
+    from kedge.node.host import teardown
 
     late = Failure(
         f'what node "{node.name}" runs could not be ended within {_NODE_SECONDS:g} s: see'

@@ -10,10 +10,10 @@ from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
     from kedge.cli.registry import Where
-    from kedge.node.images.archive import Packed
+    from kedge.node.images.archive import PackedImage
     from kedge.node.images.host import HostImage
-    from kedge.node.images.reference import Reference
-    from kedge.node.images.store import Listed, Store
+    from kedge.node.images.reference import ImageReference
+    from kedge.node.images.store import ImageListing, ImageStore
 
 NAME: Final = "image"
 HELP: Final = "Load, list and remove images"
@@ -76,13 +76,13 @@ def add_flags(parser: ArgumentParser) -> None:
     remove.add_argument("images", nargs="+", metavar="IMAGE", help="name, or ID as the list shows")
 
 
-def image_name(value: str) -> "Reference":
+def image_name(value: str) -> "ImageReference":
     from kedge.node.images.mapping import is_host
-    from kedge.node.images.reference import InvalidName, Reference
+    from kedge.node.images.reference import ImageReference, InvalidImageName
 
     try:
-        name = Reference.parse(value)
-    except InvalidName as error:
+        name = ImageReference.parse(value)
+    except InvalidImageName as error:
         raise ArgumentTypeError(f'"{value}" is no name for an image: {error}') from error
     if is_host(name) or name.digest:
         raise ArgumentTypeError(
@@ -92,9 +92,9 @@ def image_name(value: str) -> "Reference":
     return name
 
 
-def load(where: "Where", paths: Sequence[str], names: Sequence["Reference"]) -> int:
+def load(where: "Where", paths: Sequence[str], names: Sequence["ImageReference"]) -> int:
     """Load all images that the files hold."""
-    from kedge.node.images.documents import Refused
+    from kedge.node.images.oci import InvalidImage
 
     if names and len(paths) > 1:
         raise Failure("with --as, load one file at a time")
@@ -103,7 +103,7 @@ def load(where: "Where", paths: Sequence[str], names: Sequence["Reference"]) -> 
         try:
             with store.scratch() as scratch:
                 _load(store, _file(path, scratch, store), scratch, names)
-        except Refused as error:
+        except InvalidImage as error:
             raise Failure(f"{path} cannot be loaded: {error}") from error
         except OSError as error:
             raise Failure(f"{path} cannot be loaded: {error.strerror or error}") from error
@@ -111,7 +111,7 @@ def load(where: "Where", paths: Sequence[str], names: Sequence["Reference"]) -> 
     return 0
 
 
-def _file(path: str, scratch: Path, store: "Store") -> Path:
+def _file(path: str, scratch: Path, store: "ImageStore") -> Path:
     import sys
 
     from kedge.node.images.archive import copied
@@ -119,14 +119,16 @@ def _file(path: str, scratch: Path, store: "Store") -> Path:
     return copied(sys.stdin.buffer, scratch, store.limits) if path == "-" else Path(path)
 
 
-def _load(store: "Store", path: Path, scratch: Path, names: Sequence["Reference"]) -> None:
+def _load(
+    store: "ImageStore", path: Path, scratch: Path, names: Sequence["ImageReference"]
+) -> None:
     from kedge.cli.printers import size
     from kedge.node.images.archive import opened
-    from kedge.node.images.documents import Refused
+    from kedge.node.images.oci import InvalidImage
 
     with opened(path, scratch, store.limits) as images:
         if names and len(images) > 1:
-            raise Refused(f"it holds {len(images)} images, of which --as can name only one")
+            raise InvalidImage(f"it holds {len(images)} images, of which --as can name only one")
         for image in images:
             named = _names(image, names)
             record = store.add(image, named, loaded=True)
@@ -134,13 +136,13 @@ def _load(store: "Store", path: Path, scratch: Path, names: Sequence["Reference"
                 print(f'image "{name.familiar}" loaded ({size(record.size)})')
 
 
-def _names(image: "Packed", given: Sequence["Reference"]) -> list["Reference"]:
-    from kedge.node.images.documents import Refused
+def _names(image: "PackedImage", given: Sequence["ImageReference"]) -> list["ImageReference"]:
     from kedge.node.images.mapping import is_host
+    from kedge.node.images.oci import InvalidImage
 
     names = [name for name in dict.fromkeys((*image.names, *given)) if not is_host(name)]
     if not names:
-        raise Refused("it does not say what the image is called: name it with --as")
+        raise InvalidImage("it does not say what the image is called: name it with --as")
     return names
 
 
@@ -190,13 +192,13 @@ def list_hidden(where: "Where", output: str | None) -> int:
 def _host_images(where: "Where") -> "list[tuple[str, HostImage]]":
     """Return the image `host` as each node of the cluster recorded it at its last start."""
     from kedge.cli import registry
-    from kedge.node import record
+    from kedge.node.host import node_record
 
     found = registry.find(where)
     if found is None:
         raise _no_cluster(where)
     places = sorted((found.directory / "nodes").glob("*"))
-    records = [known for place in places if (known := record.read(place))]
+    records = [known for place in places if (known := node_record.read(place))]
     if not records:
         raise Failure(f"cluster {where} has no node on this machine: start one with 'kedge up'")
     return [(each.name, each.host_image) for each in records]
@@ -209,7 +211,7 @@ def _no_cluster(where: "Where") -> Failure:
     )
 
 
-def facts(image: "Listed") -> dict[str, object]:
+def facts(image: "ImageListing") -> dict[str, object]:
     """What a list says of an image to programs."""
     from datetime import UTC, datetime
 
@@ -230,13 +232,13 @@ def _host() -> dict[str, object]:
     return {"id": "host", "names": ["host"]}
 
 
-def _rows(image: "Listed") -> Iterator[tuple[str, str, str, str]]:
+def _rows(image: "ImageListing") -> Iterator[tuple[str, str, str, str]]:
     from kedge.cli.printers import size
-    from kedge.node.images.reference import Reference
+    from kedge.node.images.reference import ImageReference
 
     id_ = image.record.id.partition(":")[2][:_DIGITS]
     used = str(len(image.holders)) if image.holders else "-"
-    names = [Reference.parse(name).familiar for name in image.names]
+    names = [ImageReference.parse(name).familiar for name in image.names]
     for name in names or [_NAMELESS]:
         yield name, id_, size(image.record.size), used
 
@@ -244,7 +246,7 @@ def _rows(image: "Listed") -> Iterator[tuple[str, str, str, str]]:
 def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
     """Remove images by their names or ids."""
     from kedge.cli.printers import size
-    from kedge.node.images.store import InUse, NoSuchImage
+    from kedge.node.images.store import ImageInUse, NoSuchImage
 
     store = _store(where)
     for text in images:
@@ -260,7 +262,7 @@ def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
                 print(f'image "{text}" removed ({size(freed)} freed)')
         except NoSuchImage as error:
             raise Failure(f"{error}: 'kedge image list' shows those that are") from error
-        except InUse as error:
+        except ImageInUse as error:
             raise Failure(
                 f'image "{text}" is used by containers ({error}): delete their pods, or use --force'
             ) from error
@@ -268,16 +270,16 @@ def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
     return 0
 
 
-def _store(where: "Where") -> "Store":
+def _store(where: "Where") -> "ImageStore":
     from kedge.cli import registry
     from kedge.machinery.clock import SystemClock
-    from kedge.node.images.store import Store
+    from kedge.node.images.store import ImageStore
 
     found = registry.find(where)
     if found is None:
         raise _no_cluster(where)
     try:
-        return Store(found.directory / "images", SystemClock())
+        return ImageStore(found.directory / "images", SystemClock())
     except OSError as error:
         raise Failure(
             f"{error.filename}: {error.strerror}. Run kedge as the user whose cluster it is"

@@ -151,16 +151,16 @@ def run(
     supervisor = spawn.begin(config.runtime)
     gc.disable()
     from kedge.node import agent
-    from kedge.node.access import Access
+    from kedge.node.host.api_access import ApiAccess
 
-    agent.run(config, supervisor, lambda: Access(url=find_server(), pki=config.pki), ready)
+    agent.run(config, supervisor, lambda: ApiAccess(url=find_server(), pki=config.pki), ready)
     return 0
 
 
 def check_made(config: "NodeConfig") -> None:
     """See that the node is one: it has a certificate, because it was made here or has joined."""
     from kedge.cli.failure import Failure
-    from kedge.node.access import CERTIFICATE
+    from kedge.node.host.api_access import CERTIFICATE
 
     if not (config.pki / CERTIFICATE).exists():
         raise Failure(
@@ -194,15 +194,15 @@ def accept(config: "NodeConfig", invitation: "Invitation") -> None:
 
     from kedge.cli.failure import Failure
     from kedge.machinery.clock import SystemClock
-    from kedge.node import joining, record
+    from kedge.node.host import join, node_record
 
     clock = SystemClock()
-    if joining.still_good(config.pki, invitation, clock):
-        record.write_server(config.state, invitation.url)
+    if join.has_valid_certificate(config.pki, invitation, clock):
+        node_record.write_server(config.state, invitation.url)
         return
     try:
-        asyncio.run(joining.join(config.state, config.name, invitation, clock))
-    except joining.CannotJoin as error:
+        asyncio.run(join.join(config.state, config.name, invitation, clock))
+    except join.JoinFailure as error:
         raise Failure(str(error)) from error
 
 

@@ -142,10 +142,10 @@ def _seen(part: restarts.ProgramStatus, now: datetime) -> RestartStatus:
 
 
 def _nodes(directory: Path) -> Iterator[NodeSeen]:
-    from kedge.node import record
+    from kedge.node.host import node_record
 
     for place in node_directories(directory):
-        known = record.read(place)
+        known = node_record.read(place)
         agent = process.running(place, "node")
         yield NodeSeen(
             name=place.name,

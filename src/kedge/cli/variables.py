@@ -14,10 +14,10 @@ from kedge.cli.connection import Connection
 from kedge.cli.failure import Failure
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
-from kedge.node import downward
-from kedge.node.environment import Found, service_variables
-from kedge.node.parts import ConfigFailure
-from kedge.node.sources import Sources
+from kedge.node.pod.dependencies import ConfigFailure
+from kedge.node.pod.environment import downward
+from kedge.node.pod.environment.environment import EnvironmentBuilder, service_variables
+from kedge.node.pod.referenced_objects import ReferencedObjects
 
 HEAD: Final = ("NAME", "VALUE", "FROM")
 SECRET: Final = "<secret>"
@@ -40,7 +40,9 @@ async def explain(connection: Connection, name: str, container: str) -> int:
     here = subject.spec.nodeName
     placed = await client.get(node.RESOURCE, here) if here else Node()
     services = (await client.list(service.RESOURCE, "")).items
-    found = await explained(Sources(client, SystemClock()), subject, own, placed, services)
+    found = await explained(
+        ReferencedObjects(client, SystemClock()), subject, own, placed, services
+    )
     print(f'Pod "{name}", namespace {namespace}, container {own.name}\n')
     print(printers.table([HEAD, *found.rows]) if found.rows else "It has no variables.")
     print("\nThe image and its devices may bring more.", flush=True)
@@ -60,13 +62,17 @@ def _container(subject: Pod, name: str) -> Container:
 
 
 async def explained(
-    sources: Sources, subject: Pod, own: Container, placed: Node, services: Sequence[Service]
+    sources: ReferencedObjects,
+    subject: Pod,
+    own: Container,
+    placed: Node,
+    services: Sequence[Service],
 ) -> Explained:
     """What the container's variables are made of, on the node where the pod is placed."""
     addresses = [each.ip for each in subject.status.podIPs]
     # Which labels the node exposes is the node's secret; whoever asks may read them anyway.
-    around = downward.surroundings(placed, ["*"], addresses)
-    found = Found(sources, subject, own, around, _nowhere)
+    around = downward.downward_context(placed, ["*"], addresses)
+    found = EnvironmentBuilder(sources, subject, own, around, _nowhere)
     links = service_variables(subject, services)
     origins: dict[str, str] = {}
     failures: list[str] = []
@@ -82,14 +88,14 @@ async def explained(
         try:
             if await _add(found, variable, links):
                 origins[variable.name] = origin(variable)
-        except (ConfigFailure, StatusError, downward.Unresolvable) as error:
+        except (ConfigFailure, StatusError, downward.UnresolvableField) as error:
             failures.append(f"{variable.name}: {_words(error)}")
     rows = [(each, text, origins[each]) for each, text in found.values.items()]
     rows += [(each, text, "services") for each, text in links.items() if each not in found.values]
     return Explained([(each, _one_line(text), whence) for each, text, whence in rows], failures)
 
 
-async def _add(found: Found, variable: EnvVar, links: dict[str, str]) -> bool:
+async def _add(found: EnvironmentBuilder, variable: EnvVar, links: dict[str, str]) -> bool:
     source = variable.valueFrom
     if source is not None and source.fileKeyRef is not None:
         # Only the node can read it.

@@ -1,4 +1,4 @@
-"""The node agent as a whole: from its configuration and a server to the end."""
+"""The node agent: builds everything that a node consists of, and runs it."""
 
 import asyncio
 import contextlib
@@ -22,35 +22,36 @@ from kedge.client.events import WARNING, Recorder
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.open_files import raise_limit
-from kedge.node import machine, record, registration, security_modules
-from kedge.node.access import Access
-from kedge.node.certificates import Renewal
-from kedge.node.cgroups.tree import NoCgroups, PodTree
+from kedge.node.cgroups.tree import NoCgroups, PodCgroupTree
 from kedge.node.config import NodeConfig
 from kedge.node.devices.devices import NodeDevices, find_directory
-from kedge.node.environment import Variables
-from kedge.node.eviction import Eviction
-from kedge.node.files import PodFiles, WrittenPlaces
-from kedge.node.hosts import resolv_conf
-from kedge.node.image_collection import ImageCollection
+from kedge.node.host import machine, node_record, registration
+from kedge.node.host.api_access import ApiAccess
+from kedge.node.host.certificates import CertificateRenewal
+from kedge.node.host.eviction import LocalStorageEviction
+from kedge.node.host.registration import NodeRegistration
+from kedge.node.host.user_namespaces import UserNamespaces
 from kedge.node.images import host
+from kedge.node.images.garbage_collector import ImageGarbageCollector
 from kedge.node.images.host import HostImage
-from kedge.node.images.images import Images
-from kedge.node.images.mapping import Mapping
-from kedge.node.images.registry import Registries
-from kedge.node.images.store import Store
+from kedge.node.images.images import ImageService
+from kedge.node.images.mapping import ImageMapping
+from kedge.node.images.registry import RegistryClient
+from kedge.node.images.store import ImageStore
 from kedge.node.network.bridge import Bridge
+from kedge.node.network.dns import resolv_conf
 from kedge.node.network.netlink import Netlink
-from kedge.node.parts import Parts, PodCgroups
-from kedge.node.pods import Pods
-from kedge.node.registration import Registration
+from kedge.node.pod import security_modules
+from kedge.node.pod.dependencies import PodCgroups, PodDependencies
+from kedge.node.pod.environment.environment import EnvironmentVariables
+from kedge.node.pod.files import PodFiles, WritablePaths
+from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
+from kedge.node.pod.workers import PodWorkers
 from kedge.node.runtime.embedded import EmbeddedRuntime
-from kedge.node.runtime.runtime import Dns, Level
-from kedge.node.runtime.spawn import Spawn
-from kedge.node.runtime_classes import RuntimeClasses
+from kedge.node.runtime.runtime import DnsConfig, RuntimeLevel
+from kedge.node.runtime.runtime_class import RuntimeClassChecker
+from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.server.server import NodeServer
-from kedge.node.sources import Following, Sources
-from kedge.node.user_namespaces import UserNamespaces
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.supervisor import cgroups
@@ -59,18 +60,18 @@ from kedge.web.watchdog import LoopPauses, watched
 
 log = logging.getLogger(__name__)
 
-MEASURED_AFTER: Final = 0.5
-"""Seconds from the moment when a node is ready to the first look at what is used."""
+MEASURE_AFTER_SECONDS: Final = 0.5
+"""Seconds between readiness of the node and the first measurement of usage."""
 
 
 def run(
     config: NodeConfig,
-    begun: Spawn | None,
-    find: Callable[[], Access],
+    begun: SupervisorStart | None,
+    find: Callable[[], ApiAccess],
     ready: Callable[[], None],
 ) -> None:
-    """Run until SIGTERM or SIGINT; `begun` is a supervisor that is being started, `find` waits
-    until the server is known, `ready` is called once the node is registered. Containers run on
+    """Run until SIGTERM or SIGINT. `begun` is a supervisor that is starting, `find` waits for the
+    address of the server, `ready` is called once the node is registered. Containers continue to run
     when the agent ends."""
     logging.basicConfig(
         level=logging.INFO,
@@ -84,8 +85,8 @@ def run(
 
 async def _run(
     config: NodeConfig,
-    begun: Spawn | None,
-    find: Callable[[], Access],
+    begun: SupervisorStart | None,
+    find: Callable[[], ApiAccess],
     ready: Callable[[], None],
 ) -> None:
     stop = asyncio.Event()
@@ -104,14 +105,14 @@ async def _run(
 
 
 class Agent:
-    """Everything that one node is made of."""
+    """The components of one node."""
 
     def __init__(
         self,
         config: NodeConfig,
         runtime: EmbeddedRuntime,
-        images: Images,
-        store: Store,
+        images: ImageService,
+        store: ImageStore,
         bridge: Bridge | None,
         devices: NodeDevices,
         host_image: HostImage,
@@ -126,27 +127,31 @@ class Agent:
         self._store = store
         self._bridge = bridge
         self._devices = devices
-        self._machine = machine.look(config.state)
+        self._machine = machine.read(config.state)
 
     @classmethod
     async def begin(
-        cls, config: NodeConfig, begun: Spawn | None, pauses: LoopPauses, stack: AsyncExitStack
+        cls,
+        config: NodeConfig,
+        begun: SupervisorStart | None,
+        pauses: LoopPauses,
+        stack: AsyncExitStack,
     ) -> "Agent":
-        """Do all that takes no server."""
+        """Create the components that need no server."""
         for directory in (config.pods, config.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             spread(str(directory))
-        store = Store(config.images, SystemClock())
-        mapping = Mapping.parse(config.image_map)
+        store = ImageStore(config.images, SystemClock())
+        mapping = ImageMapping.parse(config.image_map)
         shown = host.host_image(
             own=config.hidden, shown=config.host_image_shown, is_enabled=config.host_image
         )
-        images = Images(
-            store, Registries(), mapping, node=str(config.state), has_host=shown.is_enabled
+        images = ImageService(
+            store, RegistryClient(), mapping, node=str(config.state), has_host=shown.is_enabled
         )
         bridge = find_bridge(config.state / "network")
         devices = find_devices(config, stack)
-        # Whoever reached the sockets could give devices away, or take them.
+        # A pod that can connect to these sockets could allocate devices of other pods.
         hidden = (*config.hidden, *devices.places)
         runtime = await EmbeddedRuntime.open(
             config.runtime,
@@ -162,8 +167,8 @@ class Agent:
             stack.callback(bridge.close)
         return cls(config, runtime, images, store, bridge, devices, shown, pauses)
 
-    async def run(self, access: Access, ready: Callable[[], None]) -> None:
-        """Until cancelled."""
+    async def run(self, access: ApiAccess, ready: Callable[[], None]) -> None:
+        """Run until cancelled."""
         config, clock = self._config, self._clock
         client = access.client(f"kedge-node/v{KUBERNETES}")
         server = NodeServer(client, self._runtime, config.name, clock, self._pauses)
@@ -171,12 +176,15 @@ class Agent:
             if self._bridge is not None:
                 await self._bridge.open(lambda: _address(access.url))
             port = await server.listen(config.address, config.port, access.serving())
-            node = self._described(port)
+            node = self._node_object(port)
             devices = self._devices
             exposed = config.exposed_labels
-            this = Registration(client, clock, node, self._seen_images, devices, exposed)
+            this = NodeRegistration(client, clock, node, self._images_in_status, devices, exposed)
             recorder = Recorder(client, clock, "kubelet", config.name)
-            sources, following = Sources(client, clock), Following(client, clock)
+            sources, following = (
+                ReferencedObjects(client, clock),
+                ConfigObjectWatches(client, clock),
+            )
             volumes = PodVolumes(
                 config.pods,
                 config.state / "memory",
@@ -185,14 +193,16 @@ class Agent:
                 this,
                 recorder,
                 clock,
-                may_mount=self._runtime.level is Level.FULL,
+                may_mount=self._runtime.level is RuntimeLevel.FULL,
             )
             volumes.open()
-            pods = Pods(client, self._parts(client, recorder, sources, volumes, this), config.name)
-            devices.connect(this.nudge, pods.wake, pods.active)
-            places = WrittenPlaces(config.pods, config.runtime)
-            eviction = Eviction(pods, volumes, places, clock)
-            collection = ImageCollection(
+            pods = PodWorkers(
+                client, self._dependencies(client, recorder, sources, volumes, this), config.name
+            )
+            devices.connect(this.report_soon, pods.wake, pods.active)
+            places = WritablePaths(config.pods, config.runtime)
+            eviction = LocalStorageEviction(pods, volumes, places, clock)
+            collection = ImageGarbageCollector(
                 self._images, lambda *what: recorder.record(this.node, "Warning", *what), clock
             )
             self._write_record(port)
@@ -206,8 +216,10 @@ class Agent:
                     tasks.create_task(self._bridge.run())
                 await this.registered.wait()
                 tasks.create_task(self._record_restarts(recorder, this))
-                renewal = Renewal(access, client, clock, config.name, config.address)
-                tasks.create_task(renewal.run(asks=bool(record.read_server(config.state))))
+                renewal = CertificateRenewal(access, client, clock, config.name, config.address)
+                tasks.create_task(
+                    renewal.run(requests_serving=bool(node_record.read_server(config.state)))
+                )
                 await pods.synced.wait()
                 await devices.simulated()
                 gc.freeze()
@@ -218,7 +230,7 @@ class Agent:
             await server.close()
             await client.close()
 
-    async def _record_restarts(self, recorder: Recorder, this: Registration) -> None:
+    async def _record_restarts(self, recorder: Recorder, this: NodeRegistration) -> None:
         """Record events on the node about restarts of its agent and its supervisor."""
         if reason := self._config.restart_reason:
             message = f"The node agent {reason}; it was restarted, and containers kept running"
@@ -229,11 +241,11 @@ class Agent:
             recorder.record(this.node, WARNING, "SupervisorRestarted", message)
 
     async def _measure(
-        self, pods: Pods, this: Registration, client: Client, server: NodeServer
+        self, pods: PodWorkers, this: NodeRegistration, client: Client, server: NodeServer
     ) -> None:
-        """What pods use. Nobody waits for it, so it is not even imported before the rest of what
-        starts together has had its turn."""
-        await self._clock.sleep(MEASURED_AFTER)
+        """Measure the usage of pods. Nothing waits for it, so even its import is delayed until the
+        rest has started."""
+        await self._clock.sleep(MEASURE_AFTER_SECONDS)
         from kedge.node.stats.measuring import measure
 
         await measure(
@@ -244,48 +256,48 @@ class Agent:
             [client],
             self._clock,
             uid=lambda: this.node.metadata.uid,
-            tell=server.tell_usage,
+            tell=server.serve_usage,
         )
 
-    def _parts(
+    def _dependencies(
         self,
         client: Client,
         recorder: Recorder,
-        sources: Sources,
+        sources: ReferencedObjects,
         volumes: PodVolumes,
-        this: Registration,
-    ) -> Parts:
+        this: NodeRegistration,
+    ) -> PodDependencies:
         config = self._config
         files = PodFiles(config.pods, config.logs)
-        return Parts(
+        return PodDependencies(
             runtime=self._runtime,
             images=self._images,
-            secrets=PullSecrets(sources),
+            pull_secrets=PullSecrets(sources),
             volumes=volumes,
-            environment=Variables(sources, this, volumes.place),
+            environment=EnvironmentVariables(sources, this, volumes.place),
             devices=self._devices,
             cgroups=self._cgroups(),
             user_ids=UserNamespaces(self._runtime, files),
             events=recorder,
             files=files,
-            classes=RuntimeClasses(client),
-            here=this,
+            runtime_classes=RuntimeClassChecker(client),
+            this_node=this,
             clock=self._clock,
-            dns=_machine_dns,
-            hosts=_machine_hosts,
-            profiles=config.state / "seccomp",
+            host_dns=_machine_dns,
+            host_hosts=_machine_hosts,
+            seccomp_profiles=config.state / "seccomp",
             security_modules=security_modules.enabled(),
         )
 
     def _cgroups(self) -> PodCgroups:
-        if self._runtime.level is not Level.FULL:
+        if self._runtime.level is not RuntimeLevel.FULL:
             return NoCgroups(self._machine.memory)
         config = self._config
-        return PodTree(cgroups.here(), config.cgroup, self._machine.memory, config.max_pids)
+        return PodCgroupTree(cgroups.here(), config.cgroup, self._machine.memory, config.max_pids)
 
-    def _described(self, port: int) -> Node:
+    def _node_object(self, port: int) -> Node:
         cidr = str(self._bridge.network) if self._bridge is not None else ""
-        return registration.described(
+        return registration.node_object(
             self._config,
             self._machine,
             self._runtime.level,
@@ -294,7 +306,7 @@ class Agent:
             user_namespaces=not self._runtime.no_user_namespaces,
         )
 
-    def _seen_images(self) -> Sequence[ContainerImage]:
+    def _images_in_status(self) -> Sequence[ContainerImage]:
         return [
             ContainerImage(names=[*each.digests, *each.names], sizeBytes=each.record.size)
             for each in self._store.listed()
@@ -302,22 +314,22 @@ class Agent:
 
     def _write_record(self, port: int) -> None:
         config, level = self._config, self._runtime.level
-        written = record.Record(
+        written = node_record.NodeRecord(
             name=config.name,
             cluster=config.cluster,
             level=level.value,
-            cgroup=config.cgroup if level is Level.FULL else "",
+            cgroup=config.cgroup if level is RuntimeLevel.FULL else "",
             port=port,
             pod_cidr=str(self._bridge.network) if self._bridge is not None else "",
             host_image=self._host_image,
         )
-        record.write(config.state, written)
+        node_record.write(config.state, written)
 
 
 class PullSecrets:
-    """Reads the secrets that images are pulled with. Fulfils parts.PullSecrets."""
+    """Reads imagePullSecrets. Fulfils dependencies.PullSecretReader."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: ReferencedObjects) -> None:
         self._sources = sources
 
     async def of(self, pod: Pod) -> Sequence[Secret]:
@@ -326,7 +338,8 @@ class PullSecrets:
             try:
                 secret = await self._sources.secret(pod.metadata.namespace, reference.name)
             except StatusError:
-                # One that may not be read is as good as missing: the pull says what it lacked.
+                # A secret that the node may not read counts as missing; the pull then reports the
+                # failure.
                 continue
             if secret is not None:
                 found.append(secret)
@@ -334,7 +347,8 @@ class PullSecrets:
 
 
 def find_devices(config: NodeConfig, stack: AsyncExitStack) -> NodeDevices:
-    """The node's devices, in a directory that is the node's alone until the stack ends."""
+    """Return the node's devices, with a directory that other agents cannot use until the stack
+    ends."""
     directory, claim = find_directory(config.plugins, config.own_plugins)
     if claim is not None:
         stack.callback(claim.close)
@@ -343,7 +357,7 @@ def find_devices(config: NodeConfig, stack: AsyncExitStack) -> NodeDevices:
 
 
 def find_bridge(directory: Path) -> Bridge | None:
-    """The node's network, if this user may make one."""
+    """Return the node's bridge; None if this user may not create network links."""
     if not may_make_links():
         return None
     return Bridge.find(directory)
@@ -352,7 +366,7 @@ def find_bridge(directory: Path) -> Bridge | None:
 def may_make_links() -> bool:
     try:
         with Netlink() as netlink:
-            # One that is there is another agent's that tries just now, or was killed as it did.
+            # An existing link belongs to another agent that is probing, or was killed while it did.
             with contextlib.suppress(FileExistsError):
                 netlink.add_bridge("kedge-probe")
             netlink.remove_link("kedge-probe")
@@ -366,7 +380,7 @@ def _address(url: str) -> tuple[str, int]:
     return parts.hostname or "", parts.port or 443
 
 
-def _machine_dns() -> Dns:
+def _machine_dns() -> DnsConfig:
     return resolv_conf(_read("/etc/resolv.conf"))
 
 

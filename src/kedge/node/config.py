@@ -1,4 +1,4 @@
-"""What a node agent is told when it starts; `kedge.config` fills it in."""
+"""The configuration of a node agent, which `kedge.config` builds."""
 
 import hashlib
 import os
@@ -11,102 +11,104 @@ import msgspec
 from kedge.machinery.quantity import Quantity
 
 MOST_PODS: Final = 110
-"""As many as upstream's nodes take unless told otherwise."""
+"""The kubelet's default."""
 RESOLUTION: Final = 60
-"""Seconds between two reports of what is used, unless told otherwise."""
+"""Default seconds between two usage reports."""
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
-"""Where Kubernetes has device plugins register, which they take for granted."""
+"""The directory where device plugins register by default."""
 MOST_PIDS: Final = 4096
-"""Processes and threads of one pod: enough for most, and an end to any fork bomb."""
+"""Processes and threads of one pod: enough for most pods, and a bound for fork bombs."""
 
 
 class Invitation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine is told so that it can join a cluster elsewhere."""
+    """The address and the credentials with which a machine joins a cluster."""
 
     url: str
     token: str
     ca_hash: str = ""
-    """Which key the cluster's authority has: `sha256:` and the digest."""
+    """The hash of the public key of the cluster's authority: `sha256:` and the digest."""
     ca_pem: bytes = b""
-    """The authority itself."""
+    """The certificate of the authority."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything one node agent needs to know; nothing in it changes while it runs."""
+    """The configuration of one node agent; it does not change while the agent runs."""
 
     name: str
     """The node's name in the cluster."""
     cluster: str
     """The cluster's name among those on this machine."""
     state: Path
-    """The directory of everything the node keeps."""
+    """The directory of all files of the node."""
     images: Path
     """The directory of images, which the nodes of one machine share."""
     hidden: tuple[Path, ...] = ()
-    """What no container may see, the cluster's directory first: keys and tokens are in there."""
+    """Paths that no container may see, the cluster's directory first: it holds keys and tokens."""
     listed: tuple[Path, ...] = ()
-    """Where clusters are listed: what links in there lead to is no container's to see either."""
+    """Directories with links to clusters; the targets of these links are hidden as well."""
     address: str = "127.0.0.1"
-    """Where the node is to be reached, and listens."""
+    """The node's InternalIP; the agent listens on it."""
     port: int = 0
-    """The port it listens on; 0 means any free one."""
+    """The port of the agent; 0 means any free one."""
     labels: Mapping[str, str] = {}
-    """Labels that the node gives itself."""
+    """Labels of the node."""
     exposed_labels: tuple[str, ...] = ()
-    """Keys, or patterns of keys, of labels that its pods may know besides its zone and region."""
+    """Keys, or patterns of keys, of the node labels that pods may read besides zone and region."""
     host_image: bool = True
     """Whether pods may use the image `host`."""
     host_image_shown: tuple[Path, ...] = ()
-    """Paths that the image `host` shows although it hides them by default."""
+    """Paths that the image `host` shows although they are hidden by default."""
     image_map: tuple[str, ...] = ()
-    """PATTERN=IMAGE: which image to take for names that match, the first match counting."""
+    """PATTERN=IMAGE: the image to use for matching names; the first match counts."""
     reserved: Mapping[str, Quantity] = {}
-    """What is kept from pods."""
+    """Resources that are not allocatable to pods."""
     plugins: Path | None = None
-    """Where device plugins register; None for a directory of the node's own."""
+    """The directory where device plugins register; None for a directory of the node's own."""
     devices: Mapping[str, int] = {}
-    """Devices to simulate: how many of which resource."""
+    """Devices to simulate: the number by resource name."""
     max_pods: int = MOST_PODS
     max_pids: int = MOST_PIDS
-    """Processes and threads that one pod may have; -1 for as many as it likes."""
+    """Processes and threads of one pod; -1 for no limit."""
     metrics_resolution: int = RESOLUTION
-    """Seconds between two reports of what the node and its pods use."""
+    """Seconds between two usage reports."""
     restart_reason: str = ""
     """How the previous agent process ended, if this one replaces it."""
 
     @property
     def pods(self) -> Path:
-        """What belongs to single pods, by uid."""
+        """The directories of pods, by uid."""
         return self.state / "pods"
 
     @property
     def logs(self) -> Path:
-        """What containers wrote, by pod and container."""
+        """The logs of containers, by pod and container."""
         return self.state / "logs"
 
     @property
     def runtime(self) -> Path:
-        """What the supervisor keeps."""
+        """The files of the supervisor."""
         return self.state / "runtime"
 
     @property
     def usage(self) -> Path:
-        """What pods have used, for a day."""
+        """The usage of pods during the last day."""
         return self.state / "usage"
 
     @property
     def own_plugins(self) -> Path:
-        """Where device plugins register if no other directory is to be had."""
+        """The directory for device plugins if the configured one is not available."""
         return self.state / "kubelet" / "device-plugins"
 
     @property
     def pki(self) -> Path:
-        """Who the node is: node.crt, node.key, ca.crt, and serving.crt if it had to ask for one."""
+        """The node's credentials: node.crt, node.key, ca.crt, and serving.crt if it was
+        requested."""
         return self.state / "pki"
 
     @property
     def cgroup(self) -> str:
-        """Where the pods' control groups are, below the root of each hierarchy. Two users of one
-        machine may have clusters of the same name, and each clears away what it does not know."""
-        mark = hashlib.sha256(os.fsencode(self.state)).hexdigest()[:10]
-        return f"/kedge/{self.cluster}-{self.name}-{mark}"
+        """The cgroup of all pods, below the root of each hierarchy. It contains a hash, because two
+        users of one machine may have clusters of the same name, and each agent removes cgroups of
+        pods that it does not know."""
+        suffix = hashlib.sha256(os.fsencode(self.state)).hexdigest()[:10]
+        return f"/kedge/{self.cluster}-{self.name}-{suffix}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kedge.node.images.documents import (
+from kedge.node.images.oci import (
     CONTAINERD_NAME,
     OCI_INDEX,
     OCI_MANIFEST,

@@ -6,8 +6,8 @@ from typing import Literal
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_status import PodStatus
 from kedge.api.model import ObjectMeta
-from kedge.node.observed import NOTHING, Observed, observed
-from kedge.node.runtime.runtime import Container, Sandbox, State
+from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState, pod_runtime_state
+from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
 from kedge.supervisor.cgroups import Cgroups, Hierarchy
 
 Version = Literal["v1", "hybrid", "v2"]
@@ -27,7 +27,7 @@ class MeasuredMachine:
         second = Hierarchy(str(directory / "unified"), frozenset(["cpu", "memory"]), True)
         empty = Hierarchy(str(directory / "unified"), frozenset(), True)
         self.cgroups = Cgroups({"v1": first, "hybrid": [*first, empty], "v2": [second]}[version])
-        self.known: dict[str, tuple[Pod, Observed]] = {}
+        self.known: dict[str, tuple[Pod, PodRuntimeState]] = {}
         self.runtime = 0
 
     def use(self, path: str, *, cpu: float, memory: int, inactive: int = 0) -> None:
@@ -67,8 +67,8 @@ class MeasuredMachine:
         seen = frozenset((uid, id(observed)) for uid, (_, observed) in self.known.items())
         return hash(seen), len(seen)
 
-    def observed(self, uid: str) -> Observed:
-        return self.known[uid][1] if uid in self.known else NOTHING
+    def observed(self, uid: str) -> PodRuntimeState:
+        return self.known[uid][1] if uid in self.known else EMPTY
 
     def run(
         self, name: str, *containers: str, began: float, uid: str = "", phase: str = "Running"
@@ -76,20 +76,20 @@ class MeasuredMachine:
         """A pod with containers that began then and run; those whose name ends with ! do not."""
         uid = uid or f"uid-{name}"
         meta = ObjectMeta(name=name, namespace="shop", uid=uid)
-        sandbox = Sandbox(id=f"s-{uid}", namespace="shop", name=name, uid=uid)
+        sandbox = PodSandbox(id=f"s-{uid}", namespace="shop", name=name, uid=uid)
         records = [
-            Container(
+            RuntimeContainer(
                 id=f"{uid}-{each}-{began}",
                 sandbox=sandbox.id,
                 name=each.rstrip("!"),
-                state=State.EXITED if each.endswith("!") else State.RUNNING,
+                state=RunState.EXITED if each.endswith("!") else RunState.RUNNING,
                 started_at=round(began * 1e9),
                 cgroup=group(uid, each.rstrip("!")),
             )
             for each in containers
         ]
         pod = Pod(metadata=meta, status=PodStatus(phase=phase))
-        self.known[uid] = pod, observed([sandbox], records)
+        self.known[uid] = pod, pod_runtime_state([sandbox], records)
 
 
 def group(uid: str, container: str = "") -> str:

@@ -16,20 +16,20 @@ from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object, ObjectMeta
 from kedge.machinery.clock import Clock
 from kedge.machinery.quantity import Quantity
-from kedge.node.devices.ledger import Amounts
-from kedge.node.files import PodFiles
-from kedge.node.parts import (
+from kedge.node.devices.ledger import DeviceAmounts
+from kedge.node.pod.dependencies import (
     ConfigFailure,
+    ContainerEnvironment,
     DeviceFailure,
-    Environ,
-    Given,
+    DeviceGrant,
     ImageFailure,
-    Parts,
+    PodDependencies,
     VolumeFailure,
 )
-from kedge.node.pods import Pods
-from kedge.node.runtime.runtime import Dns, Mount, Resources, RuntimeFailure
-from kedge.node.runtime_classes import RuntimeClasses
+from kedge.node.pod.files import PodFiles
+from kedge.node.pod.workers import PodWorkers
+from kedge.node.runtime.runtime import ContainerLimits, ContainerMount, DnsConfig, RuntimeFailure
+from kedge.node.runtime.runtime_class import RuntimeClassChecker
 from kedge.testing.local_server import LocalServer
 from kedge.testing.pods import pod_document
 from kedge.testing.runtime import FakeRuntime
@@ -101,9 +101,9 @@ class FakeVolumes:
 
     async def mounts_of(
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
-    ) -> list[Mount]:
+    ) -> list[ContainerMount]:
         return [
-            Mount(container_path=m.mountPath, host_path=f"/volumes/{m.name}")
+            ContainerMount(container_path=m.mountPath, host_path=f"/volumes/{m.name}")
             for m in container.volumeMounts
         ]
 
@@ -122,12 +122,12 @@ class FakeDevices:
         self.refusals: list[DeviceFailure] = []
         self.failures: list[ConfigFailure] = []
         """What the next starts fail with."""
-        self.gifts = Given()
+        self.gifts = DeviceGrant()
         self.started: list[dict[str, str]] = []
         """The variables that plugins were told of, in order."""
         self.sick = False
 
-    def amounts(self) -> dict[str, Amounts]:
+    def amounts(self) -> dict[str, DeviceAmounts]:
         return {}
 
     def manages(self, resource: str) -> bool:
@@ -139,7 +139,7 @@ class FakeDevices:
         if self.resources:
             self.holders.add(pod.metadata.uid)
 
-    def given(self, pod: Pod, container: Container) -> Given:
+    def grant(self, pod: Pod, container: Container) -> DeviceGrant:
         return self.gifts
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
@@ -151,7 +151,7 @@ class FakeDevices:
     def release(self, uid: str) -> None:
         self.holders.discard(uid)
 
-    def known(self) -> set[str]:
+    def pod_uids(self) -> set[str]:
         return set(self.holders)
 
     def health(self, uid: str) -> dict[str, list[ResourceStatus]]:
@@ -167,10 +167,14 @@ class FakeEnvironment:
     def __init__(self) -> None:
         self.failures: list[ConfigFailure] = []
 
-    async def environment(self, pod: Pod, container: Container, pod_ips: Sequence[str]) -> Environ:
+    async def environment(
+        self, pod: Pod, container: Container, pod_ips: Sequence[str]
+    ) -> ContainerEnvironment:
         if self.failures:
             raise self.failures.pop(0)
-        return Environ({var.name: var.value for var in container.env}, {"SERVICE": "somewhere"})
+        return ContainerEnvironment(
+            {var.name: var.value for var in container.env}, {"SERVICE": "somewhere"}
+        )
 
 
 class FakeCgroups:
@@ -184,9 +188,9 @@ class FakeCgroups:
         self.there.add(pod.metadata.uid)
         return f"/kedge/{pod.metadata.uid}"
 
-    def resources(self, pod: Pod, container: Container) -> Resources:
+    def resources(self, pod: Pod, container: Container) -> ContainerLimits:
         cpu = container.resources.requests.get("cpu")
-        return Resources(cpu_shares=None if cpu is None else cpu.milli())
+        return ContainerLimits(cpu_shares=None if cpu is None else cpu.milli())
 
     def update(self, pod: Pod) -> None:
         self.updates.append(pod.metadata.uid)
@@ -194,7 +198,7 @@ class FakeCgroups:
     def remove(self, uid: str) -> None:
         self.there.discard(uid)
 
-    def known(self) -> set[str]:
+    def pod_uids(self) -> set[str]:
         return set(self.there)
 
 
@@ -275,16 +279,16 @@ class LocalNode:
         self.events = RecordedEvents()
         self.here = Here()
         self.files = PodFiles(directory / "pods", directory / "logs")
-        self.pods: Pods
+        self.pods: PodWorkers
         self._task: asyncio.Task[None] | None = None
         self._directory = directory
 
-    def parts(self) -> Parts:
+    def dependencies(self) -> PodDependencies:
         clock: Clock = self.clock
-        return Parts(
+        return PodDependencies(
             runtime=self.runtime,
             images=self.images,
-            secrets=NoSecrets(),
+            pull_secrets=NoSecrets(),
             volumes=self.volumes,
             environment=self.environment,
             devices=self.devices,
@@ -292,19 +296,19 @@ class LocalNode:
             user_ids=self.user_ids,
             events=self.events,
             files=self.files,
-            classes=RuntimeClasses(self.server.client),
-            here=self.here,
+            runtime_classes=RuntimeClassChecker(self.server.client),
+            this_node=self.here,
             clock=clock,
-            dns=Dns,
-            hosts=lambda: "127.0.0.1 localhost\n",
-            profiles=self._directory,
+            host_dns=DnsConfig,
+            host_hosts=lambda: "127.0.0.1 localhost\n",
+            seccomp_profiles=self._directory,
         )
 
     # The agent.
 
     async def start(self) -> None:
         """Begin, or begin again after a kill."""
-        self.pods = Pods(self.server.client, self.parts(), NODE)
+        self.pods = PodWorkers(self.server.client, self.dependencies(), NODE)
         self._task = asyncio.get_running_loop().create_task(self.pods.run())
         await self.settle()
 

@@ -11,18 +11,18 @@ from msgspec.structs import replace
 
 from kedge.machinery.clock import Clock
 from kedge.node.runtime.runtime import (
-    Container,
+    ContainerEvent,
+    ContainerLimits,
     ContainerSpec,
-    Executed,
-    Happened,
-    Level,
+    ContainerStream,
+    ExecResult,
     NotFoundError,
-    Resources,
+    PodSandbox,
+    RunState,
+    RuntimeContainer,
     RuntimeFailure,
-    Sandbox,
+    RuntimeLevel,
     SandboxSpec,
-    State,
-    Stream,
 )
 
 KILLED = 137
@@ -50,7 +50,7 @@ class FakeRuntime:
 
     name = "fake"
     version = "1"
-    level = Level.FULL
+    level = RuntimeLevel.FULL
     no_user_namespaces = ""
 
     def __init__(self, clock: Clock) -> None:
@@ -58,33 +58,33 @@ class FakeRuntime:
         """Everything that was asked to change something, with names instead of ids."""
         self.lives: dict[str, list[Life]] = {}
         self.failures: defaultdict[str, deque[Exception]] = defaultdict(deque)
-        self.commands: dict[tuple[str, ...], Executed | Exception] = {}
+        self.commands: dict[tuple[str, ...], ExecResult | Exception] = {}
         self.executed: list[tuple[str, tuple[str, ...]]] = []
         self.specs: dict[str, ContainerSpec] = {}
         """By id of the container."""
         self.sandbox_specs: dict[str, SandboxSpec] = {}
-        self.updates: list[tuple[str, Resources]] = []
+        self.updates: list[tuple[str, ContainerLimits]] = []
         self.interrupt: Callable[[str, str], None] | None = None
         """Called with `before` or `after`, and the method, around every change; may raise."""
         self._clock = clock
         self._ids = count(1)
-        self._sandboxes: dict[str, Sandbox] = {}
-        self._containers: dict[str, Container] = {}
+        self._sandboxes: dict[str, PodSandbox] = {}
+        self._containers: dict[str, RuntimeContainer] = {}
         self._timers: dict[str, asyncio.Task[None]] = {}
-        self._watchers: list[asyncio.Queue[Happened | None]] = []
+        self._watchers: list[asyncio.Queue[ContainerEvent | None]] = []
 
     # What tests do.
 
-    def of(self, name: str) -> list[Container]:
+    def of(self, name: str) -> list[RuntimeContainer]:
         """All containers of a name, the eldest first."""
         return [c for c in self._containers.values() if c.name == name]
 
-    def newest(self, name: str) -> Container:
+    def newest(self, name: str) -> RuntimeContainer:
         return self.of(name)[-1]
 
     def running(self) -> list[str]:
         """Names of what runs."""
-        return [c.name for c in self._containers.values() if c.state is State.RUNNING]
+        return [c.name for c in self._containers.values() if c.state is RunState.RUNNING]
 
     def started(self) -> list[tuple[str, int]]:
         """(name, attempt) of every start there was, in order."""
@@ -98,7 +98,7 @@ class FakeRuntime:
         """As if the supervisor had been killed: nothing runs any more, and watches end."""
         watchers, self._watchers = self._watchers, []
         for container in list(self._containers.values()):
-            if container.state is not State.EXITED:
+            if container.state is not RunState.EXITED:
                 self._end(container.id, KILLED, "ContainerStatusUnknown")
         for identity, sandbox in self._sandboxes.items():
             self._sandboxes[identity] = replace(sandbox, ready=False)
@@ -113,19 +113,19 @@ class FakeRuntime:
 
     # What an agent does.
 
-    async def sandboxes(self) -> list[Sandbox]:
+    async def sandboxes(self) -> list[PodSandbox]:
         return list(self._sandboxes.values())
 
-    async def containers(self) -> list[Container]:
+    async def containers(self) -> list[RuntimeContainer]:
         return list(self._containers.values())
 
-    async def container(self, container: str) -> Container:
+    async def container(self, container: str) -> RuntimeContainer:
         return self._container(container)
 
-    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
+    async def run_sandbox(self, spec: SandboxSpec) -> PodSandbox:
         self._begin("run_sandbox", spec.name, str(spec.attempt))
         number = next(self._ids)
-        sandbox = Sandbox(
+        sandbox = PodSandbox(
             id=f"sandbox-{number}",
             namespace=spec.namespace,
             name=spec.name,
@@ -147,7 +147,7 @@ class FakeRuntime:
             return
         self._begin("stop_sandbox", known.name, str(known.attempt))
         for container in list(self._containers.values()):
-            if container.sandbox == sandbox and container.state is State.RUNNING:
+            if container.sandbox == sandbox and container.state is RunState.RUNNING:
                 self._end(container.id, KILLED, "Error")
         self._sandboxes[sandbox] = replace(known, ready=False)
         self._done("stop_sandbox")
@@ -169,12 +169,12 @@ class FakeRuntime:
         if not self._sandboxes[sandbox].ready:
             raise RuntimeFailure(f"sandbox {sandbox} is not ready")
         self._begin("create_container", spec.name, str(spec.attempt))
-        container = Container(
+        container = RuntimeContainer(
             id=f"container-{next(self._ids)}",
             sandbox=sandbox,
             name=spec.name,
             attempt=spec.attempt,
-            state=State.CREATED,
+            state=RunState.CREATED,
             created_at=self._nanoseconds(),
             image=spec.image,
             image_name=spec.image_name,
@@ -189,7 +189,7 @@ class FakeRuntime:
 
     async def start_container(self, container: str) -> None:
         known = self._container(container)
-        if known.state is not State.CREATED:
+        if known.state is not RunState.CREATED:
             raise RuntimeFailure(f"container {known.name} was started already: it is {known.state}")
         try:
             self._begin("start_container", known.name, str(known.attempt))
@@ -198,7 +198,7 @@ class FakeRuntime:
             now = self._nanoseconds()
             self._containers[container] = replace(
                 known,
-                state=State.EXITED,
+                state=RunState.EXITED,
                 exit_code=128,
                 reason="StartError",
                 message=str(error),
@@ -207,7 +207,7 @@ class FakeRuntime:
             )
             raise
         self._containers[container] = replace(
-            known, state=State.RUNNING, started_at=self._nanoseconds(), pid=1000
+            known, state=RunState.RUNNING, started_at=self._nanoseconds(), pid=1000
         )
         self._happened(container, "started")
         life = self._life(known)
@@ -224,7 +224,7 @@ class FakeRuntime:
 
     async def stop_container(self, container: str, grace: float) -> None:
         known = self._containers.get(container)
-        if known is None or known.state is not State.RUNNING:
+        if known is None or known.state is not RunState.RUNNING:
             return
         self._begin("stop_container", known.name, f"{grace:g}")
         takes = self._life(known).obeys_after
@@ -248,35 +248,35 @@ class FakeRuntime:
         self._tell(happened)
         self._done("remove_container")
 
-    async def update_container(self, container: str, resources: Resources) -> None:
+    async def update_container(self, container: str, resources: ContainerLimits) -> None:
         known = self._container(container)
         self._begin("update_container", known.name)
         self.updates.append((known.name, resources))
         self._done("update_container")
 
-    async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
+    async def execute(self, container: str, argv: Sequence[str], patience: float) -> ExecResult:
         known = self._container(container)
-        if known.state is not State.RUNNING:
+        if known.state is not RunState.RUNNING:
             raise RuntimeFailure(f"container {known.name} is not running")
         self.executed.append((known.name, tuple(argv)))
-        answer = self.commands.get(tuple(argv), Executed(exit_code=0))
+        answer = self.commands.get(tuple(argv), ExecResult(exit_code=0))
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     async def exec_stream(
         self, container: str, argv: Sequence[str], *, tty: bool, stdin: bool
-    ) -> Stream:
+    ) -> ContainerStream:
         raise RuntimeFailure("streams cannot be faked")
 
-    async def attach(self, container: str, *, stdin: bool) -> Stream:
+    async def attach(self, container: str, *, stdin: bool) -> ContainerStream:
         raise RuntimeFailure("streams cannot be faked")
 
     async def dial(self, sandbox: str, port: int) -> int:
         raise RuntimeFailure("connections cannot be faked")
 
-    async def watch(self) -> AsyncIterator[Happened]:
-        queue: asyncio.Queue[Happened | None] = asyncio.Queue()
+    async def watch(self) -> AsyncIterator[ContainerEvent]:
+        queue: asyncio.Queue[ContainerEvent | None] = asyncio.Queue()
         self._watchers.append(queue)
         while (happened := await queue.get()) is not None:
             yield happened
@@ -291,13 +291,13 @@ class FakeRuntime:
 
     # How it works.
 
-    def _container(self, container: str) -> Container:
+    def _container(self, container: str) -> RuntimeContainer:
         try:
             return self._containers[container]
         except KeyError:
             raise NotFoundError(container) from None
 
-    def _life(self, container: Container) -> Life:
+    def _life(self, container: RuntimeContainer) -> Life:
         """The script's run of this attempt; its last one goes on for ever."""
         lives = self.lives.get(container.name)
         return lives[min(container.attempt, len(lives) - 1)] if lives else FOREVER
@@ -327,12 +327,12 @@ class FakeRuntime:
 
     def _end(self, container: str, exit_code: int, reason: str) -> None:
         known = self._containers.get(container)
-        if known is None or known.state is State.EXITED:
+        if known is None or known.state is RunState.EXITED:
             return
         self._cancel(container)
         self._containers[container] = replace(
             known,
-            state=State.EXITED,
+            state=RunState.EXITED,
             exit_code=exit_code,
             reason=reason or ("Error" if exit_code else "Completed"),
             finished_at=self._nanoseconds(),
@@ -343,12 +343,12 @@ class FakeRuntime:
     def _happened(self, container: str, type_: str) -> None:
         self._tell(self._event(container, type_))
 
-    def _event(self, container: str, type_: str) -> Happened:
+    def _event(self, container: str, type_: str) -> ContainerEvent:
         known = self._containers[container]
         uid = self._sandboxes[known.sandbox].uid
-        return Happened(container=container, sandbox=known.sandbox, pod_uid=uid, type=type_)
+        return ContainerEvent(container=container, sandbox=known.sandbox, pod_uid=uid, type=type_)
 
-    def _tell(self, happened: Happened) -> None:
+    def _tell(self, happened: ContainerEvent) -> None:
         for watcher in self._watchers:
             watcher.put_nowait(happened)
 

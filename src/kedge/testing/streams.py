@@ -6,7 +6,7 @@ import socket
 from collections.abc import Sequence
 
 from kedge.machinery.clock import Clock
-from kedge.node.runtime.runtime import RuntimeFailure, Stream
+from kedge.node.runtime.runtime import ContainerStream, RuntimeFailure
 from kedge.testing.runtime import FakeRuntime
 
 
@@ -58,7 +58,7 @@ def pair() -> tuple[End, End]:
 
 class Command:
     """A command, seen from inside: what it is told, what it says, and when it ends. Fulfils
-    kedge.node.runtime.runtime.Stream for whoever looks from outside."""
+    kedge.node.runtime.runtime.ContainerStream for whoever looks from outside."""
 
     def __init__(self, *, tty: bool = False, stdin: bool = True) -> None:
         self.told, self.stdin = os.pipe2(os.O_CLOEXEC)
@@ -125,13 +125,13 @@ class StreamingRuntime(FakeRuntime):
 
     async def exec_stream(
         self, container: str, argv: Sequence[str], *, tty: bool, stdin: bool
-    ) -> Stream:
+    ) -> ContainerStream:
         if self.failures["exec_stream"]:
             raise self.failures["exec_stream"].popleft()
         self.argv.append(tuple(argv))
         return self._begun(tty=tty, stdin=stdin)
 
-    async def attach(self, container: str, *, stdin: bool) -> Stream:
+    async def attach(self, container: str, *, stdin: bool) -> ContainerStream:
         return self._begun(tty=False, stdin=stdin)
 
     def _begun(self, *, tty: bool, stdin: bool) -> Command:

@@ -13,15 +13,15 @@ from tests.contract.embedded.workbench import (
 )
 
 from kedge.node.runtime.runtime import (
+    ContainerSecurity,
     RuntimeFailure,
-    Security,
 )
 
 pytestmark = needs_root
 
 
 async def test_a_command_is_what_the_container_is(bench: Bench) -> None:
-    security = Security(user=1234, group=99, groups=(7,), drop_capabilities=("ALL",))
+    security = ContainerSecurity(user=1234, group=99, groups=(7,), drop_capabilities=("ALL",))
     container = await bench.start(
         await bench.pod(), "sleep", "1000", security=security, env=[("A", "b")], working_dir="/var"
     )

@@ -13,9 +13,9 @@ from tests.contract.embedded.workbench import (
 
 from kedge.node.images.store import NoSuchImage
 from kedge.node.runtime.runtime import (
-    Resources,
+    ContainerLimits,
+    RunState,
     RuntimeFailure,
-    State,
 )
 
 pytestmark = needs_root
@@ -53,7 +53,7 @@ async def test_a_program_that_cannot_run_is_a_start_error(
     with pytest.raises(RuntimeFailure, match=message.replace("$", r"\$")):
         await bench.runtime.start_container(container)
     ended = await bench.runtime.container(container)
-    assert (ended.state, ended.exit_code) == (State.EXITED, 128)
+    assert (ended.state, ended.exit_code) == (RunState.EXITED, 128)
     assert (ended.reason, ended.message) == ("StartError", message)
 
 
@@ -98,7 +98,7 @@ async def test_who_needs_more_memory_than_allowed_is_oom_killed(bench: Bench) ->
         "import mmap; m = mmap.mmap(-1, 200 << 20); [m.write(b'x' * 4096) for _ in range(51200)]"
     )
     ended, _ = await bench.run(
-        "/usr/bin/python3", "-c", greedy, resources=Resources(memory_limit=48 << 20)
+        "/usr/bin/python3", "-c", greedy, resources=ContainerLimits(memory_limit=48 << 20)
     )
     assert (ended.exit_code, ended.reason) == (137, "OOMKilled")
 
@@ -110,7 +110,7 @@ async def test_an_oom_killed_child_is_told_while_the_container_lives_on(bench: B
         "sh",
         "-c",
         f"/usr/bin/python3 -c '{greedy}'; sleep 1000",
-        resources=Resources(memory_limit=48 << 20),
+        resources=ContainerLimits(memory_limit=48 << 20),
     )
     watch = aiter(bench.runtime.watch())
     first = asyncio.ensure_future(anext(watch))
@@ -118,12 +118,12 @@ async def test_an_oom_killed_child_is_told_while_the_container_lives_on(bench: B
     await bench.runtime.start_container(container)
     async with asyncio.timeout(20):
         assert [(await first).type, (await anext(watch)).type] == ["started", "oom"]
-    assert (await bench.runtime.container(container)).state is State.RUNNING
+    assert (await bench.runtime.container(container)).state is RunState.RUNNING
 
 
 async def test_a_fork_bomb_stays_inside_its_limit(bench: Bench) -> None:
     script = "for i in $(seq 60); do sleep 100 & done; echo alive"
-    ended, said = await bench.run("sh", "-c", script, resources=Resources(pids_limit=20))
+    ended, said = await bench.run("sh", "-c", script, resources=ContainerLimits(pids_limit=20))
     assert "Cannot fork" in said or "alive" not in said
     assert ended.exit_code != 0
 
@@ -133,7 +133,7 @@ async def test_limits_are_those_of_the_control_group_and_can_be_changed(bench: B
         await bench.pod(),
         "sleep",
         "1000",
-        resources=Resources(
+        resources=ContainerLimits(
             cpu_shares=512, cpu_quota=50_000, memory_limit=64 << 20, pids_limit=100
         ),
     )
@@ -152,6 +152,6 @@ async def test_limits_are_those_of_the_control_group_and_can_be_changed(bench: B
 
     assert limits() == ("50000", str(64 << 20), "100")
     await bench.runtime.update_container(
-        container, Resources(cpu_quota=20_000, memory_limit=128 << 20)
+        container, ContainerLimits(cpu_quota=20_000, memory_limit=128 << 20)
     )
     assert limits() == ("20000", str(128 << 20), "100")

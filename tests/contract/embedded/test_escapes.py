@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.contract.embedded.workbench import Bench, gone, needs_root, small_root, until_said
 
-from kedge.node.images.image import Image
-from kedge.node.runtime.runtime import Mount, PidMode, RuntimeFailure, Security
+from kedge.node.images.image import LocalImage
+from kedge.node.runtime.runtime import ContainerMount, ContainerSecurity, PidMode, RuntimeFailure
 from kedge.supervisor import processes, rootfs
 
 pytestmark = needs_root
@@ -38,7 +38,7 @@ def volume(tmp_path: Path) -> Path:
 
 
 def add_image(bench: Bench, root: Path) -> None:
-    bench.images.known["small"] = Image("small", "small", layers=(root,))
+    bench.images.known["small"] = LocalImage("small", "small", layers=(root,))
 
 
 async def tried(bench: Bench, container: str, *argv: str) -> bytes:
@@ -66,7 +66,7 @@ async def test_a_command_does_not_start_in_a_directory_of_the_machine(
     add_image(bench, root)
     work = volume / "work"
     work.mkdir()
-    mount = Mount(host_path=str(volume), container_path="/volume")
+    mount = ContainerMount(host_path=str(volume), container_path="/volume")
     more = {"image": "small", "mounts": [mount], "working_dir": "/volume/work"}
     container = await bench.start(await bench.pod(), "sleep", "1000", **more)
     assert b"volume" in await tried(bench, container, "ls", "/")
@@ -126,7 +126,7 @@ async def test_the_interpreter_of_the_supervisor_cannot_be_written_to(
         "print(fcntl.fcntl(os.open('/proc/self/exe', os.O_RDONLY), fcntl.F_GET_SEALS))\n"
     )
     script.chmod(0o755)
-    mount = Mount(host_path=str(volume), container_path="/volume")
+    mount = ContainerMount(host_path=str(volume), container_path="/volume")
     container = await bench.start(await bench.pod(), "sleep", "1000", mounts=[mount])
     name, seals = (await tried(bench, container, "/volume/script")).decode().splitlines()
     assert name.startswith("/memfd:")
@@ -141,7 +141,7 @@ async def test_a_mask_is_the_machine_s_own_null_device(bench: Bench, volume: Pat
     target.write_text(SECRET)
     (volume / "null").symlink_to(target)
     (volume / "shm").mkdir()
-    mounts = [Mount(host_path=str(volume), container_path="/dev")]
+    mounts = [ContainerMount(host_path=str(volume), container_path="/dev")]
     script = "cat /proc/keys /proc/timer_list; echo x > /proc/keys"
     said = await started(bench, "sh", "-c", script, mounts=mounts)
     assert SECRET not in said
@@ -173,7 +173,7 @@ async def test_volumes_are_not_mounted_over_what_the_kernel_shows(
     """CVE-2019-16884, CVE-2023-28642: what is mounted over /proc leaves masks and labels off."""
     (root / "elsewhere").symlink_to("/proc")
     add_image(bench, root)
-    mounts = [Mount(host_path=str(volume), container_path=target)]
+    mounts = [ContainerMount(host_path=str(volume), container_path=target)]
     said = await started(bench, "ls", "/", image="small", mounts=mounts)
     assert "is inside /proc" in said
 
@@ -184,7 +184,7 @@ async def test_files_that_describe_the_machine_may_be_replaced(
     """What runc allows too: lxcfs shows a container its own limits there."""
     (volume / "meminfo").write_text("MemTotal: 1 kB")
     add_image(bench, root)
-    mounts = [Mount(host_path=str(volume / "meminfo"), container_path="/proc/meminfo")]
+    mounts = [ContainerMount(host_path=str(volume / "meminfo"), container_path="/proc/meminfo")]
     said = await started(bench, "cat", "/proc/meminfo", image="small", mounts=mounts)
     assert said == "MemTotal: 1 kB\n"
 
@@ -196,8 +196,8 @@ async def test_a_terminal_is_the_container_s_own(bench: Bench, volume: Path) -> 
     (volume / "ptmx").symlink_to("/inside")
     (volume / "0").symlink_to("/inside")
     mounts = [
-        Mount(host_path=str(volume), container_path="/dev/pts"),
-        Mount(host_path=str(target), container_path="/inside"),
+        ContainerMount(host_path=str(volume), container_path="/dev/pts"),
+        ContainerMount(host_path=str(target), container_path="/inside"),
     ]
     script = "cat /dev/console < /dev/null | cat & sleep 0.1; test -t 0 && echo a terminal"
     said = await started(bench, "sh", "-c", script, tty=True, mounts=mounts)
@@ -210,7 +210,7 @@ async def test_a_terminal_is_the_container_s_own(bench: Bench, volume: Path) -> 
 async def test_the_first_process_of_a_pod_leads_nowhere(bench: Bench) -> None:
     """With CAP_SYS_PTRACE a container is every process that it sees."""
     pod = await bench.pod(shared_pid=True)
-    security = Security(pid=PidMode.POD, add_capabilities=("SYS_PTRACE",))
+    security = ContainerSecurity(pid=PidMode.POD, add_capabilities=("SYS_PTRACE",))
     script = (
         "cat /proc/1/comm; ls -A /proc/1/root/; ls /proc/1/fd | wc -l;"
         "grep -E '^(Uid|CapPrm|CapBnd|NoNewPrivs):' /proc/1/status;"
@@ -243,8 +243,8 @@ async def test_a_target_that_is_exchanged_all_the_time_stays_inside(
     add_image(bench, root)
     (tmp_path / "below").mkdir()
     mounts = [
-        Mount(host_path=str(volume), container_path="/volume"),
-        Mount(host_path=str(tmp_path / "below"), container_path="/volume/target/deep"),
+        ContainerMount(host_path=str(volume), container_path="/volume"),
+        ContainerMount(host_path=str(tmp_path / "below"), container_path="/volume/target/deep"),
     ]
     over = threading.Event()
 

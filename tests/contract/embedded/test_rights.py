@@ -7,29 +7,29 @@ import pytest
 from tests.contract.embedded.workbench import Bench, needs_root
 
 from kedge.node.runtime.runtime import (
-    Device,
+    ContainerDevice,
+    ContainerSecurity,
     RuntimeFailure,
-    Security,
 )
 from kedge.supervisor import cgroups, devices
 
 pytestmark = needs_root
 
 
-async def status_of(bench: Bench, security: Security) -> dict[str, str]:
+async def status_of(bench: Bench, security: ContainerSecurity) -> dict[str, str]:
     said = await bench.shell("cat /proc/self/status", security=security)
     return {name: value.strip() for name, _, value in (x.partition(":") for x in said.split("\n"))}
 
 
 async def test_the_default_is_the_well_known_capabilities_behind_a_filter(bench: Bench) -> None:
-    status = await status_of(bench, Security())
+    status = await status_of(bench, ContainerSecurity())
     assert status["CapEff"] == status["CapBnd"] == "00000000a80425fb"
     assert status["CapInh"] == status["CapAmb"] == "0" * 16
     assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "0")
 
 
 async def test_users_groups_and_promises_are_kept(bench: Bench) -> None:
-    security = Security(
+    security = ContainerSecurity(
         user=1234,
         group=5678,
         groups=(2000, 3000),
@@ -45,18 +45,20 @@ async def test_users_groups_and_promises_are_kept(bench: Bench) -> None:
 
 
 async def test_capabilities_are_added_and_dropped_by_name(bench: Bench) -> None:
-    security = Security(add_capabilities=("NET_ADMIN",), drop_capabilities=("CAP_MKNOD", "KILL"))
+    security = ContainerSecurity(
+        add_capabilities=("NET_ADMIN",), drop_capabilities=("CAP_MKNOD", "KILL")
+    )
     status = await status_of(bench, security)
     assert int(status["CapEff"], 16) == 0xA80425FB - (1 << 27) - (1 << 5) + (1 << 12)
 
 
 async def test_the_privileged_may_do_everything(bench: Bench) -> None:
-    status = await status_of(bench, Security(privileged=True))
+    status = await status_of(bench, ContainerSecurity(privileged=True))
     assert status["Seccomp"] == "0"
     script = (
         "mount -t tmpfs x /mnt && echo mounted; test -e /dev/kmsg && echo devices; touch /sys/x"
     )
-    said = await bench.shell(script, security=Security(privileged=True))
+    said = await bench.shell(script, security=ContainerSecurity(privileged=True))
     assert "mounted" in said
     assert "devices" in said
 
@@ -92,17 +94,19 @@ async def test_a_profile_in_a_file_decides_which_calls_fail(bench: Bench, tmp_pa
     }
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(profile))
-    said = await bench.shell("mkdir /tmp/x; echo done", security=Security(seccomp=str(path)))
+    said = await bench.shell(
+        "mkdir /tmp/x; echo done", security=ContainerSecurity(seccomp=str(path))
+    )
     assert "Permission denied" in said
     assert "done" in said
     with pytest.raises(RuntimeFailure, match="cannot load seccomp profile"):
         await bench.create(
-            await bench.pod("other"), "true", security=Security(seccomp="/no/profile")
+            await bench.pod("other"), "true", security=ContainerSecurity(seccomp="/no/profile")
         )
 
 
 async def test_a_device_that_is_given_can_be_opened(bench: Bench) -> None:
-    devices = [Device(container_path="/dev/mine", host_path="/dev/fuse", permissions="r")]
+    devices = [ContainerDevice(container_path="/dev/mine", host_path="/dev/fuse", permissions="r")]
     script = "exec 3< /dev/mine && echo opened; echo x > /dev/mine"
     said = await bench.shell(script, devices=devices)
     assert "opened" in said
@@ -113,7 +117,7 @@ async def test_the_second_version_s_program_forbids_devices_as_the_first_version
     bench: Bench,
 ) -> None:
     container = await bench.start(
-        await bench.pod(), "sleep", "1000", security=Security(privileged=True)
+        await bench.pod(), "sleep", "1000", security=ContainerSecurity(privileged=True)
     )
     opens = ["sh", "-c", "exec 3< /dev/fuse && exec 4< /dev/zero && echo both"]
     assert (await bench.runtime.execute(container, opens, 10)).stdout == b"both\n"

@@ -13,9 +13,9 @@ from tests.contract.embedded.workbench import (
 )
 
 from kedge.node.runtime.runtime import (
+    ContainerSecurity,
     PidMode,
     RuntimeFailure,
-    Security,
 )
 
 pytestmark = needs_root
@@ -35,7 +35,7 @@ async def test_containers_of_a_pod_share_memory_and_host_name_but_not_processes(
 
 async def test_a_shared_pid_namespace_has_a_first_process_that_reaps(bench: Bench) -> None:
     sandbox = await bench.pod(shared_pid=True)
-    security = Security(pid=PidMode.POD)
+    security = ContainerSecurity(pid=PidMode.POD)
     await bench.start(sandbox, "sleep", "1234", security=security)
     script = "(sleep 0.01 &); sleep 0.1; ps ax -o stat=,comm="
     other = await bench.ended(await bench.start(sandbox, "sh", "-c", script, security=security))
@@ -48,7 +48,7 @@ async def test_a_shared_pid_namespace_has_a_first_process_that_reaps(bench: Benc
 async def test_a_container_can_look_into_another(bench: Bench) -> None:
     sandbox = await bench.pod()
     target = await bench.start(sandbox, "sleep", "4321")
-    security = Security(pid=PidMode.TARGET, pid_target=target)
+    security = ContainerSecurity(pid=PidMode.TARGET, pid_target=target)
     looking = await bench.start(
         sandbox, "sh", "-c", "tr '\\0' ' ' < /proc/1/cmdline", security=security
     )
@@ -61,7 +61,7 @@ async def test_the_machine_s_own_namespaces_can_be_used(bench: Bench) -> None:
         host_network=True,
         host_ipc=True,
         host_pid=True,
-        security=Security(pid=PidMode.HOST),
+        security=ContainerSecurity(pid=PidMode.HOST),
     )
     kinds = ("net", "ipc", "pid", "uts")
     assert said.split() == [os.readlink(f"/proc/self/ns/{kind}") for kind in kinds]
@@ -71,7 +71,7 @@ async def test_processes_that_a_container_leaves_behind_end_with_it(bench: Bench
     sandbox = await bench.pod(host_pid=True)
     script = "setsid sleep 98765 & sleep 0.2; echo $!"
     ended = await bench.ended(
-        await bench.start(sandbox, "sh", "-c", script, security=Security(pid=PidMode.HOST))
+        await bench.start(sandbox, "sh", "-c", script, security=ContainerSecurity(pid=PidMode.HOST))
     )
     left = int(bench.said(ended))
     await gone(left)

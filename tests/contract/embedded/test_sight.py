@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from tests.contract.embedded.workbench import Bench, needs_root, small_root
 
-from kedge.node.images.image import Image
+from kedge.node.images.image import LocalImage
 from kedge.node.runtime.runtime import (
-    Dns,
-    Mount,
+    ContainerMount,
+    ContainerSecurity,
+    DnsConfig,
     RuntimeFailure,
-    Security,
 )
 
 pytestmark = needs_root
@@ -48,7 +48,7 @@ async def test_a_container_sees_neither_the_state_directory_nor_the_disk(bench: 
 
 
 async def test_files_of_the_pod_are_the_container_s_own(bench: Bench) -> None:
-    dns = Dns(servers=["10.0.0.10"], searches=["default.svc", "svc"], options=["ndots:5"])
+    dns = DnsConfig(servers=["10.0.0.10"], searches=["default.svc", "svc"], options=["ndots:5"])
     said = await bench.shell("cat /etc/resolv.conf /etc/hostname", dns=dns, hostname="mine")
     expected = "search default.svc svc\nnameserver 10.0.0.10\noptions ndots:5\nmine\n"
     assert said == expected
@@ -59,9 +59,9 @@ async def test_mounts_appear_where_nothing_was(bench: Bench, tmp_path: Path) -> 
     (tmp_path / "data" / "inside").write_text("hello")
     (tmp_path / "file").write_text("single")
     binds = [
-        Mount(container_path="/new/place", host_path=str(tmp_path / "data")),
-        Mount(container_path="/new/ro", host_path=str(tmp_path / "data"), read_only=True),
-        Mount(container_path="/other/file.txt", host_path=str(tmp_path / "file")),
+        ContainerMount(container_path="/new/place", host_path=str(tmp_path / "data")),
+        ContainerMount(container_path="/new/ro", host_path=str(tmp_path / "data"), read_only=True),
+        ContainerMount(container_path="/other/file.txt", host_path=str(tmp_path / "file")),
     ]
     said = await bench.shell(
         "cat /new/place/inside /other/file.txt; echo back > /new/place/out; echo no > /new/ro/out",
@@ -73,7 +73,7 @@ async def test_mounts_appear_where_nothing_was(bench: Bench, tmp_path: Path) -> 
 
 
 async def test_a_mount_that_cannot_be_made_says_which(bench: Bench) -> None:
-    binds = [Mount(container_path="/there", host_path="/not/there")]
+    binds = [ContainerMount(container_path="/there", host_path="/not/there")]
     container = await bench.create(await bench.pod(), "true", mounts=binds)
     message = 'failed to mount "/not/there" at "/there": no such file or directory'
     with pytest.raises(RuntimeFailure, match=message):
@@ -89,9 +89,9 @@ async def test_a_part_of_a_mount_is_found_inside_of_it_when_the_container_starts
     (volume / "link").symlink_to("a/part")
     (tmp_path / "outside" / "part").mkdir(parents=True)
     binds = [
-        Mount(container_path="/whole", host_path=str(volume), part="a/part"),
-        Mount(container_path="/linked", host_path=str(volume), part="link"),
-        Mount(container_path="/file", host_path=str(volume), part="a/part/mine"),
+        ContainerMount(container_path="/whole", host_path=str(volume), part="a/part"),
+        ContainerMount(container_path="/linked", host_path=str(volume), part="link"),
+        ContainerMount(container_path="/file", host_path=str(volume), part="a/part/mine"),
     ]
     assert await bench.shell("ls /whole /linked; test -f /file", mounts=binds) == (
         "/linked:\nmine\n\n/whole:\nmine\n"
@@ -110,13 +110,13 @@ async def test_links_of_an_image_do_not_lead_out_of_it(bench: Bench, tmp_path: P
     (layer / "volumes").mkdir(parents=True)
     (layer / "volumes" / "escape").symlink_to(tmp_path / "outside")
     (layer / "hello").write_text("from the layer")
-    bench.images.known["small"] = Image("small", "small", layers=(layer, base))
+    bench.images.known["small"] = LocalImage("small", "small", layers=(layer, base))
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mounted").touch()
     said = await bench.shell(
         "cat /hello; ls /volumes/escape/; ls /",
         image="small",
-        mounts=[Mount(container_path="/volumes/escape", host_path=str(tmp_path / "data"))],
+        mounts=[ContainerMount(container_path="/volumes/escape", host_path=str(tmp_path / "data"))],
     )
     assert said.startswith("from the layermounted\n")
     assert "hello" in said.split()
@@ -128,8 +128,8 @@ async def test_a_read_only_root_is_read_only_but_for_its_volumes(
 ) -> None:
     said = await bench.shell(
         "touch /x; touch /data/y && echo wrote",
-        security=Security(read_only_root=True),
-        mounts=[Mount(container_path="/data", host_path=str(tmp_path))],
+        security=ContainerSecurity(read_only_root=True),
+        mounts=[ContainerMount(container_path="/data", host_path=str(tmp_path))],
         working_dir="/made/for/me",
     )
     assert "Read-only file system" in said

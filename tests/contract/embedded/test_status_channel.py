@@ -10,12 +10,12 @@ import pytest
 from tests.contract.embedded.workbench import Bench, needs_root
 
 from kedge.node.runtime.runtime import (
-    Container,
+    ContainerSecurity,
     PidMode,
+    PodSandbox,
+    RunState,
+    RuntimeContainer,
     RuntimeFailure,
-    Sandbox,
-    Security,
-    State,
 )
 
 pytestmark = needs_root
@@ -70,10 +70,10 @@ for each in held:
 print("done", flush=True)
 time.sleep(1000)
 """
-TRACING = Security(pid=PidMode.POD, add_capabilities=("SYS_PTRACE",))
+TRACING = ContainerSecurity(pid=PidMode.POD, add_capabilities=("SYS_PTRACE",))
 
 
-async def forger(bench: Bench, times: int, *said: str) -> Sandbox:
+async def forger(bench: Bench, times: int, *said: str) -> PodSandbox:
     """A pod whose processes are spoken for by one of its containers."""
     pod = await bench.pod("forged", shared_pid=True)
     argv = ("/usr/bin/python3", "-c", FORGER, str(times), *said)
@@ -85,12 +85,12 @@ async def forger(bench: Bench, times: int, *said: str) -> Sandbox:
     return pod
 
 
-async def tries(bench: Bench, pod: Sandbox, times: int) -> list[Container]:
+async def tries(bench: Bench, pod: PodSandbox, times: int) -> list[RuntimeContainer]:
     """Containers in the pod that were started, also if that failed or never came to an end."""
     started = []
     for _ in range(times):
         container = await bench.create(
-            pod, "sleep", "1000", security=Security(pid=PidMode.POD), image="host"
+            pod, "sleep", "1000", security=ContainerSecurity(pid=PidMode.POD), image="host"
         )
         with contextlib.suppress(RuntimeFailure, TimeoutError):
             async with asyncio.timeout(3):
@@ -117,7 +117,7 @@ async def test_a_container_cannot_pass_a_process_of_the_machine_off_as_its_own(
     started = await tries(bench, pod, 8)
     assert victim.pid not in [each.pid for each in started]
     for each in started:
-        if each.state is State.RUNNING:
+        if each.state is RunState.RUNNING:
             done = await bench.runtime.execute(each.id, ["readlink", "/proc/self/ns/net"], 5)
             assert done.stdout.decode().strip() != os.readlink("/proc/self/ns/net")
     async with asyncio.timeout(10):
@@ -145,7 +145,7 @@ async def test_a_copy_of_the_socket_does_not_bring_a_dead_container_back(bench: 
     for each in await tries(bench, pod, 3):
         async with asyncio.timeout(10):
             await bench.runtime.stop_container(each.id, 0)
-            assert (await bench.runtime.container(each.id)).state is State.EXITED
+            assert (await bench.runtime.container(each.id)).state is RunState.EXITED
     async with asyncio.timeout(10):
         await bench.runtime.remove_sandbox(pod.id)
 

@@ -5,7 +5,7 @@ import os
 from tests.contract.embedded.workbench import Bench, lines_of, needs_root, read, until_said
 
 from kedge.node.runtime.runtime import (
-    State,
+    RunState,
 )
 from kedge.supervisor.logs import MOST_BYTES, MOST_FILES, older_parts
 
@@ -44,7 +44,7 @@ async def test_who_attaches_sees_output_and_standard_input_outlives_them(bench: 
         got = await read(stream.stdout, lambda data: data.endswith(b"\n"))
         assert got == b"got " + word + b"\n"
         await stream.close()
-    assert (await bench.runtime.container(container)).state is State.RUNNING
+    assert (await bench.runtime.container(container)).state is RunState.RUNNING
 
 
 async def test_standard_input_that_is_open_once_ends_with_its_client(bench: Bench) -> None:

@@ -22,10 +22,10 @@ from tests.contract.embedded.workbench import (
 )
 
 from kedge.node.runtime.runtime import (
-    Level,
+    ContainerSecurity,
     PidMode,
-    Security,
-    State,
+    RunState,
+    RuntimeLevel,
 )
 
 pytestmark = needs_root
@@ -43,7 +43,7 @@ async def test_containers_outlive_the_agent_and_the_next_one_learns_how_they_end
     assert bench.runtime.supervisor == supervisor
     await bench.ended(ends)
     seen = {each.id: each for each in await bench.runtime.containers()}
-    assert seen[stays].state is State.RUNNING
+    assert seen[stays].state is RunState.RUNNING
     assert seen[stays].annotations == {"hash": "1"}
     assert (seen[ends].exit_code, seen[ends].reason) == (42, "Error")
     assert [each.ready for each in await bench.runtime.sandboxes()] == [True]
@@ -59,8 +59,10 @@ async def test_images_are_let_go_for_containers_that_are_no_more(bench: Bench) -
 
 async def test_containers_end_with_their_supervisor_and_nothing_is_left(bench: Bench) -> None:
     sandbox = await bench.pod(shared_pid=True)
-    user = await bench.start(sandbox, "sleep", "1000", security=Security(user=1000))
-    pooled = await bench.start(sandbox, "sleep", "1001", security=Security(pid=PidMode.POD))
+    user = await bench.start(sandbox, "sleep", "1000", security=ContainerSecurity(user=1000))
+    pooled = await bench.start(
+        sandbox, "sleep", "1001", security=ContainerSecurity(pid=PidMode.POD)
+    )
     never = await bench.create(sandbox, "sleep", "1002")
     pids = [(await bench.runtime.container(each)).pid for each in (user, pooled)]
     os.kill(bench.runtime.supervisor, signal.SIGKILL)
@@ -68,9 +70,9 @@ async def test_containers_end_with_their_supervisor_and_nothing_is_left(bench: B
         await gone(pid)
     seen = {each.id: each for each in await bench.runtime.containers()}
     for each in (user, pooled):
-        assert (seen[each].state, seen[each].exit_code) == (State.EXITED, 137)
+        assert (seen[each].state, seen[each].exit_code) == (RunState.EXITED, 137)
         assert seen[each].reason == "ContainerStatusUnknown"
-    assert seen[never].state is State.CREATED
+    assert seen[never].state is RunState.CREATED
     assert [each.ready for each in await bench.runtime.sandboxes()] == [False]
     assert containers_left() == []
     _, said = await bench.run("echo", "again")
@@ -79,7 +81,7 @@ async def test_containers_end_with_their_supervisor_and_nothing_is_left(bench: B
 
 async def test_who_escapes_the_parent_s_death_is_found_by_the_next_supervisor(bench: Bench) -> None:
     # A program that changes its user by a set-user-id file is not told of its parent's end.
-    security = Security(pid=PidMode.HOST)
+    security = ContainerSecurity(pid=PidMode.HOST)
     container = await bench.start(
         await bench.pod(host_pid=True),
         "sh",
@@ -111,7 +113,7 @@ async def test_a_supervisor_killed_at_any_moment_leaves_nothing_that_runs(bench:
         await starting
         pids = processes_in(f"{GROUPS}/pod{number}/*")
         for each in await bench.runtime.containers():
-            assert each.state is not State.RUNNING
+            assert each.state is not RunState.RUNNING
         for pid in pids:
             await gone(pid)
         for left in await bench.runtime.sandboxes():
@@ -143,11 +145,11 @@ async def test_many_start_at_once(bench: Bench) -> None:
     started: Sequence[Awaitable[str]] = [one(number) for number in range(20)]
     containers = await asyncio.gather(*started)
     states = {each.id: each.state for each in await bench.runtime.containers()}
-    assert states == dict.fromkeys(containers, State.RUNNING)
+    assert states == dict.fromkeys(containers, RunState.RUNNING)
 
 
 async def test_the_supervisor_is_small_and_leaks_no_descriptors(bench: Bench) -> None:
-    assert bench.runtime.level is Level.FULL
+    assert bench.runtime.level is RuntimeLevel.FULL
     await bench.run("true")
     before = descriptors_of(bench.runtime.supervisor)
     for _ in range(3):

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.contract.embedded.workbench import Bench, needs_root, until_said
 
-from kedge.node.runtime.runtime import PidMode, RuntimeFailure, Security
+from kedge.node.runtime.runtime import ContainerSecurity, PidMode, RuntimeFailure
 
 pytestmark = needs_root
 
@@ -62,7 +62,7 @@ async def test_processes_that_enter_a_container_have_nothing_that_it_lacks(bench
     other = await bench.pod("other")
     await bench.start(other, "sleep", "1000", env={"SECRET": MARK})
     pod = await bench.pod("spied", shared_pid=True)
-    tracing = Security(pid=PidMode.POD, add_capabilities=("SYS_PTRACE",))
+    tracing = ContainerSecurity(pid=PidMode.POD, add_capabilities=("SYS_PTRACE",))
     lock = str(bench.directory / "runtime" / "supervisor.lock")
     argv = ("/usr/bin/python3", "-c", SPY, MARK[::-1], "4", lock)
     spy = await bench.start(pod, *argv, security=tracing)
@@ -73,7 +73,7 @@ async def test_processes_that_enter_a_container_have_nothing_that_it_lacks(bench
                 await bench.runtime.execute(spy, ["true"], 10)
             except RuntimeFailure:
                 break  # The spy has seen enough: the machine is busy.
-            sibling = await bench.start(pod, "true", security=Security(pid=PidMode.POD))
+            sibling = await bench.start(pod, "true", security=ContainerSecurity(pid=PidMode.POD))
             await bench.ended(sibling)
         said = bench.said(await bench.ended(spy)).splitlines()
     assert said == ["ready", "[]"]

@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 from tests.contract.embedded.workbench import Bench, needs_root
 
-from kedge.node.images.documents import Config
-from kedge.node.images.image import Image
-from kedge.node.runtime.runtime import Device, Mount, PidMode, RuntimeFailure, Security
+from kedge.node.images.image import LocalImage
+from kedge.node.images.oci import ImageConfig
+from kedge.node.runtime.runtime import (
+    ContainerDevice,
+    ContainerMount,
+    ContainerSecurity,
+    PidMode,
+    RuntimeFailure,
+)
 from kedge.supervisor import libc
 
 pytestmark = needs_root
@@ -65,7 +71,7 @@ async def test_nothing_of_the_kernel_is_writable(bench: Bench, privileged: bool)
         " /sys/kernel/uevent_helper /sys/fs/cgroup/memory/release_agent /proc/1/oom_score_adj; do"
         ' echo 1 2>/dev/null > "$file" && echo "$file"; done; mknod /n c 1 1; mount -t ext4 x /mnt'
     )
-    security = Security(
+    security = ContainerSecurity(
         privileged=privileged, unmasked_proc=True, add_capabilities=() if privileged else ("ALL",)
     )
     # Its own process is the container's to change, for better or worse.
@@ -84,12 +90,12 @@ async def test_files_of_volumes_belong_to_the_same_ids_inside_and_on_the_machine
     volume.chmod(0o777)
     (volume / "given").write_text("x")
     os.chown(volume / "given", 1000, 2000)
-    mount = Mount(container_path="/v", host_path=str(volume))
+    mount = ContainerMount(container_path="/v", host_path=str(volume))
     said = await bench.shell("stat -c %u:%g /v /v/given; touch /v/mine", mounts=(mount,), **MINE)
     assert said.split() == ["0:0", "1000:2000"]
     status = (volume / "mine").stat()
     assert (status.st_uid, status.st_gid) == (0, 0)
-    security = Security(user=1000, group=3000)
+    security = ContainerSecurity(user=1000, group=3000)
     await bench.shell("touch /v/other", mounts=(mount,), security=security, **MINE)
     status = (volume / "other").stat()
     assert (status.st_uid, status.st_gid) == (1000, 3000)
@@ -116,10 +122,10 @@ def layers_of(directory: Path) -> list[Path]:
     return layers
 
 
-def programs() -> list[Mount]:
+def programs() -> list[ContainerMount]:
     """The machine's programs, for an image that has none."""
     return [
-        Mount(container_path=path, host_path=path, read_only=True)
+        ContainerMount(container_path=path, host_path=path, read_only=True)
         for path in ("/bin", "/lib", "/lib64", "/usr")
         if os.path.exists(path)
     ]
@@ -127,7 +133,7 @@ def programs() -> list[Mount]:
 
 async def test_images_of_layers_have_the_owners_that_they_say(bench: Bench, tmp_path: Path) -> None:
     layers = layers_of(tmp_path)
-    image = Image("layers", "layers", config=Config(), layers=tuple(layers))
+    image = LocalImage("layers", "layers", config=ImageConfig(), layers=tuple(layers))
     bench.images.known["layers"] = image
     script = "stat -c %u:%g /upper /lower; cat /lower; echo; echo changed > /lower; cat /lower"
     said = await bench.shell(script, image="layers", mounts=programs(), **MINE)
@@ -137,7 +143,7 @@ async def test_images_of_layers_have_the_owners_that_they_say(bench: Bench, tmp_
 
 async def test_a_file_system_that_cannot_be_mapped_is_refused(bench: Bench) -> None:
     pod = await bench.pod(**MINE)
-    mount = Mount(container_path="/v", host_path="/sys/kernel")
+    mount = ContainerMount(container_path="/v", host_path="/sys/kernel")
     with pytest.raises(RuntimeFailure, match=r'failed to mount "/sys/kernel" at "/v": .*IDMAP'):
         await bench.start(pod, "true", mounts=(mount,))
     await bench.runtime.remove_sandbox(pod.id)
@@ -147,14 +153,16 @@ async def test_read_only_mounts_stay_read_only_for_a_container_that_may_mount(
     bench: Bench, tmp_path: Path
 ) -> None:
     (tmp_path / "volume").mkdir()
-    mount = Mount(container_path="/v", host_path=str(tmp_path / "volume"), read_only=True)
+    mount = ContainerMount(container_path="/v", host_path=str(tmp_path / "volume"), read_only=True)
     script = (
         "mount -t tmpfs x /mnt && echo mounted; mount -o remount,bind,rw /v; touch /v/x;"
         " umount /v; mount -o remount,bind,rw /; touch /x; ls -d /x /v/x; umount -l /proc/sys;"
         " umount -l /proc/keys; umount -l /sys/firmware;"
         " grep -c -e ' /proc/sys ' -e ' /proc/keys ' /proc/mounts"
     )
-    security = Security(add_capabilities=("SYS_ADMIN",), seccomp="Unconfined", read_only_root=True)
+    security = ContainerSecurity(
+        add_capabilities=("SYS_ADMIN",), seccomp="Unconfined", read_only_root=True
+    )
     said = await bench.shell(script, mounts=(mount,), security=security, **MINE)
     assert "mounted" in said
     assert "/x\n" not in said
@@ -171,7 +179,7 @@ async def test_shared_memory_queues_and_settings_are_the_pods(bench: Bench) -> N
         " echo 81 > /proc/sys/net/ipv4/ip_unprivileged_port_start && echo own"
     )
     # The network is the pod's own, so its root may change what the masks do not cover.
-    security = Security(unmasked_proc=True, add_capabilities=("NET_ADMIN",))
+    security = ContainerSecurity(unmasked_proc=True, add_capabilities=("NET_ADMIN",))
     first = await bench.start(pod, "sh", "-c", script, security=security)
     said = bench.said(await bench.ended(first))
     assert said.split() == ["1", "80", "0", "0", "/dev/mqueue", "pod", "own"]
@@ -181,7 +189,7 @@ async def test_shared_memory_queues_and_settings_are_the_pods(bench: Bench) -> N
 
 
 async def test_devices_that_are_given_can_be_used(bench: Bench) -> None:
-    device = Device(container_path="/dev/given", host_path="/dev/kmsg", permissions="r")
+    device = ContainerDevice(container_path="/dev/given", host_path="/dev/kmsg", permissions="r")
     script = "stat -c %u:%g:%t:%T /dev/given; echo x > /dev/null && head -c1 /dev/zero | wc -c"
     said = await bench.shell(script, devices=(device,), **MINE)
     assert said.split() == ["0:0:1:b", "1"]
@@ -196,14 +204,16 @@ async def test_all_devices_of_the_privileged_stay_the_machines(bench: Bench) -> 
     if not name:
         pytest.skip("no block devices on this machine")
     script = f"stat -c %U /dev/{name}; head -c1 /dev/{name}"
-    said = await bench.shell(script, security=Security(privileged=True), **MINE)
+    said = await bench.shell(script, security=ContainerSecurity(privileged=True), **MINE)
     assert said.startswith("nobody")
     assert "Permission denied" in said
 
 
 async def test_terminals_belong_to_their_user(bench: Bench) -> None:
     pod = await bench.pod(**MINE)
-    container = await bench.start(pod, "sleep", "1000", security=Security(user=1000, group=1000))
+    container = await bench.start(
+        pod, "sleep", "1000", security=ContainerSecurity(user=1000, group=1000)
+    )
     stream = await bench.runtime.exec_stream(
         container, ["sh", "-c", "echo got > $(tty); stat -c %u:%g $(tty)"], tty=True, stdin=True
     )
@@ -214,14 +224,14 @@ async def test_terminals_belong_to_their_user(bench: Bench) -> None:
 
 
 async def test_output_can_be_opened_again(bench: Bench) -> None:
-    for security in (Security(), Security(user=1000)):
+    for security in (ContainerSecurity(), ContainerSecurity(user=1000)):
         said = await bench.shell("echo out > /dev/stdout", security=security, **MINE)
         assert said == "out\n"
 
 
 async def test_containers_of_a_pod_share_processes_and_users(bench: Bench) -> None:
     pod = await bench.pod(shared_pid=True, **MINE)
-    security = Security(pid=PidMode.POD, add_capabilities=("SYS_PTRACE",))
+    security = ContainerSecurity(pid=PidMode.POD, add_capabilities=("SYS_PTRACE",))
     await bench.start(pod, "sleep", "1234", security=security)
     script = "ps ax -o args | grep -c '^sleep 1234'; ls /proc/1/root; cat /proc/1/uid_map"
     seer = await bench.start(pod, "sh", "-c", script, security=security)
@@ -236,10 +246,12 @@ async def test_ids_and_mounts_that_cannot_be_are_refused(bench: Bench, tmp_path:
     pod = await bench.pod(**MINE)
     why = "user 70000 does not exist in the pod's user namespace: it has the ids 0 to 65535"
     with pytest.raises(RuntimeFailure, match=why):
-        await bench.create(pod, "true", security=Security(user=70_000))
+        await bench.create(pod, "true", security=ContainerSecurity(user=70_000))
     with pytest.raises(RuntimeFailure, match="group 65536 does not exist"):
-        await bench.create(pod, "true", security=Security(groups=(65_536,)))
-    shared = Mount(container_path="/v", host_path=str(tmp_path), propagation="Bidirectional")
+        await bench.create(pod, "true", security=ContainerSecurity(groups=(65_536,)))
+    shared = ContainerMount(
+        container_path="/v", host_path=str(tmp_path), propagation="Bidirectional"
+    )
     with pytest.raises(RuntimeFailure, match="do not propagate to the machine"):
         await bench.create(pod, "true", mounts=(shared,))
     await bench.runtime.remove_sandbox(pod.id)
@@ -258,7 +270,7 @@ def nested(tmp_path: Path) -> Iterator[Path]:
 async def test_mounts_below_a_volume_come_along_unmapped_if_need_be(
     nested: Path, bench: Bench
 ) -> None:
-    mount = Mount(container_path="/v", host_path=str(nested))
+    mount = ContainerMount(container_path="/v", host_path=str(nested))
     said = await bench.shell("stat -c %u /v /v/below", mounts=(mount,), **MINE)
     assert said.split() == ["0", "65534"]
 
@@ -268,7 +280,7 @@ async def test_a_command_is_in_the_pods_namespace_wherever_the_first_process_wen
 ) -> None:
     """A container whose first process went on to a user namespace below, with a map of its own."""
     pod = await bench.pod(**MINE)
-    security = Security(privileged=True)
+    security = ContainerSecurity(privileged=True)
     script = "unshare -Urm sh -c 'mount -t tmpfs x /dev/pts; touch /tmp/ready; sleep 1000'"
     container = await bench.start(pod, "sh", "-c", f"exec {script}", security=security)
     seen = ["sh", "-c", "until test -e /tmp/ready; do sleep 0.01; done; cat /proc/self/uid_map"]

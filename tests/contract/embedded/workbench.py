@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from kedge.node.images.image import HOST_IMAGE, Image
+from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import (
-    Container,
     ContainerSpec,
-    Sandbox,
+    PodSandbox,
+    RuntimeContainer,
     SandboxSpec,
 )
 
@@ -30,7 +30,7 @@ class Images:
         self.known = {"host": HOST_IMAGE}
         self.held: dict[str, str] = {}
 
-    def get(self, id_: str) -> Image | None:
+    def get(self, id_: str) -> LocalImage | None:
         return self.known.get(id_)
 
     def hold(self, id_: str, container: str) -> None:
@@ -55,7 +55,7 @@ class Bench:
     async def open(self) -> None:
         self.runtime = await EmbeddedRuntime.open(self.directory / "runtime", self.images)
 
-    async def pod(self, name: str = "pod", **more: Any) -> Sandbox:
+    async def pod(self, name: str = "pod", **more: Any) -> PodSandbox:
         spec = SandboxSpec(
             namespace="default",
             name=name,
@@ -66,7 +66,7 @@ class Bench:
         )
         return await self.runtime.run_sandbox(spec)
 
-    async def create(self, sandbox: Sandbox, *argv: str, **more: Any) -> str:
+    async def create(self, sandbox: PodSandbox, *argv: str, **more: Any) -> str:
         self._containers += 1
         name = f"c{self._containers}"
         spec = ContainerSpec(
@@ -74,18 +74,18 @@ class Bench:
         )
         return await self.runtime.create_container(sandbox.id, spec)
 
-    async def start(self, sandbox: Sandbox, *argv: str, **more: Any) -> str:
+    async def start(self, sandbox: PodSandbox, *argv: str, **more: Any) -> str:
         container = await self.create(sandbox, *argv, **more)
         await self.runtime.start_container(container)
         return container
 
-    async def ended(self, container: str) -> Container:
+    async def ended(self, container: str) -> RuntimeContainer:
         """The container after it has ended by itself."""
         connected = await self.runtime._connected()
         await connected.ask("wait", container=container)
         return await self.runtime.container(container)
 
-    async def run(self, *argv: str, **more: Any) -> tuple[Container, str]:
+    async def run(self, *argv: str, **more: Any) -> tuple[RuntimeContainer, str]:
         """A pod with one container that runs to its end, and what it said."""
         pod = {key: more.pop(key) for key in list(more) if key in SandboxSpec.__struct_fields__}
         more |= {key: pod.pop(key) for key in ("annotations", "labels") if key in pod}
@@ -99,7 +99,7 @@ class Bench:
         """What a script says in a container of its own."""
         return (await self.run("sh", "-c", script, **more))[1]
 
-    def said(self, container: Container) -> str:
+    def said(self, container: RuntimeContainer) -> str:
         lines = Path(container.log_path).read_text().splitlines()
         return "".join(line.split(" ", 3)[3] + "\n" for line in lines)
 
@@ -132,7 +132,7 @@ def resident_of(pid: int) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
-def lines_of(container: Container) -> list[list[str]]:
+def lines_of(container: RuntimeContainer) -> list[list[str]]:
     """Stream, tag and text of each line of a log."""
     lines = Path(container.log_path).read_text().splitlines()
     return [line.split(" ", 3)[1:] for line in lines]

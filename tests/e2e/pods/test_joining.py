@@ -196,9 +196,9 @@ def test_a_machine_joins_nobody_but_the_cluster_it_was_told_of(
         assert not list(other.state.glob("nodes/*/pki/node.crt"))
         return done.stderr
 
-    assert "is not of the cluster" in refusal(ca_cert_hash=f"sha256:{'0' * 64}")
-    assert "no reason to trust" in refusal(ca_cert_hash="")
-    assert "does not know the token" in refusal(token="abcdef.0123456789abcdef")
+    assert "does not belong to the cluster" in refusal(ca_cert_hash=f"sha256:{'0' * 64}")
+    assert "cannot be verified" in refusal(ca_cert_hash="")
+    assert "token is unknown or has expired" in refusal(token="abcdef.0123456789abcdef")
     info = server.kubectl(
         "get configmap -n kube-public cluster-info -o jsonpath={.data.kubeconfig}"
     )

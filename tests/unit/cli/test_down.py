@@ -12,7 +12,7 @@ from kedge.cli.failure import Failure
 from kedge.cli.registry import Found, Where
 from kedge.client import kubeconfig
 from kedge.client.kubeconfig import Access
-from kedge.node import teardown
+from kedge.node.host import teardown
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from kedge.cli import image, state
 from kedge.cli.failure import Failure
 from kedge.cli.registry import Where
 from kedge.machinery.clock import SystemClock
-from kedge.node.images.reference import Reference
-from kedge.node.images.store import Store
+from kedge.node.images.reference import ImageReference
+from kedge.node.images.store import ImageStore
 from kedge.testing.images import build, docker_archive, layer, oci_archive, saved_files, write_files
 
 APP = build({"app": b"x" * 2048}, config={"Cmd": ["/app"]})
@@ -25,8 +25,8 @@ def where(tmp_path: Path) -> Where:
     return Where(tmp_path, "default", None)
 
 
-def store(where: Where) -> Store:
-    return Store(where.root / "default" / "images", SystemClock())
+def store(where: Where) -> ImageStore:
+    return ImageStore(where.root / "default" / "images", SystemClock())
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
@@ -125,7 +125,7 @@ def test_what_is_in_use_is_removed_by_force_only(where: Where, tmp_path: Path) -
     with pytest.raises(Failure, match=r"used by containers \(c1\): delete their pods, or"):
         image.remove(where, ["app:1"], force=False)
     image.remove(where, ["app:1"], force=True)
-    assert store(where).find(Reference.parse("app:1")) is None
+    assert store(where).find(ImageReference.parse("app:1")) is None
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import yaml
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.api.core_v1.projection import DownwardAPIProjection, DownwardAPIVolumeSource
 from kedge.machinery.quantity import Quantity
-from kedge.node import downward
-from kedge.node.downward import Surroundings
+from kedge.node.pod.environment import downward
+from kedge.node.pod.environment.downward import DownwardContext
 from kedge.testing.local_server import MERGE, STRATEGIC, Answer, LocalServer
 
 PODS = "/api/v1/namespaces/default/pods"
-NODE = Surroundings(
+NODE = DownwardContext(
     allocatable={
         name: Quantity.parse(amount)
         for name, amount in (("cpu", "4"), ("memory", "8Gi"), ("ephemeral-storage", "10Gi"))

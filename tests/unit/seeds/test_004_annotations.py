@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.node import downward
-from kedge.node.downward import Surroundings
+from kedge.node.pod.environment import downward
+from kedge.node.pod.environment.downward import DownwardContext
 from kedge.testing.local_server import LocalServer
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -54,7 +54,7 @@ def told(document: dict[str, Any]) -> list[str | None]:
     (own,), (volume,) = stored.spec.containers, stored.spec.volumes
     assert own.env[0].valueFrom is not None
     assert volume.downwardAPI is not None
-    around = Surroundings()
+    around = DownwardContext()
     return [
         downward.variable(stored, own, own.env[0].valueFrom, around),
         downward.file(stored, volume.downwardAPI.items[0], around),

@@ -1,1 +1,1 @@
-"""What pods may use, as the kernel's control groups hold it."""
+"""Control groups of pods."""

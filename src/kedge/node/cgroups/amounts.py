@@ -1,4 +1,4 @@
-"""From what a manifest asks for to what a control group is told, as upstream converts it."""
+"""Conversion of resources in manifests to cgroup limits, as in the kubelet."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,34 +15,34 @@ from kedge.api.core_v1.pod_resources import (
 )
 from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.machinery.quantity import Quantity
-from kedge.node.runtime.runtime import Resources
+from kedge.node.runtime.runtime import ContainerLimits
 
 PERIOD: Final = 100_000
-"""Microseconds over which processor time is rationed."""
+"""Microseconds of a scheduling period (cpu.max)."""
 LEAST_SHARES: Final = 2
 MOST_SHARES: Final = 262_144
 _LEAST_QUOTA: Final = 1000
 _CRITICAL_PRIORITY: Final = 2_000_000_000
-"""From here on pods are as dear as the node itself."""
+"""Pods of this priority and above are critical."""
 
 
 def shares(milli_cpu: int) -> int:
-    """The weight of so many thousandths of a processor."""
+    """Return the cpu shares of an amount in millicores."""
     return min(max(milli_cpu * 1024 // 1000, LEAST_SHARES), MOST_SHARES)
 
 
 def quota(milli_cpu: int) -> int:
-    """The microseconds of a period that so many thousandths of a processor are."""
+    """Return the cpu quota of an amount in millicores, in microseconds per period."""
     return max(milli_cpu * PERIOD // 1000, _LEAST_QUOTA)
 
 
-def of_container(pod: Pod, container: Container, memory_capacity: int) -> Resources:
-    """What one container's own group is told."""
+def of_container(pod: Pod, container: Container, memory_capacity: int) -> ContainerLimits:
+    """Return the limits of a container's cgroup."""
     requests, limits = container.resources.requests, container.resources.limits
     cpu_limit = _milli(limits, "cpu")
-    # A limit alone is a request too, which matters for what no defaulting has seen.
+    # A limit without a request is also the request; the API defaults it, other sources do not.
     asked = _milli(requests, "cpu") if "cpu" in requests else cpu_limit
-    return Resources(
+    return ContainerLimits(
         cpu_shares=shares(asked),
         cpu_quota=quota(cpu_limit) if cpu_limit else -1,
         cpu_period=PERIOD,
@@ -52,11 +52,11 @@ def of_container(pod: Pod, container: Container, memory_capacity: int) -> Resour
     )
 
 
-def of_pod(pod: Pod, pids_limit: int) -> Resources:
-    """What the group around all containers of a pod is told; a limit only if all have one."""
+def of_pod(pod: Pod, pids_limit: int) -> ContainerLimits:
+    """Return the limits of a pod's cgroup: a limit applies only if all containers have one."""
     limits = _pod_limits(pod.spec)
     cpu, memory = _milli(limits, "cpu"), _bytes(limits, "memory")
-    return Resources(
+    return ContainerLimits(
         cpu_shares=pod_shares([pod]),
         cpu_quota=quota(cpu) if cpu else -1,
         cpu_period=PERIOD,
@@ -67,12 +67,12 @@ def of_pod(pod: Pod, pids_limit: int) -> Resources:
 
 
 def pod_shares(pods: Iterable[Pod]) -> int:
-    """The weight of some pods together."""
+    """Return the cpu shares of several pods together."""
     return shares(sum(_milli(pod_requests(pod.spec), "cpu") for pod in pods))
 
 
 def _pod_limits(spec: PodSpec) -> Amounts:
-    """The sum of the limits of what every container limits, or what the pod itself says."""
+    """Return the sums of resources that all containers limit, or the limits of the pod itself."""
     containers = (*spec.containers, *spec.initContainers)
     bounded = {
         name: amount
@@ -89,7 +89,8 @@ def _pod_limits(spec: PodSpec) -> Amounts:
 
 
 def oom_score_adj(pod: Pod, container: Container, memory_capacity: int) -> int:
-    """How soon the kernel takes the container when memory runs out: the higher the sooner."""
+    """Return the oom_score_adj of a container: the kernel kills processes with higher scores
+    first."""
     if (pod.spec.priority or 0) >= _CRITICAL_PRIORITY:
         return -997
     quality = qos_class(pod)
@@ -97,7 +98,7 @@ def oom_score_adj(pod: Pod, container: Container, memory_capacity: int) -> int:
         return -997 if quality == "Guaranteed" else 1000
     score = _burstable_score(pod, container, memory_capacity)
     if is_sidecar(container):
-        # What the others depend on must not go before them.
+        # A sidecar must not be killed before the containers that depend on it.
         others = (_burstable_score(pod, other, memory_capacity) for other in pod.spec.containers)
         return min(score, *others)
     return score
@@ -112,7 +113,8 @@ def _burstable_score(pod: Pod, container: Container, memory_capacity: int) -> in
 
 
 def _spare_of_each(spec: PodSpec) -> int:
-    """Each container's part of what a pod asks for beyond what its containers do."""
+    """Return each container's share of the pod-level request that exceeds the containers'
+    requests."""
     assert spec.resources is not None
     asked = _bytes(spec.resources.requests, "memory") - _bytes(total(spec, "requests"), "memory")
     sidecars = [container for container in spec.initContainers if is_sidecar(container)]
@@ -129,7 +131,7 @@ def _hugepages(limits: Amounts) -> dict[str, int]:
 
 
 def _page_size(size: str) -> str:
-    """2Mi as the kernel's files spell it: 2MB."""
+    """Return a page size such as 2Mi as the kernel's files spell it: 2MB."""
     kilobytes = Quantity.parse(size).value() // 1024
     for unit, factor in (("GB", 2**20), ("MB", 2**10)):
         if kilobytes >= factor:

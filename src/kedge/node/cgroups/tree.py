@@ -1,4 +1,4 @@
-"""The control groups around pods: one for each class of service, and one for each pod in it."""
+"""The cgroups of pods: one for each QoS class, and one for each pod in it."""
 
 import contextlib
 import os
@@ -11,15 +11,15 @@ from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_resources import qos_class
 from kedge.node.cgroups import amounts
-from kedge.node.runtime.runtime import Resources
+from kedge.node.runtime.runtime import ContainerLimits
 from kedge.supervisor.cgroups import Cgroups, Group, write
 
 _CLASSES: Final = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}
 _POD: Final = "/pod"
 
 
-class PodTree:
-    """Makes and removes the groups of one node's pods. Fulfils parts.PodCgroups."""
+class PodCgroupTree:
+    """Creates and removes the cgroups of one node's pods. Fulfils dependencies.PodCgroups."""
 
     def __init__(self, cgroups: Cgroups, root: str, memory_capacity: int, max_pids: int) -> None:
         self._cgroups = cgroups
@@ -27,7 +27,7 @@ class PodTree:
         self._memory_capacity = memory_capacity
         self._max_pids = max_pids
         self._burstable: dict[str, Pod] = {}
-        """Those whose requests the group of their class adds up, by uid."""
+        """By uid: the pods whose requests count in the shares of their class."""
 
     def ensure(self, pod: Pod) -> str:
         quality = qos_class(pod)
@@ -38,7 +38,7 @@ class PodTree:
         self._limit(group, pod)
         return group.path
 
-    def resources(self, pod: Pod, container: Container) -> Resources:
+    def resources(self, pod: Pod, container: Container) -> ContainerLimits:
         return amounts.of_container(pod, container, self._memory_capacity)
 
     def update(self, pod: Pod) -> None:
@@ -52,7 +52,7 @@ class PodTree:
         if self._burstable.pop(uid, None):
             self._weigh_burstable()
 
-    def known(self) -> Iterator[str]:
+    def pod_uids(self) -> Iterator[str]:
         memory = self._cgroups.place("memory")
         for quality in _CLASSES.values() if memory else ():
             assert memory is not None
@@ -62,12 +62,12 @@ class PodTree:
                         yield name.removeprefix(_POD[1:])
 
     def remove_all(self) -> bool:
-        """Kill and remove everything there is; whether that could be done."""
+        """Kill and remove all cgroups of the node; return whether that succeeded."""
         root = self._cgroups.group(self._root)
-        for uid in list(self.known()):
+        for uid in list(self.pod_uids()):
             self.remove(uid)
         gone = root.remove()
-        # Other nodes and clusters of this machine may still be beside it.
+        # Other nodes and clusters of this machine may use the parent.
         for hierarchy in self._cgroups.hierarchies:
             with contextlib.suppress(OSError):
                 os.rmdir(f"{hierarchy.place}{os.path.dirname(self._root)}")
@@ -87,7 +87,7 @@ class PodTree:
             self._weigh_burstable()
 
     def _keep_others_alive(self, group: Group) -> None:
-        """When a pod runs out of memory one container ends, not all of them."""
+        """Let the kernel kill one container of a pod without memory, not all of them."""
         memory = self._cgroups.place("memory")
         if memory is not None and memory.unified:
             with contextlib.suppress(OSError):
@@ -100,7 +100,7 @@ class PodTree:
 
 
 class NoCgroups:
-    """Where the machine lets us make no control groups. Fulfils parts.PodCgroups."""
+    """The cgroups of a node that may not create any. Fulfils dependencies.PodCgroups."""
 
     def __init__(self, memory_capacity: int) -> None:
         self._memory_capacity = memory_capacity
@@ -108,7 +108,7 @@ class NoCgroups:
     def ensure(self, pod: Pod) -> str:
         return ""
 
-    def resources(self, pod: Pod, container: Container) -> Resources:
+    def resources(self, pod: Pod, container: Container) -> ContainerLimits:
         return amounts.of_container(pod, container, self._memory_capacity)
 
     def update(self, pod: Pod) -> None:
@@ -117,11 +117,11 @@ class NoCgroups:
     def remove(self, uid: str) -> None:
         return
 
-    def known(self) -> Iterator[str]:
+    def pod_uids(self) -> Iterator[str]:
         return iter(())
 
 
-def _told(resources: Resources) -> dict[str, Any]:
+def _told(resources: ContainerLimits) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(resources)
-    # Unlimited is said too: a pod may have been limited before.
+    # The absence of a limit is written as well: the pod may have had one before.
     return found

@@ -1,1 +1,1 @@
-"""Devices of the machine that plugins offer: who offers which, who has which, what it takes."""
+"""Devices of the machine: device plugins, their allocation to containers, and its checkpoint."""

@@ -1,4 +1,4 @@
-"""Artifacts: what plugins answered to Allocate, put together to what one container gets."""
+"""Combines the Allocate responses of device plugins to the grant of one container."""
 
 import logging
 import os
@@ -10,23 +10,25 @@ from typing import TypeVar
 from kedge.deviceplugin import wire
 from kedge.deviceplugin.messages import ContainerAllocateResponse, DeviceSpec
 from kedge.node.devices import cdi
-from kedge.node.devices.ledger import Holding
-from kedge.node.parts import Given
-from kedge.node.runtime.runtime import Device, Mount
+from kedge.node.devices.ledger import DeviceAllocation
+from kedge.node.pod.dependencies import DeviceGrant
+from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 
-def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path], nodes: Path) -> Given:
-    """All that the holdings of a container bring with them, those of the first resource by name
-    winning; CDI devices are looked up in directories, and `nodes` is where their nodes may be made.
-    Raises ConfigFailure where one cannot be had."""
+def device_grant(
+    holdings: Iterable[DeviceAllocation], cdi_directories: Sequence[Path], nodes: Path
+) -> DeviceGrant:
+    """Return the grant of a container's allocations. If two resources set the same key, the first
+    by name wins. CDI devices are read from `cdi_directories`, and missing device nodes are created
+    in `nodes`. Raises ConfigFailure."""
     env: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    mounts: dict[str, Mount] = {}
-    devices: dict[str, Device] = {}
+    mounts: dict[str, ContainerMount] = {}
+    devices: dict[str, ContainerDevice] = {}
     names: list[str] = []
     for holding in sorted(holdings, key=lambda each: each.resource):
         answer = wire.decode(ContainerAllocateResponse, holding.response)
@@ -36,7 +38,7 @@ def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path], nodes: P
         _add(devices, _devices(answer.devices), holding, "device")
         names += [each.name for each in answer.cdi_devices]
     named = cdi.resolve(names, cdi_directories, nodes)
-    return Given(
+    return DeviceGrant(
         env={**named.env, **env},
         annotations=annotations,
         mounts=[*mounts.values(), *(m for m in named.mounts if m.container_path not in mounts)],
@@ -45,11 +47,13 @@ def given(holdings: Iterable[Holding], cdi_directories: Sequence[Path], nodes: P
     )
 
 
-def _add(into: dict[str, T], entries: Iterable[tuple[str, T]], holding: Holding, what: str) -> None:
+def _add(
+    into: dict[str, T], entries: Iterable[tuple[str, T]], holding: DeviceAllocation, what: str
+) -> None:
     for key, value in entries:
         if into.setdefault(key, value) != value:
             log.warning(
-                "two plugins give the same %s=%s container=%s; that of %s is left out",
+                "two device plugins set the same %s=%s container=%s; ignoring the one of %s",
                 what,
                 key,
                 holding.owner.container,
@@ -57,11 +61,11 @@ def _add(into: dict[str, T], entries: Iterable[tuple[str, T]], holding: Holding,
             )
 
 
-def _mounts(answer: ContainerAllocateResponse) -> Iterator[tuple[str, Mount]]:
+def _mounts(answer: ContainerAllocateResponse) -> Iterator[tuple[str, ContainerMount]]:
     for each in answer.mounts:
         yield (
             each.container_path,
-            Mount(
+            ContainerMount(
                 container_path=each.container_path,
                 host_path=each.host_path,
                 read_only=each.read_only,
@@ -69,17 +73,19 @@ def _mounts(answer: ContainerAllocateResponse) -> Iterator[tuple[str, Mount]]:
         )
 
 
-def _devices(specs: Iterable[DeviceSpec]) -> Iterator[tuple[str, Device]]:
+def _devices(specs: Iterable[DeviceSpec]) -> Iterator[tuple[str, ContainerDevice]]:
     for spec in specs:
         for inside, outside in _nodes(spec.container_path, spec.host_path):
             yield (
                 inside,
-                Device(container_path=inside, host_path=outside, permissions=spec.permissions),
+                ContainerDevice(
+                    container_path=inside, host_path=outside, permissions=spec.permissions
+                ),
             )
 
 
 def _nodes(inside: str, outside: str) -> Iterator[tuple[str, str]]:
-    """Device nodes; a directory stands for all that are in it, as other runtimes have it."""
+    """Return device nodes; a directory stands for all nodes in it, as in other runtimes."""
     if not os.path.isdir(outside):
         yield inside or outside, outside
         return

@@ -1,4 +1,4 @@
-"""CDI: what the Container Device Interface says a named device needs, read from its spec files."""
+"""Container Device Interface: reads the edits for named devices from CDI spec files."""
 
 import contextlib
 import json
@@ -9,25 +9,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kedge.node.parts import ConfigFailure, Given
-from kedge.node.runtime.runtime import Device, Mount
+from kedge.node.pod.dependencies import ConfigFailure, DeviceGrant
+from kedge.node.runtime.runtime import ContainerDevice, ContainerMount
 
 log = logging.getLogger(__name__)
 
 DIRECTORIES: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
-"""Where the specs are; what stands in a later directory counts."""
+"""The directories of specs; a spec in a later directory overrides earlier ones."""
 _UNABLE: Final = ("hooks", "intelRdt", "netDevices")
 
 Json = Mapping[str, Any]
 
 
-def resolve(names: Iterable[str], directories: Sequence[Path], nodes: Path) -> Given:
-    """What containers with these devices get; `nodes` is where device nodes are made that the
-    machine does not have. Raises ConfigFailure for a device that is unknown, or that needs what
-    this runtime does not do."""
+def resolve(names: Iterable[str], directories: Sequence[Path], nodes: Path) -> DeviceGrant:
+    """Return the edits for these devices; `nodes` is the directory for device nodes that the
+    machine does not have. Raises ConfigFailure for an unknown device or an unsupported edit."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
-        return Given()
+        return DeviceGrant()
     specs = list(_specs(directories))
     edits: list[Json] = []
     missing: list[str] = []
@@ -56,7 +55,7 @@ def _specs(directories: Sequence[Path]) -> Iterator[Json]:
                 try:
                     spec = _read(path)
                 except (OSError, ValueError) as error:
-                    log.warning("unusable CDI spec file=%s error=%r", path, str(error))
+                    log.warning("invalid CDI spec file=%s error=%r", path, str(error))
                     continue
                 if isinstance(spec, dict):
                     yield spec
@@ -66,7 +65,7 @@ def _read(path: Path) -> Any:
     text = path.read_text()
     if path.suffix == ".json":
         return json.loads(text)
-    # Only where a device comes with such a file: nothing else of an agent is written in YAML.
+    # Imported only if a spec is written in YAML: no other part of the agent needs it.
     from kedge.machinery import yaml_text
 
     return yaml_text.read(text)
@@ -81,15 +80,15 @@ def _find(specs: Iterable[Json], kind: str, name: str) -> tuple[Json, Json | Non
     return {}, None
 
 
-def _given(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> Given:
+def _given(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> DeviceGrant:
     env: dict[str, str] = {}
-    mounts: list[Mount] = []
-    devices: list[Device] = []
+    mounts: list[ContainerMount] = []
+    devices: list[ContainerDevice] = []
     groups: list[int] = []
     for edit in edits:
         if unable := [each for each in _UNABLE if edit.get(each)]:
             raise ConfigFailure(
-                f"CDI device injection failed: {', '.join(names)}: this node does not do"
+                f"CDI device injection failed: {', '.join(names)}: this node does not support"
                 f" {', '.join(unable)}"
             )
         for variable in edit.get("env") or ():
@@ -98,23 +97,23 @@ def _given(edits: Sequence[Json], names: Sequence[str], nodes: Path) -> Given:
         mounts += [_mount(each) for each in edit.get("mounts") or ()]
         devices += [_device(each, nodes) for each in edit.get("deviceNodes") or ()]
         groups += [int(each) for each in edit.get("additionalGids") or ()]
-    return Given(env=env, mounts=mounts, devices=devices, groups=groups)
+    return DeviceGrant(env=env, mounts=mounts, devices=devices, groups=groups)
 
 
-def _mount(told: Json) -> Mount:
-    return Mount(
+def _mount(told: Json) -> ContainerMount:
+    return ContainerMount(
         container_path=str(told["containerPath"]),
         host_path=str(told["hostPath"]),
         read_only="ro" in (told.get("options") or ()),
     )
 
 
-def _device(told: Json, nodes: Path) -> Device:
+def _device(told: Json, nodes: Path) -> ContainerDevice:
     path = str(told["path"])
     source = Path(told.get("hostPath") or path)
     if not source.exists() and "major" in told and "minor" in told:
         source = _made(str(told.get("type") or "c"), int(told["major"]), int(told["minor"]), nodes)
-    return Device(
+    return ContainerDevice(
         container_path=path,
         host_path=str(source),
         permissions=str(told.get("permissions") or "rwm"),
@@ -122,7 +121,7 @@ def _device(told: Json, nodes: Path) -> Device:
 
 
 def _made(kind: str, major: int, minor: int, nodes: Path) -> Path:
-    """A device node for numbers that no file of the machine has."""
+    """Create a device node for numbers without a file on the machine."""
     path = nodes / f"{kind}-{major}-{minor}"
     mode = stat.S_IFBLK if kind == "b" else stat.S_IFCHR
     try:

@@ -1,8 +1,8 @@
-"""Checkpoint: the ledger in a file, so that a node agent that begins anew knows who has what.
+"""The checkpoint of the device ledger, from which a restarted agent knows all allocations.
 
-The fields are those of upstream's file of that purpose. Its checksum can only be computed by Go
-programs, so the file has a name of its own and a checksum that anybody can check; and it is not
-where plugins register, because that directory may be another node's tomorrow.
+The fields are those of the kubelet's checkpoint. The kubelet's checksum can be computed only by Go
+programs, so this file has its own name and a portable checksum. It is not in the directory where
+plugins register, because another node may use that directory later.
 """
 
 import base64
@@ -14,7 +14,15 @@ from typing import Any, Final
 
 from kedge.deviceplugin.messages import DevicePluginOptions
 from kedge.machinery import atomic
-from kedge.node.devices.ledger import ANYWHERE, Farewell, Holding, Ledger, Offer, Owner, in_order
+from kedge.node.devices.ledger import (
+    ANYWHERE,
+    DeviceAllocation,
+    DeviceLedger,
+    DeviceOwner,
+    DeviceReleaseNotice,
+    DeviceResource,
+    in_order,
+)
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +31,8 @@ NAME: Final = "kedge_internal_checkpoint"
 Json = dict[str, Any]
 
 
-class Checkpoint:
-    """The file of one ledger."""
+class LedgerCheckpoint:
+    """The checkpoint file of one ledger."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
@@ -33,27 +41,27 @@ class Checkpoint:
     def exists(self) -> bool:
         return self._path.exists()
 
-    def write(self, ledger: Ledger) -> None:
-        """Replace the file, if that would change it. Raises OSError."""
+    def write(self, ledger: DeviceLedger) -> None:
+        """Write the file if its content has changed. Raises OSError."""
         content = encode(ledger)
         if content != self._written:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             atomic.write(self._path, content)
             self._written = content
 
-    def read(self) -> Ledger:
-        """The ledger as it was; an empty one if there is no file, or none that makes sense."""
+    def read(self) -> DeviceLedger:
+        """Return the stored ledger; an empty one if there is no valid file."""
         try:
             content = self._path.read_bytes()
             return decode(content)
         except FileNotFoundError:
-            return Ledger()
+            return DeviceLedger()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning("checkpoint of devices is unusable file=%s error=%r", self._path, error)
-            return Ledger()
+            log.warning("invalid device checkpoint file=%s error=%r", self._path, error)
+            return DeviceLedger()
 
 
-def encode(ledger: Ledger) -> bytes:
+def encode(ledger: DeviceLedger) -> bytes:
     data: Json = {
         "PodDeviceEntries": [_entry(ledger.holdings[key]) for key in sorted(ledger.holdings)],
         "RegisteredDevices": {
@@ -66,40 +74,41 @@ def encode(ledger: Ledger) -> bytes:
         },
         "Releases": [
             _owner(each.owner) | {"ResourceName": each.resource, "DeviceIDs": list(each.ids)}
-            for each in ledger.farewells
+            for each in ledger.releases
         ],
     }
     return json.dumps({"Data": data, "Checksum": checksum(data)}, indent=1).encode()
 
 
-def decode(content: bytes) -> Ledger:
-    """ValueError, KeyError, TypeError or AttributeError if this is no such file."""
+def decode(content: bytes) -> DeviceLedger:
+    """Return the ledger of a document. Raises ValueError, KeyError, TypeError or AttributeError if
+    it is invalid."""
     document = json.loads(content)
     data = document["Data"]
     if document["Checksum"] != checksum(data):
         raise ValueError("checkpoint is corrupted")
-    ledger = Ledger()
+    ledger = DeviceLedger()
     for resource in data["RegisteredDevices"]:
-        # Devices are there when their plugin says so again.
+        # The devices themselves are not stored: their plugin lists them again.
         told = data.get("Options", {}).get(resource, {})
-        ledger.offers[resource] = Offer(options=_options(told))
+        ledger.offers[resource] = DeviceResource(options=_options(told))
     for entry in data["PodDeviceEntries"]:
         holding = _holding(entry)
         owner = holding.owner
         ledger.holdings[owner.pod, owner.container, holding.resource] = holding
-        ledger.offers.setdefault(holding.resource, Offer())
+        ledger.offers.setdefault(holding.resource, DeviceResource())
     for entry in data.get("Releases", ()):
         ids = tuple(entry["DeviceIDs"])
-        ledger.farewells.append(Farewell(_read_owner(entry), entry["ResourceName"], ids))
+        ledger.releases.append(DeviceReleaseNotice(_read_owner(entry), entry["ResourceName"], ids))
     return ledger
 
 
 def checksum(data: Json) -> int:
-    """CRC-32 of the data as JSON with sorted keys and no white space."""
+    """Return the CRC-32 of the data as JSON with sorted keys and no white space."""
     return zlib.crc32(json.dumps(data, sort_keys=True, separators=(",", ":")).encode())
 
 
-def _entry(holding: Holding) -> Json:
+def _entry(holding: DeviceAllocation) -> Json:
     by_place: dict[str, list[str]] = {}
     for each in holding.ids:
         for place in holding.places.get(each) or (ANYWHERE,):
@@ -111,12 +120,12 @@ def _entry(holding: Holding) -> Json:
     }
 
 
-def _holding(entry: Json) -> Holding:
+def _holding(entry: Json) -> DeviceAllocation:
     places: dict[str, list[int]] = {}
     for place, ids in entry["DeviceIDs"].items():
         for each in ids:
             places.setdefault(each, []).append(int(place))
-    return Holding(
+    return DeviceAllocation(
         owner=_read_owner(entry),
         resource=entry["ResourceName"],
         ids=tuple(in_order(places)),
@@ -125,7 +134,7 @@ def _holding(entry: Json) -> Holding:
     )
 
 
-def _owner(owner: Owner) -> Json:
+def _owner(owner: DeviceOwner) -> Json:
     return {
         "PodUID": owner.pod,
         "ContainerName": owner.container,
@@ -134,8 +143,8 @@ def _owner(owner: Owner) -> Json:
     }
 
 
-def _read_owner(entry: Json) -> Owner:
-    return Owner(
+def _read_owner(entry: Json) -> DeviceOwner:
+    return DeviceOwner(
         entry["PodUID"],
         entry["ContainerName"],
         entry.get("PodName", ""),

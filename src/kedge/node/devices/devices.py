@@ -1,4 +1,4 @@
-"""The devices of a node: plugins, the ledger and its file, as the rest of the agent sees them."""
+"""The devices of a node: connects plugins, ledger and checkpoint with the rest of the agent."""
 
 import asyncio
 import contextlib
@@ -16,31 +16,37 @@ from kedge.deviceplugin import wire
 from kedge.deviceplugin.messages import HEALTHY, SOCKET, UNHEALTHY
 from kedge.machinery.clock import Clock
 from kedge.node.devices import artifacts, cdi, paths
-from kedge.node.devices.checkpoint import Checkpoint
-from kedge.node.devices.door import Door
-from kedge.node.devices.farewells import Farewells
-from kedge.node.devices.ledger import AllocationError, Amounts, Choice, Owner, in_order
-from kedge.node.devices.paths import Claim
-from kedge.node.devices.plugin import RELEASE_SECONDS, Plugin, PluginError
+from kedge.node.devices.checkpoint import LedgerCheckpoint
+from kedge.node.devices.grpc_socket import GrpcSocket
+from kedge.node.devices.ledger import (
+    AllocationError,
+    DeviceAmounts,
+    DeviceChoice,
+    DeviceOwner,
+    in_order,
+)
+from kedge.node.devices.paths import DirectoryClaim
+from kedge.node.devices.plugin import RELEASE_SECONDS, PluginClient, PluginError
 from kedge.node.devices.pod_resources import PodResourcesService
-from kedge.node.devices.registry import Registry
-from kedge.node.devices.simulated import Simulated
-from kedge.node.devices.watcher import Watcher
-from kedge.node.parts import ConfigFailure, DeviceFailure, Given
-from kedge.node.waits import within
+from kedge.node.devices.registry import PluginRegistry
+from kedge.node.devices.release_notifier import DeviceReleaseNotifier
+from kedge.node.devices.simulated import SimulatedPlugin
+from kedge.node.devices.watcher import PluginWatcher
+from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant
+from kedge.node.pod.timeouts import with_timeout
 
 log = logging.getLogger(__name__)
 
 RETURN_SECONDS: Final = 60.0
-"""How long pods that were here before wait for plugins that are not back yet."""
+"""Seconds that pods of a previous agent wait for plugins that have not registered again."""
 _PRE_START: Final = "device plugin PreStartContainer rpc failed with err"
 
 Reusable = dict[str, set[str]]
-"""By resource: devices of earlier init containers of a pod, which later containers may have."""
+"""By resource: devices of earlier init containers of a pod, which later containers may reuse."""
 
 
 class NodeDevices:
-    """Fulfils parts.Devices. Somebody must `run` it."""
+    """The devices of one node. Fulfils dependencies.DeviceAllocator. The owner must `run` it."""
 
     def __init__(
         self,
@@ -51,19 +57,21 @@ class NodeDevices:
         simulated: Mapping[str, int] = {},
         cdi_directories: Sequence[Path] = cdi.DIRECTORIES,
     ) -> None:
-        """`directory` is where plugins register; `own` is where nobody but the agent looks."""
+        """`directory` is where plugins register; `own` is a directory of the agent alone."""
         self.places = paths.places(directory)
         self._own = own
         self._clock = clock
         self._cdi = cdi_directories
-        self._checkpoint = Checkpoint(own)
+        self._checkpoint = LedgerCheckpoint(own)
         self.fresh = not self._checkpoint.exists()
-        """Whether nothing is known of an earlier life."""
+        """Whether there is no checkpoint."""
         self._ledger = self._checkpoint.read()
-        self._registry = Registry(directory, self._ledger, clock, self._changed)
+        self._registry = PluginRegistry(directory, self._ledger, clock, self._changed)
         self._registry.returned = self._returned
-        self._farewells = Farewells(self._ledger, self._registry, clock, self._record)
-        self._simulated = [Simulated(name, number, clock) for name, number in simulated.items()]
+        self._releases = DeviceReleaseNotifier(self._ledger, self._registry, clock, self._record)
+        self._simulated = [
+            SimulatedPlugin(name, number, clock) for name, number in simulated.items()
+        ]
         self._back: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._choosing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._tell_node: Callable[[], None] = lambda: None
@@ -77,31 +85,33 @@ class NodeDevices:
         pod_changed: Callable[[str], None],
         pods: Callable[[], Iterable[Pod]],
     ) -> None:
-        """Who is to be told when what the node has changes, or the health of a pod's devices; and
-        where the pods are that are active."""
+        """Set the callbacks for changes of the node's resources and of the health of a pod's
+        devices, and the source of active pods."""
         self._tell_node, self._tell_pod, self._pods = node_changed, pod_changed, pods
 
-    # The life.
+    # The loop.
 
     async def run(self) -> None:
-        """Until cancelled. Raises OSError if the sockets cannot be made."""
+        """Run until cancelled. Raises OSError if the sockets cannot be created."""
         for each in self.places:
             each.mkdir(mode=0o750, parents=True, exist_ok=True)
         paths.clear_sockets(self.places.plugins)
-        door = Door(
+        door = GrpcSocket(
             self.places.plugins / SOCKET, self._own / "registration.sock", self._registry.handlers
         )
         service = PodResourcesService(self._ledger, lambda: self._pods(), self._clock)
-        told = Door(self.places.resources / SOCKET, self._own / "resources.sock", service.handlers)
-        watcher = Watcher(self.places.watched, self._registry, self._clock)
+        told = GrpcSocket(
+            self.places.resources / SOCKET, self._own / "resources.sock", service.handlers
+        )
+        watcher = PluginWatcher(self.places.watched, self._registry, self._clock)
         async with asyncio.TaskGroup() as tasks:
-            for work in (self._registry, door, told, watcher, self._farewells):
+            for work in (self._registry, door, told, watcher, self._releases):
                 tasks.create_task(work.run())
             for plugin in self._simulated:
                 tasks.create_task(plugin.serve(self.places.plugins))
 
     async def simulated(self) -> None:
-        """Return when the devices that the node itself simulates are there."""
+        """Return when the simulated devices are registered."""
         for each in self._simulated:
             await self._back[each.resource].wait()
 
@@ -113,24 +123,24 @@ class NodeDevices:
 
     def _returned(self, resource: str) -> None:
         self._back[resource].set()
-        self._farewells.wake()
+        self._releases.wake()
 
     def _record(self) -> None:
         try:
             self._checkpoint.write(self._ledger)
         except OSError as error:
-            log.error("devices not written down error=%r", str(error))
+            log.error("cannot write the device checkpoint error=%r", str(error))
 
-    # What the node says.
+    # The status of the node.
 
-    def amounts(self) -> Mapping[str, Amounts]:
-        """What there is of each resource that a plugin ever offered."""
+    def amounts(self) -> Mapping[str, DeviceAmounts]:
+        """Return the amounts of each resource that a plugin has ever registered."""
         return self._ledger.amounts()
 
     def manages(self, resource: str) -> bool:
         return resource in self._ledger.offers
 
-    def known(self) -> Iterable[str]:
+    def pod_uids(self) -> Iterable[str]:
         return self._ledger.pods()
 
     def health(self, uid: str) -> Mapping[str, Sequence[ResourceStatus]]:
@@ -144,7 +154,7 @@ class NodeDevices:
             for container, each in found.items()
         }
 
-    # What pods take and give.
+    # Allocation.
 
     async def allocate(self, pod: Pod) -> None:
         reusable: Reusable = {}
@@ -182,8 +192,8 @@ class NodeDevices:
         return got
 
     def _wanted(self, container: Container) -> list[tuple[str, int]]:
-        """Resources of plugins that a container asks for, in the order of their names. Others are
-        of the cluster, and somebody else's business."""
+        """Return the resources of a container that consist of devices, in the order of their names.
+        Other extended resources are managed outside of the node."""
         limits = container.resources.limits
         return [
             (name, limits[name].value())
@@ -192,14 +202,14 @@ class NodeDevices:
         ]
 
     async def _await_return(self, resource: str) -> None:
-        """After a restart of the machine pods may be quicker than plugins."""
+        """Wait for plugins: after a reboot pods may start before the plugins."""
         left = self._begun + RETURN_SECONDS - self._clock.monotonic()
         if self._registry.plugin(resource) is None and left > 0:
             with contextlib.suppress(TimeoutError):
-                await within(self._clock, left, self._back[resource].wait())
+                await with_timeout(self._clock, left, self._back[resource].wait())
 
     async def _obtain(
-        self, owner: Owner, resource: str, number: int, reusable: set[str]
+        self, owner: DeviceOwner, resource: str, number: int, reusable: set[str]
     ) -> tuple[str, ...]:
         plugin = self._registry.plugin(resource)
         if plugin is None:
@@ -208,47 +218,47 @@ class NodeDevices:
             choice = await self._choice(resource, number, reusable)
             preferred = await self._preferred(plugin, choice)
             ids = choice.decided(preferred)
-            self._ledger.promise(resource, ids)
+            self._ledger.reserve(resource, ids)
         try:
             answer = await plugin.allocate(in_order(ids), owner)
             self._ledger.hold(owner, resource, ids, wire.encode(answer))
         finally:
-            self._ledger.take_back(resource, ids)
+            self._ledger.cancel_reservation(resource, ids)
         self._record()
         return ids
 
-    async def _preferred(self, plugin: Plugin, choice: Choice) -> Sequence[str]:
+    async def _preferred(self, plugin: PluginClient, choice: DeviceChoice) -> Sequence[str]:
         if choice.open and plugin.options.get_preferred_allocation_available:
             return await plugin.prefer(choice)
         return ()
 
-    async def _choice(self, resource: str, number: int, reusable: set[str]) -> Choice:
-        """What there is to choose from; devices whose plugin is just being told that they are free
-        are worth a moment."""
+    async def _choice(self, resource: str, number: int, reusable: set[str]) -> DeviceChoice:
+        """Return the devices to choose from; wait a moment for devices whose release is being
+        announced to their plugin."""
         until = self._clock.monotonic() + RELEASE_SECONDS
         while True:
             try:
                 return self._ledger.choice(resource, number, reusable)
             except AllocationError:
                 left = until - self._clock.monotonic()
-                parting = any(each.resource == resource for each in self._ledger.farewells)
+                parting = any(each.resource == resource for each in self._ledger.releases)
                 if not parting or left <= 0 or self._registry.plugin(resource) is None:
                     raise
                 with contextlib.suppress(TimeoutError):
-                    await within(self._clock, left, self._farewells.next.wait())
+                    await with_timeout(self._clock, left, self._releases.next.wait())
 
     def release(self, uid: str) -> None:
         if self._ledger.release(uid):
             self._record()
-            self._farewells.wake()
+            self._releases.wake()
 
-    # The start of a container.
+    # Start.
 
-    def given(self, pod: Pod, container: Container) -> Given:
+    def grant(self, pod: Pod, container: Container) -> DeviceGrant:
         holdings = self._ledger.of_container(pod.metadata.uid, container.name)
         if not holdings:
-            return Given()
-        return artifacts.given(holdings, self._cdi, self._own / "nodes")
+            return DeviceGrant()
+        return artifacts.device_grant(holdings, self._cdi, self._own / "nodes")
 
     async def pre_start(self, pod: Pod, container: Container, env: Mapping[str, str]) -> None:
         owner = _owner(pod, container)
@@ -270,37 +280,37 @@ class NodeDevices:
                 raise ConfigFailure(f"{_PRE_START}: {error}") from error
 
 
-def _owner(pod: Pod, container: Container) -> Owner:
+def _owner(pod: Pod, container: Container) -> DeviceOwner:
     meta = pod.metadata
-    return Owner(meta.uid, container.name, meta.name, meta.namespace)
+    return DeviceOwner(meta.uid, container.name, meta.name, meta.namespace)
 
 
-def _sendable(env: Mapping[str, str], owner: Owner) -> dict[str, str]:
-    """Variables without those that a protobuf string cannot carry."""
+def _sendable(env: Mapping[str, str], owner: DeviceOwner) -> dict[str, str]:
+    """Return the variables without those that a protobuf string cannot carry."""
     sent = {}
     for name, value in env.items():
         try:
             f"{name}{value}".encode()
         except UnicodeEncodeError:
-            text = "variable not told to the plugin, it is no text name=%r pod=%s/%s container=%s"
+            text = "variable is not UTF-8, not passed to plugin name=%r pod=%s/%s container=%s"
             log.warning(text, name, owner.namespace, owner.pod_name, owner.container)
         else:
             sent[name] = value
     return sent
 
 
-def find_directory(wanted: Path | None, own: Path) -> tuple[Path, Claim | None]:
-    """The directory where plugins register: the one that is wanted, unless another agent has it,
-    else the node's own."""
+def find_directory(wanted: Path | None, own: Path) -> tuple[Path, DirectoryClaim | None]:
+    """Return the directory where plugins register: the configured one, or the node's own if another
+    agent uses that."""
     for directory in (wanted, own):
         if directory is None:
             continue
         try:
-            claim = Claim.stake(directory)
+            claim = DirectoryClaim.stake(directory)
         except OSError as error:
-            log.warning("no device plugins in directory=%s error=%r", directory, str(error))
+            log.warning("cannot serve device plugins directory=%s error=%r", directory, str(error))
             continue
         if claim is not None:
             return directory, claim
-        log.warning("another agent has the device plugins of directory=%s", directory)
+        log.warning("another agent serves device plugins directory=%s", directory)
     return own, None

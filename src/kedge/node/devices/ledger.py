@@ -1,4 +1,4 @@
-"""Ledger: which devices there are, and which container holds which. Pure bookkeeping."""
+"""The device ledger: the devices of the node and their allocation to containers. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -9,88 +9,88 @@ import msgspec
 from kedge.deviceplugin.messages import DevicePluginOptions
 
 ANYWHERE: Final = -1
-"""The part of the machine that a device is in which names none."""
+"""The NUMA node of a device that names none."""
 
 
 class AllocationError(Exception):
-    """Devices cannot be had; the text is upstream's."""
+    """Devices cannot be allocated; the text is the kubelet's."""
 
 
-class Amounts(NamedTuple):
-    """What a node reports of one resource."""
+class DeviceAmounts(NamedTuple):
+    """The amounts of one resource in the node's status."""
 
     capacity: int
     allocatable: int
 
 
-class Known(NamedTuple):
-    """A device as its plugin last described it."""
+class PluginDevice(NamedTuple):
+    """A device as its plugin last listed it."""
 
     healthy: bool
     places: tuple[int, ...] = ()
-    """Numbers of the parts of the machine that it is close to."""
+    """The NUMA nodes of the device."""
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """A container that devices are for."""
+class DeviceOwner(msgspec.Struct, frozen=True):
+    """The container that devices are allocated to."""
 
     pod: str
-    """Uid."""
+    """The pod's uid."""
     container: str
     pod_name: str = ""
     namespace: str = ""
 
 
-class Holding(msgspec.Struct, frozen=True):
-    """Devices of one resource that one container holds."""
+class DeviceAllocation(msgspec.Struct, frozen=True):
+    """The devices of one resource that are allocated to one container."""
 
-    owner: Owner
+    owner: DeviceOwner
     resource: str
     ids: tuple[str, ...]
     places: Mapping[str, tuple[int, ...]] = {}
-    """By device: the parts of the machine that it is close to."""
+    """By device: its NUMA nodes."""
     response: bytes = b""
-    """What the plugin answered to Allocate: a ContainerAllocateResponse."""
+    """The plugin's response to Allocate: a ContainerAllocateResponse."""
 
 
-class Farewell(msgspec.Struct, frozen=True):
-    """Devices whose plugin is still to be told that their container is gone."""
+class DeviceReleaseNotice(msgspec.Struct, frozen=True):
+    """Released devices whose plugin has yet to be notified."""
 
-    owner: Owner
+    owner: DeviceOwner
     resource: str
     ids: tuple[str, ...]
 
 
 @dataclass
-class Offer:
-    """One resource, and the devices of it that there are."""
+class DeviceResource:
+    """One resource and its devices."""
 
     options: DevicePluginOptions = field(default_factory=DevicePluginOptions)
-    devices: dict[str, Known] = field(default_factory=dict)
+    devices: dict[str, PluginDevice] = field(default_factory=dict)
     seen: bool = False
-    """Whether a plugin has offered it since this ledger was opened."""
+    """Whether a plugin has registered the resource since the agent started."""
 
 
-class Ledger:
-    """The devices of a node. Every method is immediate; whoever changes it writes it down."""
+class DeviceLedger:
+    """The devices of a node. No method waits; the caller stores the checkpoint after a change."""
 
     def __init__(self) -> None:
-        self.offers: dict[str, Offer] = {}
-        self.holdings: dict[tuple[str, str, str], Holding] = {}
-        """By uid of the pod, container and resource."""
-        self.farewells: list[Farewell] = []
-        self._promised: dict[str, set[str]] = {}
-        """By resource: devices that were chosen and are being allocated."""
+        self.offers: dict[str, DeviceResource] = {}
+        self.holdings: dict[tuple[str, str, str], DeviceAllocation] = {}
+        """By pod uid, container and resource."""
+        self.releases: list[DeviceReleaseNotice] = []
+        self._reserved: dict[str, set[str]] = {}
+        """By resource: devices that are chosen and whose allocation is in progress."""
 
-    # What plugins say.
+    # Plugins.
 
     def offered(self, resource: str, options: DevicePluginOptions) -> None:
-        """A plugin has registered; its devices follow."""
-        offer = self.offers.setdefault(resource, Offer())
+        """Record that a plugin has registered; its devices follow."""
+        offer = self.offers.setdefault(resource, DeviceResource())
         offer.options, offer.seen = options, True
 
-    def listed(self, resource: str, devices: Mapping[str, Known]) -> set[str]:
-        """A plugin's devices are these now; returns the pods whose own have changed."""
+    def listed(self, resource: str, devices: Mapping[str, PluginDevice]) -> set[str]:
+        """Set the devices of a plugin; return the pods whose devices have changed."""
         offer = self.offers[resource]
         before, offer.devices = offer.devices, dict(devices)
         changed = {
@@ -105,48 +105,50 @@ class Ledger:
         }
 
     def lost(self, resource: str) -> set[str]:
-        """The plugin is gone: its devices are there, but nobody vouches for them."""
+        """Mark all devices of a lost plugin as unhealthy."""
         devices = self.offers[resource].devices
         return self.listed(
             resource, {each: k._replace(healthy=False) for each, k in devices.items()}
         )
 
     def given_up(self, resource: str) -> set[str]:
-        """The plugin does not come back: there are no such devices, until it does."""
+        """Remove the devices of a plugin that does not register again."""
         return self.listed(resource, {})
 
-    # What the node says.
+    # The status of the node.
 
-    def amounts(self) -> dict[str, Amounts]:
-        """By resource; one that was ever offered stays, with nothing to give."""
+    def amounts(self) -> dict[str, DeviceAmounts]:
+        """Return the amounts by resource; one that was ever registered stays, with zero devices."""
         return {
-            resource: Amounts(len(offer.devices), sum(k.healthy for k in offer.devices.values()))
+            resource: DeviceAmounts(
+                len(offer.devices), sum(k.healthy for k in offer.devices.values())
+            )
             for resource, offer in sorted(self.offers.items())
         }
 
     def health(self, pod: str) -> Iterator[tuple[str, str, str, bool]]:
-        """Container, resource, device of a pod, and whether it is well."""
+        """Yield container, resource, device and health of a pod's devices."""
         for holding in self.of_pod(pod):
             offer = self.offers.get(holding.resource)
             for each in holding.ids:
                 healthy = offer is not None and _healthy(offer.devices.get(each))
                 yield holding.owner.container, holding.resource, each, healthy
 
-    # What pods take and give.
+    # Allocation.
 
-    def of_pod(self, pod: str) -> list[Holding]:
+    def of_pod(self, pod: str) -> list[DeviceAllocation]:
         return [self.holdings[key] for key in sorted(self.holdings) if key[0] == pod]
 
-    def of_container(self, pod: str, container: str) -> list[Holding]:
-        """In the order of the resources' names."""
+    def of_container(self, pod: str, container: str) -> list[DeviceAllocation]:
+        """Return the allocations of a container in the order of the resources' names."""
         return [held for held in self.of_pod(pod) if held.owner.container == container]
 
     def pods(self) -> set[str]:
         return {pod for pod, _, _ in self.holdings}
 
-    def missing(self, owner: Owner, resource: str, number: int) -> int:
-        """How many devices a container is still to get. Raises AllocationError for one that
-        cannot get any, or that had some which are no good any more."""
+    def missing(self, owner: DeviceOwner, resource: str, number: int) -> int:
+        """Return the number of devices that a container still needs. Raises AllocationError if it
+        cannot get them, or if its devices are unhealthy."""
         held = self.holdings.get((owner.pod, owner.container, resource))
         if held is not None and len(held.ids) != number:
             raise AllocationError(
@@ -168,8 +170,9 @@ class Ledger:
             )
         return 0 if held is not None else number
 
-    def choice(self, resource: str, number: int, reusable: Set[str]) -> "Choice":
-        """What a container may choose from. Raises AllocationError if that is too little."""
+    def choice(self, resource: str, number: int, reusable: Set[str]) -> "DeviceChoice":
+        """Return the devices that a container may get. Raises AllocationError if they are too
+        few."""
         again = in_order(reusable & self._healthy(resource))[:number]
         free = in_order(self._healthy(resource) - self._taken(resource))
         if len(free) < number - len(again):
@@ -177,19 +180,19 @@ class Ledger:
                 f"requested number of devices unavailable for {resource}. "
                 f"Requested: {number - len(again)}, Available: {len(free)}"
             )
-        return Choice(tuple(again), tuple(free), number)
+        return DeviceChoice(tuple(again), tuple(free), number)
 
-    def promise(self, resource: str, ids: Iterable[str]) -> None:
-        """Nobody else is to choose these, until they are held or the promise is taken back."""
-        self._promised.setdefault(resource, set()).update(ids)
+    def reserve(self, resource: str, ids: Iterable[str]) -> None:
+        """Reserve devices until they are allocated or the reservation is cancelled."""
+        self._reserved.setdefault(resource, set()).update(ids)
 
-    def take_back(self, resource: str, ids: Iterable[str]) -> None:
-        self._promised.get(resource, set()).difference_update(ids)
+    def cancel_reservation(self, resource: str, ids: Iterable[str]) -> None:
+        self._reserved.get(resource, set()).difference_update(ids)
 
-    def hold(self, owner: Owner, resource: str, ids: Sequence[str], response: bytes) -> None:
-        self.take_back(resource, ids)
+    def hold(self, owner: DeviceOwner, resource: str, ids: Sequence[str], response: bytes) -> None:
+        self.cancel_reservation(resource, ids)
         devices = self.offers[resource].devices
-        self.holdings[owner.pod, owner.container, resource] = Holding(
+        self.holdings[owner.pod, owner.container, resource] = DeviceAllocation(
             owner=owner,
             resource=resource,
             ids=tuple(in_order(ids)),
@@ -197,56 +200,57 @@ class Ledger:
             response=response,
         )
 
-    def release(self, pod: str) -> list[Holding]:
-        """A pod gives back what it held; plugins that want to know are to be told."""
+    def release(self, pod: str) -> list[DeviceAllocation]:
+        """Release the devices of a pod; the plugins that want it are to be notified."""
         held = self.of_pod(pod)
         for holding in held:
             owner = holding.owner
             del self.holdings[pod, owner.container, holding.resource]
             offer = self.offers.get(holding.resource)
             if offer is not None and offer.options.release_required:
-                self.farewells.append(Farewell(owner, holding.resource, holding.ids))
+                self.releases.append(DeviceReleaseNotice(owner, holding.resource, holding.ids))
         return held
 
-    def said(self, farewell: Farewell) -> None:
-        """The plugin knows."""
-        self.farewells.remove(farewell)
+    def notified(self, farewell: DeviceReleaseNotice) -> None:
+        """Record that the plugin has been notified."""
+        self.releases.remove(farewell)
 
     def _healthy(self, resource: str) -> set[str]:
         return {each for each, k in self.offers[resource].devices.items() if k.healthy}
 
     def _taken(self, resource: str) -> set[str]:
         held = {i for h in self.holdings.values() if h.resource == resource for i in h.ids}
-        # A late farewell would undo what was done for the next container.
-        parting = {i for f in self.farewells if f.resource == resource for i in f.ids}
-        return held | parting | self._promised.get(resource, set())
+        # A late notice would undo the preparation for the next container.
+        parting = {i for f in self.releases if f.resource == resource for i in f.ids}
+        return held | parting | self._reserved.get(resource, set())
 
 
-class Choice(NamedTuple):
-    """What a container may choose from."""
+class DeviceChoice(NamedTuple):
+    """The devices that a container may get."""
 
     again: tuple[str, ...]
     """Devices of an earlier container of the pod, which it gets in any case."""
     free: tuple[str, ...]
     number: int
-    """How many it gets in all."""
+    """The number of devices that it gets in total."""
 
     @property
     def open(self) -> bool:
-        """Whether there is anything to choose."""
+        """Whether the plugin has a choice."""
         return len(self.again) < self.number < len(self.again) + len(self.free)
 
     def decided(self, preferred: Sequence[str] = ()) -> tuple[str, ...]:
-        """What it gets: what it must, what is preferred as far as that can be had, and others."""
+        """Return the devices of the container: the mandatory ones, the preferred ones if available,
+        and others."""
         can = dict.fromkeys(self.free)
         wanted = dict.fromkeys([*self.again, *(each for each in preferred if each in can), *can])
         return tuple(list(wanted)[: self.number])
 
 
 def in_order(ids: Iterable[str]) -> list[str]:
-    """As people count: d-2 before d-10."""
+    """Return a key for natural order: d-2 before d-10."""
     return sorted(ids, key=lambda each: (len(each), each))
 
 
-def _healthy(known: Known | None) -> bool:
+def _healthy(known: PluginDevice | None) -> bool:
     return known is not None and known.healthy

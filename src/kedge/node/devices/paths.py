@@ -1,4 +1,4 @@
-"""Paths: where the sockets of a node are, and whose they are."""
+"""The directories and sockets for device plugins."""
 
 import fcntl
 import os
@@ -10,32 +10,34 @@ from kedge.deviceplugin.messages import SOCKET
 from kedge.deviceplugin.sockets import answers
 
 
-class Places(NamedTuple):
+class DevicePaths(NamedTuple):
     """The directories of one node."""
 
     plugins: Path
-    """Where plugins register, and have their own sockets."""
+    """The directory where plugins register and have their own sockets."""
     watched: Path
-    """Where sockets of plugins are found, the second way in."""
+    """The directory of the plugin watcher, the other way of registration."""
     resources: Path
-    """Where it can be asked who has what."""
+    """The directory of the PodResources socket."""
 
 
-def places(plugins: Path) -> Places:
-    """The neighbours of upstream's directory have upstream's names; any other is not to spill."""
+def places(plugins: Path) -> DevicePaths:
+    """Return the paths: next to the kubelet's directory as in the kubelet, otherwise below the
+    directory."""
     around = plugins.parent if plugins.name == "device-plugins" else plugins
-    return Places(plugins, around / "plugins_registry", around / "pod-resources")
+    return DevicePaths(plugins, around / "plugins_registry", around / "pod-resources")
 
 
-class Claim:
-    """A directory that is one agent's alone, as long as this is open."""
+class DirectoryClaim:
+    """A lock on a directory, held by one agent while this is open."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     @classmethod
-    def stake(cls, directory: Path) -> "Claim | None":
-        """None if another agent, or a kubelet, serves it. Raises OSError if it cannot be made."""
+    def stake(cls, directory: Path) -> "DirectoryClaim | None":
+        """Lock a directory; return None if another agent or a kubelet uses it. Raises OSError if it
+        cannot be created."""
         directory.mkdir(mode=0o750, parents=True, exist_ok=True)
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -53,7 +55,7 @@ class Claim:
 
 
 def clear_sockets(directory: Path) -> None:
-    """Remove every socket, which is how plugins see that an agent has begun; nothing else."""
+    """Remove all sockets, by which plugins notice that an agent has started; keep other files."""
     for entry in os.scandir(directory):
         if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode):
             os.unlink(entry.path)

@@ -1,4 +1,4 @@
-"""Plugin: one device plugin as the node agent sees it, at the other end of a socket."""
+"""The client of one device plugin."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -9,8 +9,8 @@ from kedge.deviceplugin import library, methods
 from kedge.deviceplugin import messages as m
 from kedge.deviceplugin.sockets import reachable
 from kedge.machinery.clock import Clock
-from kedge.node.devices.ledger import Choice, Known, Owner
-from kedge.node.waits import within
+from kedge.node.devices.ledger import DeviceChoice, DeviceOwner, PluginDevice
+from kedge.node.pod.timeouts import with_timeout
 
 DIAL_SECONDS: Final = 10.0
 PRE_START_SECONDS: Final = 30.0
@@ -22,18 +22,18 @@ A = TypeVar("A")
 
 
 class PluginError(Exception):
-    """A plugin did not do what it was asked; the text is that of Go's gRPC library."""
+    """A call to a plugin failed; the text is that of Go's gRPC library."""
 
 
-class Plugin:
-    """A connection to a plugin; one that is lost does not come back."""
+class PluginClient:
+    """A connection to a plugin; a lost connection is not restored."""
 
     def __init__(self, resource: str, path: Path, clock: Clock) -> None:
         self.resource = resource
         self.path = path
         self.options = m.DevicePluginOptions()
         self.stopped = False
-        """Whether the connection is lost, or another plugin has taken over."""
+        """Whether the connection is lost, or another plugin has replaced this one."""
         self._clock = clock
         self._where, self._held = reachable(path)
         self._channel: Any = None
@@ -43,10 +43,11 @@ class Plugin:
         self._channel = library.load().aio.insecure_channel(
             f"unix:{self._where}",
             options=[
-                # A path as authority is refused by some servers.
+                # Some servers reject a path as the authority.
                 ("grpc.default_authority", "localhost"),
                 ("grpc.enable_http_proxy", 0),
-                # A plugin that begins anew at the same path is not to wait for the old one's turn.
+                # Otherwise a plugin that restarts at the same path would wait for the back-off of
+                # the old channel.
                 ("grpc.use_local_subchannel_pool", 1),
                 ("grpc.initial_reconnect_backoff_ms", 100),
                 ("grpc.max_reconnect_backoff_ms", 500),
@@ -54,7 +55,7 @@ class Plugin:
             ],
         )
         try:
-            await within(self._clock, seconds, self._channel.channel_ready())
+            await with_timeout(self._clock, seconds, self._channel.channel_ready())
         except TimeoutError:
             await self.close()
             raise PluginError(
@@ -63,11 +64,12 @@ class Plugin:
             ) from None
 
     async def ask_options(self) -> None:
-        """Learn what the plugin wants to be asked. Raises PluginError."""
+        """Call GetDevicePluginOptions. Raises PluginError."""
         self.options = await self._call(methods.OPTIONS, m.Empty(), DIAL_SECONDS)
 
-    async def watch(self) -> AsyncIterator[dict[str, Known]]:
-        """All devices, again and again, until the connection is lost. Raises PluginError then."""
+    async def watch(self) -> AsyncIterator[dict[str, PluginDevice]]:
+        """Yield the list of devices on each change (ListAndWatch). Raises PluginError at the
+        end."""
         grpc = library.load()
         stream = methods.streamer(self._channel, methods.LIST_AND_WATCH)(m.Empty())
         try:
@@ -80,8 +82,8 @@ class Plugin:
         finally:
             stream.cancel()
 
-    async def prefer(self, choice: Choice) -> Sequence[str]:
-        """What it would choose. Raises PluginError."""
+    async def prefer(self, choice: DeviceChoice) -> Sequence[str]:
+        """Call GetPreferredAllocation. Raises PluginError."""
         asked = m.ContainerPreferredAllocationRequest(
             available_device_ids=[*choice.again, *choice.free],
             must_include_device_ids=choice.again,
@@ -95,30 +97,32 @@ class Plugin:
             raise PluginError(text) from error
         return answer.container_responses[0].device_ids if answer.container_responses else ()
 
-    async def allocate(self, ids: Sequence[str], owner: Owner) -> m.ContainerAllocateResponse:
-        """What a container needs to use the devices. Raises PluginError."""
+    async def allocate(self, ids: Sequence[str], owner: DeviceOwner) -> m.ContainerAllocateResponse:
+        """Call Allocate. Raises PluginError."""
         asked = m.ContainerAllocateRequest(devices_ids=ids, owner=_told(owner))
         answer = await self._call(methods.ALLOCATE, m.AllocateRequest(container_requests=[asked]))
         if not answer.container_responses:
             raise PluginError(f"no containers return in allocation response {answer}")
         return answer.container_responses[0]
 
-    async def pre_start(self, ids: Sequence[str], env: Mapping[str, str], owner: Owner) -> None:
-        """Have the devices made ready for a start. Raises PluginError."""
+    async def pre_start(
+        self, ids: Sequence[str], env: Mapping[str, str], owner: DeviceOwner
+    ) -> None:
+        """Call PreStartContainer. Raises PluginError."""
         request = m.PreStartContainerRequest(devices_ids=ids, env=env, owner=_told(owner))
         await self._call(methods.PRE_START, request, PRE_START_SECONDS)
 
-    async def release(self, ids: Sequence[str], owner: Owner) -> None:
-        """Tell that a container is gone. Raises PluginError."""
+    async def release(self, ids: Sequence[str], owner: DeviceOwner) -> None:
+        """Notify the plugin of a release. Raises PluginError."""
         request = m.ReleaseContainerRequest(devices_ids=ids, owner=_told(owner))
         await self._call(methods.RELEASE, request, RELEASE_SECONDS)
 
     async def info(self) -> m.PluginInfo:
-        """What stands behind a socket of the plugin watcher. Raises PluginError."""
+        """Call GetInfo of the plugin watcher. Raises PluginError."""
         return await self._call(methods.GET_INFO, m.Empty(), DIAL_SECONDS)
 
     async def notify(self, error: str) -> None:
-        """Tell a plugin whether it was taken. Raises PluginError."""
+        """Call NotifyRegistrationStatus. Raises PluginError."""
         status = m.RegistrationStatus(plugin_registered=not error, error=error)
         await self._call(methods.NOTIFY, status, DIAL_SECONDS)
 
@@ -139,7 +143,7 @@ class Plugin:
             call = methods.caller(self._channel, method)(request, timeout=seconds)
             if seconds is None:
                 return await call
-            return await within(self._clock, seconds, call)
+            return await with_timeout(self._clock, seconds, call)
         except TimeoutError:
             text = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
             raise PluginError(text) from None
@@ -151,7 +155,7 @@ class Plugin:
             raise self._cut_off() from error
 
     def _cut_off(self) -> BaseException:
-        """Calls on a channel that is closed meanwhile end as if we had been cancelled."""
+        """Convert the cancellation by a channel that is closed meanwhile to a PluginError."""
         task = asyncio.current_task()
         if not self.stopped or (task is not None and task.cancelling()):
             return asyncio.CancelledError()
@@ -165,12 +169,12 @@ def _said(error: Any) -> str:
     return text
 
 
-def _known(device: m.Device) -> Known:
+def _known(device: m.Device) -> PluginDevice:
     places = device.topology.nodes if device.topology is not None else ()
-    return Known(device.health == m.HEALTHY, tuple(place.id for place in places))
+    return PluginDevice(device.health == m.HEALTHY, tuple(place.id for place in places))
 
 
-def _told(owner: Owner) -> m.Owner:
+def _told(owner: DeviceOwner) -> m.Owner:
     return m.Owner(
         pod_name=owner.pod_name,
         pod_namespace=owner.namespace,

@@ -1,4 +1,4 @@
-"""PodResources: who has which devices, for those who watch over a machine."""
+"""The PodResources service, from which monitoring agents read the allocation of devices."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
@@ -10,18 +10,20 @@ from kedge.deviceplugin import library
 from kedge.deviceplugin import messages as m
 from kedge.deviceplugin import pod_resources as r
 from kedge.machinery.clock import Clock
-from kedge.node.devices.door import Handlers
-from kedge.node.devices.ledger import Ledger
+from kedge.node.devices.grpc_socket import Handlers
+from kedge.node.devices.ledger import DeviceLedger
 
 RATE: Final = 100.0
-"""Requests that are answered in a second, in the long run."""
+"""Requests per second."""
 BURST: Final = 10.0
 
 
 class PodResourcesService:
-    """Answers List, Get and GetAllocatableResources."""
+    """Serves List, Get and GetAllocatableResources."""
 
-    def __init__(self, ledger: Ledger, pods: Callable[[], Iterable[Pod]], clock: Clock) -> None:
+    def __init__(
+        self, ledger: DeviceLedger, pods: Callable[[], Iterable[Pod]], clock: Clock
+    ) -> None:
         self._ledger = ledger
         self._pods = pods
         self._clock = clock
@@ -99,7 +101,7 @@ class PodResourcesService:
 
 
 def _running(pod: Pod) -> Iterator[Container]:
-    """The containers that stay: sidecars, then the others."""
+    """Return the containers that run: sidecars and main containers."""
     yield from (each for each in pod.spec.initContainers if is_sidecar(each))
     yield from pod.spec.containers
 

@@ -1,4 +1,4 @@
-"""Simulated devices: a plugin of the node's own for those that only have to exist."""
+"""Simulated devices: a built-in plugin for resources that only have to exist."""
 
 import re
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from kedge.deviceplugin import ContainerAllocateResponse, Device, Owner, Plugin
 from kedge.machinery.clock import Clock
 
 
-class Simulated(Plugin):
-    """So many devices of a resource, of which containers see nothing but a variable."""
+class SimulatedPlugin(Plugin):
+    """A plugin with a number of devices; containers see only a variable with their names."""
 
     def __init__(self, resource: str, number: int, clock: Clock) -> None:
         super().__init__(resource, clock=clock)
@@ -23,5 +23,5 @@ class Simulated(Plugin):
 
 
 def variable(resource: str) -> str:
-    """Where a container finds the names of its devices: EXAMPLE_COM_GADGET."""
+    """Return the variable with the names of a container's devices: EXAMPLE_COM_GADGET."""
     return re.sub("[^A-Z0-9]", "_", resource.upper())

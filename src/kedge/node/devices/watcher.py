@@ -1,4 +1,4 @@
-"""Watcher: the second way in. A socket that appears in a directory is asked what it is."""
+"""The plugin watcher: registers plugins by their sockets in a directory."""
 
 import asyncio
 import logging
@@ -11,8 +11,8 @@ from typing import Final
 from kedge.deviceplugin import library
 from kedge.deviceplugin import messages as m
 from kedge.machinery.clock import Clock
-from kedge.node.devices.plugin import Plugin, PluginError
-from kedge.node.devices.registry import Refusal, Registry
+from kedge.node.devices.plugin import PluginClient, PluginError
+from kedge.node.devices.registry import PluginRefused, PluginRegistry
 
 log = logging.getLogger(__name__)
 
@@ -20,20 +20,20 @@ LOOK_SECONDS: Final = 1.0
 _KIND: Final = "DevicePlugin"
 
 Mark = tuple[str, int, int]
-"""A socket: its path, and what tells it from another one at the same path."""
+"""A socket: its path, and its inode to distinguish it from another at the same path."""
 
 
-class Watcher:
-    """Looks into a directory for sockets of plugins. Somebody must `run` it."""
+class PluginWatcher:
+    """Watches a directory for sockets of plugins. The owner must `run` it."""
 
-    def __init__(self, directory: Path, registry: Registry, clock: Clock) -> None:
+    def __init__(self, directory: Path, registry: PluginRegistry, clock: Clock) -> None:
         self._directory = directory
         self._registry = registry
         self._clock = clock
         self._known: set[Mark] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 found = set(sockets(self._directory))
@@ -44,7 +44,7 @@ class Watcher:
 
     async def _welcome(self, path: Path) -> None:
         await asyncio.to_thread(library.load)
-        caller = Plugin(path.name, path, self._clock)
+        caller = PluginClient(path.name, path, self._clock)
         try:
             await caller.dial()
             info = await caller.info()
@@ -53,12 +53,12 @@ class Watcher:
                 log.warning("plugin refused socket=%s error=%r", path, error)
             await caller.notify(error)
         except PluginError as failure:
-            log.warning("plugin not heard socket=%s error=%r", path, str(failure))
+            log.warning("plugin does not answer socket=%s error=%r", path, str(failure))
         finally:
             await caller.close()
 
     async def _taken(self, info: m.PluginInfo, path: Path) -> str:
-        """Why a plugin is not taken; empty if it is."""
+        """Return why a plugin is refused; empty if it is registered."""
         if info.type != _KIND:
             return f"no handler registered for plugin type: {info.type} at socket {path}"
         if m.VERSION not in info.supported_versions:
@@ -66,13 +66,13 @@ class Watcher:
             return f"manager unsupported version: [{versions}], supported version is {m.VERSION}"
         try:
             await self._registry.adopt(info.name, Path(info.endpoint or path))
-        except Refusal as error:
+        except PluginRefused as error:
             return str(error)
         return ""
 
 
 def sockets(directory: Path) -> Iterator[Mark]:
-    """Every socket in a directory and below."""
+    """Return all sockets in a directory and below."""
     try:
         entries = list(os.scandir(directory))
     except OSError:

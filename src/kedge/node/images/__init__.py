@@ -1,1 +1,1 @@
-"""Images: what they are called, where they come from, and how they are kept on this machine."""
+"""Container images: names, registries, archives, and the store on this machine."""

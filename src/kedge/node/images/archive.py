@@ -1,6 +1,7 @@
-"""Images in files: OCI layouts and docker archives, as tar files or directories, and plain roots.
+"""Images in files: OCI layouts and docker archives, as tar files or directories, and plain root
+directories.
 
-`docker save` wrote docker archives first and writes both forms into one tar file since version 25.
+`docker save` wrote docker archives first; since version 25 it writes both forms into one tar file.
 """
 
 import contextlib
@@ -17,81 +18,81 @@ from typing import BinaryIO, Final, Protocol
 
 import msgspec
 
-from kedge.node.images import documents
-from kedge.node.images.documents import (
+from kedge.node.images import oci
+from kedge.node.images.oci import (
     CONTAINERD_NAME,
     INDEXES,
     MANIFESTS,
     OCI_NAME,
-    Descriptor,
+    ContentDescriptor,
     ImageDocument,
-    Index,
-    Manifest,
-    Refused,
+    ImageIndex,
+    ImageManifest,
+    InvalidImage,
     SavedImage,
 )
-from kedge.node.images.reference import InvalidName, Reference, is_tag
+from kedge.node.images.reference import ImageReference, InvalidImageName, is_tag
 from kedge.node.images.streams import (
     BROKEN,
     CHUNK,
-    Forward,
-    Leap,
-    Slice,
+    FileSlice,
+    ForwardReader,
+    SkippingReader,
     algorithm,
     is_packed,
     members,
     unpacker,
 )
-from kedge.node.images.unpack import Limits
+from kedge.node.images.unpack import ImageLimits
 
 _MOST_MEMBERS: Final = 100_000
 _MOST_LINKS: Final = 8
 _DEEPEST: Final = 4
-"""How many indexes may lead one to the other."""
+"""Maximum nesting of indexes."""
 _ROOT_PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Blob:
-    """A layer that is still packed."""
+class LayerBlob:
+    """A packed layer."""
 
     diff_id: str
-    """What its tar file is to hash to."""
+    """The digest of its uncompressed tar file."""
     digest: str
-    """What the bytes themselves are to hash to; empty where nobody said."""
+    """The digest of the packed bytes; empty if unknown."""
     open: Callable[[], BinaryIO]
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """An image as it comes."""
+class PackedImage:
+    """An image with packed layers."""
 
     id: str
     """The digest of its configuration."""
     document: ImageDocument
-    blobs: tuple[Blob, ...]
-    """The layers, the lowest first."""
-    names: tuple[Reference, ...] = ()
+    blobs: tuple[LayerBlob, ...]
+    """The layers, lowest first."""
+    names: tuple[ImageReference, ...] = ()
     digests: tuple[str, ...] = ()
-    """Under which registries know it: that of its manifest, and of indexes that led to it."""
+    """The digests by which registries know it: that of its manifest, and of the indexes above."""
 
 
-class Files(Protocol):
+class ArchiveFiles(Protocol):
     """The files of an archive."""
 
     def holds(self, name: str) -> bool: ...
 
     def open(self, name: str) -> BinaryIO:
-        """Refused if there is no such file."""
+        """Open a file. Raises InvalidImage if it does not exist."""
         ...
 
 
 @contextmanager
-def opened(path: Path, scratch: Path, limits: Limits) -> Iterator[list[Packed]]:
-    """The images in a file or directory. What has to be unpacked for it goes to `scratch`."""
+def opened(path: Path, scratch: Path, limits: ImageLimits) -> Iterator[list[PackedImage]]:
+    """Yield the images in a file or directory; `scratch` is for temporary files."""
     with contextlib.ExitStack() as stack:
         if path.is_dir():
-            files: Files = Directory(path)
+            files: ArchiveFiles = DirectoryArchive(path)
             if not _is_archive(files):
                 yield [stack.enter_context(_root(path, scratch))]
                 return
@@ -100,31 +101,31 @@ def opened(path: Path, scratch: Path, limits: Limits) -> Iterator[list[Packed]]:
         yield read(files, limits)
 
 
-def read(files: Files, limits: Limits) -> list[Packed]:
-    """The images of an archive, whatever its form."""
+def read(files: ArchiveFiles, limits: ImageLimits) -> list[PackedImage]:
+    """Return the images of an archive of any form."""
     if files.holds("index.json"):
         return _read_layout(files, limits)
     if files.holds("manifest.json"):
         return _read_saved(files, limits)
     if files.holds("repositories"):
-        raise Refused("it was saved by a docker before 1.10: save it again with a newer one")
-    raise Refused(
+        raise InvalidImage("it was saved by docker before 1.10: save it again with a newer version")
+    raise InvalidImage(
         "it is not an archive of images: it has neither index.json, as OCI layouts have, nor"
         " manifest.json, as 'docker save' writes"
     )
 
 
-def _is_archive(files: Files) -> bool:
+def _is_archive(files: ArchiveFiles) -> bool:
     return files.holds("oci-layout") or files.holds("manifest.json")
 
 
 # OCI layouts.
 
 
-def _read_layout(files: Files, limits: Limits) -> list[Packed]:
-    listed = documents.decode(_small(files, "index.json", limits), Index, "index.json").manifests
+def _read_layout(files: ArchiveFiles, limits: ImageLimits) -> list[PackedImage]:
+    listed = oci.decode(_small(files, "index.json", limits), ImageIndex, "index.json").manifests
     saved = _saved_names(files, limits)
-    images: dict[str, Packed] = {}
+    images: dict[str, PackedImage] = {}
     for each in listed or ():
         if (each.annotations or {}).get("vnd.docker.reference.type"):
             continue
@@ -133,40 +134,41 @@ def _read_layout(files: Files, limits: Limits) -> list[Packed]:
         names = (*_annotated(each), *saved.get(image.id, ()))
         images[image.id] = _joined(images.get(image.id), image, names, digests)
     if not images:
-        raise Refused("it holds no images")
+        raise InvalidImage("it holds no images")
     return list(images.values())
 
 
-def _manifest(files: Files, listed: Descriptor, limits: Limits) -> tuple[tuple[str, ...], Manifest]:
-    """The manifest for this machine that a descriptor leads to, and the digests on the way."""
+def _manifest(
+    files: ArchiveFiles, listed: ContentDescriptor, limits: ImageLimits
+) -> tuple[tuple[str, ...], ImageManifest]:
+    """Return the manifest for this machine that a descriptor leads to, and the digests on the
+    way."""
     digests: list[str] = []
     for _ in range(_DEEPEST):
         content = _blob(files, listed, limits)
         digests.append(listed.digest)
-        kind = listed.media_type or documents.decode(content, Index, listed.digest).media_type
+        kind = listed.media_type or oci.decode(content, ImageIndex, listed.digest).media_type
         if kind in MANIFESTS:
-            return tuple(digests), documents.decode(content, Manifest, listed.digest)
+            return tuple(digests), oci.decode(content, ImageManifest, listed.digest)
         if kind not in INDEXES:
-            raise Refused(f'{listed.digest} is of the type "{kind}", which is no image\'s')
-        inner = documents.decode(content, Index, listed.digest).manifests or ()
-        listed = documents.pick(inner, documents.this_machine())
-    raise Refused("its indexes lead one to the other without end")
+            raise InvalidImage(f'{listed.digest} is of the type "{kind}", which is no image\'s')
+        inner = oci.decode(content, ImageIndex, listed.digest).manifests or ()
+        listed = oci.pick(inner, oci.this_machine())
+    raise InvalidImage("its indexes lead one to the other without end")
 
 
-def _laid_out(files: Files, manifest: Manifest, limits: Limits) -> Packed:
-    document = documents.decode(
-        _blob(files, manifest.config, limits), ImageDocument, "its configuration"
-    )
+def _laid_out(files: ArchiveFiles, manifest: ImageManifest, limits: ImageLimits) -> PackedImage:
+    document = oci.decode(_blob(files, manifest.config, limits), ImageDocument, "its configuration")
     layers = manifest.layers or ()
-    diff_ids = documents.check_layers(document, len(layers))
+    diff_ids = oci.check_layers(document, len(layers))
     blobs = tuple(
-        Blob(diff_id, layer.digest, _opener(files, _blob_path(layer.digest)))
+        LayerBlob(diff_id, layer.digest, _opener(files, _blob_path(layer.digest)))
         for diff_id, layer in zip(diff_ids, layers, strict=True)
     )
-    return Packed(manifest.config.digest, document, blobs)
+    return PackedImage(manifest.config.digest, document, blobs)
 
 
-def _blob(files: Files, described: Descriptor, limits: Limits) -> bytes:
+def _blob(files: ArchiveFiles, described: ContentDescriptor, limits: ImageLimits) -> bytes:
     content = _small(files, _blob_path(described.digest), limits)
     check(content, described.digest)
     return content
@@ -175,20 +177,20 @@ def _blob(files: Files, described: Descriptor, limits: Limits) -> bytes:
 def _blob_path(digest: str) -> str:
     value = digest.partition(":")[2]
     if not value.isalnum():
-        raise Refused(f'"{digest}" is not a digest')
+        raise InvalidImage(f'"{digest}" is not a digest')
     return f"blobs/{algorithm(digest)}/{value}"
 
 
 def check(content: bytes, digest: str) -> None:
-    """See that the content is what its digest says."""
+    """Check that the content matches its digest."""
     name = algorithm(digest)
     found = f"{name}:{hashlib.new(name, content).hexdigest()}"
     if found != digest:
-        raise Refused(f"its content is damaged: {digest} was expected, {found} was found")
+        raise InvalidImage(f"its content is damaged: {digest} was expected, {found} was found")
 
 
-def _annotated(listed: Descriptor) -> Iterator[Reference]:
-    """Names that an index gives an image. One that is only a tag names nothing."""
+def _annotated(listed: ContentDescriptor) -> Iterator[ImageReference]:
+    """Return the names of an image in an index. An annotation that is only a tag is no name."""
     said = listed.annotations or {}
     name = said.get(CONTAINERD_NAME) or said.get(OCI_NAME) or ""
     if name and not (CONTAINERD_NAME not in said and is_tag(name)):
@@ -198,35 +200,37 @@ def _annotated(listed: Descriptor) -> Iterator[Reference]:
 # Docker archives.
 
 
-def _read_saved(files: Files, limits: Limits) -> list[Packed]:
-    images: dict[str, Packed] = {}
+def _read_saved(files: ArchiveFiles, limits: ImageLimits) -> list[PackedImage]:
+    images: dict[str, PackedImage] = {}
     for saved in _saved(files, limits):
         content = _small(files, saved.config, limits)
-        document = documents.decode(content, ImageDocument, saved.config)
+        document = oci.decode(content, ImageDocument, saved.config)
         layers = saved.layers or ()
-        diff_ids = documents.check_layers(document, len(layers))
+        diff_ids = oci.check_layers(document, len(layers))
         blobs = tuple(
-            Blob(diff_id, "", _opener(files, layer))
+            LayerBlob(diff_id, "", _opener(files, layer))
             for diff_id, layer in zip(diff_ids, layers, strict=True)
         )
-        image = Packed(f"sha256:{hashlib.sha256(content).hexdigest()}", document, blobs)
+        image = PackedImage(f"sha256:{hashlib.sha256(content).hexdigest()}", document, blobs)
         named = [_reference(name) for name in saved.repo_tags or ()]
         images[image.id] = _joined(images.get(image.id), image, named, ())
     if not images:
-        raise Refused("it holds no images")
+        raise InvalidImage("it holds no images")
     return list(images.values())
 
 
-def _saved(files: Files, limits: Limits) -> list[SavedImage]:
+def _saved(files: ArchiveFiles, limits: ImageLimits) -> list[SavedImage]:
     content = _small(files, "manifest.json", limits)
-    return documents.decode(content, list[SavedImage], "manifest.json")
+    return oci.decode(content, list[SavedImage], "manifest.json")
 
 
-def _saved_names(files: Files, limits: Limits) -> Mapping[str, Sequence[Reference]]:
-    """Names by configuration, where an OCI layout is a docker archive too."""
+def _saved_names(
+    files: ArchiveFiles, limits: ImageLimits
+) -> Mapping[str, Sequence[ImageReference]]:
+    """Return names by configuration, for an OCI layout that is also a docker archive."""
     if not files.holds("manifest.json"):
         return {}
-    names: dict[str, list[Reference]] = {}
+    names: dict[str, list[ImageReference]] = {}
     for saved in _saved(files, limits):
         digest = saved.config.removeprefix("blobs/").replace("/", ":")
         names.setdefault(digest, []).extend(map(_reference, saved.repo_tags or ()))
@@ -234,11 +238,14 @@ def _saved_names(files: Files, limits: Limits) -> Mapping[str, Sequence[Referenc
 
 
 def _joined(
-    before: Packed | None, image: Packed, names: Sequence[Reference], digests: Sequence[str]
-) -> Packed:
-    """One image that an archive lists several times, with all its names."""
+    before: PackedImage | None,
+    image: PackedImage,
+    names: Sequence[ImageReference],
+    digests: Sequence[str],
+) -> PackedImage:
+    """Return one image that an archive lists several times, with all its names."""
     known = before or image
-    return Packed(
+    return PackedImage(
         image.id,
         image.document,
         image.blobs,
@@ -247,30 +254,30 @@ def _joined(
     )
 
 
-def _reference(name: str) -> Reference:
+def _reference(name: str) -> ImageReference:
     try:
-        return Reference.parse(name)
-    except InvalidName as error:
-        raise Refused(f'it gives an image the name "{name}": {error}') from error
+        return ImageReference.parse(name)
+    except InvalidImageName as error:
+        raise InvalidImage(f'it gives an image the name "{name}": {error}') from error
 
 
-# Where the files are.
+# Access to files.
 
 
-def _opener(files: Files, name: str) -> Callable[[], BinaryIO]:
+def _opener(files: ArchiveFiles, name: str) -> Callable[[], BinaryIO]:
     return lambda: files.open(name)
 
 
-def _small(files: Files, name: str, limits: Limits) -> bytes:
+def _small(files: ArchiveFiles, name: str, limits: ImageLimits) -> bytes:
     with files.open(name) as file:
         content = file.read(limits.document_bytes + 1)
     if len(content) > limits.document_bytes:
-        raise Refused(f"{name} is larger than the {limits.document_bytes} bytes allowed")
+        raise InvalidImage(f"{name} is larger than the {limits.document_bytes} bytes allowed")
     return content
 
 
-class Directory:
-    """An archive that is a directory."""
+class DirectoryArchive:
+    """An archive in a directory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()
@@ -281,12 +288,12 @@ class Directory:
     def open(self, name: str) -> BinaryIO:
         path = (self._path / name).resolve()
         if not path.is_relative_to(self._path) or not path.is_file():
-            raise Refused(f"it has no file {name}")
+            raise InvalidImage(f"it has no file {name}")
         return open(path, "rb")
 
 
-class TarFiles:
-    """An archive that is a tar file, not compressed."""
+class TarArchive:
+    """An archive in an uncompressed tar file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -295,10 +302,10 @@ class TarFiles:
         try:
             self._survey()
         except (tarfile.TarError, *BROKEN) as error:
-            raise Refused(f"it is not a tar file: {error}") from error
+            raise InvalidImage(f"it is not a tar file: {error}") from error
 
     def _survey(self) -> None:
-        for _, member in members(Leap(self._file)):
+        for _, member in members(SkippingReader(self._file)):
             name = os.path.normpath(member.name).lstrip("/")
             if member.isreg() and not member.issparse():
                 self._places[name] = member.offset_data, member.size
@@ -308,7 +315,7 @@ class TarFiles:
                 beside = os.path.join(os.path.dirname(name), member.linkname)
                 self._links[name] = os.path.normpath(beside)
             if len(self._places) + len(self._links) > _MOST_MEMBERS:
-                raise Refused(f"it holds more than {_MOST_MEMBERS} files")
+                raise InvalidImage(f"it holds more than {_MOST_MEMBERS} files")
 
     def holds(self, name: str) -> bool:
         return name in self._places
@@ -318,61 +325,63 @@ class TarFiles:
         for _ in range(_MOST_LINKS):
             if at in self._places:
                 start, size = self._places[at]
-                return io.BufferedReader(Slice(self._file.fileno(), start, size), CHUNK)
+                return io.BufferedReader(FileSlice(self._file.fileno(), start, size), CHUNK)
             if at not in self._links:
                 break
-            # An old `docker save` wrote each layer once and linked to it.
+            # Old versions of `docker save` wrote each layer once and linked to it.
             at = self._links[at]
-        raise Refused(f"it has no file {name}")
+        raise InvalidImage(f"it has no file {name}")
 
 
 @contextmanager
-def _tar(path: Path, scratch: Path, limits: Limits) -> Iterator[TarFiles]:
+def _tar(path: Path, scratch: Path, limits: ImageLimits) -> Iterator[TarArchive]:
     with open(path, "rb") as file:
         if not is_packed(file):
-            yield TarFiles(file)
+            yield TarArchive(file)
             return
         with tempfile.TemporaryFile(dir=scratch) as plain:
             _expand(file, plain, limits)
-            yield TarFiles(plain)
+            yield TarArchive(plain)
 
 
-def _expand(packed: BinaryIO, plain: BinaryIO, limits: Limits) -> None:
-    unpacked = Forward(unpacker(packed)(packed), limits.layer_bytes)
+def _expand(packed: BinaryIO, plain: BinaryIO, limits: ImageLimits) -> None:
+    unpacked = ForwardReader(unpacker(packed)(packed), limits.layer_bytes)
     try:
         while piece := unpacked.read(CHUNK):
             plain.write(piece)
     except OSError as error:
         if error.errno is not None:
             raise
-        raise Refused(f"it cannot be decompressed: {error}") from error
+        raise InvalidImage(f"it cannot be decompressed: {error}") from error
     except BROKEN as error:
-        raise Refused(f"it cannot be decompressed: {error}") from error
+        raise InvalidImage(f"it cannot be decompressed: {error}") from error
     plain.flush()
     plain.seek(0)
 
 
-# Plain roots.
+# Plain root directories.
 
 
 @contextmanager
-def _root(path: Path, scratch: Path) -> Iterator[Packed]:
-    """A directory that is the root of a file system, as an image of one layer."""
+def _root(path: Path, scratch: Path) -> Iterator[PackedImage]:
+    """Yield a root directory as an image with one layer."""
     if not any(path.iterdir()):
-        raise Refused("it is an empty directory")
+        raise InvalidImage("it is an empty directory")
     with tempfile.TemporaryFile(dir=scratch) as file:
         _pack(path, file)
         file.seek(0)
         diff_id = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
         content = _root_document(diff_id)
         size = os.fstat(file.fileno()).st_size
-        blob = Blob(diff_id, "", lambda: io.BufferedReader(Slice(file.fileno(), 0, size), CHUNK))
+        blob = LayerBlob(
+            diff_id, "", lambda: io.BufferedReader(FileSlice(file.fileno(), 0, size), CHUNK)
+        )
         id_ = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        yield Packed(id_, msgspec.json.decode(content, type=ImageDocument), (blob,))
+        yield PackedImage(id_, msgspec.json.decode(content, type=ImageDocument), (blob,))
 
 
 def _pack(path: Path, file: BinaryIO) -> None:
-    """The same directory always gives the same bytes."""
+    """Write a tar file; the same directory always gives the same bytes."""
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         archive.add(path, ".", recursive=False)
         _pack_below(archive, path, "")
@@ -389,7 +398,7 @@ def _pack_below(archive: tarfile.TarFile, directory: Path, name: str) -> None:
 
 
 def _root_document(diff_id: str) -> bytes:
-    machine = documents.this_machine()
+    machine = oci.this_machine()
     said = {
         "architecture": machine.architecture,
         "os": machine.os,
@@ -399,11 +408,11 @@ def _root_document(diff_id: str) -> bytes:
     return msgspec.json.encode(said)
 
 
-def copied(source: BinaryIO, scratch: Path, limits: Limits) -> Path:
-    """A stream that cannot be read twice, such as standard input, as a file that can."""
+def copied(source: BinaryIO, scratch: Path, limits: ImageLimits) -> Path:
+    """Copy a stream that can be read only once, such as standard input, to a file."""
     descriptor, name = tempfile.mkstemp(dir=scratch)
     with open(descriptor, "wb") as file:
-        reader = Forward(source, limits.layer_bytes)
+        reader = ForwardReader(source, limits.layer_bytes)
         while piece := reader.read(CHUNK):
             file.write(piece)
     return Path(name)

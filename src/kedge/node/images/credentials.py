@@ -1,4 +1,4 @@
-"""Credentials for registries, as pull secrets carry them in the form of docker's configuration."""
+"""Credentials for registries, from pull secrets in the format of docker's configuration."""
 
 import base64
 import binascii
@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from kedge.api.core_v1.secret import Secret
-from kedge.node.images.documents import Refused
+from kedge.node.images.oci import InvalidImage
 from kedge.node.images.reference import HUB
 
 _JSON: Final = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson")
@@ -19,37 +19,37 @@ _HUB_OF_OLD: Final = "index.docker.io"
 
 
 @dataclass(frozen=True, slots=True)
-class Credential:
-    """Who to be at a registry."""
+class RegistryCredential:
+    """A user name and password for a registry."""
 
     username: str
     password: str
 
     @property
     def basic(self) -> str:
-        """What an Authorization header says."""
+        """Return the value of an Authorization header."""
         text = f"{self.username}:{self.password}".encode()
         return f"Basic {base64.b64encode(text).decode()}"
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _RegistryAuth(msgspec.Struct, frozen=True):
     username: str | None = None
     password: str | None = None
     auth: str | None = None
 
 
-class _Document(msgspec.Struct, frozen=True):
-    auths: Mapping[str, _Entry] | None = None
+class _DockerConfig(msgspec.Struct, frozen=True):
+    auths: Mapping[str, _RegistryAuth] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Keyring:
-    """Credentials by the registry, or part of one, that they are for."""
+class RegistryKeyring:
+    """Credentials by registry or repository prefix."""
 
-    entries: tuple[tuple[str, Credential], ...] = ()
+    entries: tuple[tuple[str, RegistryCredential], ...] = ()
 
-    def find(self, repository: str) -> list[Credential]:
-        """Those to try for a repository, the most specific first."""
+    def find(self, repository: str) -> list[RegistryCredential]:
+        """Return the credentials to try for a repository, the most specific first."""
         ordered = sorted(self.entries, key=lambda entry: entry[0], reverse=True)
         fitting = [credential for place, credential in ordered if _fits(place, repository)]
         if not fitting and repository.startswith(f"{HUB}/"):
@@ -57,31 +57,31 @@ class Keyring:
         return fitting
 
 
-def keyring(secrets: Iterable[Secret]) -> Keyring:
-    """All that the secrets hold; those of another type are passed over."""
-    entries: list[tuple[str, Credential]] = []
+def keyring(secrets: Iterable[Secret]) -> RegistryKeyring:
+    """Return the credentials of all secrets; secrets of other types are ignored."""
+    entries: list[tuple[str, RegistryCredential]] = []
     for secret in secrets:
         for place, entry in _entries(secret).items():
             if found := _credential(secret, entry):
                 entries.append((_place(place), found))
-    return Keyring(tuple(entries))
+    return RegistryKeyring(tuple(entries))
 
 
-def _entries(secret: Secret) -> Mapping[str, _Entry]:
+def _entries(secret: Secret) -> Mapping[str, _RegistryAuth]:
     try:
         if secret.type == _JSON[0] and _JSON[1] in secret.data:
             content = base64.b64decode(secret.data[_JSON[1]])
-            return msgspec.json.decode(content, type=_Document).auths or {}
+            return msgspec.json.decode(content, type=_DockerConfig).auths or {}
         if secret.type == _OLD[0] and _OLD[1] in secret.data:
             content = base64.b64decode(secret.data[_OLD[1]])
-            return msgspec.json.decode(content, type=dict[str, _Entry])
+            return msgspec.json.decode(content, type=dict[str, _RegistryAuth])
     except (msgspec.MsgspecError, ValueError):
-        # What exactly is wrong would quote the secret.
+        # A more detailed message would quote the secret.
         raise _unreadable(secret) from None
     return {}
 
 
-def _credential(secret: Secret, entry: _Entry) -> Credential | None:
+def _credential(secret: Secret, entry: _RegistryAuth) -> RegistryCredential | None:
     if entry.auth:
         try:
             text = base64.b64decode(entry.auth).decode()
@@ -90,18 +90,19 @@ def _credential(secret: Secret, entry: _Entry) -> Credential | None:
         username, colon, password = text.partition(":")
         if not colon:
             raise _unreadable(secret)
-        return Credential(username, password)
+        return RegistryCredential(username, password)
     if entry.username or entry.password:
-        return Credential(entry.username or "", entry.password or "")
+        return RegistryCredential(entry.username or "", entry.password or "")
     return None
 
 
-def _unreadable(secret: Secret) -> Refused:
-    return Refused(f'the pull secret "{secret.metadata.name}" cannot be read')
+def _unreadable(secret: Secret) -> InvalidImage:
+    return InvalidImage(f'the pull secret "{secret.metadata.name}" cannot be read')
 
 
 def _place(text: str) -> str:
-    """`https://index.docker.io/v1/` means the same as `index.docker.io`."""
+    """Return a registry's name without scheme and path: `https://index.docker.io/v1/` is
+    `index.docker.io`."""
     place = text.removeprefix("https://").removeprefix("http://")
     host, slash, path = place.partition("/")
     for version in ("v1/", "v2/"):
@@ -116,7 +117,7 @@ def _fits(place: str, repository: str) -> bool:
 
 
 def _fits_host(pattern: tuple[Sequence[str], str], host: tuple[Sequence[str], str]) -> bool:
-    """Whether the labels fit one by one: a star stands for (part of) one of them."""
+    """Return whether host names match label by label; a star matches within one label."""
     labels, port = pattern
     its_labels, its_port = host
     return (

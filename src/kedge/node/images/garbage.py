@@ -1,4 +1,4 @@
-"""Which images to delete when the disk runs full: a decision, by the rules that kubelets follow."""
+"""Decides which images to delete when the disk is full, by the kubelet's rules. Pure."""
 
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -7,15 +7,15 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
-    """When to begin, and when to stop; kubelet's defaults."""
+class GarbageThresholds:
+    """When garbage collection starts and stops; the kubelet's defaults."""
 
     high_percent: int = 85
-    """Of the disk in use, from which on images are deleted."""
+    """Usage of the disk at which images are deleted."""
     low_percent: int = 80
-    """To which the use of the disk is then brought down."""
+    """Usage of the disk at which deletion stops."""
     min_age: float = 120.0
-    """Seconds for which an image is left alone after its last use."""
+    """Seconds after its last use before an image may be deleted."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.low_percent < self.high_percent <= 100:
@@ -23,8 +23,8 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
-    """The file system that holds the images."""
+class DiskSpace:
+    """The file system with the images."""
 
     capacity: int
     available: int
@@ -35,52 +35,53 @@ class Disk:
         return 100 - available * 100 // self.capacity if self.capacity else 0
 
     @classmethod
-    def of(cls, path: Path) -> "Disk":
+    def of(cls, path: Path) -> "DiskSpace":
         usage = shutil.disk_usage(path)
         return cls(usage.total, usage.free)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """What the decision needs to know of an image."""
+class ImageCandidate:
+    """The properties of an image that the decision depends on."""
 
     id: str
     last_used: float
     layers: tuple[str, ...]
     is_named: bool = True
-    """One that has lost its last name is deleted in any case."""
+    """Whether it has a name; an image without one is deleted in any case."""
     is_pinned: bool = False
-    """One that was loaded by hand could not be had again: it is left alone."""
+    """Whether it was loaded by hand; such an image cannot be pulled again and is kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be deleted."""
+class GarbagePlan:
+    """The images to delete."""
 
     images: tuple[str, ...]
     freed: int
-    """Bytes that this frees."""
+    """Bytes that the deletion frees."""
     wanted: int
-    """Bytes that should be freed; 0 where the disk is not too full."""
+    """Bytes that should be freed; 0 if the disk is not full."""
 
 
-def wanted(disk: Disk, thresholds: Thresholds) -> int:
-    """Bytes to be freed: none below the high threshold, from there down to the low one."""
+def wanted(disk: DiskSpace, thresholds: GarbageThresholds) -> int:
+    """Return the bytes to free: none below the high threshold, otherwise down to the low one."""
     if disk.used_percent < thresholds.high_percent:
         return 0
     return max(0, disk.capacity * (100 - thresholds.low_percent) // 100 - disk.available)
 
 
 def plan(
-    images: Sequence[Candidate],
+    images: Sequence[ImageCandidate],
     sizes: Mapping[str, int],
     *,
     keep: Collection[str],
     now: float,
-    thresholds: Thresholds,
-    disk: Disk,
-) -> Plan:
-    """Nameless images first, then those longest not used, until enough is freed.
+    thresholds: GarbageThresholds,
+    disk: DiskSpace,
+) -> GarbagePlan:
+    """Return the images to delete: nameless ones first, then the least recently used, until enough
+    is freed.
 
     `sizes` are those of the layers: a layer is freed with the last image that has it.
     """
@@ -96,18 +97,18 @@ def plan(
             uses[layer] -= 1
             if not uses[layer]:
                 freed += sizes.get(layer, 0)
-    return Plan(tuple(chosen), freed, goal)
+    return GarbagePlan(tuple(chosen), freed, goal)
 
 
 def _in_order(
-    images: Sequence[Candidate], keep: Collection[str], before: float
-) -> Iterator[Candidate]:
+    images: Sequence[ImageCandidate], keep: Collection[str], before: float
+) -> Iterator[ImageCandidate]:
     for image in sorted(images, key=lambda each: (each.is_named, each.last_used, each.id)):
         if image.id not in keep and not image.is_pinned and image.last_used <= before:
             yield image
 
 
-def _uses(images: Sequence[Candidate]) -> dict[str, int]:
+def _uses(images: Sequence[ImageCandidate]) -> dict[str, int]:
     uses: dict[str, int] = {}
     for image in images:
         for layer in set(image.layers):

@@ -1,4 +1,4 @@
-"""The image `host`: the machine's own files, without the credentials and homes among them."""
+"""The image `host`: the machine's own files, without credentials and home directories."""
 
 import contextlib
 import os
@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 _FIRST_PERSON: Final = 1000
-"""The first user id that Debian, Fedora and their relatives give to people."""
+"""The first user id of people on Debian, Fedora and their derivatives."""
 _NOBODY: Final = 65534
 _NOT_HOMES: Final = frozenset(map(Path, ("/", "/bin", "/dev", "/etc", "/sbin", "/usr", "/var")))
-"""Directories that some accounts name as their home although programs need them."""
+"""Home directories of system accounts that programs need."""
 
 
 class HiddenPath(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class HostImage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_enabled: bool = True
     hidden: tuple[HiddenPath, ...] = ()
     shown: tuple[str, ...] = ()
-    """Paths below hidden directories that are shown all the same."""
+    """Paths below hidden directories that are shown."""
 
 
 CREDENTIALS: Final = tuple(
@@ -111,7 +111,7 @@ CREDENTIALS: Final = tuple(
     }.items()
     for path in paths
 )
-"""Where Linux distributions and well-known services keep credentials."""
+"""Paths of credentials of Linux distributions and well-known services."""
 
 
 def host_image(*, own: Sequence[Path], shown: Sequence[Path], is_enabled: bool) -> HostImage:
@@ -140,7 +140,7 @@ def _people() -> Iterator[pwd.struct_passwd]:
         is_person = account.pw_uid >= _FIRST_PERSON and account.pw_uid != _NOBODY
         if account.pw_uid == 0 or is_person:
             yield account
-    # A directory service need not list its users, and still know one by number.
+    # A directory service may know users by number without listing them.
     with contextlib.suppress(KeyError):
         yield pwd.getpwuid(os.geteuid())
 
@@ -163,5 +163,5 @@ def _is_home(home: Path) -> bool:
 
 
 def _below_any(path: Path, directories: Iterable[Path]) -> bool:
-    """Whether the path is one of the directories or lies below one."""
+    """Return whether the path is one of the directories or below one."""
     return any(path.is_relative_to(directory) for directory in directories)

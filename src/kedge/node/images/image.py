@@ -1,33 +1,33 @@
-"""Image: one that is on this machine, ready for containers."""
+"""An image on this machine."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kedge.node.images.documents import Config
 from kedge.node.images.mapping import HOST
+from kedge.node.images.oci import ImageConfig
 from kedge.node.images.reference import without_version
 
-_NO_CONFIG: Final = Config()
+_NO_CONFIG: Final = ImageConfig()
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """What containers are made of: layers, or the machine itself."""
+class LocalImage:
+    """An image on this machine: layers, or the machine's own files."""
 
     id: str
-    """The digest of its configuration; `host` for the machine."""
+    """The digest of its configuration; `host` for the machine's files."""
     name: str
-    """What `image` in a container's status shows: the name it was asked for by, in full."""
+    """The `image` of a container's status: the requested name in full."""
     names: tuple[str, ...] = ()
-    """All its names, in full."""
+    """All its full names."""
     digests: tuple[str, ...] = ()
-    """`repository@digest` under which registries know it."""
-    config: Config = _NO_CONFIG
+    """`repository@digest`, by which registries know it."""
+    config: ImageConfig = _NO_CONFIG
     layers: tuple[Path, ...] = ()
-    """Unpacked, the uppermost first; none for the machine."""
+    """Directories of the unpacked layers, uppermost first; none for the machine's files."""
     size: int = 0
-    """Bytes of the layers, unpacked."""
+    """Bytes of the unpacked layers."""
 
     @property
     def is_host(self) -> bool:
@@ -35,7 +35,7 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """What `imageID` in a container's status shows."""
+        """The `imageID` of a container's status."""
         repository = without_version(self.name)
         own = [each for each in self.digests if each.startswith(f"{repository}@")]
         return next(iter((*own, *self.digests)), self.id)
@@ -49,11 +49,11 @@ class Image:
         return self.config.stop_signal
 
 
-HOST_IMAGE: Final = Image(
+HOST_IMAGE: Final = LocalImage(
     HOST,
     HOST,
     names=(HOST,),
-    config=Config(
+    config=ImageConfig(
         env=("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",),
         cmd=("/bin/sh",),
     ),

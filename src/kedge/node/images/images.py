@@ -1,4 +1,4 @@
-"""Images: finds the image behind a name, and fetches the one that is not here."""
+"""The image service of a node: finds images by name, and pulls missing ones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -7,15 +7,15 @@ from typing import Final
 
 from kedge.api.core_v1.secret import Secret
 from kedge.node.images import credentials
-from kedge.node.images.credentials import Credential
-from kedge.node.images.documents import Refused
-from kedge.node.images.garbage import Plan, Thresholds
-from kedge.node.images.image import HOST_IMAGE, Image
-from kedge.node.images.mapping import HOST, Mapping, is_host
-from kedge.node.images.reference import InvalidName, Reference
-from kedge.node.images.registry import PullFailed, Registries, Wanted
-from kedge.node.images.store import NoSuchImage, Store
-from kedge.node.parts import ImageFailure
+from kedge.node.images.credentials import RegistryCredential
+from kedge.node.images.garbage import GarbagePlan, GarbageThresholds
+from kedge.node.images.image import HOST_IMAGE, LocalImage
+from kedge.node.images.mapping import HOST, ImageMapping, is_host
+from kedge.node.images.oci import InvalidImage
+from kedge.node.images.reference import ImageReference, InvalidImageName
+from kedge.node.images.registry import ImagePull, PullFailure, RegistryClient
+from kedge.node.images.store import ImageStore, NoSuchImage
+from kedge.node.pod.dependencies import ImageFailure
 
 _NO_HOST: Final = (
     'Container image "host" is switched off on this node: name another image, or start the node'
@@ -23,35 +23,38 @@ _NO_HOST: Final = (
 )
 
 
-class Images:
-    """Fulfils kedge.node.parts.Images. Pulls of one image go one after the other, those of
-    different images side by side; nothing that takes time is done on the event loop."""
+class ImageService:
+    """Pulls images and finds them. Fulfils kedge.node.pod.dependencies.ImageResolver.
+
+    Pulls of one image run one after the other, pulls of different images in parallel. Slow work
+    does not run on the event loop.
+    """
 
     def __init__(
         self,
-        store: Store,
-        registries: Registries,
-        mapping: Mapping,
+        store: ImageStore,
+        registries: RegistryClient,
+        mapping: ImageMapping,
         *,
         node: str = "",
         has_host: bool = True,
     ) -> None:
-        """`node` tells the holds of one node from those of others who have the same images;
-        without `has_host`, containers that use the image `host` are refused."""
+        """`node` distinguishes the holds of this node from those of other nodes with the same
+        store. Without `has_host`, containers with the image `host` are refused."""
         self._has_host = has_host
         self._node = node
         self._store = store
         self._registries = registries
         self._mapping = mapping
-        self._turns: dict[str, _Turn] = {}
+        self._turns: dict[str, _PullLock] = {}
 
     async def resolve(
         self, name: str, policy: str, secrets: Sequence[Secret], progress: Callable[[], None]
-    ) -> Image:
-        """The image behind a name; see kedge.node.parts.Images for the contract.
+    ) -> LocalImage:
+        """Return the image with a name; see ImageResolver for the contract.
 
-        A name that was given by hand is never looked for in a registry, whatever the policy:
-        somebody else's image of the same name must not take its place.
+        A name that was loaded by hand is never looked up in a registry, whatever the policy is: an
+        image of the same name from a registry must not replace it.
         """
         reference = self._reference(name)
         if is_host(reference):
@@ -70,8 +73,8 @@ class Images:
             return image or await self._fetch(name, reference, held, progress)
 
     async def _here(
-        self, reference: Reference, policy: str, held: Sequence[Credential]
-    ) -> Image | None:
+        self, reference: ImageReference, policy: str, held: Sequence[RegistryCredential]
+    ) -> LocalImage | None:
         """Return the image if it is here and the registry need not be asked about it.
 
         The registry is asked even with IfNotPresent if none of the pod's credentials has pulled
@@ -87,12 +90,12 @@ class Images:
         is_allowed = await asyncio.to_thread(self._store.allows, found.image.id, reference, held)
         return found.image if is_allowed else None
 
-    def get(self, id_: str) -> Image | None:
-        """The image with that id, as ContainerSpec.image has it."""
+    def get(self, id_: str) -> LocalImage | None:
+        """Return the image with the id in ContainerSpec.image."""
         return HOST_IMAGE if id_ == HOST else self._store.get(id_)
 
     def hold(self, id_: str, container: str) -> None:
-        """A container uses the image until it lets go."""
+        """Record that a container uses the image."""
         if id_ != HOST:
             self._store.hold(id_, container, self._node)
 
@@ -100,18 +103,21 @@ class Images:
         self._store.release(container)
 
     def release_others(self, containers: Collection[str]) -> None:
-        """Only these containers are left: an agent may have been killed before it let go."""
+        """Release the images of all containers but these: a previous agent may have been killed
+        before it released them."""
         self._store.release_others(self._node, containers)
 
-    async def collect(self, thresholds: Thresholds, keep: Collection[str] = ()) -> Plan:
-        """Delete images that nobody uses, as far as the disk needs it."""
+    async def collect(
+        self, thresholds: GarbageThresholds, keep: Collection[str] = ()
+    ) -> GarbagePlan:
+        """Delete unused images if the disk is full."""
         return await asyncio.to_thread(self._store.collect, thresholds, keep)
 
-    def _reference(self, name: str) -> Reference:
-        """What a name means after mapping."""
+    def _reference(self, name: str) -> ImageReference:
+        """Return the reference of a name after mapping."""
         try:
-            reference = Reference.parse(name)
-        except InvalidName as error:
+            reference = ImageReference.parse(name)
+        except InvalidImageName as error:
             raise ImageFailure(
                 "InvalidImageName",
                 f'Failed to apply default image tag "{name}": couldn\'t parse image name'
@@ -119,31 +125,33 @@ class Images:
             ) from error
         return self._mapping.target(reference) or reference
 
-    def _find(self, reference: Reference) -> "_Found | None":
+    def _find(self, reference: ImageReference) -> "_ImageMatch | None":
         try:
             image = self._store.find(reference)
-        except Refused:
+        except InvalidImage:
             return None
         if image is None:
             return None
         self._store.touch(image.id)
-        return _Found(image, self._store.is_loaded(reference))
+        return _ImageMatch(image, self._store.is_loaded(reference))
 
     async def _fetch(
         self,
         name: str,
-        reference: Reference,
-        held: Sequence[Credential],
+        reference: ImageReference,
+        held: Sequence[RegistryCredential],
         progress: Callable[[], None],
-    ) -> Image:
+    ) -> LocalImage:
         progress()
         try:
             image = await self._unchanged(reference, held)
             return image or await self._pull(reference, held)
-        except (PullFailed, Refused, NoSuchImage, OSError) as error:
+        except (PullFailure, InvalidImage, NoSuchImage, OSError) as error:
             raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
 
-    async def _unchanged(self, reference: Reference, held: Sequence[Credential]) -> Image | None:
+    async def _unchanged(
+        self, reference: ImageReference, held: Sequence[RegistryCredential]
+    ) -> LocalImage | None:
         """Return the stored image if the registry has it under that name.
 
         A name with a digest is checked too: knowing a digest does not give the right to pull it.
@@ -156,11 +164,13 @@ class Images:
         await asyncio.to_thread(self._store.name, here.image.id, [reference], loaded=False)
         return await asyncio.to_thread(self._store.find, reference)
 
-    async def _pull(self, reference: Reference, held: Sequence[Credential]) -> Image:
+    async def _pull(
+        self, reference: ImageReference, held: Sequence[RegistryCredential]
+    ) -> LocalImage:
         scratch = self._store.scratch()
         directory = await asyncio.to_thread(scratch.__enter__)
         try:
-            wanted = Wanted(reference, directory, self._store.has_layer, self._store.limits)
+            wanted = ImagePull(reference, directory, self._store.has_layer, self._store.limits)
             packed, used = await self._registries.pull(wanted, held)
             await asyncio.to_thread(self._store.add, packed, [reference], loaded=False)
             await asyncio.to_thread(self._store.allow, packed.id, reference, used)
@@ -168,13 +178,13 @@ class Images:
             await asyncio.to_thread(scratch.__exit__, None, None, None)
         image = await asyncio.to_thread(self._store.find, reference)
         if image is None:
-            raise Refused("it was removed as soon as it was here")
+            raise InvalidImage("it was removed right after the pull")
         return image
 
     @asynccontextmanager
     async def _turn(self, key: str) -> AsyncIterator[None]:
-        """Nobody else fetches this image meanwhile."""
-        turn = self._turns.setdefault(key, _Turn())
+        """Lock the image against concurrent pulls."""
+        turn = self._turns.setdefault(key, _PullLock())
         turn.waiting += 1
         try:
             async with turn.lock:
@@ -185,25 +195,25 @@ class Images:
                 self._turns.pop(key, None)
 
 
-class _Turn:
+class _PullLock:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.waiting = 0
 
 
-class _Found:
-    def __init__(self, image: Image, is_loaded: bool) -> None:
+class _ImageMatch:
+    def __init__(self, image: LocalImage, is_loaded: bool) -> None:
         self.image = image
         self.is_loaded = is_loaded
 
 
 def _credentials(
-    name: str, reference: Reference, secrets: Sequence[Secret]
-) -> Sequence[Credential]:
+    name: str, reference: ImageReference, secrets: Sequence[Secret]
+) -> Sequence[RegistryCredential]:
     """Return the credentials of the pod's pull secrets for the image's repository."""
     try:
         return credentials.keyring(secrets).find(reference.repository)
-    except Refused as error:
+    except InvalidImage as error:
         raise ImageFailure("ErrImagePull", _failed(name, reference, error)) from error
 
 
@@ -218,12 +228,12 @@ def _never(name: str) -> str:
     return f'Container image "{name}" is not present with pull policy of Never: {_advice(name)}'
 
 
-def _failed(name: str, reference: Reference, why: Exception) -> str:
+def _failed(name: str, reference: ImageReference, why: Exception) -> str:
     return f'failed to pull image "{reference}": {why}: {_advice(name)}'
 
 
 def _advice(name: str) -> str:
-    """What can be done on a machine that cannot get at the image."""
+    """Return a hint for a machine that cannot pull the image."""
     return (
         "load it with 'kedge image load FILE', or have it mean the machine's own files with"
         f" 'kedge up --image-map {name}=host'"

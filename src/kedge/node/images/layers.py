@@ -1,4 +1,4 @@
-"""What lies in a stack of unpacked layers, as an overlay file system would show it."""
+"""File lookup in a stack of unpacked layers, as an overlay file system shows them."""
 
 import os
 import stat
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 OPAQUE: Final = ("trusted.overlay.opaque", "user.overlay.opaque")
-"""Marks a directory that hides what is below it; who is not root may only write the second."""
+"""Extended attributes of opaque directories; only root may write the first."""
 
 _MOST_LINKS: Final = 40
 Parts = tuple[str, ...]
 
 
-class Loop(OSError):
-    """Symbolic links that lead nowhere, one to the other."""
+class SymlinkLoop(OSError):
+    """Symbolic links form a loop."""
 
 
-class Found(NamedTuple):
-    """A file in the uppermost layer that has it."""
+class LayerFile(NamedTuple):
+    """A file in the uppermost layer that contains it."""
 
     path: str
     status: os.stat_result
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 def is_whiteout(status: os.stat_result) -> bool:
-    """Whether the file says only that there is none, whatever lies below."""
+    """Return whether the file is a whiteout, which hides the file in lower layers."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
@@ -50,8 +50,8 @@ def is_opaque(directory: str) -> bool:
     return False
 
 
-def look(layers: Sequence[str], parts: Parts) -> Found | None:
-    """The file at a path of which all but the last part are directories; follows no link."""
+def look(layers: Sequence[str], parts: Parts) -> LayerFile | None:
+    """Return the file at a path whose parents are directories; links are not followed."""
     for layer in layers:
         found, below = _look_in(layer, parts)
         if found or not below:
@@ -59,8 +59,8 @@ def look(layers: Sequence[str], parts: Parts) -> Found | None:
     return None
 
 
-def _look_in(layer: str, parts: Parts) -> tuple[Found | None, bool]:
-    """The file in one layer, and whether layers below matter where it is not there."""
+def _look_in(layer: str, parts: Parts) -> tuple[LayerFile | None, bool]:
+    """Return the file in one layer, and whether lower layers are searched if it is missing."""
     path, below = layer, True
     for index, part in enumerate(parts):
         path = f"{path}/{part}"
@@ -71,19 +71,19 @@ def _look_in(layer: str, parts: Parts) -> tuple[Found | None, bool]:
         if is_whiteout(status):
             return None, False
         if index == len(parts) - 1:
-            return Found(path, status), below
+            return LayerFile(path, status), below
         if not stat.S_ISDIR(status.st_mode):
             return None, False
         below = below and not is_opaque(path)
-    return Found(layer, os.stat(layer)), below
+    return LayerFile(layer, os.stat(layer)), below
 
 
-def resolve(layers: Sequence[str], path: str) -> Found | None:
-    """The file at any path, links followed as they would be from inside: none leads out."""
+def resolve(layers: Sequence[str], path: str) -> LayerFile | None:
+    """Return the file at any path, with links followed inside of the image."""
     done: list[str] = []
     ahead = path.split("/")[::-1]
     links = 0
-    found: Found | None = Found(layers[0], os.stat(layers[0]))
+    found: LayerFile | None = LayerFile(layers[0], os.stat(layers[0]))
     while ahead:
         part = ahead.pop()
         if part in ("", "."):
@@ -98,12 +98,12 @@ def resolve(layers: Sequence[str], path: str) -> Found | None:
         if found.is_link:
             links += 1
             if links > _MOST_LINKS:
-                raise Loop(f"too many symbolic links in {path}")
+                raise SymlinkLoop(f"too many symbolic links in {path}")
             target = os.readlink(found.path)
             if target.startswith("/"):
                 done.clear()
             ahead.extend(target.split("/")[::-1])
-            # Where the link was the last part, its target is what is wanted.
+            # If the link was the last part, its target is the result.
             found = look(layers, tuple(done))
             continue
         if ahead and not found.is_directory:
@@ -112,9 +112,9 @@ def resolve(layers: Sequence[str], path: str) -> Found | None:
     return found
 
 
-def children(layers: Sequence[str], parts: Parts) -> dict[str, Found]:
-    """What a directory holds, by name."""
-    held: dict[str, Found] = {}
+def children(layers: Sequence[str], parts: Parts) -> dict[str, LayerFile]:
+    """Return the entries of a directory by name."""
+    held: dict[str, LayerFile] = {}
     hidden: set[str] = set()
     for layer in layers:
         found, below = _look_in(layer, parts)
@@ -124,7 +124,7 @@ def children(layers: Sequence[str], parts: Parts) -> dict[str, Found]:
                 if is_whiteout(status):
                     hidden.add(entry.name)
                 elif entry.name not in hidden and entry.name not in held:
-                    held[entry.name] = Found(entry.path, status)
+                    held[entry.name] = LayerFile(entry.path, status)
             below = below and not is_opaque(found.path)
         elif found:
             break

@@ -1,24 +1,24 @@
-"""Mapping: which names of images are to mean something else, such as the machine itself."""
+"""The image map: replaces image names by others, such as `host`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Self
 
-from kedge.node.images.reference import InvalidName, Reference, without_version
+from kedge.node.images.reference import ImageReference, InvalidImageName, without_version
 
 HOST: Final = "host"
-"""The image that always exists: a view of the machine's own file system."""
-_HOST_REFERENCE: Final = Reference.parse(HOST)
+"""The built-in image: a view of the machine's own file system."""
+_HOST_REFERENCE: Final = ImageReference.parse(HOST)
 
 
-class InvalidRule(ValueError):
-    """The text is no rule of a mapping."""
+class InvalidMappingRule(ValueError):
+    """A rule of the image map is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """Every image whose name fits the pattern means the target."""
+class ImageMappingRule:
+    """Maps every image whose name matches the pattern to the target."""
 
     pattern: str
     target: str
@@ -27,20 +27,24 @@ class Rule:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read `PATTERN=TARGET`."""
-        # A digest is the only part of a name that could hold more signs, and it holds no "=".
+        # Only a digest could contain more separators, and it contains no "=".
         pattern, equals, target = (part.strip() for part in text.rpartition("="))
         if not equals or not pattern or not target:
-            raise InvalidRule(f'"{text}" maps no images: write PATTERN=host or PATTERN=IMAGE')
+            raise InvalidMappingRule(
+                f'"{text}" maps no images: write PATTERN=host or PATTERN=IMAGE'
+            )
         if any(sign.isspace() for sign in pattern):
-            raise InvalidRule(f'"{pattern}" is no pattern for names of images: it holds a blank')
+            raise InvalidMappingRule(
+                f'"{pattern}" is no pattern for names of images: it holds a blank'
+            )
         try:
-            Reference.parse(target)
-        except InvalidName as error:
-            raise InvalidRule(f'"{target}" is no name of an image: {error}') from error
+            ImageReference.parse(target)
+        except InvalidImageName as error:
+            raise InvalidMappingRule(f'"{target}" is no name of an image: {error}') from error
         return cls(pattern, target)
 
-    def fits(self, name: Reference) -> bool:
-        """Whether the name, in its short form or in full, with its tag or digest, fits."""
+    def fits(self, name: ImageReference) -> bool:
+        """Return whether the name matches, in its short form or in full, with its tag or digest."""
         whole = {name.familiar, str(name)}
         if not _names_version(self.pattern):
             whole |= {without_version(name.familiar), name.repository}
@@ -48,29 +52,29 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
-    """Rules in their order: the first that fits is the one that counts."""
+class ImageMapping:
+    """Rules in order; the first match counts."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ImageMappingRule, ...] = ()
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        return cls(tuple(map(Rule.parse, texts)))
+        return cls(tuple(map(ImageMappingRule.parse, texts)))
 
-    def target(self, name: Reference) -> Reference | None:
-        """What the name is to mean instead, if a rule fits; targets are not mapped again."""
+    def target(self, name: ImageReference) -> ImageReference | None:
+        """Return the target of the first matching rule, or None; targets are not mapped again."""
         if is_host(name):
             return None
         for rule in self.rules:
             if rule.fits(name):
-                return Reference.parse(rule.target)
+                return ImageReference.parse(rule.target)
         return None
 
 
-def is_host(name: Reference) -> bool:
+def is_host(name: ImageReference) -> bool:
     return name == _HOST_REFERENCE
 
 
 def _names_version(pattern: str) -> bool:
-    """Whether the pattern says something of tags or digests; one that does not fits them all."""
+    """Return whether the pattern names a tag or digest; one that does not matches all of them."""
     return ":" in pattern.rpartition("/")[2] or "@" in pattern

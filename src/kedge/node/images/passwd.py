@@ -1,4 +1,4 @@
-"""Users: what a user and a group of an image are in numbers, by the image's own files."""
+"""Users of an image: resolves user and group names by the image's own files."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ _MOST_BYTES: Final = 10 << 20
 
 
 class NoSuchUser(LookupError):
-    """The image does not know the user or group, in the words of the container runtimes."""
+    """The image does not have the user or group; the text is that of the container runtimes."""
 
 
 @dataclass(frozen=True, slots=True)
-class User:
-    """Who the processes of a container are."""
+class ImageUser:
+    """The identity of a container's processes."""
 
     uid: int
     gid: int
     groups: tuple[int, ...]
-    """Those that the image's list of groups has them in, and `gid`. A group that takes the place
-    of their own one really does: upstream's runtimes do not keep both."""
+    """The supplementary groups from the image's group file, and `gid`. A group that overrides the
+    primary group replaces it, as in other runtimes."""
     home: str = "/"
-    """What HOME is unless the container says otherwise."""
+    """The default of HOME."""
 
 
 def declared(text: str) -> int | str:
-    """The user that an image's configuration names, by number or else by name; 0 for none.
+    """Return the user in an image's configuration, as a number or a name; 0 for none.
 
-    A group beside it is passed over: no kubelet hands it on to its container runtime.
+    A group beside it is ignored, as the kubelet does not pass it to the container runtime.
     """
     name = text.partition(":")[0]
     number = _number(name)
@@ -39,44 +39,44 @@ def declared(text: str) -> int | str:
 
 
 def wanted(user: int | None, username: str, group: int | None, image_user: str) -> str:
-    """What to look up, as `user[:group]`, where a pod may say who to be and an image does."""
+    """Return `user[:group]` to look up, from the pod or else from the image."""
     name = str(user) if user is not None else username or str(declared(image_user))
     return name if group is None else f"{name}:{group}"
 
 
-def lookup(below: Sequence[Path], text: str) -> User:
-    """Who `user[:group]` is, each a name or a number, in the layers of an image or below one root.
+def lookup(below: Sequence[Path], text: str) -> ImageUser:
+    """Resolve `user[:group]`, each a name or a number, in the layers of an image or below one root.
 
-    A number need not be known. NoSuchUser if a name is not.
+    A number need not exist. Raises NoSuchUser for an unknown name.
     """
     stack = [str(layer) for layer in below]
     name, _, group = text.partition(":")
     account = _account(stack, name or "0")
     gid = _group(stack, group) if group else account.gid
     groups = _memberships(stack, account.name)
-    return User(account.uid, gid, tuple(sorted({gid, *groups})), account.home)
+    return ImageUser(account.uid, gid, tuple(sorted({gid, *groups})), account.home)
 
 
 @dataclass(frozen=True, slots=True)
-class _Account:
+class _PasswdEntry:
     name: str
     uid: int
     gid: int = 0
     home: str = "/"
 
 
-def _account(stack: Sequence[str], wanted: str) -> _Account:
+def _account(stack: Sequence[str], wanted: str) -> _PasswdEntry:
     number = _number(wanted)
     for fields in _lines(stack, "/etc/passwd", 7, wanted if number is None else str(number)):
         uid, gid = _number(fields[2]), _number(fields[3])
         if uid is None or gid is None:
             continue
-        # A name wins over a number that happens to be spelled like it.
+        # A name takes precedence over a number with the same spelling.
         if fields[0] == wanted or uid == number:
-            return _Account(fields[0], uid, gid, fields[5] or "/")
+            return _PasswdEntry(fields[0], uid, gid, fields[5] or "/")
     if number is None:
         raise NoSuchUser(f"unable to find user {wanted}: no matching entries in passwd file")
-    return _Account("", number)
+    return _PasswdEntry("", number)
 
 
 def _group(stack: Sequence[str], wanted: str) -> int:
@@ -98,8 +98,8 @@ def _memberships(stack: Sequence[str], name: str) -> Iterator[int]:
 
 
 def _lines(stack: Sequence[str], path: str, least: int, word: str) -> Iterator[list[str]]:
-    """The entries of a file that have a word in them, as fields; those with fewer than there
-    should be are passed over."""
+    """Yield the entries of a file that contain a word, as fields; incomplete entries are
+    skipped."""
     found = layers.resolve(stack, path)
     if found is None or not found.is_file:
         return

@@ -1,6 +1,7 @@
-"""Which credentials have pulled which images, so that a pod uses only images it could pull itself.
+"""Records of the credentials that have pulled each image, so that a pod uses only images that it
+could pull itself.
 
-Without it, `imagePullPolicy: IfNotPresent` gives a tenant every private image that another
+Without them, `imagePullPolicy: IfNotPresent` gives a tenant every private image that another
 tenant's pod has pulled on the node. The kubelet checks the same since 1.33 (KEP-2535).
 """
 
@@ -14,13 +15,13 @@ from typing import Final
 import msgspec
 
 from kedge.machinery import atomic
-from kedge.node.images.credentials import Credential
+from kedge.node.images.credentials import RegistryCredential
 
 EVERYBODY: Final = "*"
 """Stands for a pull without credentials: every pod may use a public image."""
 _MOST: Final = 1000
-"""How many credentials are kept for one repository of one image. Dropping the oldest costs their
-owners one more request to the registry."""
+"""Credentials that are kept for one repository of one image. Dropping the oldest costs their owners
+one more request to the registry."""
 
 
 class PullRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -37,14 +38,15 @@ class PullRecords:
         self._directory = directory
 
     def allows(
-        self, image: str, repository: str, credentials: Collection[Credential | None]
+        self, image: str, repository: str, credentials: Collection[RegistryCredential | None]
     ) -> bool:
-        """Whether one of the credentials has pulled the image from this repository before."""
+        """Return whether one of the credentials has pulled the image from this repository
+        before."""
         known = self._read(image).credentials.get(repository, ())
         return EVERYBODY in known or any(self._digest(each) in known for each in credentials)
 
-    def add(self, image: str, repository: str, credential: Credential | None) -> None:
-        """Remember that a registry gave the image to this credential, or to no credential."""
+    def add(self, image: str, repository: str, credential: RegistryCredential | None) -> None:
+        """Record that a registry has served the image to this credential, or without one."""
         record, digest = self._read(image), self._digest(credential)
         known = record.credentials.get(repository, ())
         if digest in known:
@@ -54,11 +56,11 @@ class PullRecords:
         atomic.write(self._path(image), content)
 
     def remove(self, image: str) -> None:
-        """Delete the record of an image that is gone."""
+        """Delete the record of a deleted image."""
         self._path(image).unlink(missing_ok=True)
 
     def _read(self, image: str) -> PullRecord:
-        # A record that cannot be read costs one more request to the registry.
+        # An unreadable record costs one more request to the registry.
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             return msgspec.json.decode(self._path(image).read_bytes(), type=PullRecord)
         return PullRecord()
@@ -66,8 +68,9 @@ class PullRecords:
     def _path(self, image: str) -> Path:
         return self._directory / f"{image.partition(':')[2]}.json"
 
-    def _digest(self, credential: Credential | None) -> str:
-        """A digest with the directory's own salt, so that a record gives no password away."""
+    def _digest(self, credential: RegistryCredential | None) -> str:
+        """Return a digest with the directory's own salt, so that a record does not reveal
+        passwords."""
         if credential is None:
             return EVERYBODY
         text = msgspec.json.encode((credential.username, credential.password))

@@ -1,4 +1,4 @@
-"""Names of images: read as the registries' own tools read them, written in full or in short."""
+"""Image references: parsed like docker's, and formatted in full or in short."""
 
 import re
 from dataclasses import dataclass, replace
@@ -25,13 +25,13 @@ _WHOLE: Final = re.compile(
 _IDENTIFIER: Final = re.compile("[a-f0-9]{64}")
 
 
-class InvalidName(ValueError):
-    """The text is no name of an image."""
+class InvalidImageName(ValueError):
+    """The text is not an image reference."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """The name of an image; it has a tag, a digest, or both."""
+class ImageReference:
+    """An image reference with a tag, a digest, or both."""
 
     domain: str
     path: str
@@ -40,27 +40,27 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a name as people write it; where it has neither tag nor digest, `latest` is meant.
+        """Parse a reference; without tag and digest, the tag is `latest`.
 
-        InvalidName says what is wrong in the words of the registries' tools.
+        Raises InvalidImageName with the message of docker's parser.
         """
         if _IDENTIFIER.fullmatch(text):
-            raise InvalidName(
+            raise InvalidImageName(
                 f"invalid repository name ({text}), cannot specify 64-byte hexadecimal strings"
             )
         domain, rest = _split(text)
         repository = rest.partition(":")[0]
         if repository != repository.lower() and "@" not in repository:
-            raise InvalidName(
+            raise InvalidImageName(
                 f"invalid reference format: repository name ({repository}) must be lowercase"
             )
         found = _WHOLE.fullmatch(f"{domain}/{rest}")
         if found is None:
-            raise InvalidName("invalid reference format")
+            raise InvalidImageName("invalid reference format")
         tag, digest = found["tag"] or "", found["digest"] or ""
         _check_digest(digest)
         if len(f"{found['domain']}/{found['path']}") > _LONGEST:
-            raise InvalidName(f"repository name must not be more than {_LONGEST} characters")
+            raise InvalidImageName(f"repository name must not be more than {_LONGEST} characters")
         return cls(found["domain"], found["path"], tag or ("" if digest else DEFAULT_TAG), digest)
 
     @property
@@ -69,17 +69,17 @@ class Reference:
 
     @property
     def key(self) -> str:
-        """What the image is kept under: a digest says more than the tag beside it."""
+        """The key in the store: the digest has precedence over the tag."""
         mark = f"@{self.digest}" if self.digest else f":{self.tag}"
         return f"{self.repository}{mark}"
 
     @property
     def familiar(self) -> str:
-        """As short as it can be written without meaning something else, the tag always named."""
+        """The shortest unambiguous form, always with the tag."""
         return _short(self.domain, self.path) + self._marks()
 
-    def at(self, digest: str) -> "Reference":
-        """The same repository, at this very content."""
+    def at(self, digest: str) -> "ImageReference":
+        """Return the same repository with this digest."""
         return replace(self, tag="", digest=digest)
 
     def _marks(self) -> str:
@@ -90,18 +90,18 @@ class Reference:
 
 
 def is_tag(text: str) -> bool:
-    """Whether the text can stand alone as a tag."""
+    """Return whether the text is a valid tag."""
     return _TAG.fullmatch(text) is not None
 
 
 def without_version(name: str) -> str:
-    """A name without its tag and digest."""
+    """Return a reference without its tag and digest."""
     head, slash, last = name.partition("@")[0].rpartition("/")
     return head + slash + last.partition(":")[0]
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The registry and what follows it; the hub's short forms are made whole."""
+    """Return registry and path; the short forms of Docker Hub are completed."""
     first, slash, rest = text.partition("/")
     if not slash:
         return HUB, _OFFICIAL + text
@@ -118,7 +118,7 @@ def _short(domain: str, path: str) -> str:
     whole = f"{domain}/{path}"
     name = path.removeprefix(_OFFICIAL)
     short = path if "/" in name else name
-    # The first part of a path may look like a registry once nothing stands before it.
+    # Without a prefix, the first part of the path could be taken for a registry.
     return short if _split(short) == (domain, path) else whole
 
 
@@ -127,8 +127,8 @@ def _check_digest(digest: str) -> None:
         return
     algorithm, _, value = digest.partition(":")
     if algorithm not in _HEX_DIGITS:
-        raise InvalidName("unsupported digest algorithm")
+        raise InvalidImageName("unsupported digest algorithm")
     if len(value) != _HEX_DIGITS[algorithm]:
-        raise InvalidName("invalid checksum digest length")
+        raise InvalidImageName("invalid checksum digest length")
     if value != value.lower():
-        raise InvalidName("invalid checksum digest format")
+        raise InvalidImageName("invalid checksum digest format")

@@ -1,4 +1,4 @@
-"""Pulling: images from registries, by the distribution protocol, over HTTPS."""
+"""Pulls images from registries with the OCI distribution protocol over HTTPS."""
 
 import asyncio
 import hashlib
@@ -14,21 +14,21 @@ import msgspec
 
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Stream, Unreachable
-from kedge.node.images import documents
-from kedge.node.images.archive import Blob, Packed, check
-from kedge.node.images.credentials import Credential
-from kedge.node.images.documents import (
+from kedge.node.images import oci
+from kedge.node.images.archive import LayerBlob, PackedImage, check
+from kedge.node.images.credentials import RegistryCredential
+from kedge.node.images.oci import (
     INDEXES,
     MANIFESTS,
-    Descriptor,
+    ContentDescriptor,
     ImageDocument,
-    Index,
-    Manifest,
-    Refused,
+    ImageIndex,
+    ImageManifest,
+    InvalidImage,
 )
-from kedge.node.images.reference import HUB, Reference
+from kedge.node.images.reference import HUB, ImageReference
 from kedge.node.images.store import chain_id
-from kedge.node.images.unpack import Limits
+from kedge.node.images.unpack import ImageLimits
 
 HUB_HOST: Final = "registry-1.docker.io"
 _HEAD_SECONDS: Final = 30.0
@@ -41,138 +41,144 @@ _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-"""Told how many bytes of how many have come."""
+"""Called with the received and the total number of bytes."""
 
 
-class PullFailed(Exception):
-    """The registry did not give us the image."""
+class PullFailure(Exception):
+    """The registry did not serve the image."""
 
 
-class Unauthorized(PullFailed):
-    """It may give it to somebody else."""
+class PullUnauthorized(PullFailure):
+    """The registry refused access; other credentials may work."""
 
 
 def _silent(done: int, total: int) -> None:
-    """Nobody is told."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be pulled, and what is known before."""
+class ImagePull:
+    """A pull: the image, and what the machine already has."""
 
-    name: Reference
+    name: ImageReference
     scratch: Path
-    """Where layers are put until they are unpacked."""
+    """The directory for packed layers."""
     has_layer: Callable[[str], bool]
-    """Whether the layer with that chain id is here already."""
-    limits: Limits
+    """Returns whether the layer with a chain id is in the store."""
+    limits: ImageLimits
     progress: Progress = _silent
 
 
-class Registries:
-    """The registries of the world.
+class RegistryClient:
+    """A client of all registries.
 
     `certificates` may hold `HOST/ca.crt` or `HOST:PORT/ca.crt`, the authority to trust for that
-    registry instead of those that the system trusts.
+    registry instead of the system's.
     """
 
     def __init__(self, certificates: Path | None = None) -> None:
         self._certificates = certificates
 
     async def digest(
-        self, name: Reference, credentials: Sequence[Credential]
-    ) -> "tuple[str, Credential | None]":
+        self, name: ImageReference, credentials: Sequence[RegistryCredential]
+    ) -> "tuple[str, RegistryCredential | None]":
         """Return the current digest of the name, and the credential that the registry accepted."""
 
-        async def ask(session: _Session) -> str:
+        async def ask(session: _RepositorySession) -> str:
             return (await session.manifest(name.digest or name.tag)).digest
 
         return await self._as_each(name, credentials, ask)
 
     async def pull(
-        self, wanted: Wanted, credentials: Sequence[Credential]
-    ) -> "tuple[Packed, Credential | None]":
-        """Fetch an image with the first credential that the registry accepts; returns that too."""
+        self, wanted: ImagePull, credentials: Sequence[RegistryCredential]
+    ) -> "tuple[PackedImage, RegistryCredential | None]":
+        """Pull an image with the first credential that the registry accepts; return both."""
 
-        async def fetch(session: _Session) -> Packed:
+        async def fetch(session: _RepositorySession) -> PackedImage:
             return await _pull(session, wanted)
 
         return await self._as_each(wanted.name, credentials, fetch)
 
     async def _as_each(
         self,
-        name: Reference,
-        credentials: Sequence[Credential],
-        deed: "Callable[[_Session], Awaitable[T]]",
-    ) -> "tuple[T, Credential | None]":
-        refusal = Unauthorized("nobody was tried")
+        name: ImageReference,
+        credentials: Sequence[RegistryCredential],
+        deed: "Callable[[_RepositorySession], Awaitable[T]]",
+    ) -> "tuple[T, RegistryCredential | None]":
+        refusal = PullUnauthorized("no credential was tried")
         for credential in credentials or (None,):
             try:
                 async with _session(self._address(name), name.path, credential) as session:
                     return await deed(session), session.used
-            except Unauthorized as error:
+            except PullUnauthorized as error:
                 refusal = error
             except Unreachable as error:
-                raise PullFailed(str(error)) from error
+                raise PullFailure(str(error)) from error
             except TimeoutError as error:
-                raise PullFailed(f"{name.domain} does not go on answering") from error
+                raise PullFailure(f"{name.domain} stopped answering") from error
         raise refusal
 
-    def _address(self, name: Reference) -> "_Address":
+    def _address(self, name: ImageReference) -> "_RegistryAddress":
         host = HUB_HOST if name.domain == HUB else name.domain
         ca_pem = b""
         if self._certificates is not None:
             file = self._certificates / name.domain / "ca.crt"
             ca_pem = file.read_bytes() if file.is_file() else b""
         is_plain = not ca_pem and urlsplit(f"//{host}").hostname in _LOCAL
-        return _Address(f"{'http' if is_plain else 'https'}://{host}", ca_pem)
+        return _RegistryAddress(f"{'http' if is_plain else 'https'}://{host}", ca_pem)
 
 
-async def _pull(session: "_Session", wanted: Wanted) -> Packed:
+async def _pull(session: "_RepositorySession", wanted: ImagePull) -> PackedImage:
     digests, manifest = await _manifest(session, wanted.name)
     content = await session.small(manifest.config, wanted.limits.document_bytes)
-    document = documents.decode(content, ImageDocument, "its configuration")
+    document = oci.decode(content, ImageDocument, "its configuration")
     layers = manifest.layers or ()
-    diff_ids = documents.check_layers(document, len(layers))
+    diff_ids = oci.check_layers(document, len(layers))
     missing = _missing(diff_ids, layers, wanted)
     await _download(session, list(missing.values()), wanted)
     blobs = tuple(
-        Blob(diff_id, layer.digest, _opener(wanted.scratch, layer.digest))
+        LayerBlob(diff_id, layer.digest, _opener(wanted.scratch, layer.digest))
         for diff_id, layer in zip(diff_ids, layers, strict=True)
     )
-    return Packed(manifest.config.digest, document, blobs, digests=digests)
+    return PackedImage(manifest.config.digest, document, blobs, digests=digests)
 
 
-async def _manifest(session: "_Session", name: Reference) -> tuple[tuple[str, ...], Manifest]:
-    """The manifest for this machine, and the digests that led to it."""
+async def _manifest(
+    session: "_RepositorySession", name: ImageReference
+) -> tuple[tuple[str, ...], ImageManifest]:
+    """Return the manifest for this machine, and the digests that led to it."""
     found = await session.manifest(name.digest or name.tag)
     digests = [found.digest]
     if found.kind in INDEXES:
-        listed = documents.decode(found.content, Index, "its index").manifests or ()
-        picked = documents.pick(listed, documents.this_machine())
+        listed = oci.decode(found.content, ImageIndex, "its index").manifests or ()
+        picked = oci.pick(listed, oci.this_machine())
         found = await session.manifest(picked.digest)
         digests.append(found.digest)
     if found.kind not in MANIFESTS:
-        raise Refused(f'{found.digest} is of the type "{found.kind}", which is no image\'s')
-    return tuple(digests), documents.decode(found.content, Manifest, "its manifest")
+        raise InvalidImage(f'{found.digest} is of the type "{found.kind}", which is no image\'s')
+    return tuple(digests), oci.decode(found.content, ImageManifest, "its manifest")
 
 
 def _missing(
-    diff_ids: Sequence[str], layers: Sequence[Descriptor], wanted: Wanted
-) -> dict[str, Descriptor]:
-    """The layers that are not here, each once."""
-    missing: dict[str, Descriptor] = {}
+    diff_ids: Sequence[str], layers: Sequence[ContentDescriptor], wanted: ImagePull
+) -> dict[str, ContentDescriptor]:
+    """Return the missing layers, each once."""
+    missing: dict[str, ContentDescriptor] = {}
     chain = ""
     for diff_id, layer in zip(diff_ids, layers, strict=True):
         chain = chain_id(chain, diff_id)
         if layer.size > wanted.limits.layer_bytes:
-            raise Refused(f"a layer is larger than the {wanted.limits.layer_bytes} bytes allowed")
+            raise InvalidImage(
+                f"a layer is larger than the {wanted.limits.layer_bytes} bytes allowed"
+            )
         if not wanted.has_layer(chain):
             missing[layer.digest] = layer
     return missing
 
 
-async def _download(session: "_Session", layers: Sequence[Descriptor], wanted: Wanted) -> None:
+async def _download(
+    session: "_RepositorySession", layers: Sequence[ContentDescriptor], wanted: ImagePull
+) -> None:
     total, done = sum(layer.size for layer in layers), 0
     turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -181,7 +187,7 @@ async def _download(session: "_Session", layers: Sequence[Descriptor], wanted: W
         done += size
         wanted.progress(done, total)
 
-    async def download(layer: Descriptor) -> None:
+    async def download(layer: ContentDescriptor) -> None:
         async with turns:
             with _created(_file(wanted.scratch, layer.digest)) as file:
                 await session.save(layer, file, count)
@@ -195,7 +201,7 @@ async def _download(session: "_Session", layers: Sequence[Descriptor], wanted: W
 
 
 def _created(path: Path) -> BinaryIO:
-    # Not in a thread: who is cancelled meanwhile would leave it open, and it takes no time.
+    # Not in a thread: a cancellation would leave the file open, and opening takes no time.
     return open(path, "wb")
 
 
@@ -204,7 +210,9 @@ def _opener(scratch: Path, digest: str) -> Callable[[], BinaryIO]:
         try:
             return open(_file(scratch, digest), "rb")
         except FileNotFoundError:
-            raise Refused("a layer that was here has been removed meanwhile: try again") from None
+            raise InvalidImage(
+                "a layer that was here has been removed meanwhile: try again"
+            ) from None
 
     return open_blob
 
@@ -212,20 +220,20 @@ def _opener(scratch: Path, digest: str) -> Callable[[], BinaryIO]:
 def _file(scratch: Path, digest: str) -> Path:
     value = digest.partition(":")[2]
     if not value.isalnum():
-        raise Refused(f'"{digest}" is not a digest')
+        raise InvalidImage(f'"{digest}" is not a digest')
     return scratch / value
 
 
 @dataclass(frozen=True, slots=True)
-class _Address:
-    """Where a registry is, and whom to believe that it is the one."""
+class _RegistryAddress:
+    """The address of a registry, and the authority that its certificate is verified with."""
 
     url: str
     ca_pem: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FetchedManifest:
     """A manifest or an index."""
 
     digest: str
@@ -235,19 +243,21 @@ class _Found:
 
 @asynccontextmanager
 async def _session(
-    address: _Address, repository: str, credential: Credential | None
-) -> AsyncIterator["_Session"]:
-    session = _Session(address, repository, credential)
+    address: _RegistryAddress, repository: str, credential: RegistryCredential | None
+) -> AsyncIterator["_RepositorySession"]:
+    session = _RepositorySession(address, repository, credential)
     try:
         yield session
     finally:
         await session.close()
 
 
-class _Session:
-    """One repository of one registry, under one identity."""
+class _RepositorySession:
+    """A session with one repository of one registry, with one credential."""
 
-    def __init__(self, address: _Address, repository: str, credential: Credential | None) -> None:
+    def __init__(
+        self, address: _RegistryAddress, repository: str, credential: RegistryCredential | None
+    ) -> None:
         self._address = address
         self._repository = repository
         self._credential = credential
@@ -255,52 +265,52 @@ class _Session:
         self._transports: dict[str, HttpTransport] = {}
 
     @property
-    def used(self) -> Credential | None:
-        """The credential that the registry asked for; None for a public image."""
+    def used(self) -> RegistryCredential | None:
+        """The credential that the registry requested; None for a public image."""
         return self._credential if self._authorization else None
 
     async def close(self) -> None:
         for transport in self._transports.values():
             await transport.close()
 
-    async def manifest(self, reference: str) -> _Found:
+    async def manifest(self, reference: str) -> _FetchedManifest:
         path = f"/v2/{self._repository}/manifests/{reference}"
         async with self._get(path, {"accept": _ACCEPT}) as stream:
-            content = await _whole(stream, Limits().document_bytes)
+            content = await _whole(stream, ImageLimits().document_bytes)
             kind = stream.headers.get("content-type", "").partition(";")[0].strip()
         if ":" in reference:
             check(content, reference)
-            return _Found(reference, kind, content)
-        return _Found(f"sha256:{hashlib.sha256(content).hexdigest()}", kind, content)
+            return _FetchedManifest(reference, kind, content)
+        return _FetchedManifest(f"sha256:{hashlib.sha256(content).hexdigest()}", kind, content)
 
-    async def small(self, described: Descriptor, limit: int) -> bytes:
-        """A blob that is a document."""
+    async def small(self, described: ContentDescriptor, limit: int) -> bytes:
+        """Return a small blob, such as a configuration."""
         async with self._get(self._blob(described.digest)) as stream:
             content = await _whole(stream, limit)
         check(content, described.digest)
         return content
 
     async def save(
-        self, described: Descriptor, file: BinaryIO, count: Callable[[int], None]
+        self, described: ContentDescriptor, file: BinaryIO, count: Callable[[int], None]
     ) -> None:
-        """Write a blob to a file; its digest is checked when it is unpacked."""
+        """Write a blob to a file; unpacking verifies its digest."""
         size = 0
         async with self._get(self._blob(described.digest)) as stream:
             async for piece in _pieces(stream):
                 size += len(piece)
                 if size > described.size:
-                    raise Refused(f"{described.digest} is larger than its manifest says")
+                    raise InvalidImage(f"{described.digest} is larger than its manifest says")
                 file.write(piece)
                 count(len(piece))
         if size != described.size:
-            raise PullFailed(f"{described.digest} ended after {size} of {described.size} bytes")
+            raise PullFailure(f"{described.digest} ended after {size} of {described.size} bytes")
 
     def _blob(self, digest: str) -> str:
         return f"/v2/{self._repository}/blobs/{digest}"
 
     @asynccontextmanager
     async def _get(self, path: str, headers: dict[str, str] | None = None) -> AsyncIterator[Stream]:
-        """The answer to a request, whoever has to be asked for permission or sends us on."""
+        """Send a request; authenticate and follow redirects as the registry demands."""
         url = self._address.url + path
         asked_for_permission = False
         async with AsyncExitStack() as stack:
@@ -317,13 +327,13 @@ class _Session:
                     raise await _failure(stream, path)
                 yield stream
                 return
-        raise PullFailed("the registry sends us from one place to the next without end")
+        raise PullFailure("too many redirects")
 
     async def _open(self, stack: AsyncExitStack, url: str, headers: dict[str, str]) -> Stream:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         sent = {"user-agent": "kedge", **headers}
-        # Whoever the registry sends us to has no business with our credentials.
+        # The target of a redirect must not receive the credentials.
         if self._authorization and origin == self._address.url:
             sent["authorization"] = self._authorization
         call = Call("GET", parts.path or "/", parts.query, sent)
@@ -337,16 +347,16 @@ class _Session:
         return self._transports[origin]
 
     async def _ask_for_permission(self, challenge: str) -> None:
-        """Do what the registry says is needed to be let in."""
+        """Authenticate by the registry's challenge."""
         scheme = challenge.partition(" ")[0].lower()
         if scheme == "basic" and self._credential:
             self._authorization = self._credential.basic
         elif scheme == "bearer":
             self._authorization = f"Bearer {await self._token(challenge)}"
         elif scheme == "basic":
-            raise Unauthorized("the registry wants to know who asks: name a pull secret")
+            raise PullUnauthorized("the registry requires authentication: add a pull secret")
         else:
-            raise PullFailed(f'the registry wants us to authenticate by "{scheme}"')
+            raise PullFailure(f'the registry requires authentication by "{scheme}": not supported')
 
     def _checked(self, url: str) -> str:
         """Refuse redirects to plain HTTP, except to the registry itself.
@@ -358,7 +368,7 @@ class _Session:
         parts = urlsplit(url)
         if parts.scheme == "https" or f"{parts.scheme}://{parts.netloc}" == self._address.url:
             return url
-        raise PullFailed(f'the registry redirects to "{url}", which is not HTTPS')
+        raise PullFailure(f'the registry redirects to "{url}", which is not HTTPS')
 
     async def _token(self, challenge: str) -> str:
         said = dict(_PARAMETER.findall(challenge))
@@ -371,44 +381,44 @@ class _Session:
             stream = await self._open(stack, url, headers)
             if stream.status != 200:
                 raise await _failure(stream, "its token")
-            content = await _whole(stream, Limits().document_bytes)
-        grant = documents.decode(content, _Grant, "the registry's token")
+            content = await _whole(stream, ImageLimits().document_bytes)
+        grant = oci.decode(content, _TokenResponse, "the registry's token")
         if not (token := grant.token or grant.access_token):
-            raise PullFailed("the registry gives us no token")
+            raise PullFailure("the registry returned no token")
         return token
 
 
-class _Grant(msgspec.Struct, frozen=True):
+class _TokenResponse(msgspec.Struct, frozen=True):
     token: str = ""
     access_token: str = ""
 
 
-class _Complaint(msgspec.Struct, frozen=True):
+class _RegistryError(msgspec.Struct, frozen=True):
     code: str = ""
     message: str = ""
 
 
-class _Complaints(msgspec.Struct, frozen=True):
-    errors: list[_Complaint] = []
+class _RegistryErrors(msgspec.Struct, frozen=True):
+    errors: list[_RegistryError] = []
 
 
-async def _failure(stream: Stream, what: str) -> PullFailed:
-    """What an answer that is no success means, in the registry's own words if it has any."""
+async def _failure(stream: Stream, what: str) -> PullFailure:
+    """Return the error of a response without success, with the registry's message if it has one."""
     if stream.status == 404:
-        return PullFailed("not found in the registry")
+        return PullFailure("not found in the registry")
     words = ""
     try:
         content = await _whole(stream, 1 << 16)
-        said = msgspec.json.decode(content, type=_Complaints).errors
+        said = msgspec.json.decode(content, type=_RegistryErrors).errors
         words = "; ".join(each.message or each.code for each in said)
-    except (msgspec.MsgspecError, Refused):
+    except (msgspec.MsgspecError, InvalidImage):
         pass
     if stream.status in (401, 403):
         denied = f": {words}" if words else ""
-        return Unauthorized(
+        return PullUnauthorized(
             f"the registry denies access{denied} (it may not exist, or need a pull secret)"
         )
-    return PullFailed(f"the registry answers {stream.status} for {what}: {words or 'no reason'}")
+    return PullFailure(f"the registry answers {stream.status} for {what}: {words or 'no reason'}")
 
 
 async def _whole(stream: Stream, limit: int) -> bytes:
@@ -416,7 +426,7 @@ async def _whole(stream: Stream, limit: int) -> bytes:
     async for piece in _pieces(stream):
         content += piece
         if len(content) > limit:
-            raise Refused(f"a document is larger than the {limit} bytes that are allowed")
+            raise InvalidImage(f"a document is larger than the {limit} bytes that are allowed")
     return bytes(content)
 
 

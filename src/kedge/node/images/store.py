@@ -1,8 +1,8 @@
-"""Store: the images of this machine in one directory, shared by several processes.
+"""The image store: the images of this machine in one directory, shared by several processes.
 
-A layer is unpacked beside the others and moved into its place when it is whole; a record is
-written when its layers are there; a name is given when its record is. Whatever a killed process
-leaves behind is therefore out of sight, and swept away by the next.
+A layer is unpacked in a temporary directory and renamed when it is complete; a record is written
+after its layers, and a name after its record. So whatever a killed process leaves behind is not
+reachable, and the next process deletes it.
 """
 
 import contextlib
@@ -22,76 +22,77 @@ import msgspec
 from kedge.api.model import ModelMeta
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock
-from kedge.node.images import documents, garbage
-from kedge.node.images.archive import Blob, Packed
-from kedge.node.images.credentials import Credential
-from kedge.node.images.documents import Config, Refused
-from kedge.node.images.garbage import Candidate, Disk, Plan, Thresholds
-from kedge.node.images.image import Image
+from kedge.node.images import garbage, oci
+from kedge.node.images.archive import LayerBlob, PackedImage
+from kedge.node.images.credentials import RegistryCredential
+from kedge.node.images.garbage import DiskSpace, GarbagePlan, GarbageThresholds, ImageCandidate
+from kedge.node.images.image import LocalImage
+from kedge.node.images.oci import ImageConfig, InvalidImage
 from kedge.node.images.pull_records import PullRecords
-from kedge.node.images.reference import InvalidName, Reference
-from kedge.node.images.streams import Forward, algorithm, unpacker, verify
-from kedge.node.images.unpack import Limits, remove_tree, unpack
+from kedge.node.images.reference import ImageReference, InvalidImageName
+from kedge.node.images.streams import ForwardReader, algorithm, unpacker, verify
+from kedge.node.images.unpack import ImageLimits, remove_tree, unpack
 
 LAYOUT: Final = 1
 _SHORTEST: Final = 12
-"""Digits of a layer's digest in its short name, if no other begins with the same."""
+"""Digits of a layer's digest in its short name, unless another layer has the same prefix."""
 
 
-class InUse(Exception):
-    """Containers still use the image."""
+class ImageInUse(Exception):
+    """Containers use the image."""
 
 
 class NoSuchImage(LookupError):
-    """There is no image of that name or id."""
+    """There is no image with that name or id."""
 
 
-class Kept(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, rename="camel"):
-    """Base of what is written down."""
+class StoreDocument(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, rename="camel"):
+    """Base of the documents in the store."""
 
 
-class Record(Kept):
-    """An image: `images/DIGEST.json`. The time of its last use is the file's."""
+class ImageRecord(StoreDocument):
+    """An image: `images/DIGEST.json`. The file's modification time is the time of its last use."""
 
     id: str
     created: str = ""
-    """When it was built, as it says itself."""
+    """The build time in the image."""
     architecture: str = ""
-    config: Config = Config()
+    config: ImageConfig = ImageConfig()
     layers: tuple[str, ...] = ()
-    """The chain ids of its layers, the lowest first: each names a layer over those below it."""
+    """The chain ids of its layers, lowest first: each identifies a layer with those below it."""
     size: int = 0
 
 
-class Name(Kept):
-    """What a name stands for."""
+class ImageNameEntry(StoreDocument):
+    """The target of a name."""
 
     id: str
     loaded: bool = False
-    """Given by hand: no registry is ever asked for this name."""
+    """Whether it was loaded by hand; no registry is asked for such a name."""
     derived: bool = False
-    """The name by digest that comes with a tag; it does not keep an image that lost the tag."""
+    """Whether it is the name by digest that belongs to a tag; it does not keep an image without the
+    tag."""
 
 
-class Names(Kept):
+class ImageNamesFile(StoreDocument):
     """All names: `names.json`."""
 
     layout: int = LAYOUT
-    names: Mapping[str, Name] = {}
+    names: Mapping[str, ImageNameEntry] = {}
     """By key: repository with tag or digest."""
 
 
-class Hold(Kept):
-    """Who uses an image: `holds/HOLDER.json`."""
+class ImageHold(StoreDocument):
+    """A use of an image: `holds/HOLDER.json`."""
 
     id: str
     layers: tuple[str, ...] = ()
     node: str = ""
-    """The node whose container it is, since nodes of one machine share their images."""
+    """The node of the container, since the nodes of one machine share a store."""
 
 
-class LayerFacts(Kept):
-    """What is known of a layer: `layers/DIGEST/layer.json`."""
+class LayerRecord(StoreDocument):
+    """A layer: `layers/DIGEST/layer.json`."""
 
     diff_id: str
     size: int
@@ -99,56 +100,56 @@ class LayerFacts(Kept):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """An image as a list shows it."""
+class ImageListing:
+    """An image in a list."""
 
-    record: Record
+    record: ImageRecord
     names: tuple[str, ...]
     digests: tuple[str, ...]
-    """Names by digest that come with the others."""
+    """Names by digest that belong to other names."""
     holders: tuple[str, ...]
     last_used: float
 
 
-class Store:
-    """The images in a directory, which is made when it is not there."""
+class ImageStore:
+    """The images in a directory, which is created if it does not exist."""
 
-    def __init__(self, directory: Path, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(self, directory: Path, clock: Clock, limits: ImageLimits | None = None) -> None:
         self.directory = directory
-        self.limits = limits or Limits()
+        self.limits = limits or ImageLimits()
         self._clock = clock
         self._unpacking: dict[str, threading.Lock] = {}
         self._table = threading.Lock()
         self._pulls = PullRecords(directory / "pulls")
         for name in ("images", "layers", "l", "holds", "pulls", "incoming"):
             (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Containers of other users get at their layers through mounts, never along this path.
+        # Containers of other users reach their layers through mounts, never by this path.
         os.chmod(self.directory, 0o700)
 
-    # Finding.
+    # Lookup.
 
-    def find(self, name: Reference) -> Image | None:
-        """The image of that name, if it is here; a digest finds it under any tag."""
+    def find(self, name: ImageReference) -> LocalImage | None:
+        """Return the image with a name, or None; a digest finds it under any tag."""
         known = self._names().names.get(name.key)
         return self._image(known.id, str(name)) if known else None
 
-    def is_loaded(self, name: Reference) -> bool:
-        """Whether the name was given by hand."""
+    def is_loaded(self, name: ImageReference) -> bool:
+        """Return whether the name was loaded by hand."""
         known = self._names().names.get(name.key)
         return known is not None and known.loaded
 
-    def get(self, id_: str) -> Image | None:
-        """The image with that id."""
+    def get(self, id_: str) -> LocalImage | None:
+        """Return the image with an id."""
         return self._image(id_, "")
 
-    def listed(self) -> list[Listed]:
-        """All images, by name; those without one last."""
+    def listed(self) -> list[ImageListing]:
+        """Return all images by name; those without a name last."""
         held = self._holders()
         names = self._names().names
         given = _by_id({key: known for key, known in names.items() if not known.derived})
         derived = _by_id({key: known for key, known in names.items() if known.derived})
         found = [
-            Listed(
+            ImageListing(
                 record,
                 names=tuple(given.get(record.id, ())),
                 digests=tuple(derived.get(record.id, ())),
@@ -162,13 +163,13 @@ class Store:
     def has_layer(self, chain: str) -> bool:
         return self._facts(chain) is not None
 
-    def _image(self, id_: str, name: str) -> Image | None:
+    def _image(self, id_: str, name: str) -> LocalImage | None:
         record = self._record(id_)
         if record is None:
             return None
         names = sorted(key for key, known in self._names().names.items() if known.id == id_)
         tagged = [each for each in names if "@" not in each]
-        return Image(
+        return LocalImage(
             id=id_,
             name=name or next(iter(tagged or names), id_),
             names=tuple(tagged),
@@ -181,20 +182,22 @@ class Store:
     def _layer(self, chain: str) -> Path:
         facts = self._facts(chain)
         if facts is None:
-            raise Refused(f"its layer {chain} is gone: load or pull the image again")
+            raise InvalidImage(f"its layer {chain} is gone: load or pull the image again")
         return self.directory / "l" / facts.short
 
-    # Adding.
+    # Add.
 
-    def add(self, packed: Packed, names: Iterable[Reference], *, loaded: bool) -> Record:
-        """Unpack what is not here yet, and give the image its names. Takes time: use a thread."""
+    def add(
+        self, packed: PackedImage, names: Iterable[ImageReference], *, loaded: bool
+    ) -> ImageRecord:
+        """Unpack missing layers and give the image its names. Slow: call it in a thread."""
         with self._adding():
             while True:
                 record = self._unpacked(packed)
                 if self._commit(record, packed.digests, list(names), loaded=loaded):
                     return record
 
-    def _unpacked(self, packed: Packed) -> Record:
+    def _unpacked(self, packed: PackedImage) -> ImageRecord:
         chain, below, size = "", list[Path](), 0
         chains = []
         for blob in packed.blobs:
@@ -203,16 +206,16 @@ class Store:
             below.insert(0, self._tree(chain))
             chains.append(chain)
             size += facts.size
-        return Record(
+        return ImageRecord(
             id=packed.id,
             created=packed.document.created or "",
             architecture=packed.document.architecture,
-            config=documents.config_of(packed.document),
+            config=oci.config_of(packed.document),
             layers=tuple(chains),
             size=size,
         )
 
-    def _ensure_layer(self, chain: str, blob: Blob, below: Sequence[Path]) -> LayerFacts:
+    def _ensure_layer(self, chain: str, blob: LayerBlob, below: Sequence[Path]) -> LayerRecord:
         with self._table:
             lock = self._unpacking.setdefault(chain, threading.Lock())
         try:
@@ -222,29 +225,29 @@ class Store:
             with self._table:
                 self._unpacking.pop(chain, None)
 
-    def _make_layer(self, chain: str, blob: Blob, below: Sequence[Path]) -> LayerFacts:
+    def _make_layer(self, chain: str, blob: LayerBlob, below: Sequence[Path]) -> LayerRecord:
         with self.scratch() as scratch:
             layer = scratch / "layer"
             (layer / "fs").mkdir(parents=True)
             size = self._fill(layer / "fs", blob, below)
             with self._exclusive():
-                facts = LayerFacts(diff_id=blob.diff_id, size=size, short=self._short(chain))
+                facts = LayerRecord(diff_id=blob.diff_id, size=size, short=self._short(chain))
                 atomic.write(layer / "layer.json", msgspec.json.encode(facts))
                 place = self._place(chain)
-                # The link comes first: a layer in its place is taken for complete.
+                # The link comes first, because a layer in its final place counts as complete.
                 self._link(facts.short, place)
                 if not place.exists():
                     layer.rename(place)
             return facts
 
-    def _fill(self, into: Path, blob: Blob, below: Sequence[Path]) -> int:
-        """Unpack a layer and see that it is the one; returns the bytes that it takes."""
+    def _fill(self, into: Path, blob: LayerBlob, below: Sequence[Path]) -> int:
+        """Unpack a layer and verify its digest; return its size in bytes."""
         limit = self.limits.layer_bytes
         with blob.open() as file:
             decompressed = unpacker(file)
-            raw = Forward(file, limit, algorithm(blob.digest)) if blob.digest else None
-            # Headers come on top of what files take.
-            tar = Forward(decompressed(raw or file), 2 * limit, algorithm(blob.diff_id))
+            raw = ForwardReader(file, limit, algorithm(blob.digest)) if blob.digest else None
+            # Tar headers need additional space.
+            tar = ForwardReader(decompressed(raw or file), 2 * limit, algorithm(blob.diff_id))
             size = unpack(tar, into, below, self.limits)
             verify(tar, blob.diff_id)
             if raw:
@@ -264,39 +267,46 @@ class Store:
             os.symlink(f"../layers/{place.name}/fs", self.directory / "l" / short)
 
     def _commit(
-        self, record: Record, digests: Iterable[str], names: Sequence[Reference], *, loaded: bool
+        self,
+        record: ImageRecord,
+        digests: Iterable[str],
+        names: Sequence[ImageReference],
+        *,
+        loaded: bool,
     ) -> bool:
-        """Write the record and the names; False if a layer was removed in the meantime."""
+        """Write the record and the names; return False if a layer was removed in the meantime."""
         with self._exclusive():
             if not all(self._facts(chain) for chain in record.layers):
                 return False
             path = self._record_path(record.id)
             atomic.write(path, msgspec.json.encode(record), 0o644)
             self._touch(path)
-            derived = Name(id=record.id, loaded=loaded, derived=True)
+            derived = ImageNameEntry(id=record.id, loaded=loaded, derived=True)
             given = {name.at(digest).key: derived for name in names for digest in digests}
-            given |= {name.key: Name(id=record.id, loaded=loaded) for name in names}
+            given |= {name.key: ImageNameEntry(id=record.id, loaded=loaded) for name in names}
             self._write_names({**self._names().names, **given})
             return True
 
-    def name(self, id_: str, names: Iterable[Reference], *, loaded: bool) -> None:
-        """Give an image that is here further names."""
+    def name(self, id_: str, names: Iterable[ImageReference], *, loaded: bool) -> None:
+        """Give an existing image further names."""
         with self._exclusive():
             if self._record(id_) is None:
                 raise NoSuchImage(id_)
             known = self._names().names
-            named = {**known, **{name.key: Name(id=id_, loaded=loaded) for name in names}}
+            named = {**known, **{name.key: ImageNameEntry(id=id_, loaded=loaded) for name in names}}
             if named != known:
                 self._write_names(named)
 
     # Which credentials have pulled which images.
 
-    def allows(self, id_: str, name: Reference, credentials: Collection[Credential]) -> bool:
+    def allows(
+        self, id_: str, name: ImageReference, credentials: Collection[RegistryCredential]
+    ) -> bool:
         """Return whether one of the credentials, or a pull without credentials, has pulled the
         image."""
         return self._pulls.allows(id_, name.repository, credentials)
 
-    def allow(self, id_: str, name: Reference, credential: Credential | None) -> None:
+    def allow(self, id_: str, name: ImageReference, credential: RegistryCredential | None) -> None:
         """Record that this credential, or a pull without credentials, has pulled the image."""
         with self._exclusive():
             self._pulls.add(id_, name.repository, credential)
@@ -304,38 +314,40 @@ class Store:
     # Use.
 
     def touch(self, id_: str) -> None:
-        """The image is used now."""
+        """Record the use of an image."""
         with contextlib.suppress(FileNotFoundError):
             self._touch(self._record_path(id_))
 
     def hold(self, id_: str, holder: str, node: str = "") -> None:
-        """A container uses the image: it is not to be removed until the holder lets go."""
+        """Record that a container uses the image, so that it is not removed before `release`."""
         with self._exclusive():
             record = self._record(id_)
             if record is None:
                 raise NoSuchImage(id_)
-            # Not by way of atomic.write, which waits for the disk: containers start here, and
-            # when the power fails none is left to hold anything.
+            # Not by atomic.write, which waits for the disk: containers start here, and after a
+            # power failure no container is left.
             path = self._hold_path(holder)
             beside = path.with_name(f".{path.name}")
-            beside.write_bytes(msgspec.json.encode(Hold(id=id_, layers=record.layers, node=node)))
+            beside.write_bytes(
+                msgspec.json.encode(ImageHold(id=id_, layers=record.layers, node=node))
+            )
             beside.replace(path)
             self._touch(self._record_path(id_))
 
     def release(self, holder: str) -> None:
-        """The container has gone. Also right if it never held anything."""
+        """Release the image of a container. Idempotent."""
         self._hold_path(holder).unlink(missing_ok=True)
 
     def release_others(self, node: str, holders: Collection[str]) -> None:
-        """Of a node only these are left: what it lost sight of lets go."""
+        """Release the images of all containers of a node but these."""
         for holder, hold in self._holds():
             if hold.node == node and holder not in holders:
                 self.release(holder)
 
-    # Removing.
+    # Remove.
 
-    def lookup(self, text: str) -> tuple[str, Reference | None]:
-        """The id of the image that a person means by its name, its id or the id's beginning."""
+    def lookup(self, text: str) -> tuple[str, ImageReference | None]:
+        """Return the id of an image by its name, its id or a prefix of it."""
         value = text.removeprefix("sha256:")
         if len(value) >= 4 and set(value) <= set("0123456789abcdef"):
             fitting = [
@@ -348,32 +360,32 @@ class Store:
             if len(fitting) > 1:
                 raise NoSuchImage(f'"{text}" is the beginning of several ids')
         try:
-            name = Reference.parse(text)
-        except InvalidName as error:
+            name = ImageReference.parse(text)
+        except InvalidImageName as error:
             raise NoSuchImage(f'"{text}" is no name of an image: {error}') from error
         known = self._names().names.get(name.key)
         if known is None:
             raise NoSuchImage(f'there is no image "{text}"')
         return known.id, name
 
-    def has_other_names(self, id_: str, name: Reference) -> bool:
-        """Whether the image stays reachable when it loses this name."""
+    def has_other_names(self, id_: str, name: ImageReference) -> bool:
+        """Return whether the image has other names."""
         return any(
             known.id == id_ and not known.derived and key != name.key
             for key, known in self._names().names.items()
         )
 
-    def unname(self, name: Reference) -> None:
-        """Take a name away; the image stays."""
+    def unname(self, name: ImageReference) -> None:
+        """Remove a name; the image stays."""
         with self._exclusive():
             left = {key: at for key, at in self._names().names.items() if key != name.key}
             self._write_names(left)
 
     def remove(self, id_: str, *, force: bool = False) -> int:
-        """Remove an image with all its names; returns the bytes that were freed.
+        """Remove an image with all its names; return the freed bytes.
 
-        InUse if containers use it. By force it goes nevertheless, except for the layers that
-        they stand on, which go when the last of them does.
+        Raises ImageInUse if containers use it. With `force` it is removed nevertheless, except for
+        the layers of these containers, which go with the last of them.
         """
         with self._exclusive():
             record = self._record(id_)
@@ -381,7 +393,7 @@ class Store:
                 raise NoSuchImage(id_)
             users = self._holders().get(id_, [])
             if users and not force:
-                raise InUse(", ".join(sorted(users)))
+                raise ImageInUse(", ".join(sorted(users)))
             left = {key: at for key, at in self._names().names.items() if at.id != id_}
             self._write_names(left)
             self._record_path(id_).unlink(missing_ok=True)
@@ -391,12 +403,12 @@ class Store:
         return freed
 
     def _needed(self) -> set[str]:
-        """The layers that images have or containers stand on."""
+        """Return the layers of images and of running containers."""
         needed = {chain for record, _ in self._records() for chain in record.layers}
         return needed | {chain for _, hold in self._holds() for chain in hold.layers}
 
     def _discard(self, chains: Collection[str]) -> tuple[int, list[Path]]:
-        """Put layers out of sight, which takes no time; deleting them does."""
+        """Rename layers for deletion, which is fast; deleting them is not."""
         freed, trash = 0, []
         for chain in chains:
             facts = self._facts(chain)
@@ -414,15 +426,18 @@ class Store:
             remove_tree(path)
 
     def collect(
-        self, thresholds: Thresholds, keep: Collection[str] = (), disk: Disk | None = None
-    ) -> Plan:
-        """Delete images as far as the disk needs it; returns what was decided. Takes time."""
+        self,
+        thresholds: GarbageThresholds,
+        keep: Collection[str] = (),
+        disk: DiskSpace | None = None,
+    ) -> GarbagePlan:
+        """Delete images if the disk is full; return the decision. Slow."""
         self.sweep()
         given = [known for known in self._names().names.values() if not known.derived]
         loaded = {known.id for known in given if known.loaded}
         named = {known.id for known in given}
         candidates = [
-            Candidate(
+            ImageCandidate(
                 record.id,
                 used,
                 record.layers,
@@ -438,16 +453,16 @@ class Store:
             keep={*keep, *self._holders()},
             now=self._clock.now().timestamp(),
             thresholds=thresholds,
-            disk=disk or Disk.of(self.directory),
+            disk=disk or DiskSpace.of(self.directory),
         )
         for id_ in decided.images:
-            with contextlib.suppress(InUse, NoSuchImage):
+            with contextlib.suppress(ImageInUse, NoSuchImage):
                 self.remove(id_)
         return decided
 
     def sweep(self) -> None:
-        """Delete what killed processes and forced removals left behind, unless images are being
-        added right now."""
+        """Delete what killed processes and forced removals left behind, unless an image is being
+        added."""
         for path in (self.directory / "incoming").iterdir():
             with contextlib.suppress(OSError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 remove_tree(path)
@@ -465,11 +480,12 @@ class Store:
             if not link.exists():
                 link.unlink(missing_ok=True)
 
-    # What is on the disk.
+    # Directories.
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A directory for what is not finished; it goes in the end, and when we are killed."""
+        """Yield a temporary directory, which is deleted at the end, or after this process is
+        killed."""
         path, held = self._own_directory()
         try:
             yield path
@@ -478,11 +494,11 @@ class Store:
             os.close(held)
 
     def _own_directory(self) -> tuple[Path, int]:
-        """A new directory, and the descriptor by which it is locked against being swept."""
+        """Return a new directory, and the descriptor that locks it against deletion."""
         while True:
             path = self.directory / "incoming" / f"{os.getpid()}-{secrets.token_hex(8)}"
             path.mkdir(mode=0o700)
-            # Somebody may sweep it between its making and its locking.
+            # Another process may delete it before it is locked.
             with contextlib.suppress(FileNotFoundError):
                 held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 fcntl.flock(held, fcntl.LOCK_EX)
@@ -501,42 +517,42 @@ class Store:
         path.touch(mode=0o600)
         return path
 
-    def _names(self) -> Names:
+    def _names(self) -> ImageNamesFile:
         try:
             content = (self.directory / "names.json").read_bytes()
         except FileNotFoundError:
-            return Names()
-        names = msgspec.json.decode(content, type=Names)
+            return ImageNamesFile()
+        names = msgspec.json.decode(content, type=ImageNamesFile)
         if names.layout != LAYOUT:
-            raise Refused(
+            raise InvalidImage(
                 f"{self.directory} was arranged by another version of kedge (layout"
                 f" {names.layout}, this one knows layout {LAYOUT})"
             )
         return names
 
-    def _write_names(self, names: Mapping[str, Name]) -> None:
-        content = msgspec.json.encode(Names(names=dict(sorted(names.items()))))
+    def _write_names(self, names: Mapping[str, ImageNameEntry]) -> None:
+        content = msgspec.json.encode(ImageNamesFile(names=dict(sorted(names.items()))))
         atomic.write(self.directory / "names.json", msgspec.json.format(content), 0o644)
 
-    def _record(self, id_: str) -> Record | None:
+    def _record(self, id_: str) -> ImageRecord | None:
         try:
-            return msgspec.json.decode(self._record_path(id_).read_bytes(), type=Record)
+            return msgspec.json.decode(self._record_path(id_).read_bytes(), type=ImageRecord)
         except FileNotFoundError:
             return None
 
-    def _records(self) -> Iterator[tuple[Record, float]]:
+    def _records(self) -> Iterator[tuple[ImageRecord, float]]:
         for path in (self.directory / "images").glob("[!.]*.json"):
             with contextlib.suppress(FileNotFoundError):
                 content, used = path.read_bytes(), path.stat().st_mtime
-                yield msgspec.json.decode(content, type=Record), used
+                yield msgspec.json.decode(content, type=ImageRecord), used
 
     def _record_path(self, id_: str) -> Path:
         return self.directory / "images" / f"{_digits(id_)}.json"
 
-    def _holds(self) -> Iterator[tuple[str, Hold]]:
+    def _holds(self) -> Iterator[tuple[str, ImageHold]]:
         for path in (self.directory / "holds").glob("[!.]*.json"):
             with contextlib.suppress(FileNotFoundError):
-                yield path.stem, msgspec.json.decode(path.read_bytes(), type=Hold)
+                yield path.stem, msgspec.json.decode(path.read_bytes(), type=ImageHold)
 
     def _holders(self) -> dict[str, list[str]]:
         held: dict[str, list[str]] = {}
@@ -559,12 +575,12 @@ class Store:
     def _tree(self, chain: str) -> Path:
         return self._place(chain) / "fs"
 
-    def _facts(self, chain: str) -> LayerFacts | None:
+    def _facts(self, chain: str) -> LayerRecord | None:
         try:
             content = (self._place(chain) / "layer.json").read_bytes()
         except FileNotFoundError:
             return None
-        return msgspec.json.decode(content, type=LayerFacts)
+        return msgspec.json.decode(content, type=LayerRecord)
 
     def _touch(self, path: Path) -> None:
         now = self._clock.now().timestamp()
@@ -572,17 +588,17 @@ class Store:
 
 
 def chain_id(below: str, diff_id: str) -> str:
-    """What names a layer over those below it.
+    """Return the chain id: it identifies a layer together with those below it.
 
-    The layer alone does not: where it goes through a link of a lower layer, and what its
-    directories look like that it does not describe, depends on them.
+    The digest of the layer alone does not: the effect of its links and the modes of directories
+    that it does not contain depend on the layers below.
     """
     if not below and diff_id.startswith("sha256:"):
         return diff_id
     return f"sha256:{hashlib.sha256(f'{below} {diff_id}'.encode()).hexdigest()}"
 
 
-def _by_id(names: Mapping[str, Name]) -> dict[str, list[str]]:
+def _by_id(names: Mapping[str, ImageNameEntry]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for key, known in sorted(names.items()):
         found.setdefault(known.id, []).append(key)
@@ -592,13 +608,13 @@ def _by_id(names: Mapping[str, Name]) -> dict[str, list[str]]:
 def _digits(digest: str) -> str:
     value = digest.partition(":")[2]
     if not value.isalnum():
-        raise Refused(f'"{digest}" is not a digest')
+        raise InvalidImage(f'"{digest}" is not a digest')
     return value
 
 
 @contextmanager
 def _locked(path: Path, operation: int) -> Iterator[None]:
-    """Have a file or directory to oneself, or share it; the lock dies with the process."""
+    """Lock a file or directory, shared or exclusively; the lock ends with the process."""
     held = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(held, operation)

@@ -1,4 +1,4 @@
-"""Streams of untrusted bytes: read forward only, counted, hashed, unpacked, never without bound."""
+"""Bounded streams of untrusted bytes: read forward only, counted, hashed and decompressed."""
 
 import gzip
 import hashlib
@@ -10,56 +10,56 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Final, Protocol
 
-from kedge.node.images.documents import Refused
+from kedge.node.images.oci import InvalidImage
 
 CHUNK: Final = 1 << 20
 _HEADERS: Final = 4 << 20
-"""More than any header of a tar file takes; what asks to be read at once is not trusted."""
+"""More than any tar header needs; the size in a header is not trusted."""
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 
 BROKEN: Final = (EOFError, OSError, OverflowError, RecursionError, ValueError, zlib.error)
-"""What the libraries raise when they are fed nonsense."""
+"""The errors that the libraries raise for invalid data."""
 
 
-class Source(Protocol):
-    """Anything that can be read."""
+class ByteSource(Protocol):
+    """A readable stream."""
 
     def read(self, size: int = -1, /) -> bytes: ...
 
 
-class Seekable(Source, Protocol):
-    """Anything that can be read from anywhere."""
+class SeekableSource(ByteSource, Protocol):
+    """A readable stream with random access."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int: ...
 
 
-class Forward:
-    """Reads another stream forward only, at most `limit` bytes; knows the digest of it all.
+class ForwardReader:
+    """Reads another stream forward only, at most `limit` bytes, and computes its digest.
 
-    It has what `tarfile` needs of a file. Some versions of `tarfile` would follow a crafted header
-    backwards for ever, or fill the memory with another: both end here.
+    It has the methods that `tarfile` needs. Some versions of `tarfile` follow a crafted header
+    backwards forever, or fill the memory with another; both are refused here.
     """
 
-    def __init__(self, source: Source, limit: int, algorithm: str = "sha256") -> None:
+    def __init__(self, source: ByteSource, limit: int, algorithm: str = "sha256") -> None:
         self._source = source
         self._limit = limit
         self._algorithm = algorithm
         self._hash = hashlib.new(algorithm)
         self._position = 0
         self.last = b""
-        """What was read last."""
+        """The bytes that were read last."""
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= _HEADERS:
-            raise Refused("it holds a tar header of an impossible size")
+            raise InvalidImage("it holds a tar header of an impossible size")
         data = self._source.read(size)
         while len(data) < size and (more := self._source.read(size - len(data))):
             data += more
         self._position += len(data)
         if self._position > self._limit:
-            raise Refused(f"it is larger than the {self._limit} bytes that are allowed")
+            raise InvalidImage(f"it is larger than the {self._limit} bytes that are allowed")
         self._hash.update(data)
         self.last = data
         return data
@@ -69,20 +69,20 @@ class Forward:
 
     def seek(self, position: int) -> int:
         if position < self._position:
-            raise Refused("it holds a tar header that leads backwards")
+            raise InvalidImage("it holds a tar header that leads backwards")
         while (ahead := position - self._position) and self.read(min(ahead, CHUNK)):
             pass
         return self._position
 
     def digest(self) -> str:
-        """Of the whole stream: what has not been read yet is read now."""
+        """Return the digest of the whole stream; the rest of it is read first."""
         while self.read(CHUNK):
             pass
         return f"{self._algorithm}:{self._hash.hexdigest()}"
 
 
-class Leap:
-    """Reads a file forward only, as Forward does, but leaps over what is not wanted."""
+class SkippingReader:
+    """Reads a file forward only, like ForwardReader, but skips unneeded parts."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -90,7 +90,7 @@ class Leap:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= _HEADERS:
-            raise Refused("it holds a tar header of an impossible size")
+            raise InvalidImage("it holds a tar header of an impossible size")
         self.last = self._file.read(size)
         return self.last
 
@@ -99,26 +99,28 @@ class Leap:
 
     def seek(self, position: int) -> int:
         if position < self._file.tell():
-            raise Refused("it holds a tar header that leads backwards")
+            raise InvalidImage("it holds a tar header that leads backwards")
         return self._file.seek(position)
 
 
-def members(reader: "Forward | Leap") -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """The members of a tar file one after the other, none of them remembered."""
+def members(
+    reader: "ForwardReader | SkippingReader",
+) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Yield the members of a tar file one by one, without keeping them."""
     file: Any = reader
-    # Not "r|": with its own buffering tarfile would read before it asks us.
+    # Not "r|": with its own buffering, tarfile would read ahead.
     with tarfile.open(mode="r:", fileobj=file, errors="surrogateescape") as archive:
         while (member := archive.next()) is not None:
             remembered: Any = archive
             remembered.members.clear()
             yield archive, member
-    # tarfile takes anything that is no header for the end.
+    # tarfile takes everything that is not a header for the end.
     if reader.last.strip(b"\0"):
-        raise Refused("it holds something between its files that is no tar header")
+        raise InvalidImage("it holds something between its files that is no tar header")
 
 
-class Slice(io.RawIOBase):
-    """A part of a file, as a file of its own; the file must outlive it."""
+class FileSlice(io.RawIOBase):
+    """A part of a file as a file of its own; the file must stay open."""
 
     def __init__(self, descriptor: int, start: int, size: int) -> None:
         super().__init__()
@@ -147,36 +149,36 @@ class Slice(io.RawIOBase):
 
 
 def algorithm(digest: str) -> str:
-    """How a digest is computed; Refused if kedge does not know."""
+    """Return the hash algorithm of a digest. Raises InvalidImage if it is not supported."""
     name = digest.partition(":")[0]
     if name not in ("sha256", "sha512"):
-        raise Refused(f'"{digest}" is not a digest that kedge can check')
+        raise InvalidImage(f'"{digest}" is not a digest that kedge can check')
     return name
 
 
-def verify(stream: Forward, digest: str) -> None:
-    """Read a stream to its end and see that it has the digest."""
+def verify(stream: ForwardReader, digest: str) -> None:
+    """Read a stream to its end and verify its digest."""
     try:
         found = stream.digest()
     except OSError as error:
         if error.errno is not None:
             raise
-        raise Refused(f"it cannot be decompressed: {error}") from error
+        raise InvalidImage(f"it cannot be decompressed: {error}") from error
     except BROKEN as error:
-        raise Refused(f"it cannot be decompressed: {error}") from error
+        raise InvalidImage(f"it cannot be decompressed: {error}") from error
     if found != digest:
-        raise Refused(f"its content is damaged: {digest} was expected, {found} was found")
+        raise InvalidImage(f"its content is damaged: {digest} was expected, {found} was found")
 
 
-def is_packed(source: Seekable) -> bool:
-    """Whether the stream, which stands at its beginning, is compressed in a way we know."""
+def is_packed(source: SeekableSource) -> bool:
+    """Return whether the stream, at its beginning, has a known compression."""
     start = source.read(4)
     source.seek(0)
     return start.startswith(_GZIP) or start == _ZSTD
 
 
-def unpacker(source: Seekable) -> Callable[[Source], Source]:
-    """How a stream that stands at its beginning, as this one does, is to be decompressed."""
+def unpacker(source: SeekableSource) -> Callable[[ByteSource], ByteSource]:
+    """Return the decompressor of a stream at its beginning."""
     start = source.read(4)
     source.seek(0)
     if start.startswith(_GZIP):
@@ -186,12 +188,12 @@ def unpacker(source: Seekable) -> Callable[[Source], Source]:
     return lambda packed: packed
 
 
-def _file(source: Source) -> Any:
+def _file(source: ByteSource) -> Any:
     return source
 
 
-def _zstd() -> Callable[[Source], Source]:
-    """Decompression of zstd by whichever library is installed; newer Pythons bring their own."""
+def _zstd() -> Callable[[ByteSource], ByteSource]:
+    """Return the zstd decompressor of an installed library; newer Python versions include one."""
     for name in ("compression.zstd", "backports.zstd", "pyzstd"):
         try:
             library: Any = importlib.import_module(name)
@@ -201,7 +203,7 @@ def _zstd() -> Callable[[Source], Source]:
     try:
         library = importlib.import_module("zstandard")
     except ImportError:
-        raise Refused(
+        raise InvalidImage(
             "it is compressed with zstd, for which this Python has no library: install one with"
             " 'pip install zstandard', or compress the image with gzip"
         ) from None
@@ -209,6 +211,6 @@ def _zstd() -> Callable[[Source], Source]:
     return lambda packed: _source(decompressor.stream_reader(packed, read_across_frames=True))
 
 
-def _source(stream: Any) -> Source:
-    found: Source = stream
+def _source(stream: Any) -> ByteSource:
+    found: ByteSource = stream
     return found

@@ -1,6 +1,6 @@
-"""A layer's tar file made into a directory that an overlay file system can stack on others.
+"""Unpacks a layer's tar file to a directory that an overlay file system can stack on others.
 
-Nothing in the file is trusted: all that it names ends up inside the directory or is refused.
+Nothing in the file is trusted: every path in it ends up inside of the directory or is refused.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Final
 
 from kedge.node.images import layers
-from kedge.node.images.documents import Refused
-from kedge.node.images.layers import OPAQUE, Found, Parts
-from kedge.node.images.streams import BROKEN, CHUNK, Forward, members
+from kedge.node.images.layers import OPAQUE, LayerFile, Parts
+from kedge.node.images.oci import InvalidImage
+from kedge.node.images.streams import BROKEN, CHUNK, ForwardReader, members
 from kedge.supervisor.removal import remove
 
 WHITEOUT: Final = ".wh."
 OPAQUE_MARK: Final = ".wh..wh..opq"
 _OF_AUFS: Final = ".wh..wh."
-"""What the first tools kept for themselves in layers; it means nothing any more."""
+"""The prefix of metadata of the first tools (AUFS); it has no meaning any more."""
 
 _MOST_LINKS: Final = 40
 _DEEPEST: Final = 256
@@ -33,47 +33,47 @@ _CAPABILITY: Final = "security.capability"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How large an image may be, against those that are made to fill the disk."""
+class ImageLimits:
+    """Limits against images that are made to fill the disk."""
 
     layer_bytes: int = 16 << 30
-    """Of one layer, unpacked."""
+    """Bytes of one unpacked layer."""
     entries: int = 2_000_000
     """Files in one layer."""
     document_bytes: int = 8 << 20
-    """Of a manifest or a configuration."""
+    """Bytes of a manifest or a configuration."""
 
 
-def unpack(tar: Forward, into: Path, below: Sequence[Path], limits: Limits) -> int:
-    """Unpack a layer into an empty directory, over the layers `below` it, the uppermost first.
+def unpack(tar: ForwardReader, into: Path, below: Sequence[Path], limits: ImageLimits) -> int:
+    """Unpack a layer into an empty directory, over the layers `below` it, uppermost first.
 
-    Returns the bytes that it takes. Who is not root owns all of it, and devices are refused.
+    Return its size in bytes. A user other than root owns all files, and devices are refused.
     """
-    tree = _Tree(str(into), [str(each) for each in below], limits)
+    tree = _LayerTree(str(into), [str(each) for each in below], limits)
     tree.begin()
     try:
         _read(tar, tree)
-    except Refused:
+    except InvalidImage:
         raise
     except OSError as error:
         if error.errno is None or error.errno in _FAULTS_OF_THE_FILE:
-            raise Refused(f"it is not a tar file that can be read: {error}") from error
+            raise InvalidImage(f"it is not a tar file that can be read: {error}") from error
         raise
     except (tarfile.TarError, *BROKEN) as error:
-        raise Refused(f"it is not a tar file that can be read: {error}") from error
+        raise InvalidImage(f"it is not a tar file that can be read: {error}") from error
     tree.finish()
     return tree.bytes
 
 
-def _read(tar: Forward, tree: "_Tree") -> None:
+def _read(tar: ForwardReader, tree: "_LayerTree") -> None:
     for archive, member in members(tar):
         tree.add(archive, member)
 
 
-class _Tree:
-    """The directory as it grows."""
+class _LayerTree:
+    """The directory of the layer while it is unpacked."""
 
-    def __init__(self, root: str, below: Sequence[str], limits: Limits) -> None:
+    def __init__(self, root: str, below: Sequence[str], limits: ImageLimits) -> None:
         self.bytes = 0
         self._root = root
         self._below = below
@@ -81,15 +81,16 @@ class _Tree:
         self._entries = 0
         self._is_root = os.geteuid() == 0
         self._directories: dict[Parts, Parts] = {}
-        """Where paths to directories lead, as far as known."""
+        """Resolved paths of directories."""
         self._times: dict[str, float] = {}
         self._root_is_opaque = False
 
     def begin(self) -> None:
-        """The top of a layer looks like that of the one below, unless the tar file says more."""
+        """Create the root of the layer with the attributes of the one below, unless the tar file
+        has it."""
         os.chmod(self._root, 0o755)
         if self._below:
-            self._dress_like(self._root, Found(self._below[0], os.lstat(self._below[0])))
+            self._dress_like(self._root, LayerFile(self._below[0], os.lstat(self._below[0])))
 
     def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         self._count(member)
@@ -109,7 +110,7 @@ class _Tree:
             self._make(archive, member, (*self._directory(parts[:-1]), base))
 
     def finish(self) -> None:
-        """What must wait until everything is in its place."""
+        """Apply what must wait until all files exist."""
         if self._root_is_opaque:
             self._hide_below_root()
         for path, moment in self._times.items():
@@ -118,15 +119,18 @@ class _Tree:
     def _count(self, member: tarfile.TarInfo) -> None:
         self._entries += 1
         if self._entries > self._limits.entries:
-            raise Refused(f"it holds more than the {self._limits.entries} files that are allowed")
+            raise InvalidImage(
+                f"it holds more than the {self._limits.entries} files that are allowed"
+            )
         self.bytes += member.size if member.isreg() else 0
         if self.bytes > self._limits.layer_bytes:
-            raise Refused(f"it takes more than the {self._limits.layer_bytes} bytes allowed")
+            raise InvalidImage(f"it takes more than the {self._limits.layer_bytes} bytes allowed")
 
-    # Where things go.
+    # Paths.
 
     def _directory(self, parts: Parts) -> Parts:
-        """Where the path leads, made a directory of this layer; links are followed inside only."""
+        """Resolve a path and create it as a directory of this layer; links are followed only
+        inside."""
         known = self._directories.get(parts)
         if known is not None:
             return known
@@ -146,7 +150,7 @@ class _Tree:
                 continue
             links += 1
             if links > _MOST_LINKS:
-                raise Refused(f"too many symbolic links on the way to {'/'.join(parts)}")
+                raise InvalidImage(f"too many symbolic links on the way to {'/'.join(parts)}")
             if target.startswith("/"):
                 done.clear()
             ahead.extend(reversed(target.split("/")))
@@ -154,7 +158,8 @@ class _Tree:
         return tuple(done)
 
     def _step(self, parts: Parts) -> str | None:
-        """The target of the link at this path; else None, and there is a directory now."""
+        """Return the target of the link at this path; without a link, create a directory and return
+        None."""
         path = self._path(parts)
         found = _lstat(path)
         if found is None:
@@ -164,7 +169,9 @@ class _Tree:
         if stat.S_ISLNK(found.st_mode):
             return os.readlink(path)
         if not layers.is_whiteout(found):
-            raise Refused(f"{'/'.join(parts)} is a file, and also a directory with files in it")
+            raise InvalidImage(
+                f"{'/'.join(parts)} is a file, and also a directory with files in it"
+            )
         os.unlink(path)
         _mkdir(path)
         self._mark_opaque(path)
@@ -182,14 +189,15 @@ class _Tree:
     def _path(self, parts: Parts) -> str:
         return "/".join((self._root, *parts))
 
-    # What is made there.
+    # Files.
 
     def _make(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parts: Parts) -> None:
         path = self._path(parts)
         if member.isdir():
             self._make_directory(path)
         else:
-            # Linked first: a link to what it replaces is nonsense, yet must not lose the file.
+            # Linked first: a hard link to the file that it replaces is invalid, but must not lose
+            # the file.
             target = self._linked(member) if member.islnk() else None
             if target and target.path == path:
                 return
@@ -200,6 +208,8 @@ class _Tree:
             if member.isreg():
                 _write(archive, member, path)
             elif member.issym():
+                if not member.linkname:
+                    raise InvalidImage(f"{member.name} is a symbolic link without a target")
                 os.symlink(member.linkname, path)
                 self._directories.clear()
             elif member.isfifo():
@@ -207,7 +217,7 @@ class _Tree:
             elif member.ischr() or member.isblk():
                 self._make_device(member, path)
             else:
-                raise Refused(f"{member.name} is of a kind that no file system knows")
+                raise InvalidImage(f"{member.name} is of a kind that no file system knows")
         self._dress(path, member)
 
     def _make_directory(self, path: str) -> None:
@@ -216,42 +226,44 @@ class _Tree:
             return
         self._clear(path)
         _mkdir(path)
-        # It may hide a link below that paths were found to lead through.
+        # It may replace a link through which paths were resolved.
         self._directories.clear()
         if found is not None and layers.is_whiteout(found):
             self._mark_opaque(path)
 
     def _make_device(self, member: tarfile.TarInfo, path: str) -> None:
         if not self._is_root:
-            raise Refused(f"{member.name} is a device, which only root can make")
+            raise InvalidImage(f"{member.name} is a device, which only root can make")
         if member.ischr() and member.devmajor == member.devminor == 0:
-            raise Refused(f"{member.name} is a whiteout that is not written as one")
+            raise InvalidImage(f"{member.name} is a whiteout that is not written as one")
         kind = stat.S_IFCHR if member.ischr() else stat.S_IFBLK
         os.mknod(path, kind | 0o600, os.makedev(member.devmajor, member.devminor))
 
-    def _linked(self, member: tarfile.TarInfo) -> Found:
-        """The file that a hard link leads to, of this layer or of one below."""
+    def _linked(self, member: tarfile.TarInfo) -> LayerFile:
+        """Return the target of a hard link, in this layer or in one below."""
         parts = _parts(member.linkname)
         if not parts:
-            raise Refused(f"{member.name} is a hard link to nothing")
+            raise InvalidImage(f"{member.name} is a hard link to nothing")
         where = (*self._directory(parts[:-1]), parts[-1])
         found = layers.look([self._root, *self._below], where)
         if found is None or found.is_directory:
-            raise Refused(f"{member.name} is a hard link to {member.linkname}, which is no file")
+            raise InvalidImage(
+                f"{member.name} is a hard link to {member.linkname}, which is no file"
+            )
         return found
 
-    def _link(self, target: Found, path: str) -> None:
+    def _link(self, target: LayerFile, path: str) -> None:
         if target.path.startswith(f"{self._root}/"):
             os.link(target.path, path, follow_symlinks=False)
         elif target.is_link:
             os.symlink(os.readlink(target.path), path)
         elif stat.S_ISREG(target.status.st_mode):
-            # A file of a lower layer belongs to that layer: its links end at the border.
+            # A file of a lower layer belongs to that layer: the link becomes a copy.
             self.bytes += target.status.st_size
             shutil.copyfile(target.path, path, follow_symlinks=False)
             self._dress_like(path, target)
         else:
-            raise Refused("it has a hard link to a special file of another layer")
+            raise InvalidImage("it has a hard link to a special file of another layer")
 
     def _clear(self, path: str) -> None:
         found = _lstat(path)
@@ -265,7 +277,7 @@ class _Tree:
             self._directories.clear()
 
     def _hide(self, directory: Parts, name: str) -> None:
-        """Let nothing of that name be seen from below. What this layer itself has, stays."""
+        """Hide a name of the layers below; files of this layer stay."""
         path = self._path((*directory, name))
         found = _lstat(path)
         if found is None:
@@ -280,7 +292,7 @@ class _Tree:
             self._root_is_opaque = True
 
     def _hide_below_root(self) -> None:
-        # Overlay file systems never look whether the top of a layer is opaque.
+        # Overlay file systems do not check whether the root of a layer is opaque.
         for name in layers.children(self._below, ()):
             self._hide((), name)
 
@@ -293,15 +305,15 @@ class _Tree:
                     raise
             else:
                 return
-        raise Refused(
+        raise InvalidImage(
             "it hides files of the layers below, which the file system of the state directory"
             " cannot remember: it has no extended attributes"
         )
 
-    # What it looks like.
+    # Attributes.
 
     def _dress(self, path: str, member: tarfile.TarInfo) -> None:
-        """Owner, extended attributes, mode and time, in the order in which they do not undo."""
+        """Set owner, extended attributes, mode and time, in this order: chown clears mode bits."""
         if self._is_root:
             os.chown(path, member.uid, member.gid, follow_symlinks=False)
         if member.isreg() or member.isdir():
@@ -313,7 +325,7 @@ class _Tree:
         else:
             _set_time(path, member.mtime)
 
-    def _dress_like(self, path: str, other: Found) -> None:
+    def _dress_like(self, path: str, other: LayerFile) -> None:
         status = other.status
         if self._is_root:
             os.chown(path, status.st_uid, status.st_gid, follow_symlinks=False)
@@ -324,14 +336,15 @@ class _Tree:
             _set_time(path, status.st_mtime)
 
     def _mode(self, mode: int, *, directory: bool) -> int:
-        """Who is not root must stay able to read what is theirs, and to remove it."""
+        """Return the mode with the rights that a user other than root needs to read and remove the
+        file."""
         mine = 0 if self._is_root else 0o700 if directory else 0o400
         return stat.S_IMODE(mode) | mine
 
     def _set_attributes(self, path: str, headers: Mapping[str, str]) -> None:
         for header, value in headers.items():
             name = header.removeprefix(_XATTR)
-            # Attributes of overlay itself could send lookups to other places.
+            # Attributes of overlay itself could redirect lookups.
             is_user = name.startswith("user.") and not name.startswith("user.overlay.")
             if name == header or not (is_user or (name == _CAPABILITY and self._is_root)):
                 continue
@@ -342,15 +355,15 @@ class _Tree:
 def _parts(name: str) -> Parts:
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts or "\0" in name:
-        raise Refused(f"{name!r} would lie outside of the image")
+        raise InvalidImage(f"{name!r} would lie outside of the image")
     if len(parts) > _DEEPEST:
-        raise Refused(f"it holds directories more than {_DEEPEST} deep")
+        raise InvalidImage(f"it holds directories more than {_DEEPEST} deep")
     return parts
 
 
 def _name(name: str, member: tarfile.TarInfo) -> str:
     if name in ("", ".", ".."):
-        raise Refused(f"{member.name!r} hides something outside of the image")
+        raise InvalidImage(f"{member.name!r} hides something outside of the image")
     return name
 
 
@@ -373,26 +386,26 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None
         if content is not None:
             shutil.copyfileobj(content, file, CHUNK)
         if os.fstat(file.fileno()).st_size != member.size:
-            raise Refused(f"{member.name} ends too early")
+            raise InvalidImage(f"{member.name} ends too early")
 
 
 def _set_time(path: str, moment: float) -> None:
-    # Gone meanwhile, or a time that no file system knows: neither is worth a word.
+    # The file is gone, or the file system does not support the time; neither matters.
     with contextlib.suppress(OSError, OverflowError, ValueError):
         os.utime(path, (moment, moment), follow_symlinks=False)
 
 
 def _make_whiteout(path: str) -> None:
     try:
-        # The one device that kernels since 5.8 let everybody make.
+        # The only device that every user may create, since Linux 5.8.
         os.mknod(path, stat.S_IFCHR | 0o600, 0)
     except PermissionError:
-        raise Refused(
+        raise InvalidImage(
             "it removes files of the layers below, which this kernel lets only root write down"
         ) from None
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a directory and all below it, if it is there."""
+    """Delete a directory with its content, if it exists."""
     if failure := remove(path):
         raise OSError(errno.ENOTEMPTY, failure, str(path))

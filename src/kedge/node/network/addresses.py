@@ -1,4 +1,5 @@
-"""Addresses of pods: each held by a file of its name, so that a restarted agent knows them all."""
+"""The addresses of pods. Each is held by a file with its name, so that a restarted agent knows
+them."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -7,24 +8,24 @@ from pathlib import Path
 from typing import Final
 
 CLUSTER: Final = IPv4Network("10.244.0.0/16")
-"""What the networks of nodes are taken from."""
+"""The network that the networks of nodes are part of."""
 
 
-class NoAddress(Exception):
-    """All addresses are taken."""
+class NoFreeAddress(Exception):
+    """All addresses of the network are in use."""
 
 
 def free_network(taken: Iterable[IPv4Network]) -> IPv4Network:
-    """The first network for a node that no route of this machine leads to."""
+    """Return the first network for a node to which the machine has no route."""
     used = list(taken)
     for network in CLUSTER.subnets(new_prefix=24):
         if not any(network.overlaps(other) for other in used):
             return network
-    raise NoAddress(f"no network of {CLUSTER} is free on this machine")
+    raise NoFreeAddress(f"no network of {CLUSTER} is free on this machine")
 
 
-class Addresses:
-    """Hands out the addresses of one network, those longest unused first."""
+class AddressPool:
+    """Allocates the addresses of one network, those longest unused first."""
 
     def __init__(self, directory: Path, network: IPv4Network) -> None:
         self._directory = directory
@@ -32,16 +33,16 @@ class Addresses:
         directory.mkdir(parents=True, exist_ok=True)
         self._last = network.network_address + 1
         self._held = {path.read_text(): IPv4Address(path.name) for path in directory.iterdir()}
-        # An agent was killed before it could say for whom it was.
+        # An agent was killed before it wrote the holder.
         self.give_back("")
 
     @property
     def gateway(self) -> IPv4Address:
-        """Ours: where pods send what is not for each other."""
+        """The address of the bridge: the default gateway of pods."""
         return self._network.network_address + 1
 
     def take(self, holder: str) -> IPv4Address:
-        """An address for the holder; the same if it has one already."""
+        """Return an address for the holder; the same one if it has one already."""
         if known := self.of(holder):
             return known
         for address in self._from_the_last():
@@ -54,13 +55,13 @@ class Addresses:
             os.close(held)
             self._last = self._held[holder] = address
             return address
-        raise NoAddress(f"all addresses of {self._network} are in use")
+        raise NoFreeAddress(f"all addresses of {self._network} are in use")
 
     def of(self, holder: str) -> IPv4Address | None:
         return self._held.get(holder)
 
     def holders(self) -> list[str]:
-        """All who have an address."""
+        """Return all holders of an address."""
         return list(self._held)
 
     def give_back(self, holder: str) -> None:
@@ -71,6 +72,6 @@ class Addresses:
         first, size = int(self._network.network_address), self._network.num_addresses
         last = int(self._last) - first
         for number in (*range(last + 1, size), *range(last + 1)):
-            # Neither the network's own address, nor ours, nor that of everybody.
+            # Without the addresses of the network, of the gateway and of broadcast.
             if 1 < number < size - 1:
                 yield IPv4Address(first + number)

@@ -1,4 +1,4 @@
-"""A bridge for the pods of one node, a cable and an address for each, and their host ports."""
+"""The bridge of one node: a veth pair and an address for each pod, and host ports."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,8 @@ from typing import Final
 from kedge.machinery import atomic
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.network import forward, masquerade
-from kedge.node.network.addresses import Addresses, free_network
-from kedge.node.network.forward import Awaited, Closing
+from kedge.node.network.addresses import AddressPool, free_network
+from kedge.node.network.forward import PortListener, RetryingListener
 from kedge.node.network.netlink import Netlink
 from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxSpec
 from kedge.supervisor.spread import spread
@@ -25,37 +25,39 @@ from kedge.supervisor.spread import spread
 log = logging.getLogger(__name__)
 
 SERVICE: Final = IPv4Address("10.96.0.1")
-"""The address of the service `kubernetes`, under which pods look for the API server."""
+"""The cluster IP of the service `kubernetes`, at which pods find the API server."""
 SERVICE_PORT: Final = 443
 _TABLE: Final = 27_000
-"""Routing tables of nodes are numbered from here, by the third part of their network."""
+"""The number of a node's routing table is this plus the third octet of its network."""
 _POD_LINK: Final = "eth0"
 _TRIED_EVERY: Final = 1.0
-"""Seconds between two attempts to listen where somebody else does."""
+"""Seconds between two tries to listen on a port that is in use."""
 _LINKS: Final = "/sys/class/net"
 _BRIDGES: Final = "kbr"
-"""How the bridges of all nodes begin, whoever's they are."""
+"""The prefix of the bridges of all nodes, of all users."""
 
 
 class Bridge:
-    """The network of one node. Its name, its network and who has which address are kept in a
-    directory, so that the next agent goes on with it and `remove` finds everything. Somebody must
-    `run` it."""
+    """The network of one node.
+
+    Its name, its network and the holders of addresses are stored in a directory, so that a
+    restarted agent continues with them and `remove` finds everything. The owner must `run` it.
+    """
 
     def __init__(self, directory: Path, network: IPv4Network, clock: Clock | None = None) -> None:
         self.network = network
         self._directory = directory
-        self._addresses = Addresses(directory / "addresses", network)
+        self._addresses = AddressPool(directory / "addresses", network)
         self._link = link_name(_BRIDGES, str(directory))
         self._clock = clock or SystemClock()
         self._host = Netlink()
-        self._ports: dict[str, list[Closing]] = {}
-        self._door: Closing | None = None
-        self._refused: asyncio.Queue[Awaited] = asyncio.Queue()
+        self._ports: dict[str, list[PortListener]] = {}
+        self._door: PortListener | None = None
+        self._refused: asyncio.Queue[RetryingListener] = asyncio.Queue()
 
     @classmethod
     def find(cls, directory: Path, clock: Clock | None = None) -> "Bridge":
-        """The bridge of this directory, with a network of its own, made if need be."""
+        """Return the bridge of this directory, with a new network if it has none."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         spread(str(directory))
         kept = directory / "network"
@@ -70,7 +72,8 @@ class Bridge:
         return _TABLE + self.network.network_address.packed[2]
 
     async def open(self, server: Callable[[], tuple[str, int]]) -> None:
-        """Bring the bridge up, and let pods find the API server at its usual address."""
+        """Create the bridge, and forward the address of the service `kubernetes` to the API
+        server."""
         host = self._host
         with _alone():
             if not host.index(self._link):
@@ -91,14 +94,14 @@ class Bridge:
         log.info("network of pods bridge=%s network=%s: %s", self._link, self.network, said)
 
     def _avoid_others(self) -> None:
-        """Take another network if somebody has ours by now. No pod is plugged in yet."""
+        """Take another network if another node has taken this one. No pod is attached yet."""
         if not self._taken():
             return
         for holder in self._addresses.holders():
             self._addresses.give_back(holder)
         self.network = free_network(self._host.networks())
         atomic.write(self._directory / "network", str(self.network).encode())
-        self._addresses = Addresses(self._directory / "addresses", self.network)
+        self._addresses = AddressPool(self._directory / "addresses", self.network)
 
     def _taken(self) -> bool:
         return any(self.network.overlaps(other) for other in self._host.networks())
@@ -106,8 +109,8 @@ class Bridge:
     async def attach(
         self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
     ) -> list[str]:
-        """Plug a pod in; returns its addresses. The descriptor is a netlink socket inside of it,
-        and is closed."""
+        """Attach a pod; return its addresses. The descriptor is a netlink socket in its network
+        namespace, and is closed."""
         address = self._addresses.take(sandbox)
         cable = link_name("kv", sandbox)
         with Netlink(socket.socket(fileno=descriptor)) as inside:
@@ -124,39 +127,41 @@ class Bridge:
                     opened.append(await _opened(port, str(address)))
             except OSError as error:
                 await self.detach(sandbox)
-                raise RuntimeFailure(f"network of the pod: {error}") from error
+                raise RuntimeFailure(f"cannot set up the network of the pod: {error}") from error
         return [str(address)]
 
     async def detach(self, sandbox: str) -> None:
-        """Unplug a pod and forget its address; idempotent."""
+        """Detach a pod and release its address. Idempotent."""
         for listening in self._ports.pop(sandbox, []):
             listening.close()
         self._host.remove_link(link_name("kv", sandbox))
         self._addresses.give_back(sandbox)
 
     async def detach_others(self, sandboxes: Set[str]) -> None:
-        """Unplug every pod but these, which are all that there are."""
+        """Detach all pods but these."""
         for holder in self._addresses.holders():
             if holder not in sandboxes:
                 await self.detach(holder)
 
     async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
-        """Let the machine's ports that a pod has lead into it again, after a restart. If somebody
-        has taken one meanwhile, the pod goes on without it until it is free."""
+        """Open the host ports of a pod again after a restart. A port that is in use is opened as
+        soon as it is free."""
         opened = self._ports.setdefault(sandbox, [])
         for port in _asked(spec):
             what = f"pod {spec.namespace}/{spec.name} at port {port.host_port}"
             opened.append(await self._awaited(what, partial(_opened, port, address)))
 
-    async def _awaited(self, what: str, listen: Callable[[], Awaitable[Closing]]) -> Awaited:
-        """Opened now or, if it cannot be, by `run`."""
-        made = Awaited(what, listen)
+    async def _awaited(
+        self, what: str, listen: Callable[[], Awaitable[PortListener]]
+    ) -> RetryingListener:
+        """Open a listener now or, if that fails, in `run`."""
+        made = RetryingListener(what, listen)
         if not await made.attempt():
             self._refused.put_nowait(made)
         return made
 
     async def run(self) -> None:
-        """Until cancelled: open what could not be opened, once it can."""
+        """Retry listeners that could not be opened, until cancelled."""
         while True:
             each = await self._refused.get()
             await self._clock.sleep(_TRIED_EVERY)
@@ -164,7 +169,7 @@ class Bridge:
                 self._refused.put_nowait(each)
 
     def close(self) -> None:
-        """Let go; what the kernel holds stays, and pods go on."""
+        """Close the listeners; links and routes stay, so pods keep their network."""
         for opened in self._ports.values():
             for listening in opened:
                 listening.close()
@@ -173,12 +178,12 @@ class Bridge:
         self._host.close()
 
     async def remove(self) -> None:
-        """Leave nothing behind."""
+        """Remove the bridge and everything that belongs to it."""
         host = self._host
         for sandbox in self._addresses.holders():
             await self.detach(sandbox)
         with _alone():
-            # Without the bridge the network may be another node's by now, and its routes too.
+            # Without the bridge, the network and its routes may belong to another node by now.
             if host.index(self._link) or not self._taken():
                 await masquerade.forbid(self._link, self.network)
                 host.stop_delivering(self._link, SERVICE, self.table)
@@ -190,7 +195,7 @@ class Bridge:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """One agent at a time on this machine: two must not take the same network."""
+    """Lock out other agents of this machine: two must not take the same network."""
     held = os.open(_LINKS, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -203,7 +208,7 @@ def _asked(spec: SandboxSpec) -> Iterator[PortMapping]:
     return (port for port in spec.ports if port.host_port)
 
 
-async def _opened(port: PortMapping, address: str) -> Closing:
+async def _opened(port: PortMapping, address: str) -> PortListener:
     here = port.host_ip or "0.0.0.0"
     target = (address, port.container_port)
     match port.protocol:
@@ -215,5 +220,5 @@ async def _opened(port: PortMapping, address: str) -> Closing:
 
 
 def link_name(prefix: str, what: str) -> str:
-    """A name for a link: the kernel takes fifteen letters."""
+    """Return a name for a link of at most 15 characters, the kernel's limit."""
     return prefix + hashlib.sha256(os.fsencode(what)).hexdigest()[:10]

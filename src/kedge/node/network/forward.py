@@ -1,7 +1,7 @@
-"""Ways into pods: ports of the machine, and the cluster's own address, handed on byte by byte.
+"""Forwarding to pods: host ports, and the cluster IP of the API server.
 
-In user space rather than by rules of the kernel: it works on loopback and without any firewall
-program, needs no settings of the machine changed, and ends with the agent.
+It is done in user space and not by kernel rules: that works on loopback and without a firewall
+program, changes no settings of the machine, and ends with the agent.
 """
 
 import asyncio
@@ -18,45 +18,45 @@ _IP_TRANSPARENT: Final = 19
 _DATAGRAM_PATIENCE: Final = 60.0
 _PIECE: Final = 1 << 16
 PER_SOURCE: Final = 256
-"""Connections of one pod to the cluster's own address: one per watch of a busy operator."""
+"""Connections of one pod to the API server: one for each watch of a busy operator."""
 TOTAL: Final = 1024
 """Connections, or peers that send datagrams, of one port."""
 
 Target = tuple[str, int]
 
 
-class Closing(Protocol):
-    """Something that listens until it is closed."""
+class PortListener(Protocol):
+    """A listener that can be closed."""
 
     def close(self) -> None: ...
 
 
-class Awaited:
-    """Something that is to listen where somebody else may do so at the moment: machines have other
-    programs, and other clusters."""
+class RetryingListener:
+    """A listener that is retried while its port is in use, by another program or another
+    cluster."""
 
-    def __init__(self, what: str, listen: Callable[[], Awaitable[Closing]]) -> None:
+    def __init__(self, what: str, listen: Callable[[], Awaitable[PortListener]]) -> None:
         self._what = what
         self._listen = listen
-        self._listening: Closing | None = None
-        self._complained = False
+        self._listening: PortListener | None = None
+        self._is_logged = False
         self._closed = False
 
     async def attempt(self) -> bool:
-        """Whether there is nothing more to be done: it listens, or is no longer to."""
+        """Try to listen; return whether the listener is open or closed for good."""
         if self._closed:
             return True
         try:
             self._listening = await self._listen()
         except OSError as error:
-            if not self._complained:
-                log.warning("%s is not to be reached until this ends: %s", self._what, error)
-            self._complained = True
+            if not self._is_logged:
+                log.warning("%s is not reachable: %s; retrying", self._what, error)
+            self._is_logged = True
             return False
         if self._closed:
             self._listening.close()
-        elif self._complained:
-            log.info("%s is to be reached now", self._what)
+        elif self._is_logged:
+            log.info("%s is reachable", self._what)
         return True
 
     def close(self) -> None:
@@ -65,9 +65,9 @@ class Awaited:
             self._listening.close()
 
 
-class Sources:
-    """Counts connections by source address. The server sees all pods as one address, the
-    machine's, so pods can only be distinguished here."""
+class ConnectionLimit:
+    """Counts connections by source address. The server sees all pods under the machine's address,
+    so pods can be distinguished only here."""
 
     def __init__(self, per_source: int = PER_SOURCE, total: int = TOTAL) -> None:
         self._per_source = per_source
@@ -76,7 +76,7 @@ class Sources:
 
     @contextlib.contextmanager
     def connection(self, source: str) -> Iterator[bool]:
-        """Count a connection; returns whether it is below the limit."""
+        """Count a connection; yield whether it is below the limit."""
         if self._counts[source] >= self._per_source or self._counts.total() >= self._total:
             yield False
             return
@@ -90,39 +90,42 @@ class Sources:
 
 
 async def listen_tcp(address: str, port: int, target: Target) -> asyncio.Server:
-    """Hand connections on; raises OSError if the port is taken."""
-    # Not limited by address: many clients may share one.
-    return await asyncio.start_server(_handed_to(lambda: target, Sources(TOTAL)), address, port)
+    """Forward TCP connections. Raises OSError if the port is in use."""
+    # No limit per address: many clients may share one.
+    return await asyncio.start_server(
+        _forwarder(lambda: target, ConnectionLimit(TOTAL)), address, port
+    )
 
 
 async def listen_on_link(link: str, here: Target, find: Callable[[], Target]) -> asyncio.Server:
-    """Hand on what comes in by one link for an address that need not be the machine's own."""
+    """Forward TCP connections that arrive by one link, for an address that the machine need not
+    have."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, link.encode())
-        # Without this, an address that is not the machine's own can neither be had nor answer.
+        # Without this, binding to an address that the machine does not have fails.
         listener.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
         listener.bind(here)
-        return await asyncio.start_server(_handed_to(find, Sources()), sock=listener)
+        return await asyncio.start_server(_forwarder(find, ConnectionLimit()), sock=listener)
     except BaseException:
         listener.close()
         raise
 
 
-def _handed_to(find: Callable[[], Target], sources: Sources) -> Callable[..., Any]:
+def _forwarder(find: Callable[[], Target], sources: ConnectionLimit) -> Callable[..., Any]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         source = (writer.get_extra_info("peername") or ("",))[0]
-        with contextlib.suppress(OSError), sources.connection(source) as welcome:
-            if welcome:
-                await _hand_on(reader, writer, find())
+        with contextlib.suppress(OSError), sources.connection(source) as is_below_limit:
+            if is_below_limit:
+                await _forward(reader, writer, find())
             else:
                 writer.transport.abort()
 
     return handle
 
 
-async def _hand_on(
+async def _forward(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: Target
 ) -> None:
     try:
@@ -138,7 +141,7 @@ async def _hand_on(
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Everything there is, and then the news that there is no more."""
+    """Copy a stream to its end, then close the writing side."""
     with contextlib.suppress(OSError):
         while piece := await source.read(_PIECE):
             sink.write(piece)
@@ -148,20 +151,20 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 async def listen_udp(address: str, port: int, target: Target) -> asyncio.DatagramTransport:
-    """Hand datagrams on, and answers back to whoever asked."""
+    """Forward datagrams to the target, and its answers to their senders."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(
-        lambda: _Front(target), local_addr=(address, port)
+        lambda: _DatagramListener(target), local_addr=(address, port)
     )
     return transport
 
 
-class _Front(asyncio.DatagramProtocol):
-    """Where clients send to: has a socket towards the pod for each of them."""
+class _DatagramListener(asyncio.DatagramProtocol):
+    """Receives datagrams of clients; each client has a socket to the pod."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._back: dict[Any, _Back] = {}
+        self._back: dict[Any, _DatagramPeer] = {}
         self._transport: asyncio.DatagramTransport
 
     def connection_made(self, transport: asyncio.DatagramTransport) -> None:  # type: ignore[override]
@@ -175,23 +178,23 @@ class _Front(asyncio.DatagramProtocol):
         back = self._back.get(address)
         if back is None:
             if len(self._back) >= TOTAL:
-                # Source addresses of datagrams are easily forged, and each takes a descriptor.
+                # Source addresses of datagrams are easily forged, and each peer takes a descriptor.
                 next(iter(self._back.values())).close()
             back = self._back[address] = self._open(address)
         back.send(data)
 
-    def _open(self, client: Any) -> "_Back":
+    def _open(self, client: Any) -> "_DatagramPeer":
         channel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         channel.connect(self._target)
-        return _Back(
+        return _DatagramPeer(
             channel,
             lambda data: self._transport.sendto(data, client),
             lambda: self._back.pop(client, None),
         )
 
 
-class _Back:
-    """One client's socket towards the pod; closed after a while of silence."""
+class _DatagramPeer:
+    """The socket of one client to the pod; it is closed after a period of silence."""
 
     def __init__(
         self, channel: socket.socket, answer: Callable[[bytes], None], forget: Callable[[], object]
@@ -205,7 +208,7 @@ class _Back:
 
     def send(self, data: bytes) -> None:
         self._defer()
-        # Datagrams may be lost: those for a port where nobody listens are.
+        # Datagrams may be lost, for instance if nothing listens on the port.
         with contextlib.suppress(OSError):
             self._channel.send(data)
 

@@ -1,4 +1,4 @@
-"""The way out of the machine: pods appear under the machine's own address."""
+"""Masquerading: connections of pods to the outside have the machine's address."""
 
 import asyncio
 import contextlib
@@ -14,27 +14,28 @@ log = logging.getLogger(__name__)
 
 _FORWARDING: Final = Path("/proc/sys/net/ipv4/ip_forward")
 _BEFORE: Final = Path("/run/kedge/forwarding")
-"""How that was before the first node came: for the last one to go, whoever's both are."""
+"""The value of ip_forward before the first node of the machine started, for the last one to
+restore."""
 
 
 async def allow(name: str, network: IPv4Network) -> str:
-    """Let pods out; says how, or why not, in words for the node's log."""
+    """Enable masquerading; return a text for the log that says how, or why not."""
     way = await _hide(name, network)
     if not way:
-        return "neither nft nor iptables is here: pods reach this machine and each other only"
+        return "neither nft nor iptables is installed: pods reach only this machine and each other"
     _forward()
-    return f"pods reach the world by {way}"
+    return f"pods reach the outside by {way}"
 
 
 async def forbid(name: str, network: IPv4Network) -> None:
-    """Undo that for one network."""
+    """Disable masquerading of one network."""
     for command in (_nft_removal(name), _iptables(network, "-D")):
         if shutil.which(command[0]):
             await _run(command)
 
 
 def stop_forwarding() -> None:
-    """Undo the rest, which all nodes of a machine share; nobody needs it any more."""
+    """Restore the setting that all nodes of the machine share, after the last one."""
     if _BEFORE.exists():
         _FORWARDING.write_text(_BEFORE.read_text())
         _BEFORE.unlink()
@@ -55,7 +56,7 @@ async def _hide(name: str, network: IPv4Network) -> str:
 
 
 def _forward() -> None:
-    """Let packets through, remembering that they were not before."""
+    """Enable IP forwarding, and store the previous value."""
     before = _FORWARDING.read_text()
     if before.strip() != "1":
         _BEFORE.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Netlink: links, addresses, routes and rules, told to the kernel in its own words.
+"""A small rtnetlink client: links, addresses, routes and rules.
 
-Only what pods need. A program such as `ip` would take ten times as long for each of them, and may
-not be there.
+It covers only what pods need. A program such as `ip` would take ten times as long for each pod, and
+may not be installed.
 """
 
 import contextlib
@@ -29,18 +29,18 @@ _MAIN_TABLE: Final = 254
 _LOCAL_ROUTE: Final = 2
 _ACT_TO_TABLE: Final = 1
 _BOOT: Final = 3
-"""Who made a route: an administrator's program."""
+"""RTPROT_BOOT: a route that a program added, not the kernel."""
 
 
 class Netlink:
-    """A conversation with one network namespace: that in which the socket was opened."""
+    """A netlink socket, bound to the network namespace in which it was opened."""
 
     def __init__(self, channel: socket.socket | None = None) -> None:
         self._socket = channel or socket.socket(
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
         )
         self._sequence = 0
-        # Kept, since this much is not had from the heap but from the kernel, each time anew.
+        # Kept, because a buffer of this size is mapped by the kernel anew each time.
         self._room = bytearray(1 << 17)
 
     def close(self) -> None:
@@ -53,7 +53,7 @@ class Netlink:
         self.close()
 
     def index(self, name: str) -> int:
-        """The number of a link; 0 if there is none of that name."""
+        """Return the index of a link; 0 if it does not exist."""
         head = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
         try:
             answers = self._ask(_GET_LINK, 0, head + _text(3, name))
@@ -66,7 +66,7 @@ class Netlink:
         self._ask(_NEW_LINK, _CREATE | _EXCLUSIVE, _link() + _text(3, name) + kind)
 
     def add_pair(self, name: str, peer: str, namespace: str, master: int) -> None:
-        """A cable: one end here, plugged into a bridge, the other in another namespace."""
+        """Add a veth pair: one end attached to a bridge here, the other in another namespace."""
         target = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
         try:
             other = _LINK.pack(socket.AF_UNSPEC, 0, 0, 0, 0) + _text(3, peer) + _number(28, target)
@@ -80,7 +80,7 @@ class Netlink:
         self._ask(_NEW_LINK, 0, _LINK.pack(socket.AF_UNSPEC, 0, index, _UP, _UP))
 
     def remove_link(self, name: str) -> None:
-        """Remove a link, and with it the other end of a cable; one that is gone is gone."""
+        """Remove a link, and the other end of a veth pair. Idempotent."""
         with contextlib.suppress(FileNotFoundError, OSError):
             self._ask(_DEL_LINK, 0, _link() + _text(3, name))
 
@@ -96,7 +96,7 @@ class Netlink:
         self._ask(_NEW_ROUTE, _CREATE | _EXCLUSIVE, body)
 
     def deliver_here(self, link: str, address: IPv4Address, table: int) -> None:
-        """Let what comes in by a link for an address that is not ours be taken in all the same."""
+        """Accept packets that arrive by a link for an address that the machine does not have."""
         head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, _BOOT, 254, _LOCAL_ROUTE, 0)
         body = head + _attribute(1, address.packed) + _number(4, self.index("lo"))
         with contextlib.suppress(FileExistsError):
@@ -112,7 +112,7 @@ class Netlink:
             self._ask(_DEL_ROUTE, 0, head + _attribute(1, address.packed) + _number(15, table))
 
     def networks(self) -> Iterator[IPv4Network]:
-        """Where this machine has routes to, the default one left out."""
+        """Return the networks to which this machine has routes, without the default route."""
         for answer in self._ask(_GET_ROUTE, _DUMP, _ROUTE.pack(socket.AF_INET, *[0] * 8)):
             length = answer[1]
             destination = _attributes(answer[_ROUTE.size :]).get(1)
@@ -120,9 +120,9 @@ class Netlink:
                 yield IPv4Network((destination, length), strict=False)
 
     def _ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
-        """Say something and read the answer; raises the error that the kernel answers with."""
+        """Send a request and read the answer; raise the error of the kernel as OSError."""
         self._sequence += 1
-        # To ask for one link answers with it at once; everything else is confirmed at the end.
+        # A request for one link is answered with it; all others end with an acknowledgement.
         flags |= _REQUEST if kind == _GET_LINK else _REQUEST | _ACK
         size = _HEADER.size + len(body)
         self._socket.send(_HEADER.pack(size, kind, flags, self._sequence, 0) + body)
@@ -164,7 +164,7 @@ def _link(flags: int = 0) -> bytes:
 
 def _rule(link: str, address: IPv4Address, table: int) -> bytes:
     head = _ROUTE.pack(socket.AF_INET, 32, 0, 0, 0, 0, 0, _ACT_TO_TABLE, 0)
-    # With a place of its own, or the kernel would take the same rule again for another one.
+    # With a priority of its own; otherwise the kernel takes it for an existing rule.
     place = _number(6, table)
     return head + _attribute(1, address.packed) + _text(3, link) + place + _number(15, table)
 

@@ -1,1 +1,1 @@
-"""Probes: how the agent finds out whether containers are well."""
+"""Probes of containers: startup, liveness, readiness."""

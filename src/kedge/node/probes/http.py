@@ -1,7 +1,7 @@
-"""HTTP probe: one GET whose answer is read up to a limit. Also used for lifecycle hooks.
+"""HTTP probe: one GET whose response is read up to a limit. Also used for lifecycle hooks.
 
-Neither side is trusted: the pod's author wrote the request, a program in a container sends the
-answer. So the request cannot contain a second request, and the answer is limited in size and
+Neither side is trusted: the pod's author wrote the request, and a program in a container sends the
+response. So the request cannot contain a second request, and the response is limited in size and
 time.
 """
 
@@ -17,42 +17,42 @@ from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import HTTPGetAction
 from kedge.machinery import names
 from kedge.machinery.clock import Clock
-from kedge.node.probes.dialing import connect
-from kedge.node.probes.outcome import Outcome, ProbeError, Result, address, port_of
-from kedge.node.waits import within
+from kedge.node.pod.timeouts import with_timeout
+from kedge.node.probes.connection import connect
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address, port_of
 
 MOST: Final = 10 * 1024
-"""Bytes of an answer's body that are read."""
+"""Bytes of a response's body that are read."""
 MOST_HEAD: Final = 64 * 1024
-"""Bytes of an answer before its body, interim answers included. Common servers and proxies stop at
-8 to 32 KiB; Go's client would read 10 MiB."""
+"""Bytes of a response before its body, including interim responses. Common servers and proxies stop
+at 8 to 32 KiB; Go's client would read 10 MiB."""
 ANSWER_SECONDS: Final = 10.0
-"""Seconds from the first line of an answer to its last byte. A hook may wait for the first line
-as long as its pod allows: an application answers when it has drained."""
+"""Seconds from the first line of a response to its last byte. A hook may wait for the first line as
+long as its pod permits, because an application may answer only after draining."""
 REDIRECTS: Final = 10
 VERSION: Final = "1.36"
 _SAFE: Final = "/%:@!$&'()*+,;=~-._?"
 _SCHEMES: Final = ("http", "https")
 _is_host: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?").fullmatch
 _is_host_header: Final = re.compile(r"[A-Za-z0-9!$%&'()*+,\-.:;=@\[\]_~]*").fullmatch
-"""What Go takes for a Host header: the characters of RFC 3986 for a host and a port."""
+"""The characters that Go permits in a Host header: those of RFC 3986 for a host and a port."""
 
 
 class HttpError(Exception):
-    """No request that could be sent, or no answer that could be understood."""
+    """The request could not be sent, or the response is invalid."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """A GET: where to, and what to say."""
+class ProbeRequest:
+    """A GET request."""
 
     url: str
     headers: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came back."""
+class ProbeResponse:
+    """The response to a request."""
 
     status: int
     location: str
@@ -61,31 +61,36 @@ class Answer:
 
 async def probe_http(
     action: HTTPGetAction, container: Container, ip: str, clock: Clock, seconds: float
-) -> Outcome:
-    """Success is any answer from 200 to 399. Raises ProbeError if there is nothing to ask."""
+) -> ProbeOutcome:
+    """Run the probe; a status from 200 to 399 is success. Raises ProbeError if there is no
+    address."""
     request = request_for(action, container, ip, "probe")
     try:
-        answer = await within(clock, seconds, get(request, clock))
+        answer = await with_timeout(clock, seconds, get(request, clock))
     except TimeoutError:
         late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-        return Outcome(Result.FAILURE, f'Get "{request.url}": {late}')
+        return ProbeOutcome(ProbeResult.FAILURE, f'Get "{request.url}": {late}')
     except (OSError, HttpError) as error:
-        return Outcome(Result.FAILURE, f'Get "{request.url}": {describe(error, request.url)}')
+        return ProbeOutcome(
+            ProbeResult.FAILURE, f'Get "{request.url}": {describe(error, request.url)}'
+        )
     body = answer.body.decode(errors="replace")
     if 200 <= answer.status < 300:
-        return Outcome(Result.SUCCESS, body)
+        return ProbeOutcome(ProbeResult.SUCCESS, body)
     if 300 <= answer.status < 400:
-        return Outcome(Result.WARNING, f"Probe terminated redirects, Response body: {body}")
-    return Outcome(Result.FAILURE, f"HTTP probe failed with statuscode: {answer.status}")
+        return ProbeOutcome(
+            ProbeResult.WARNING, f"Probe terminated redirects, Response body: {body}"
+        )
+    return ProbeOutcome(ProbeResult.FAILURE, f"HTTP probe failed with statuscode: {answer.status}")
 
 
-def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: str) -> Request:
-    """The request that an action stands for. Raises ProbeError."""
+def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: str) -> ProbeRequest:
+    """Return the request of an action. Raises ProbeError."""
     host = action.host or ip
     if not host:
         raise ProbeError("the pod has no address")
-    # The API accepts any text, as upstream's does; a slash or a question mark in the host would
-    # change the URL.
+    # The API accepts any text, as upstream; a slash or a question mark in the host would change the
+    # URL.
     if not _is_host(host):
         raise ProbeError(f"invalid host: {host!r}")
     port = port_of(action.port, container)
@@ -93,7 +98,7 @@ def request_for(action: HTTPGetAction, container: Container, ip: str, purpose: s
     path = quote(action.path or "/", safe=_SAFE)
     path = path if path.startswith("/") else f"/{path}"
     url = f"{scheme}://{address(host, port)}{path}"
-    return Request(url, _headers(action, purpose))
+    return ProbeRequest(url, _headers(action, purpose))
 
 
 def _headers(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
@@ -106,9 +111,9 @@ def _headers(action: HTTPGetAction, purpose: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in given if name.lower() != "accept" or value]
 
 
-async def get(request: Request, clock: Clock) -> Answer:
-    """Send the request and follow redirects to the same host, as the kubelet does: a container
-    must not redirect the node to another host."""
+async def get(request: ProbeRequest, clock: Clock) -> ProbeResponse:
+    """Send the request and follow redirects to the same host, as the kubelet does: a container must
+    not redirect the node to another host."""
     url = request.url
     for _ in range(REDIRECTS):
         try:
@@ -119,14 +124,14 @@ async def get(request: Request, clock: Clock) -> Answer:
             if urlsplit(following).hostname != urlsplit(request.url).hostname:
                 return answer
         except (ValueError, EOFError) as error:
-            # Invalid numbers, hosts and ports in an answer, and an incomplete answer.
+            # Invalid numbers, hosts and ports in a response, and an incomplete response.
             what = "unexpected EOF" if isinstance(error, EOFError) else str(error)
             raise HttpError(what) from error
         url = following
     raise HttpError(f"stopped after {REDIRECTS} redirects")
 
 
-async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Clock) -> Answer:
+async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Clock) -> ProbeResponse:
     if url.scheme not in _SCHEMES:
         raise HttpError(f'unsupported protocol scheme "{url.scheme}"')
     secure = url.scheme == "https"
@@ -136,15 +141,16 @@ async def _ask(url: SplitResult, headers: Sequence[tuple[str, str]], clock: Cloc
     try:
         writer.write(head)
         await writer.drain()
-        lines = _Head(reader)
+        lines = _ResponseHead(reader)
         first = await lines.next()
-        return await within(clock, ANSWER_SECONDS, _read(lines, first, reader))
+        return await with_timeout(clock, ANSWER_SECONDS, _read(lines, first, reader))
     finally:
         writer.transport.abort()
 
 
 def _trusting() -> ssl.SSLContext:
-    """Probes do not check certificates: they ask whether somebody is there, not who."""
+    """Return a TLS context that verifies no certificate, as in the kubelet: a probe tests liveness,
+    not identity."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -178,8 +184,8 @@ def _shown(text: str) -> str:
     return text.encode("unicode_escape").decode()
 
 
-class _Head:
-    """The lines before an answer's body, of all interim answers together, up to a limit."""
+class _ResponseHead:
+    """The lines before a response's body, of all interim responses together, up to a limit."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -196,14 +202,16 @@ class _Head:
         return line.decode("latin-1").rstrip("\r\n")
 
 
-async def _read(lines: _Head, first: str, reader: asyncio.StreamReader) -> Answer:
+async def _read(lines: _ResponseHead, first: str, reader: asyncio.StreamReader) -> ProbeResponse:
     status, headers = await _read_head(lines, first)
     while 100 <= status < 200 and status != 101:
         status, headers = await _read_head(lines, await lines.next())
-    return Answer(status, headers.get("location", ""), await _read_body(lines, reader, headers))
+    return ProbeResponse(
+        status, headers.get("location", ""), await _read_body(lines, reader, headers)
+    )
 
 
-async def _read_head(lines: _Head, first: str) -> tuple[int, dict[str, str]]:
+async def _read_head(lines: _ResponseHead, first: str) -> tuple[int, dict[str, str]]:
     words = first.split(None, 2)
     if len(words) < 2 or not words[0].startswith("HTTP/") or not _is_status(words[1]):
         raise HttpError(f'malformed HTTP response "{_shown(first[:100])}"' if first else "EOF")
@@ -218,8 +226,10 @@ def _is_status(word: str) -> bool:
     return len(word) == 3 and word.isascii() and word.isdigit()
 
 
-async def _read_body(lines: _Head, reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
-    """As much of the body as is worth looking at."""
+async def _read_body(
+    lines: _ResponseHead, reader: asyncio.StreamReader, headers: dict[str, str]
+) -> bytes:
+    """Return the body up to the limit."""
     if headers.get("transfer-encoding", "").lower() == "chunked":
         return await _read_chunks(lines, reader)
     length = headers.get("content-length", "")
@@ -230,10 +240,10 @@ async def _read_body(lines: _Head, reader: asyncio.StreamReader, headers: dict[s
         return error.partial
 
 
-async def _read_chunks(lines: _Head, reader: asyncio.StreamReader) -> bytes:
+async def _read_chunks(lines: _ResponseHead, reader: asyncio.StreamReader) -> bytes:
     body = b""
     while len(body) < MOST:
-        # Lines between chunks count like the head: a server may send many of them.
+        # Lines between chunks count like the head, because a server may send many of them.
         size = int((await lines.next()).partition(";")[0] or "0", 16)
         if size <= 0:
             break
@@ -244,7 +254,7 @@ async def _read_chunks(lines: _Head, reader: asyncio.StreamReader) -> bytes:
 
 
 def describe(error: Exception, url: str) -> str:
-    """A failed connection, in the words of Go's dialler."""
+    """Return the text of a failed connection, as Go's dialler writes it."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return dial_error(error, parts.hostname or "", port)

@@ -1,4 +1,4 @@
-"""Outcome: what one attempt of a probe came to."""
+"""The outcome of one execution of a probe."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,29 +6,29 @@ from enum import StrEnum
 from kedge.api.core_v1.container import Container
 
 
-class Result(StrEnum):
-    """How it went."""
+class ProbeResult(StrEnum):
+    """The result of a probe."""
 
     SUCCESS = "success"
     WARNING = "warning"
-    """It counts as a success, but is worth a remark."""
+    """Success with a warning event."""
     FAILURE = "failure"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How it went, and what was seen."""
+class ProbeOutcome:
+    """The result of a probe with its output."""
 
-    result: Result
+    result: ProbeResult
     output: str = ""
 
 
 class ProbeError(Exception):
-    """The probe could not be made, which says nothing about the container."""
+    """The probe could not be executed, which says nothing about the container."""
 
 
 def port_of(port: int | str, container: Container) -> int:
-    """The number of a port that may be given by name. Raises ProbeError."""
+    """Return the number of a port that may be given by name. Raises ProbeError."""
     number = port if isinstance(port, int) else _by_name(port, container)
     if not 0 < number < 65536:
         raise ProbeError(f"invalid port number: {number}")
@@ -45,5 +45,5 @@ def _by_name(name: str, container: Container) -> int:
 
 
 def address(host: str, port: int) -> str:
-    """Host and port as one word."""
+    """Return host and port as one text, with brackets for IPv6."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""Prober: asks the containers of one pod how they are, and keeps what they answered."""
+"""Runs the probes of one pod and keeps their verdicts."""
 
 import asyncio
 import logging
@@ -12,11 +12,11 @@ from kedge.api.core_v1.pod_status import PodStatus
 from kedge.api.core_v1.probe import Probe
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import SECOND
-from kedge.node.plan import Health
-from kedge.node.probes.command import probe_exec
-from kedge.node.probes.health_service import probe_grpc
+from kedge.node.pod.plan import ProbeVerdicts
+from kedge.node.probes.exec import probe_exec
+from kedge.node.probes.grpc_health import probe_grpc
 from kedge.node.probes.http import probe_http
-from kedge.node.probes.outcome import Outcome, ProbeError, Result
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.node.probes.tcp import probe_tcp
 from kedge.node.runtime import runtime
 from kedge.node.runtime.runtime import Runtime
@@ -24,11 +24,11 @@ from kedge.node.runtime.runtime import Runtime
 log = logging.getLogger(__name__)
 
 TRIES = 3
-"""How often a probe that could not be made is tried before it is given up for this time."""
+"""Tries of a probe that cannot be executed, before it counts as no result for this period."""
 
 
 class ProbeKind(StrEnum):
-    """What a probe decides."""
+    """The kind of a probe."""
 
     STARTUP = "Startup"
     LIVENESS = "Liveness"
@@ -36,19 +36,19 @@ class ProbeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A running container that is asked."""
+class ProbeTarget:
+    """A running container with probes."""
 
     container: Container
-    record: runtime.Container
+    record: runtime.RuntimeContainer
 
 
-Tell = Callable[[str, str, str, str], None]
+RecordEvent = Callable[[str, str, str, str], None]
 """Records an event: container name, type, reason, message."""
 
 
 class Prober:
-    """The probes of one pod. Whoever owns it lists the running containers after each change."""
+    """The probes of one pod. The owner calls `watch` when the running containers change."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Prober:
         clock: Clock,
         *,
         ip: Callable[[], str],
-        tell: Tell,
+        record: RecordEvent,
         changed: Callable[[], None],
     ) -> None:
         self._runtime = run_in
         self._clock = clock
         self._ip = ip
-        self._tell = tell
+        self._record = record
         self._changed = changed
         self._startup: dict[str, bool] = {}
         self._liveness: dict[str, bool] = {}
@@ -70,12 +70,12 @@ class Prober:
         self._tasks: dict[tuple[str, ProbeKind], asyncio.Task[None]] = {}
 
     @property
-    def health(self) -> Health:
-        return Health(dict(self._startup), dict(self._liveness), dict(self._readiness))
+    def verdicts(self) -> ProbeVerdicts:
+        return ProbeVerdicts(dict(self._startup), dict(self._liveness), dict(self._readiness))
 
-    def take_over(self, status: PodStatus) -> None:
-        """Believe what an earlier agent found, until we know better: nobody who was ready becomes
-        unready because we begin."""
+    def restore(self, status: PodStatus) -> None:
+        """Take over the verdicts of a previous agent from the pod's status, so that a restart of
+        the agent does not make ready containers unready."""
         for container in (*status.containerStatuses, *status.initContainerStatuses):
             identity = container.containerID.partition("://")[2]
             if identity and container.state.running is not None:
@@ -84,22 +84,22 @@ class Prober:
                 if container.ready:
                     self._readiness[identity] = True
 
-    def watch(self, targets: Iterable[Target], *, ending: bool = False) -> None:
-        """Probe these containers and no others; of a pod that ends, only its readiness."""
-        wanted: dict[tuple[str, ProbeKind], tuple[Target, Probe]] = {}
+    def watch(self, targets: Iterable[ProbeTarget], *, ending: bool = False) -> None:
+        """Probe these containers and no others; while a pod ends, only readiness probes run."""
+        selected: dict[tuple[str, ProbeKind], tuple[ProbeTarget, Probe]] = {}
         for target in targets:
             for kind, probe in self._probes(target, ending):
-                wanted[target.record.id, kind] = target, probe
-        for key in self._tasks.keys() - wanted.keys():
+                selected[target.record.id, kind] = target, probe
+        for key in self._tasks.keys() - selected.keys():
             self._tasks.pop(key).cancel()
-        for key, (target, probe) in wanted.items():
+        for key, (target, probe) in selected.items():
             if key not in self._tasks:
                 self._tasks[key] = asyncio.get_running_loop().create_task(
                     self._follow(target, key[1], probe)
                 )
 
     def forget(self, running: set[str]) -> None:
-        """Drop what was found of containers that run no more."""
+        """Drop the verdicts of containers that do not run."""
         for known in (self._startup, self._liveness, self._readiness):
             for gone in known.keys() - running:
                 del known[gone]
@@ -111,7 +111,7 @@ class Prober:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _probes(self, target: Target, ending: bool) -> Iterable[tuple[ProbeKind, Probe]]:
+    def _probes(self, target: ProbeTarget, ending: bool) -> Iterable[tuple[ProbeKind, Probe]]:
         container, identity = target.container, target.record.id
         if container.readinessProbe is not None and self._has_started(target):
             yield ProbeKind.READINESS, container.readinessProbe
@@ -123,13 +123,13 @@ class Prober:
         if container.livenessProbe is not None and alive and self._has_started(target):
             yield ProbeKind.LIVENESS, container.livenessProbe
 
-    def _has_started(self, target: Target) -> bool:
+    def _has_started(self, target: ProbeTarget) -> bool:
         if target.container.startupProbe is None:
             return True
         return self._startup.get(target.record.id) is True
 
-    async def _follow(self, target: Target, kind: ProbeKind, probe: Probe) -> None:
-        """Probe a container until its answer is final, or for ever."""
+    async def _follow(self, target: ProbeTarget, kind: ProbeKind, probe: Probe) -> None:
+        """Run a probe until its verdict is final, or until cancelled."""
         started = target.record.started_at / SECOND
         due = started + probe.initialDelaySeconds - self._clock.now().timestamp()
         if due > 0:
@@ -138,47 +138,47 @@ class Prober:
         run = 0
         while True:
             begun = self._clock.monotonic()
-            well = await self._well(target, kind, probe)
-            if well is not None:
-                run = run + 1 if well is last else 1
-                last = well
-                needed = probe.successThreshold if well else probe.failureThreshold
-                if run >= needed and self._decide(target, kind, well):
+            is_healthy = await self._is_healthy(target, kind, probe)
+            if is_healthy is not None:
+                run = run + 1 if is_healthy is last else 1
+                last = is_healthy
+                needed = probe.successThreshold if is_healthy else probe.failureThreshold
+                if run >= needed and self._decide(target, kind, is_healthy):
                     return
             spent = self._clock.monotonic() - begun
             await self._clock.sleep(max((probe.periodSeconds or 10) - spent, 0.01))
 
-    def _decide(self, target: Target, kind: ProbeKind, well: bool) -> bool:
-        """Keep a result; says whether there is nothing more to find out."""
+    def _decide(self, target: ProbeTarget, kind: ProbeKind, is_healthy: bool) -> bool:
+        """Store a verdict; return whether the probe is finished."""
         known = {
             ProbeKind.STARTUP: self._startup,
             ProbeKind.LIVENESS: self._liveness,
             ProbeKind.READINESS: self._readiness,
         }[kind]
-        if known.get(target.record.id) is not well:
-            known[target.record.id] = well
+        if known.get(target.record.id) is not is_healthy:
+            known[target.record.id] = is_healthy
             self._changed()
-        return kind is ProbeKind.STARTUP or (kind is ProbeKind.LIVENESS and not well)
+        return kind is ProbeKind.STARTUP or (kind is ProbeKind.LIVENESS and not is_healthy)
 
-    async def _well(self, target: Target, kind: ProbeKind, probe: Probe) -> bool | None:
-        """One attempt; None if it says nothing about the container."""
+    async def _is_healthy(self, target: ProbeTarget, kind: ProbeKind, probe: Probe) -> bool | None:
+        """Run a probe once; return None if the result says nothing about the container."""
         name = target.container.name
         try:
             outcome = await self._attempt(target, probe)
         except ProbeError as error:
             text = f"{kind} probe errored and resulted in unknown state: {error}"
-            self._tell(name, "Warning", "Unhealthy", text)
+            self._record(name, "Warning", "Unhealthy", text)
             return None
         match outcome.result:
-            case Result.WARNING:
+            case ProbeResult.WARNING:
                 text = f"{kind} probe warning: {outcome.output}"
-                self._tell(name, "Warning", "ProbeWarning", text)
-            case Result.FAILURE:
+                self._record(name, "Warning", "ProbeWarning", text)
+            case ProbeResult.FAILURE:
                 text = f"{kind} probe failed: {outcome.output}"
-                self._tell(name, "Warning", "Unhealthy", text)
-        return outcome.result is not Result.FAILURE
+                self._record(name, "Warning", "Unhealthy", text)
+        return outcome.result is not ProbeResult.FAILURE
 
-    async def _attempt(self, target: Target, probe: Probe) -> Outcome:
+    async def _attempt(self, target: ProbeTarget, probe: Probe) -> ProbeOutcome:
         for left in reversed(range(TRIES)):
             try:
                 return await self._ask(target, probe)
@@ -187,7 +187,7 @@ class Prober:
                     raise
         raise AssertionError
 
-    async def _ask(self, target: Target, probe: Probe) -> Outcome:
+    async def _ask(self, target: ProbeTarget, probe: Probe) -> ProbeOutcome:
         container, seconds = target.container, float(probe.timeoutSeconds or 1)
         if probe.exec is not None:
             identity = target.record.id
@@ -201,10 +201,12 @@ class Prober:
         raise ProbeError(f"missing probe handler for {container.name}")
 
 
-def targets(pod: Pod, running: Iterable[runtime.Container]) -> list[Target]:
-    """The running containers of a pod that have probes."""
+def targets(pod: Pod, running: Iterable[runtime.RuntimeContainer]) -> list[ProbeTarget]:
+    """Return the running containers of a pod that have probes."""
     specs = {c.name: c for c in (*pod.spec.initContainers, *pod.spec.containers)}
-    return [Target(specs[r.name], r) for r in running if r.name in specs and _probed(specs[r.name])]
+    return [
+        ProbeTarget(specs[r.name], r) for r in running if r.name in specs and _probed(specs[r.name])
+    ]
 
 
 def _probed(container: Container) -> bool:

@@ -1,1 +1,1 @@
-"""What runs containers: one protocol, several implementations."""
+"""Container runtimes: one protocol, several implementations."""

@@ -1,4 +1,4 @@
-"""Capabilities by name: the well-known default set, and what a container makes of it."""
+"""Linux capabilities: the default set, and the set of a container."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -46,7 +46,7 @@ NAMES: Final = (
     "BPF",
     "CHECKPOINT_RESTORE",
 )
-"""In the kernel's order: the place is the number."""
+"""In the kernel's order: the index is the number."""
 
 ALL: Final = frozenset(NAMES)
 DEFAULT: Final = frozenset(
@@ -67,15 +67,16 @@ DEFAULT: Final = frozenset(
         "SETFCAP",
     }
 )
-"""What containerd and docker give a container that says nothing."""
+"""The default of containerd and docker."""
 
 
 class UnknownCapability(ValueError):
-    """No kernel knows it."""
+    """The capability does not exist."""
 
 
 def held(add: Iterable[str], drop: Iterable[str], *, privileged: bool) -> frozenset[str]:
-    """What a container has. What is dropped by name stays dropped even where all are added."""
+    """Return the capabilities of a container. One that is dropped by name stays dropped even if all
+    are added."""
     added, dropped = (frozenset(map(_plain, names)) for names in (add, drop))
     if privileged:
         return ALL
@@ -86,7 +87,7 @@ def held(add: Iterable[str], drop: Iterable[str], *, privileged: bool) -> frozen
 
 
 def mask(names: Iterable[str]) -> int:
-    """One bit for each."""
+    """Return the capabilities as a bit mask."""
     return sum(1 << NAMES.index(name) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""The agent's end of its connection to the supervisor."""
+"""The agent's connection to the supervisor."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from typing import Any, Final
 from kedge.machinery.clock import Clock
 from kedge.node.runtime import spawn
 from kedge.node.runtime.runtime import NotFoundError, RuntimeFailure
-from kedge.node.runtime.spawn import Spawn
+from kedge.node.runtime.spawn import SupervisorStart
 from kedge.supervisor import wire
 
 Document = dict[str, Any]
@@ -22,12 +22,12 @@ _PAUSE: Final = 0.02
 _GONE: Final = "the connection to the supervisor is lost"
 
 
-class Lost(RuntimeFailure):
-    """The supervisor went away, and nobody knows whether it has done what was asked."""
+class SupervisorLost(RuntimeFailure):
+    """The connection is lost; it is unknown whether the supervisor has carried out the request."""
 
 
-class Channel:
-    """Requests and their answers over one socket, and events for whoever wants them."""
+class SupervisorChannel:
+    """Requests and responses over one socket, and events."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -41,9 +41,9 @@ class Channel:
         self._loop.add_reader(connected, self._readable)
 
     async def call(self, do: str, **fields: object) -> Answer:
-        """The supervisor's answer; the descriptors that come with it are the caller's."""
+        """Return the supervisor's response; the caller owns the descriptors in it."""
         if not self.is_open:
-            raise Lost(_GONE)
+            raise SupervisorLost(_GONE)
         self._last += 1
         number = self._last
         answer: asyncio.Future[Answer] = self._loop.create_future()
@@ -54,7 +54,7 @@ class Channel:
         finally:
             self._waiting.pop(number, None)
             if answer.cancelled():
-                # What is on its way must not stay open when it comes.
+                # Descriptors of a response that arrives later must be closed.
                 self._waiting[number] = self._unwanted()
 
     def _unwanted(self) -> asyncio.Future[Answer]:
@@ -63,14 +63,14 @@ class Channel:
         return answer
 
     async def ask(self, do: str, **fields: object) -> Document:
-        """The same for answers without descriptors."""
+        """Return the response of a request without descriptors."""
         document, descriptors = await self.call(do, **fields)
         for descriptor in descriptors:
             os.close(descriptor)
         return document
 
     def watch(self, queue: asyncio.Queue[Document | None]) -> None:
-        """Put events there from now on, and None when the connection is lost."""
+        """Put events into the queue, and None when the connection is lost."""
         self._watchers.append(queue)
         if not self.is_open:
             queue.put_nowait(None)
@@ -90,7 +90,7 @@ class Channel:
             wire.let_go(content, descriptors)
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(Lost(_GONE))
+                answer.set_exception(SupervisorLost(_GONE))
         for queue in self._watchers:
             queue.put_nowait(None)
 
@@ -148,20 +148,22 @@ def _discard(answer: asyncio.Future[Answer]) -> None:
             os.close(descriptor)
 
 
-async def connect(directory: Path, clock: Clock, begun: Spawn | None = None) -> Channel:
-    """A connection to the supervisor of a directory, which is started if there is none; `begun` is
-    one that is being started already."""
+async def connect(
+    directory: Path, clock: Clock, begun: SupervisorStart | None = None
+) -> SupervisorChannel:
+    """Return a connection to the supervisor of a directory, which is started if it does not run;
+    `begun` is one that is starting."""
     for _ in range(_ATTEMPTS):
         failure = await asyncio.to_thread(begun.failure) if begun is not None else ""
         if failure and _is_elsewhere(failure):
-            # Another one is on its way up or down; it will listen, or go.
+            # Another supervisor is starting or ending; it will listen, or exit.
             await clock.sleep(_PAUSE)
         elif failure:
             raise RuntimeFailure(f"the supervisor does not start: {failure}")
         connected = spawn.connected(directory)
         if connected is not None:
-            return Channel(connected)
-        begun = Spawn(directory)
+            return SupervisorChannel(connected)
+        begun = SupervisorStart(directory)
     raise RuntimeFailure(f"the supervisor of {directory} does not answer")
 
 

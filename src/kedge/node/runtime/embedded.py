@@ -1,4 +1,4 @@
-"""EmbeddedRuntime: runs containers by kedge's own supervisor, with nothing else installed."""
+"""The embedded runtime: runs containers with kedge's own supervisor."""
 
 import asyncio
 import contextlib
@@ -16,63 +16,65 @@ import msgspec
 from kedge import __version__
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.node.images.host import HostImage
-from kedge.node.runtime import channel, planning
-from kedge.node.runtime.channel import Channel, Lost
-from kedge.node.runtime.planning import ImageStore, Place
+from kedge.node.runtime import channel, supervisor_spec
+from kedge.node.runtime.channel import SupervisorChannel, SupervisorLost
 from kedge.node.runtime.runtime import (
-    Container,
+    ContainerEvent,
+    ContainerLimits,
     ContainerSpec,
-    Executed,
-    Happened,
-    Level,
+    ContainerStream,
+    ExecResult,
     NotFoundError,
-    Resources,
+    PodSandbox,
+    RunState,
+    RuntimeContainer,
     RuntimeFailure,
-    Sandbox,
+    RuntimeLevel,
     SandboxSpec,
-    State,
-    Stream,
 )
-from kedge.node.runtime.spawn import Spawn
+from kedge.node.runtime.spawn import SupervisorStart
+from kedge.node.runtime.supervisor_spec import ContainerImages, ContainerPlace
 from kedge.restarter.decision import Ending, Failures, decide
 
 Document = dict[str, Any]
 
 PROTOCOL: Final = 1
 _MOST_OUTPUT: Final = 256 << 10
-"""Bytes of each stream that are kept of a probe, a hook or a command whose output is awaited."""
+"""Bytes of each stream that are kept of a probe, a hook or a command."""
 _CHUNK: Final = 65_536
 _NOTHING_HIDDEN: Final = HostImage()
 _LONGEST_DELAY: Final = 10.0
-"""Longest delay before a supervisor that keeps dying is restarted: all pods of the node wait."""
+"""Longest delay before a supervisor that keeps dying is restarted: all pods of the node wait for
+it."""
 _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 
-class Network(Protocol):
-    """Plugs pods into a network (kedge.node.network)."""
+class PodNetwork(Protocol):
+    """Attaches pods to a network (kedge.node.network)."""
 
     async def attach(
         self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
     ) -> list[str]:
-        """The pod's addresses. The descriptor is a netlink socket inside of it; it is closed."""
+        """Attach a pod; return its addresses. The descriptor is a netlink socket in its network
+        namespace, and is closed."""
         ...
 
     async def detach(self, sandbox: str) -> None:
-        """Idempotent."""
+        """Detach a pod. Idempotent."""
         ...
 
     async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
-        """Open a pod's ports on the machine, after a restart of the agent."""
+        """Open the host ports of a pod after a restart of the agent."""
         ...
 
     async def detach_others(self, sandboxes: Set[str]) -> None:
-        """Unplug every pod but these."""
+        """Detach all pods but these."""
         ...
 
 
 class EmbeddedRuntime:
-    """Fulfils kedge.node.runtime.runtime.Runtime. A supervisor that is gone is started anew by
-    whatever is asked next; what it ran is then reported as ended."""
+    """Runs containers with a supervisor. Fulfils kedge.node.runtime.runtime.Runtime. A dead
+    supervisor is restarted by the next request; its containers are then reported as ended."""
 
     name: str = "kedge"
     version: str = __version__
@@ -80,18 +82,18 @@ class EmbeddedRuntime:
     def __init__(
         self,
         directory: Path,
-        images: ImageStore,
+        images: ContainerImages,
         *,
-        network: Network | None = None,
+        network: PodNetwork | None = None,
         hidden: Sequence[Path] = (),
         host_image: HostImage = _NOTHING_HIDDEN,
         listed: Sequence[Path] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.level = Level.PLAIN
+        self.level = RuntimeLevel.PLAIN
         self.no_user_namespaces = ""
         self.supervisor = 0
-        """The supervisor's process."""
+        """The pid of the supervisor."""
         self._directory = directory
         self._images = images
         self._network = network
@@ -99,12 +101,12 @@ class EmbeddedRuntime:
         self._host_image = host_image
         self._listed = listed
         self._clock = clock or SystemClock()
-        self._begun: Spawn | None = None
-        self._channel: Channel | None = None
+        self._begun: SupervisorStart | None = None
+        self._channel: SupervisorChannel | None = None
         self._connecting = asyncio.Lock()
         self._connected_at = 0.0
         self._failures = Failures()
-        """How often the supervisor has died recently."""
+        """The number of recent deaths of the supervisor."""
         self._restarts: asyncio.Queue[str] = asyncio.Queue()
         self._specs: dict[str, SandboxSpec] = {}
 
@@ -112,18 +114,18 @@ class EmbeddedRuntime:
     async def open(
         cls,
         directory: Path,
-        images: ImageStore,
+        images: ContainerImages,
         *,
-        network: Network | None = None,
+        network: PodNetwork | None = None,
         hidden: Sequence[Path] = (),
         host_image: HostImage = _NOTHING_HIDDEN,
         listed: Sequence[Path] = (),
         clock: Clock | None = None,
-        begun: Spawn | None = None,
+        begun: SupervisorStart | None = None,
     ) -> Self:
-        """Find the supervisor of a directory, or start one, if none has `begun`. `hidden` are
-        places that containers which see the machine's own files must not see into, as are those
-        that links in a `listed` directory lead to when a container is made."""
+        """Connect to the supervisor of a directory, or start one if none has `begun`. `hidden` are
+        paths that containers with the machine's files must not see; so are the targets of links in
+        `listed` directories at the creation of a container."""
         runtime = cls(
             directory,
             images,
@@ -137,7 +139,7 @@ class EmbeddedRuntime:
         await runtime._connected()
         return runtime
 
-    async def _connected(self) -> Channel:
+    async def _connected(self) -> SupervisorChannel:
         async with self._connecting:
             if self._channel is None:
                 self._channel = await self._connect()
@@ -153,7 +155,7 @@ class EmbeddedRuntime:
         self._failures, self._connected_at = verdict.failures, now
         await self._clock.sleep(min(verdict.delay or 0.0, _LONGEST_DELAY))
 
-    async def _connect(self) -> Channel:
+    async def _connect(self) -> SupervisorChannel:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         begun, self._begun = self._begun, None
         connected = await channel.connect(self._directory, self._clock, begun)
@@ -162,7 +164,7 @@ class EmbeddedRuntime:
             connected.close()
             raise RuntimeFailure("the supervisor is of another release: stop the node's pods first")
         await connected.ask("watch")
-        self.level = Level(hello["level"])
+        self.level = RuntimeLevel(hello["level"])
         # A supervisor of an earlier release ignores the field, and the pod would get the
         # machine's users.
         self.no_user_namespaces = hello.get("no_user_namespaces", "the supervisor is too old")
@@ -188,28 +190,28 @@ class EmbeddedRuntime:
         return await (await self._connected()).ask(do, **fields)
 
     async def _ask_surely(self, do: str, **fields: object) -> Document:
-        """For what may be asked twice: if the supervisor goes away, the next one is asked."""
+        """Send an idempotent request: if the supervisor dies, it is sent to the next one."""
         try:
             return await self._ask(do, **fields)
-        except Lost:
+        except SupervisorLost:
             return await self._ask(do, **fields)
 
     async def restarted(self) -> str:
-        """Wait until a dead supervisor was replaced; returns the message for the event."""
+        """Wait until a dead supervisor was replaced; return the message for the event."""
         return await self._restarts.get()
 
-    async def sandboxes(self) -> list[Sandbox]:
+    async def sandboxes(self) -> list[PodSandbox]:
         return [_sandbox(each) for each in (await self._ask_surely("list"))["sandboxes"]]
 
-    async def containers(self) -> list[Container]:
+    async def containers(self) -> list[RuntimeContainer]:
         return [_container(each) for each in (await self._ask_surely("list"))["containers"]]
 
-    async def container(self, container: str) -> Container:
+    async def container(self, container: str) -> RuntimeContainer:
         return _container(await self._ask_surely("get", container=container))
 
-    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
+    async def run_sandbox(self, spec: SandboxSpec) -> PodSandbox:
         name = f"{spec.name}_{spec.namespace}_{spec.uid}_{spec.attempt}"
-        about, shared = planning.about(spec), planning.shared(spec)
+        about, shared = supervisor_spec.about(spec), supervisor_spec.shared(spec)
         connected = await self._connected()
         made, descriptors = await connected.call(
             "run_sandbox", name=name, about=about, shared=shared
@@ -252,18 +254,18 @@ class EmbeddedRuntime:
         of_sandbox = self._specs.get(sandbox)
         if of_sandbox is None:
             raise NotFoundError(f"there is no sandbox {sandbox}")
-        place = Place(
+        place = ContainerPlace(
             level=self.level,
             log_directory=of_sandbox.log_directory,
             files=self._directory / "sandboxes" / sandbox,
             hostname=of_sandbox.hostname,
             first_id=of_sandbox.first_id,
-            hidden=[*self._hidden, *planning.linked(self._listed), self._directory],
+            hidden=[*self._hidden, *supervisor_spec.linked(self._listed), self._directory],
             host_image=self._host_image,
         )
-        plan = planning.plan(spec, image, place)
+        plan = supervisor_spec.plan(spec, image, place)
         about = {
-            **planning.about_container(spec),
+            **supervisor_spec.about_container(spec),
             "user": plan["user"],
             "group": plan["group"],
             "groups": plan["groups"],
@@ -276,7 +278,7 @@ class EmbeddedRuntime:
         try:
             self._images.hold(spec.image, identity)
         except LookupError as error:
-            # Nodes share their images, and somebody has removed this one in between.
+            # Nodes share their images, and another one has removed this image in between.
             await self.remove_container(identity)
             raise RuntimeFailure(f"image {spec.image} has just been removed") from error
         return identity
@@ -291,10 +293,12 @@ class EmbeddedRuntime:
         await self._ask_surely("remove", container=container)
         self._images.release(container)
 
-    async def update_container(self, container: str, resources: Resources) -> None:
-        await self._ask("update", container=container, resources=planning.resources(resources))
+    async def update_container(self, container: str, resources: ContainerLimits) -> None:
+        await self._ask(
+            "update", container=container, resources=supervisor_spec.resources(resources)
+        )
 
-    async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
+    async def execute(self, container: str, argv: Sequence[str], patience: float) -> ExecResult:
         stream = await self.exec_stream(container, argv, tty=False, stdin=False)
         try:
             async with asyncio.timeout(patience), asyncio.TaskGroup() as group:
@@ -303,18 +307,18 @@ class EmbeddedRuntime:
                 code = group.create_task(stream.wait())
         finally:
             await stream.close()
-        return Executed(exit_code=code.result(), stdout=stdout.result(), stderr=stderr.result())
+        return ExecResult(exit_code=code.result(), stdout=stdout.result(), stderr=stderr.result())
 
     async def exec_stream(
         self, container: str, argv: Sequence[str], *, tty: bool, stdin: bool
-    ) -> Stream:
+    ) -> ContainerStream:
         connected = await self._connected()
         made, descriptors = await connected.call(
             "exec", container=container, argv=list(argv), terminal=tty, stdin=stdin
         )
         return _CommandStream(connected, made["command"], _streams(descriptors, tty, stdin), tty)
 
-    async def attach(self, container: str, *, stdin: bool) -> Stream:
+    async def attach(self, container: str, *, stdin: bool) -> ContainerStream:
         connected = await self._connected()
         made, descriptors = await connected.call("attach", container=container, stdin=stdin)
         streams = _streams(descriptors, made["terminal"], made["stdin"])
@@ -337,7 +341,7 @@ class EmbeddedRuntime:
         reason = os.strerror(failure.errno or 0) if failure else ""
         raise RuntimeFailure(f"failed to connect to localhost:{port} inside the pod: {reason}")
 
-    def watch(self) -> AsyncIterator[Happened]:
+    def watch(self) -> AsyncIterator[ContainerEvent]:
         queue: asyncio.Queue[Document | None] = asyncio.Queue()
         if self._channel is None:
             queue.put_nowait(None)
@@ -346,17 +350,17 @@ class EmbeddedRuntime:
         return self._events(queue, self._channel)
 
     async def _events(
-        self, queue: asyncio.Queue[Document | None], connected: Channel | None
-    ) -> AsyncIterator[Happened]:
+        self, queue: asyncio.Queue[Document | None], connected: SupervisorChannel | None
+    ) -> AsyncIterator[ContainerEvent]:
         try:
             while (event := await queue.get()) is not None:
-                yield msgspec.convert(event, Happened)
+                yield msgspec.convert(event, ContainerEvent)
         finally:
             if connected is not None:
                 connected.unwatch(queue)
 
     async def shutdown(self) -> None:
-        """End all containers and the supervisor; what there was stays listed for the next one."""
+        """End all containers and the supervisor; the next one still lists them."""
         await self._ask("shutdown")
         await self.close()
 
@@ -365,8 +369,8 @@ class EmbeddedRuntime:
             self._channel.close()
 
 
-class _Streams:
-    """The descriptors of a stream; a terminal is one for both ways."""
+class _StreamDescriptors:
+    """The descriptors of a stream; a terminal has one for both directions."""
 
     def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
         self.stdin = stdin
@@ -375,16 +379,18 @@ class _Streams:
 
     def let_go(self) -> None:
         for descriptor in {self.stdin, self.stdout, self.stderr} - {-1}:
-            # Whoever serves the stream may have closed one already to say that it has ended.
+            # The user of the stream may have closed one already to signal its end.
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self.stdin = self.stdout = self.stderr = -1
 
 
-class _CommandStream(_Streams):
-    """A command in a container, and its client."""
+class _CommandStream(_StreamDescriptors):
+    """A command in a container, connected to a client."""
 
-    def __init__(self, channel_: Channel, command: int, streams: _Streams, tty: bool) -> None:
+    def __init__(
+        self, channel_: SupervisorChannel, command: int, streams: _StreamDescriptors, tty: bool
+    ) -> None:
         super().__init__(streams.stdin, streams.stdout, streams.stderr)
         self._channel = channel_
         self._command = command
@@ -415,10 +421,12 @@ class _CommandStream(_Streams):
                 await self.wait()
 
 
-class _AttachedStream(_Streams):
-    """A container's own streams, and a client of them."""
+class _AttachedStream(_StreamDescriptors):
+    """A container's own streams, connected to a client."""
 
-    def __init__(self, channel_: Channel, container: str, streams: _Streams) -> None:
+    def __init__(
+        self, channel_: SupervisorChannel, container: str, streams: _StreamDescriptors
+    ) -> None:
         super().__init__(streams.stdin, streams.stdout, streams.stderr)
         self._channel = channel_
         self._container = container
@@ -433,15 +441,15 @@ class _AttachedStream(_Streams):
         self.let_go()
 
 
-def _streams(descriptors: list[int], terminal: bool, stdin: bool) -> _Streams:
+def _streams(descriptors: list[int], terminal: bool, stdin: bool) -> _StreamDescriptors:
     if terminal:
-        return _Streams(descriptors[0], descriptors[0], -1)
+        return _StreamDescriptors(descriptors[0], descriptors[0], -1)
     first = [] if stdin else [-1]
-    return _Streams(*first, *descriptors)
+    return _StreamDescriptors(*first, *descriptors)
 
 
 async def _read_all(descriptor: int) -> bytes:
-    """What comes until the end; beyond the most that is kept, it is read and forgotten."""
+    """Return the data until the end; data beyond the limit is read and dropped."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     os.set_blocking(descriptor, False)
@@ -450,8 +458,8 @@ async def _read_all(descriptor: int) -> bytes:
     size = 0
     try:
         while True:
-            # Before every read, also while there is more: a command that never stops writing
-            # would block the event loop, and its own timeout.
+            # Before every read, also while there is more: a command that never stops writing would
+            # block the event loop, and its own timeout.
             readable.clear()
             await readable.wait()
             try:
@@ -467,8 +475,8 @@ async def _read_all(descriptor: int) -> bytes:
 
 
 def _restart(before: int, now: int, listed: Document) -> str:
-    """Return the message about a supervisor that died. Its exit code went to process 1, its
-    parent."""
+    """Return the message about a supervisor that died. Its exit code is unknown, because its parent
+    is process 1."""
     pods = len({each["about"]["uid"] for each in listed["sandboxes"]})
     number = "1 pod" if pods == 1 else f"{pods} pods"
     told = f"the containers of {number} ended with it" if pods else "no container ran"
@@ -479,9 +487,9 @@ def _spec(record: Document) -> SandboxSpec:
     return msgspec.convert(record["about"], SandboxSpec)
 
 
-def _sandbox(record: Document) -> Sandbox:
+def _sandbox(record: Document) -> PodSandbox:
     about: Mapping[str, Any] = record["about"]
-    return Sandbox(
+    return PodSandbox(
         id=record["id"],
         namespace=about["namespace"],
         name=about["name"],
@@ -495,13 +503,13 @@ def _sandbox(record: Document) -> Sandbox:
     )
 
 
-def _container(record: Document) -> Container:
+def _container(record: Document) -> RuntimeContainer:
     about: Mapping[str, Any] = record["about"]
-    return Container(
+    return RuntimeContainer(
         id=record["id"],
         sandbox=record["sandbox"],
         name=about["name"],
-        state=State(record["state"]),
+        state=RunState(record["state"]),
         attempt=about.get("attempt", 0),
         created_at=record["created_at"],
         started_at=record["started_at"],

@@ -1,6 +1,6 @@
-"""Runtime: the protocol between the node agent and whatever runs containers.
+"""The protocol between the node agent and a container runtime.
 
-Shaped after CRI, so that the embedded runtime and containerd can stand behind the same door.
+It follows CRI, so that the embedded runtime and containerd can implement the same protocol.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -12,8 +12,8 @@ import msgspec
 from kedge.api.model import ModelMeta
 
 
-class Level(StrEnum):
-    """How much of a container this machine lets us build."""
+class RuntimeLevel(StrEnum):
+    """The isolation that the machine permits."""
 
     FULL = "full"
     """Root with cgroups: namespaces, limits, network."""
@@ -23,8 +23,8 @@ class Level(StrEnum):
     """Not even namespaces: processes in a group of their own."""
 
 
-class State(StrEnum):
-    """Where a container is in its life."""
+class RunState(StrEnum):
+    """The state of a container."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -32,7 +32,7 @@ class State(StrEnum):
 
 
 class PidMode(StrEnum):
-    """Whose processes a container sees."""
+    """The processes that a container sees."""
 
     CONTAINER = "container"
     POD = "pod"
@@ -40,12 +40,14 @@ class PidMode(StrEnum):
     TARGET = "target"
 
 
-class Value(msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, omit_defaults=True):
+class RuntimeMessage(
+    msgspec.Struct, metaclass=ModelMeta, frozen=True, kw_only=True, omit_defaults=True
+):
     """Base of the messages below."""
 
 
-class Resources(Value):
-    """Limits in the terms of cgroups; None leaves the machine's own default."""
+class ContainerLimits(RuntimeMessage):
+    """Limits of a cgroup; None keeps the machine's default."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -59,8 +61,8 @@ class Resources(Value):
     """Bytes by page size as the kernel writes it: 2MB, 1GB."""
 
 
-class PortMapping(Value):
-    """A port of the machine that leads into a pod."""
+class PortMapping(RuntimeMessage):
+    """A port of the machine that is forwarded to a pod."""
 
     container_port: int
     host_port: int
@@ -68,16 +70,16 @@ class PortMapping(Value):
     host_ip: str = ""
 
 
-class Dns(Value):
-    """What resolv.conf of a pod says."""
+class DnsConfig(RuntimeMessage):
+    """The content of a pod's resolv.conf."""
 
     servers: Sequence[str] = ()
     searches: Sequence[str] = ()
     options: Sequence[str] = ()
 
 
-class SandboxSpec(Value):
-    """What the containers of one pod share."""
+class SandboxSpec(RuntimeMessage):
+    """The properties that the containers of one pod share."""
 
     namespace: str
     name: str
@@ -86,8 +88,8 @@ class SandboxSpec(Value):
     hostname: str = ""
     log_directory: str = ""
     cgroup_parent: str = ""
-    """The pod's cgroup below the root of each hierarchy; the node agent makes and removes it.
-    Empty where there are no cgroups."""
+    """The pod's cgroup below the root of each hierarchy, which the node agent creates and removes.
+    Empty without cgroups."""
     first_id: int = 0
     """The machine's id of the pod's id 0; its user namespace has the 65,536 ids from there on. 0
     for a pod without a user namespace."""
@@ -95,15 +97,15 @@ class SandboxSpec(Value):
     host_pid: bool = False
     host_ipc: bool = False
     shared_pid: bool = False
-    dns: Dns = Dns()
+    dns: DnsConfig = DnsConfig()
     ports: Sequence[PortMapping] = ()
     sysctls: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
-class Sandbox(Value):
-    """A sandbox as it is."""
+class PodSandbox(RuntimeMessage):
+    """The state of a sandbox."""
 
     id: str
     namespace: str
@@ -112,14 +114,14 @@ class Sandbox(Value):
     attempt: int = 0
     ready: bool = True
     created_at: int = 0
-    """Nanoseconds since the epoch, as everywhere below."""
+    """Nanoseconds since the epoch, like all times below."""
     ips: Sequence[str] = ()
     """Empty for pods on the machine's own network."""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
-class Mount(Value):
+class ContainerMount(RuntimeMessage):
     """A directory or file of the machine inside a container."""
 
     container_path: str
@@ -132,13 +134,13 @@ class Mount(Value):
     """None, HostToContainer or Bidirectional."""
 
     def takes(self, path: str) -> bool:
-        """Whether nothing else can be had at a path: it is the mount's own, or in a directory to
-        which nothing can be added."""
+        """Return whether a path belongs to the mount: it is the mount itself, or in a directory
+        that does not permit further mounts."""
         below = path.startswith(f"{self.container_path.rstrip('/')}/")
         return path == self.container_path or (below and self.read_only)
 
 
-class Device(Value):
+class ContainerDevice(RuntimeMessage):
     """A device of the machine inside a container."""
 
     container_path: str
@@ -146,15 +148,15 @@ class Device(Value):
     permissions: str = "rwm"
 
 
-class Security(Value):
-    """What a container may do."""
+class ContainerSecurity(RuntimeMessage):
+    """The security settings of a container."""
 
     user: int | None = None
     username: str = ""
-    """Looked up inside the image, when `user` is None; empty for the image's own."""
+    """Looked up in the image if `user` is None; empty for the image's own user."""
     group: int | None = None
     groups: Sequence[int] = ()
-    """Supplemental ones."""
+    """Supplementary groups."""
     merge_image_groups: bool = True
     privileged: bool = False
     add_capabilities: Sequence[str] = ()
@@ -168,46 +170,46 @@ class Security(Value):
     unmasked_proc: bool = False
     pid: PidMode = PidMode.CONTAINER
     pid_target: str = ""
-    """The container whose processes are seen, for PidMode.TARGET."""
+    """The container whose processes are visible, for PidMode.TARGET."""
 
 
-class ContainerSpec(Value):
-    """What one container is to be."""
+class ContainerSpec(RuntimeMessage):
+    """The specification of a container."""
 
     name: str
     image: str
-    """Id of an image that is there: see kedge.node.images."""
+    """The id of an image on the machine (kedge.node.images)."""
     attempt: int = 0
     image_name: str = ""
-    """As the manifest spells it, for reports."""
+    """The name in the manifest, for the status."""
     command: Sequence[str] = ()
     """Replaces the image's entry point."""
     args: Sequence[str] = ()
     """Replaces the image's arguments."""
     working_dir: str = ""
     env: Sequence[tuple[str, str]] = ()
-    mounts: Sequence[Mount] = ()
-    devices: Sequence[Device] = ()
+    mounts: Sequence[ContainerMount] = ()
+    devices: Sequence[ContainerDevice] = ()
     log_path: str = ""
     """Relative to the sandbox's log directory."""
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
-    resources: Resources = Resources()
-    security: Security = Security()
+    resources: ContainerLimits = ContainerLimits()
+    security: ContainerSecurity = ContainerSecurity()
     stop_signal: str = ""
     """Replaces the image's."""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
-class Container(Value):
-    """A container as it is."""
+class RuntimeContainer(RuntimeMessage):
+    """The state of a container."""
 
     id: str
     sandbox: str
     name: str
-    state: State
+    state: RunState
     attempt: int = 0
     created_at: int = 0
     started_at: int = 0
@@ -221,7 +223,7 @@ class Container(Value):
     log_path: str = ""
     """Absolute."""
     pid: int = 0
-    """Of its first process as the machine counts, while it runs or is being started."""
+    """The pid of its first process in the machine's namespace, while it runs or starts."""
     cgroup: str = ""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
@@ -229,21 +231,21 @@ class Container(Value):
     group: int = 0
     groups: Sequence[int] = ()
     shortfalls: Sequence[str] = ()
-    """What was asked for and cannot be enforced on this machine, in words."""
+    """Requested properties that the machine cannot enforce, as text."""
 
 
-class Executed(Value):
-    """How a command in a container went."""
+class ExecResult(RuntimeMessage):
+    """The result of a command in a container."""
 
     exit_code: int
     stdout: bytes = b""
     stderr: bytes = b""
 
 
-class Stream(Protocol):
-    """A command, or a container's own streams, connected to a client. File descriptors belong to
-    whoever holds the stream; -1 where there is none. With a terminal, `stdin` and `stdout` are
-    the same."""
+class ContainerStream(Protocol):
+    """A command, or a container's own streams, connected to a client. The holder of the stream owns
+    the file descriptors; -1 means that there is none. With a terminal, `stdin` and `stdout` are the
+    same."""
 
     stdin: int
     stdout: int
@@ -252,16 +254,16 @@ class Stream(Protocol):
     async def resize(self, width: int, height: int) -> None: ...
 
     async def wait(self) -> int:
-        """The exit code; for an attached container that of the container."""
+        """Return the exit code; of the container, if it is attached."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything; a command that still runs is killed, a container is not."""
+        """Close everything; a command that still runs is killed, a container is not."""
         ...
 
 
-class Happened(Value):
-    """Something changed in a container."""
+class ContainerEvent(RuntimeMessage):
+    """A change of a container."""
 
     container: str
     sandbox: str
@@ -271,75 +273,77 @@ class Happened(Value):
 
 
 class NotFoundError(Exception):
-    """There is no such sandbox or container."""
+    """The sandbox or container does not exist."""
 
 
 class RuntimeFailure(Exception):
-    """The runtime could not do what was asked; the text is for the pod's events."""
+    """The runtime failed; the text is for the pod's events."""
 
 
 class Runtime(Protocol):
-    """Runs containers. Every method may raise RuntimeFailure; those that name a sandbox or a
-    container raise NotFoundError if it is gone, except removals and stops, which are then done."""
+    """Runs containers. Every method may raise RuntimeFailure. Those with a sandbox or a container
+    raise NotFoundError if it does not exist, except stops and removals, which then succeed."""
 
     name: str
     version: str
-    level: Level
+    level: RuntimeLevel
     no_user_namespaces: str
     """Why pods cannot have user namespaces; empty if they can."""
 
-    async def sandboxes(self) -> list[Sandbox]: ...
+    async def sandboxes(self) -> list[PodSandbox]: ...
 
-    async def containers(self) -> list[Container]: ...
+    async def containers(self) -> list[RuntimeContainer]: ...
 
-    async def container(self, container: str) -> Container: ...
+    async def container(self, container: str) -> RuntimeContainer: ...
 
-    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox: ...
+    async def run_sandbox(self, spec: SandboxSpec) -> PodSandbox: ...
 
     async def stop_sandbox(self, sandbox: str) -> None:
-        """Kill what still runs in it and take its network down; its containers stay listed."""
+        """Kill the processes of a sandbox and remove its network; its containers stay listed."""
         ...
 
     async def remove_sandbox(self, sandbox: str) -> None:
-        """And its containers."""
+        """Remove a sandbox with its containers."""
         ...
 
     async def create_container(self, sandbox: str, spec: ContainerSpec) -> str: ...
 
     async def start_container(self, container: str) -> None:
-        """Returns when the program runs. If it cannot, raises RuntimeFailure and the container is
+        """Return when the program runs. If it cannot, raise RuntimeFailure; the container is then
         EXITED with code 128 and reason StartError."""
         ...
 
     async def stop_container(self, container: str, grace: float) -> None:
-        """Signal it, wait that many seconds, kill it; returns when it is EXITED."""
+        """Send the stop signal, wait that many seconds, then kill; return when the container is
+        EXITED."""
         ...
 
     async def remove_container(self, container: str) -> None:
-        """Its log file too; one that runs is killed first."""
+        """Remove a container with its log file; a running one is killed first."""
         ...
 
-    async def update_container(self, container: str, resources: Resources) -> None: ...
+    async def update_container(self, container: str, resources: ContainerLimits) -> None: ...
 
-    async def execute(self, container: str, argv: Sequence[str], patience: float) -> Executed:
-        """Run a command to its end; TimeoutError if it takes longer. At most 256 KiB of each
+    async def execute(self, container: str, argv: Sequence[str], patience: float) -> ExecResult:
+        """Run a command to its end. Raises TimeoutError if it takes longer. At most 256 KiB of each
         stream are kept."""
         ...
 
     async def exec_stream(
         self, container: str, argv: Sequence[str], *, tty: bool, stdin: bool
-    ) -> Stream: ...
+    ) -> ContainerStream: ...
 
-    async def attach(self, container: str, *, stdin: bool) -> Stream: ...
+    async def attach(self, container: str, *, stdin: bool) -> ContainerStream: ...
 
     async def dial(self, sandbox: str, port: int) -> int:
-        """A connected TCP socket to a port on the pod's own loopback address."""
+        """Return a connected TCP socket to a port on the pod's loopback address."""
         ...
 
-    def watch(self) -> AsyncIterator[Happened]:
-        """What happens from now on. Ends when the connection is lost: list again, watch again."""
+    def watch(self) -> AsyncIterator[ContainerEvent]:
+        """Yield events from now on. Ends when the connection is lost: list again, then watch
+        again."""
         ...
 
     async def close(self) -> None:
-        """Let go of the runtime; containers run on."""
+        """Close the connection; containers continue to run."""
         ...

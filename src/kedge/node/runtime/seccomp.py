@@ -1,7 +1,8 @@
-"""Filters for system calls: the default one and profiles in files, as classic BPF programs.
+"""Seccomp filters: the default one and profiles in files, compiled to classic BPF.
 
-The default forbids by name what the well-known runtimes' list of allowed calls leaves out, which
-keeps the program short; calls newer than the table of names do not exist for it.
+The default filter lists the calls that the well-known runtimes do not allow, which keeps the
+program short. Calls newer than the table of names fail with ENOSYS, so the C library falls back to
+older ones.
 """
 
 import json
@@ -17,7 +18,7 @@ import msgspec
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _OTHER_ABI: Final = 0x4000_0000
-"""From this number on x86-64 means its variant with short pointers."""
+"""System call numbers from here on belong to the x32 ABI."""
 
 ALLOW: Final = 0x7FFF_0000
 _ERRNO: Final = 0x0005_0000
@@ -49,7 +50,7 @@ _ARGUMENTS: Final = 16
 _MOST_INSTRUCTIONS: Final = 4096
 
 _NAMESPACES: Final = 0x7E02_0000
-"""The flags of clone that make namespaces; a new time namespace cannot be made by it."""
+"""The flags of clone that create namespaces; clone cannot create a time namespace."""
 _PERSONALITIES: Final = (0x0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
 _VSOCK: Final = 40
 
@@ -74,14 +75,14 @@ FORBIDDEN: Final[Mapping[str, str]] = {
     "SYS_TIME": "clock_settime settimeofday",
     "SYS_TTY_CONFIG": "vhangup",
 }
-"""Calls that are refused to who has none of the capabilities named before them."""
+"""Calls that need one of the capabilities named with them."""
 
 
-class Unusable(ValueError):
-    """The profile cannot be made into a filter."""
+class InvalidSeccompProfile(ValueError):
+    """The profile cannot be compiled to a filter."""
 
 
-class Argument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SyscallArgument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A condition on an argument of a call."""
 
     index: int
@@ -90,59 +91,60 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     op: str = "SCMP_CMP_EQ"
 
 
-class When(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """For whom a rule is meant."""
+class SyscallRuleCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The conditions for a rule to apply."""
 
     caps: Sequence[str] = ()
     arches: Sequence[str] = ()
     min_kernel: str = ""
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What becomes of some calls."""
+class SyscallRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A rule for some calls."""
 
     names: Sequence[str] = ()
     action: str = "SCMP_ACT_ALLOW"
     errno_ret: int | None = None
-    args: Sequence[Argument] | None = None
-    includes: When = When()
-    excludes: When = When()
+    args: Sequence[SyscallArgument] | None = None
+    includes: SyscallRuleCondition = SyscallRuleCondition()
+    excludes: SyscallRuleCondition = SyscallRuleCondition()
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A profile in the words of the runtimes' JSON files."""
+class SyscallProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A profile in the JSON format of the container runtimes."""
 
     default_action: str
     default_errno_ret: int | None = None
-    syscalls: Sequence[Rule] = ()
+    syscalls: Sequence[SyscallRule] = ()
 
 
 @cache
 def default(capabilities: frozenset[str], machine: str = "") -> bytes:
-    """The filter of a container that names none."""
+    """Return the default filter."""
     machine = machine or platform.machine()
-    rules = [Rule(names=_forbidden(capabilities), action="SCMP_ACT_ERRNO")]
+    rules = [SyscallRule(names=_forbidden(capabilities), action="SCMP_ACT_ERRNO")]
     if "SYS_ADMIN" not in capabilities:
-        # The C library falls back to clone, whose flags can be seen, when there is no clone3.
-        rules.append(Rule(names=["clone3"], action="SCMP_ACT_ERRNO", errno_ret=ENOSYS))
+        # Without clone3 the C library falls back to clone, whose flags a filter can read. The flags
+        # of clone3 are in memory, where a filter cannot.
+        rules.append(SyscallRule(names=["clone3"], action="SCMP_ACT_ERRNO", errno_ret=ENOSYS))
         rules += [_refuse("clone", 0, bit, masked=True) for bit in _bits(_NAMESPACES)]
-    personality = [Argument(index=0, value=each) for each in _PERSONALITIES]
-    rules += [Rule(names=["personality"], args=[each]) for each in personality]
-    rules.append(Rule(names=["personality"], action="SCMP_ACT_ERRNO"))
+    personality = [SyscallArgument(index=0, value=each) for each in _PERSONALITIES]
+    rules += [SyscallRule(names=["personality"], args=[each]) for each in personality]
+    rules.append(SyscallRule(names=["personality"], action="SCMP_ACT_ERRNO"))
     rules.append(_refuse("socket", 0, _VSOCK))
     return compile_profile(
-        Profile(default_action="SCMP_ACT_ALLOW", syscalls=rules), machine, newer=ENOSYS
+        SyscallProfile(default_action="SCMP_ACT_ALLOW", syscalls=rules), machine, newer=ENOSYS
     )
 
 
 def load(path: str, capabilities: Collection[str]) -> bytes:
-    """The filter of a profile in a file."""
+    """Return the filter of a profile in a file."""
     try:
         with open(path, "rb") as file:
-            profile = msgspec.json.decode(file.read(), type=Profile)
+            profile = msgspec.json.decode(file.read(), type=SyscallProfile)
     except (OSError, msgspec.DecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise Unusable(f'cannot load seccomp profile "{path}": {reason}') from error
+        raise InvalidSeccompProfile(f'cannot load seccomp profile "{path}": {reason}') from error
     machine = platform.machine()
     fitting = [rule for rule in profile.syscalls if _is_meant(rule, capabilities, machine)]
     return compile_profile(msgspec.structs.replace(profile, syscalls=fitting), machine)
@@ -157,19 +159,21 @@ def _forbidden(capabilities: Collection[str]) -> list[str]:
     ]
 
 
-def _refuse(name: str, index: int, value: int, *, masked: bool = False) -> Rule:
+def _refuse(name: str, index: int, value: int, *, masked: bool = False) -> SyscallRule:
     if masked:
-        condition = Argument(index=index, value=value, value_two=value, op="SCMP_CMP_MASKED_EQ")
+        condition = SyscallArgument(
+            index=index, value=value, value_two=value, op="SCMP_CMP_MASKED_EQ"
+        )
     else:
-        condition = Argument(index=index, value=value)
-    return Rule(names=[name], action="SCMP_ACT_ERRNO", args=[condition])
+        condition = SyscallArgument(index=index, value=value)
+    return SyscallRule(names=[name], action="SCMP_ACT_ERRNO", args=[condition])
 
 
 def _bits(mask: int) -> Iterable[int]:
     return (1 << place for place in range(mask.bit_length()) if mask >> place & 1)
 
 
-def _is_meant(rule: Rule, capabilities: Collection[str], machine: str) -> bool:
+def _is_meant(rule: SyscallRule, capabilities: Collection[str], machine: str) -> bool:
     names = {f"CAP_{name}" for name in capabilities}
     here = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
     wanted, unwanted = rule.includes, rule.excludes
@@ -192,11 +196,11 @@ def _numbers(machine: str) -> dict[str, int]:
     return found
 
 
-def compile_profile(profile: Profile, machine: str, *, newer: int = 0) -> bytes:
-    """The program; `newer` is the error for calls that the table does not know, 0 for the
-    profile's own default."""
+def compile_profile(profile: SyscallProfile, machine: str, *, newer: int = 0) -> bytes:
+    """Return the program; `newer` is the error for calls that the table does not know, 0 for the
+    profile's default action."""
     if machine not in _ARCHITECTURES:
-        raise Unusable(f"there are no filters for system calls on {machine}")
+        raise InvalidSeccompProfile(f"there are no filters for system calls on {machine}")
     numbers = _numbers(machine)
     code = [
         _op(_LOAD, _ARCHITECTURE),
@@ -210,25 +214,25 @@ def compile_profile(profile: Profile, machine: str, *, newer: int = 0) -> bytes:
         code += [_op(_GREATER, max(numbers.values()), 0, 1), _op(_RETURN, _ERRNO | newer)]
     fallback = _op(_RETURN, _action(profile.default_action, profile.default_errno_ret))
     for name, rules in _by_name(profile.syscalls).items():
-        # A name that is not of this machine is no mistake: profiles are written for many.
+        # An unknown name is not an error: profiles are written for many architectures.
         if name in numbers:
             code += _call(numbers[name], rules, fallback)
     code.append(fallback)
     if len(code) > _MOST_INSTRUCTIONS:
-        raise Unusable("the seccomp profile has too many rules")
+        raise InvalidSeccompProfile("the seccomp profile has too many rules")
     return b"".join(code)
 
 
-def _by_name(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
-    found: dict[str, list[Rule]] = {}
+def _by_name(rules: Sequence[SyscallRule]) -> dict[str, list[SyscallRule]]:
+    found: dict[str, list[SyscallRule]] = {}
     for rule in rules:
         for name in rule.names:
             found.setdefault(name, []).append(rule)
     return found
 
 
-def _call(number: int, rules: Sequence[Rule], fallback: bytes) -> list[bytes]:
-    """What happens to one call: the first rule whose conditions hold decides."""
+def _call(number: int, rules: Sequence[SyscallRule], fallback: bytes) -> list[bytes]:
+    """Yield the instructions for one call: the first rule whose conditions hold decides."""
     body: list[bytes] = []
     for rule in rules:
         conditions = [_condition(each) for each in rule.args or ()]
@@ -242,11 +246,12 @@ def _call(number: int, rules: Sequence[Rule], fallback: bytes) -> list[bytes]:
 
 
 _Step = tuple[int, int, str, str]
-"""An instruction with its operand and where it goes if true and if false: next, yes or no."""
+"""An instruction with its operand and its targets if true and if false: next, yes or no."""
 
 
-def _condition(argument: Argument) -> list[_Step]:
-    """Steps that find out whether a condition holds: 64 bits, in two halves."""
+def _condition(argument: SyscallArgument) -> list[_Step]:
+    """Return the instructions for a condition on a 64-bit argument, in two halves: BPF has 32-bit
+    words."""
     low = _ARGUMENTS + 8 * argument.index
     high = low + 4
     value_low, value_high = _halves(argument.value)
@@ -295,7 +300,9 @@ def _condition(argument: Argument) -> list[_Step]:
     }
     operation = argument.op.removeprefix("SCMP_CMP_")
     if operation not in steps or not 0 <= argument.index < 6:
-        raise Unusable(f"the seccomp profile has a condition that is not known: {argument.op}")
+        raise InvalidSeccompProfile(
+            f"the seccomp profile has a condition that is not known: {argument.op}"
+        )
     return steps[operation]
 
 
@@ -304,7 +311,8 @@ def _halves(value: int) -> tuple[int, int]:
 
 
 def _all_of(conditions: Sequence[Sequence[_Step]], verdict: bytes) -> list[bytes]:
-    """The verdict, if all conditions hold; else on to what comes behind."""
+    """Yield the instructions that return the verdict if all conditions hold, or continue behind
+    it."""
     end = sum(map(len, conditions)) + 1
     code: list[bytes] = []
     for steps in conditions:
@@ -318,7 +326,7 @@ def _all_of(conditions: Sequence[Sequence[_Step]], verdict: bytes) -> list[bytes
 
 def _action(name: str, number: int | None) -> int:
     if name not in _ACTIONS:
-        raise Unusable(f"the seccomp profile has an action that is not known: {name}")
+        raise InvalidSeccompProfile(f"the seccomp profile has an action that is not known: {name}")
     extra = (EPERM if number is None else number) if name in _WITH_NUMBER else 0
     return _ACTIONS[name] | extra
 

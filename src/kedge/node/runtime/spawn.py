@@ -1,5 +1,5 @@
-"""Starting a supervisor, and finding the one that there is. Imports next to nothing, so that it can
-be done before anything else of an agent is there."""
+"""Starts a supervisor, and finds a running one. Imports almost nothing, so that an agent can start
+the supervisor before its other imports."""
 
 import contextlib
 import os
@@ -22,12 +22,12 @@ _START_SECONDS: Final = 20.0
 """Seconds until a supervisor listens; it first cleans up after the previous one."""
 _PACKAGES: Final = str(Path(__file__).parents[3])
 _OPEN_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
-"""Limits of open files before this process raised its own. Containers get these: programs that
+"""The limits of open files before this process raised its own. Containers get these: programs that
 use select(), or close every possible descriptor, fail with a million."""
 
 
-class Spawn:
-    """A supervisor on its way up. It goes to the background by itself."""
+class SupervisorStart:
+    """A starting supervisor. It detaches from this process."""
 
     def __init__(self, directory: Path) -> None:
         self._log = directory / "supervisor.log"
@@ -51,31 +51,31 @@ class Spawn:
             resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, _OPEN_FILES)
 
     def failure(self) -> str:
-        """Wait until it listens; returns what went wrong, if anything."""
+        """Wait until the supervisor listens; return the error, or an empty text."""
         try:
             _, said = self._process.communicate(timeout=_START_SECONDS)
         except subprocess.TimeoutExpired:
             # SIGKILL also ends a stopped process (SIGSTOP), and releases its lock.
             self._process.kill()
             self._process.communicate()
-            return f"it did not listen within {_START_SECONDS:g} s; {_last_words(self._log)}"
+            return f"it did not listen within {_START_SECONDS:g} s; {_log_end(self._log)}"
         if self._process.returncode == 0:
             return ""
-        return said.strip() or _last_words(self._log)
+        return said.strip() or _log_end(self._log)
 
 
-def begin(directory: Path) -> Spawn | None:
-    """Start the supervisor of a directory, unless there is one."""
+def begin(directory: Path) -> SupervisorStart | None:
+    """Start the supervisor of a directory; return None if it runs already."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = connected(directory)
     if found is None:
-        return Spawn(directory)
+        return SupervisorStart(directory)
     found.close()
     return None
 
 
 def connected(directory: Path) -> socket.socket | None:
-    """A connection to the supervisor of a directory, if there is one."""
+    """Return a connection to the supervisor of a directory; None if it does not run."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         with _opened(directory) as descriptor:
@@ -113,9 +113,9 @@ def _opened(directory: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _last_words(log: Path) -> str:
+def _log_end(log: Path) -> str:
     try:
         lines = log.read_text(errors="replace").strip().splitlines()
     except OSError:
         lines = []
-    return lines[-1] if lines else "it says nothing"
+    return lines[-1] if lines else "its log is empty"

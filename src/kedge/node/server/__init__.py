@@ -1,1 +1,1 @@
-"""The node's own HTTPS server: what the API server asks of a node on behalf of its users."""
+"""The node's HTTPS server, which the API server uses for logs, exec, attach and port-forward."""

@@ -1,4 +1,4 @@
-"""Callers: who asks something of a node, and whether the cluster lets them."""
+"""Authentication and authorization of the callers of a node, by the API server."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
@@ -17,18 +17,18 @@ _ACCOUNTS: Final = "system:serviceaccount:"
 SUPERUSERS: Final = "system:masters"
 YES_SECONDS: Final = 30.0
 NO_SECONDS: Final = 5.0
-"""How long an answer of the API server is remembered."""
+"""Seconds for which a review of the API server is cached."""
 _MOST_REMEMBERED: Final = 1024
 
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
 _OWN_PARTS: Final = {"stats": "stats", "metrics": "metrics", "logs": "log"}
-"""Paths with a permission of their own, which nodes/proxy does not give."""
+"""Paths with a subresource of their own, which nodes/proxy does not include."""
 _FINE_PARTS: Final = {"pods": "pods", "runningpods": "pods", "healthz": "healthz"}
-"""Paths for which a permission of their own is enough, and nodes/proxy too."""
+"""Paths with a subresource of their own, which nodes/proxy includes."""
 
 
-class Caller(msgspec.Struct, frozen=True):
-    """Somebody who has shown who they are."""
+class NodeCaller(msgspec.Struct, frozen=True):
+    """An authenticated caller."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def tenant(self) -> str:
-        """The tenant that the caller's connections count for: service accounts count for their
+        """The tenant for which the caller's connections count: service accounts count for their
         namespace."""
         return self.name.rpartition(":")[0] if self.name.startswith(_ACCOUNTS) else self.name
 
@@ -47,7 +47,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def parts(path: str) -> list[str]:
-    """The subresources of the node of which a caller needs one to be permitted."""
+    """Return the subresources of the node; the caller needs permission for one of them."""
     first = path.strip("/").partition("/")[0]
     if first in _OWN_PARTS:
         return [_OWN_PARTS[first]]
@@ -56,35 +56,35 @@ def parts(path: str) -> list[str]:
 
 
 def verb(request: HttpRequest) -> str:
-    """What a request does. To take part in a container is more than reading, whatever the method:
-    browsers can open WebSockets with GET only."""
+    """Return the verb of a request. Exec and attach need `create`, whatever the method is, because
+    browsers can open WebSockets only with GET."""
     if asks_upgrade(request.headers):
         return "create"
     return _VERBS.get(request.method, request.method.lower())
 
 
-def of_certificate(certificate: Mapping[str, Any] | None) -> Caller | None:
-    """Whom a certificate of the cluster is for."""
+def of_certificate(certificate: Mapping[str, Any] | None) -> NodeCaller | None:
+    """Return the user of a certificate of the cluster."""
     if not certificate:
         return None
     pairs = [pair for part in certificate.get("subject", ()) for pair in part]
     name = next((value for key, value in pairs if key == "commonName"), "")
     groups = [value for key, value in pairs if key == "organizationName"]
-    return Caller(name, (*groups, "system:authenticated")) if name else None
+    return NodeCaller(name, (*groups, "system:authenticated")) if name else None
 
 
-class Callers:
-    """Asks the API server about those who ask the node."""
+class CallerReview:
+    """Reviews callers with TokenReview and SubjectAccessReview."""
 
     def __init__(self, client: Client, node: str, clock: Clock) -> None:
         self._client = client
         self._node = node
         self._clock = clock
-        self._known = _Memory[str, Caller | None](clock)
-        self._decided = _Memory[tuple[Caller, str, str], bool](clock)
+        self._known = _ReviewCache[str, NodeCaller | None](clock)
+        self._decided = _ReviewCache[tuple[NodeCaller, str, str], bool](clock)
 
     async def admit(self, request: HttpRequest) -> None:
-        """Raises 401 or 403 unless the caller is known and may do this."""
+        """Raise 401 or 403 unless the caller is authenticated and authorized."""
         caller = of_certificate(request.peer_certificate) or await self._of_token(request)
         if caller is None:
             raise StatusError(401, "Unauthorized", "Unauthorized")
@@ -102,7 +102,7 @@ class Callers:
             f" subresource(s)=[{' '.join(wanted)}])",
         )
 
-    async def _of_token(self, request: HttpRequest) -> Caller | None:
+    async def _of_token(self, request: HttpRequest) -> NodeCaller | None:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -112,20 +112,20 @@ class Callers:
             self._known.keep(token, caller, good=caller is not None)
         return self._known[token]
 
-    async def _reviewed(self, token: str) -> Caller | None:
+    async def _reviewed(self, token: str) -> NodeCaller | None:
         status = await self._ask("authentication.k8s.io", "TokenReview", {"token": token})
         if not status.get("authenticated"):
             return None
         user = status.get("user") or {}
         extra = {name: tuple(values) for name, values in (user.get("extra") or {}).items()}
-        return Caller(
+        return NodeCaller(
             user.get("username", ""),
             tuple(user.get("groups") or ()),
             user.get("uid", ""),
             tuple(sorted(extra.items())),
         )
 
-    async def _may(self, caller: Caller, asked: str, part: str) -> bool:
+    async def _may(self, caller: NodeCaller, asked: str, part: str) -> bool:
         question = (caller, asked, part)
         if question not in self._decided:
             spec = {
@@ -154,8 +154,8 @@ class Callers:
         return status
 
 
-class _Memory(Generic[K, V]):
-    """Answers that are remembered for a while."""
+class _ReviewCache(Generic[K, V]):
+    """Caches reviews for some seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

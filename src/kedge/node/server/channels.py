@@ -1,5 +1,4 @@
-"""Channels: several streams in one WebSocket; the first byte of a message is the stream's
-number."""
+"""Channels of a WebSocket: the first byte of a message is the number of its channel."""
 
 import base64
 import binascii
@@ -9,7 +8,7 @@ from kedge.web.websocket import Received
 
 
 class ChannelData(NamedTuple):
-    """A piece of one channel; the number is negative if it belongs to none."""
+    """A part of one channel's data; the number is negative if it belongs to no channel."""
 
     channel: int
     data: bytes
@@ -19,17 +18,17 @@ _NOTHING = ChannelData(-1, b"")
 
 
 class ChannelReader:
-    """Reads messages piece by piece; in texts, what follows the channel is in base64."""
+    """Reads messages part by part; in text messages the data after the channel is base64."""
 
     def __init__(self, *, binary: bool) -> None:
         self._binary = binary
         self._channel: int | None = None
         """Channel of the incoming message, once its first byte is known."""
         self._rest = b""
-        """Base64 text that is not complete yet."""
+        """Base64 text without a complete group."""
 
     def read(self, piece: Received) -> ChannelData:
-        """Decode a piece; base64 text is dropped from its first error on."""
+        """Decode a part; base64 text is dropped after its first error."""
         if piece.begins:
             self._channel, self._rest = None, b""
         data = piece.payload

@@ -1,4 +1,4 @@
-"""Commands in containers, and containers themselves, connected to a client far away."""
+"""Exec and attach: connects a command or a container to a remote client."""
 
 import asyncio
 import contextlib
@@ -8,21 +8,25 @@ from typing import Final
 
 import msgspec
 
-from kedge.node.runtime.runtime import NotFoundError, Runtime, RuntimeFailure, Stream
+from kedge.node.runtime.runtime import ContainerStream, NotFoundError, Runtime, RuntimeFailure
 from kedge.node.server import descriptors, status
-from kedge.node.server.remote import Channel, Client, Wanted
+from kedge.node.server.remote import RemoteChannel, RemoteClient, StreamOptions
 
 _MOST_SIZE: Final = 4096
-"""Bytes of one message about the size of a terminal."""
+"""Bytes of one message with the size of a terminal."""
 _LARGEST: Final = (1 << 16) - 1
 _END_SECONDS: Final = 2.0
-"""How long a container may outlive its output while somebody is attached to it."""
+"""Seconds that a container may outlive its output while a client is attached."""
 
 
 async def execute(
-    runtime: Runtime, container: str, command: Sequence[str], wanted: Wanted, client: Client
+    runtime: Runtime,
+    container: str,
+    command: Sequence[str],
+    wanted: StreamOptions,
+    client: RemoteClient,
 ) -> None:
-    """Run a command for a client. If the client goes, the command is ended."""
+    """Run a command for a client. The command ends if the client disconnects."""
     try:
         stream = await runtime.exec_stream(container, command, tty=wanted.tty, stdin=wanted.stdin)
     except (RuntimeFailure, NotFoundError, OSError) as error:
@@ -39,8 +43,10 @@ async def execute(
         await stream.close()
 
 
-async def attach(runtime: Runtime, container: str, wanted: Wanted, client: Client) -> None:
-    """Let a client take part in what a container says and hears, until it ends."""
+async def attach(
+    runtime: Runtime, container: str, wanted: StreamOptions, client: RemoteClient
+) -> None:
+    """Connect a client to the streams of a container until one of them ends."""
     try:
         stream = await runtime.attach(container, stdin=wanted.stdin)
     except (RuntimeFailure, NotFoundError, OSError) as error:
@@ -50,7 +56,7 @@ async def attach(runtime: Runtime, container: str, wanted: Wanted, client: Clien
         if await converse(stream, wanted, client, _END_SECONDS) is not None:
             await client.end(status.SUCCESS)
     except TimeoutError:
-        why = "its output has ended, or was not taken in time"
+        why = "its output has ended, or the client was too slow"
         await client.end(status.failed(f"error attaching to container: {why}"))
     except (RuntimeFailure, NotFoundError, OSError) as error:
         await client.end(status.failed(f"error attaching to container: {error}"))
@@ -59,11 +65,14 @@ async def attach(runtime: Runtime, container: str, wanted: Wanted, client: Clien
 
 
 async def converse(
-    stream: Stream, wanted: Wanted, client: Client, patience: float | None = None
+    stream: ContainerStream,
+    wanted: StreamOptions,
+    client: RemoteClient,
+    patience: float | None = None,
 ) -> int | None:
-    """Carry everything between the two; the exit code, or None if the client has gone. Raises
-    TimeoutError if there is no exit code so many seconds after the last word."""
-    ear = _Ear(stream, wanted)
+    """Copy data between the two; return the exit code, or None if the client has disconnected.
+    Raises TimeoutError if there is no exit code that many seconds after the last output."""
+    ear = _ClientInput(stream, wanted)
     # Both belong to this function, which ends the one when the other is done.
     loop = asyncio.get_running_loop()
     speaking = loop.create_task(_speak(stream, wanted, client, patience))
@@ -87,39 +96,42 @@ async def _cancel(*tasks: "asyncio.Task[object]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _speak(stream: Stream, wanted: Wanted, client: Client, patience: float | None) -> int:
+async def _speak(
+    stream: ContainerStream, wanted: StreamOptions, client: RemoteClient, patience: float | None
+) -> int:
     outputs = [
         _copy(descriptor, channel if asked else None, client)
         for descriptor, channel, asked in (
-            (stream.stdout, Channel.STDOUT, wanted.stdout),
-            (stream.stderr, Channel.STDERR, wanted.stderr),
+            (stream.stdout, RemoteChannel.STDOUT, wanted.stdout),
+            (stream.stderr, RemoteChannel.STDERR, wanted.stderr),
         )
         if descriptor >= 0
     ]
-    # The end of a command is told after its last word.
+    # The exit status is sent after the last output.
     await asyncio.gather(*outputs)
     async with asyncio.timeout(patience):
         return await stream.wait()
 
 
-async def _copy(descriptor: int, channel: Channel | None, client: Client) -> None:
-    """What nobody wants to hear is taken all the same, or whoever says it would have to wait."""
+async def _copy(descriptor: int, channel: RemoteChannel | None, client: RemoteClient) -> None:
+    """Read and discard output that the client did not request; otherwise the program would
+    block."""
     async for data in descriptors.chunks(descriptor):
         if channel is not None:
             client.send(channel, data)
             await client.drain()
 
 
-class _Ear:
-    """Passes on what a client sends."""
+class _ClientInput:
+    """Writes the client's input to the command."""
 
-    def __init__(self, stream: Stream, wanted: Wanted) -> None:
+    def __init__(self, stream: ContainerStream, wanted: StreamOptions) -> None:
         self._stream = stream
         self._open = wanted.stdin and stream.stdin >= 0
-        self._sizes = Sizes()
+        self._sizes = TerminalSizes()
 
-    async def take(self, channel: Channel, data: bytes) -> None:
-        if channel is Channel.RESIZE:
+    async def take(self, channel: RemoteChannel, data: bytes) -> None:
+        if channel is RemoteChannel.RESIZE:
             for width, height in self._sizes.feed(data):
                 with contextlib.suppress(RuntimeFailure, NotFoundError, OSError):
                     await self._stream.resize(width, height)
@@ -133,25 +145,25 @@ class _Ear:
         try:
             await descriptors.write(self._stream.stdin, data)
         except OSError:
-            # It has closed its input or ended; what else is sent to it is of no use.
+            # The program has closed its input or ended; further input is dropped.
             self._end()
 
     def _end(self) -> None:
         self._open = False
         stream = self._stream
-        # A terminal has one descriptor for both ways, and no end of its input but a key.
+        # A terminal has one descriptor for both directions; only a key can end its input.
         if stream.stdin >= 0 and stream.stdin != stream.stdout:
             descriptor, stream.stdin = stream.stdin, -1
             os.close(descriptor)
 
 
-class _Size(msgspec.Struct, rename="pascal"):
+class _TerminalSize(msgspec.Struct, rename="pascal"):
     width: int = 0
     height: int = 0
 
 
-class Sizes:
-    """Sizes of a terminal, from a stream of JSON objects that may come in pieces."""
+class TerminalSizes:
+    """Reads terminal sizes from a stream of JSON objects, which may arrive in parts."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -162,7 +174,7 @@ class Sizes:
         found = []
         for each in complete:
             with contextlib.suppress(msgspec.MsgspecError):
-                size = msgspec.json.decode(each + b"}", type=_Size)
+                size = msgspec.json.decode(each + b"}", type=_TerminalSize)
                 if 0 < size.width <= _LARGEST and 0 < size.height <= _LARGEST:
                     found.append((size.width, size.height))
         return found

@@ -1,4 +1,4 @@
-"""Reading and writing pipes and terminals without blocking the event loop."""
+"""Non-blocking reading and writing of pipes and terminals."""
 
 import asyncio
 import errno
@@ -10,7 +10,7 @@ _CHUNK: Final = 64 << 10
 
 
 async def chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """What comes out of a descriptor, until its end."""
+    """Yield the data of a descriptor until its end."""
     os.set_blocking(descriptor, False)
     loop = asyncio.get_running_loop()
     while True:
@@ -20,7 +20,7 @@ async def chunks(descriptor: int) -> AsyncIterator[bytes]:
             await _ready(descriptor, loop.add_reader, loop.remove_reader)
             continue
         except OSError as error:
-            # A terminal that nobody holds the other side of any more says so with an error.
+            # A terminal whose other side is closed returns an error instead of its end.
             if error.errno != errno.EIO:
                 raise
             data = b""
@@ -30,7 +30,7 @@ async def chunks(descriptor: int) -> AsyncIterator[bytes]:
 
 
 async def write(descriptor: int, data: bytes) -> None:
-    """Put all of it in; raises BrokenPipeError if nobody will ever take it."""
+    """Write all data. Raises BrokenPipeError if the reader is gone."""
     os.set_blocking(descriptor, False)
     loop = asyncio.get_running_loop()
     view = memoryview(data)

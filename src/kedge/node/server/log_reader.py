@@ -1,4 +1,4 @@
-"""Logs of containers as users want to see them: from files in CRI's format, rotated ones too."""
+"""Reads the logs of containers from files in CRI format, including rotated files."""
 
 import os
 from dataclasses import dataclass
@@ -10,37 +10,37 @@ _CHUNK: Final = 256 << 10
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What of a log is to be shown, and how."""
+class LogOptions:
+    """The options of a log request (PodLogOptions)."""
 
     follow: bool = False
     previous: bool = False
     timestamps: bool = False
     tail: int | None = None
-    """Lines from the end."""
+    """The number of lines from the end."""
     since: str = ""
-    """Nothing from before this moment, which is written as the log writes it."""
+    """The earliest timestamp, in the format of the log."""
     limit: int | None = None
     """Bytes."""
     stream: str = ""
     """stdout or stderr; empty for both."""
 
 
-class Lines:
-    """Lines of a log file in, what users see out."""
+class LogLines:
+    """Converts lines of a log file to the output for the client."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: LogOptions) -> None:
         self._timestamps = wanted.timestamps
         self._since = wanted.since.encode()
         self._stream = wanted.stream.encode()
         self._left = wanted.limit
         self._rest = b""
         self._fresh = True
-        """Whether the next piece begins a line."""
+        """Whether the next part begins a line."""
 
     @property
     def done(self) -> bool:
-        """Whether nothing that follows will be shown."""
+        """Whether no further output follows."""
         return self._left == 0
 
     def feed(self, data: bytes) -> bytes:
@@ -64,20 +64,20 @@ class Lines:
         if self._timestamps and self._fresh:
             shown += (stamp, b" ")
         shown.append(text)
-        # The pieces of a long line are joined.
+        # The parts of a long line are joined.
         self._fresh = tag[:1] != b"P"
         if self._fresh:
             shown.append(b"\n")
 
 
-class Reader:
-    """Reads a log from some place on, through all files that it has been cut into."""
+class LogReader:
+    """Reads a log from a position, through all its rotated files."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._files = [_open(each) for each in [*older_parts(path), path]]
         self._files = [file for file in self._files if file >= 0]
-        """Open from the beginning, so that none is lost when it is removed meanwhile."""
+        """Open all files at the beginning, so that none is lost by a later removal."""
 
     def close(self) -> None:
         for file in self._files:
@@ -85,7 +85,7 @@ class Reader:
         self._files = []
 
     def skip_to_tail(self, lines: int) -> None:
-        """Leave out all but the last lines."""
+        """Skip all but the last lines."""
         for number in range(len(self._files) - 1, -1, -1):
             found, start = tail(self._files[number], lines)
             lines -= found
@@ -95,7 +95,7 @@ class Reader:
                 return
 
     def read(self) -> bytes:
-        """What comes next; empty at the end, for now."""
+        """Return the next data; empty at the current end."""
         while self._files:
             if data := os.read(self._files[0], _CHUNK):
                 return data
@@ -105,7 +105,7 @@ class Reader:
         return b""
 
     def has_more(self) -> bool:
-        """Whether something has been written since the last look."""
+        """Return whether data was written since the last read."""
         if not self._files:
             return os.path.exists(self._path)
         file = self._files[0]
@@ -114,8 +114,8 @@ class Reader:
         )
 
     def goes_on(self) -> bool:
-        """Whether the log has been cut since, so that there is more to read in another file. By
-        then nothing is written to this one any more."""
+        """Return whether the log was rotated since, so that another file continues it. Nothing is
+        written to this file after that."""
         if not self._files:
             self._files = [file for file in [_open(self._path)] if file >= 0]
             return bool(self._files)
@@ -135,8 +135,8 @@ class Reader:
 
 
 def tail(file: int, lines: int) -> tuple[int, int]:
-    """How many of the last lines a file has, at most that many, and where they begin. The pieces
-    of a long line count as one."""
+    """Return how many of the last lines a file has, at most `count`, and their position. The parts
+    of a long line count as one line."""
     end = os.fstat(file).st_size
     if lines <= 0:
         return 0, end
@@ -146,7 +146,7 @@ def tail(file: int, lines: int) -> tuple[int, int]:
         size = min(_CHUNK, at)
         at -= size
         block = os.pread(file, size, at) + rest
-        # The first line of the block may have begun before it.
+        # The first line of the block may begin before the block.
         rest, newline, whole = block.partition(b"\n") if at else (b"", b"\n", block)
         rest += newline if at else b""
         position = at + len(rest)
@@ -155,7 +155,7 @@ def tail(file: int, lines: int) -> tuple[int, int]:
             entries.append((position, entry))
             position += len(entry)
         for offset, entry in reversed(entries):
-            # A whole line, or the last piece of one that never ended, ends what came before.
+            # A full line, or the last part of an unfinished one, ends the lines before it.
             if newest or not _is_piece(entry):
                 newest = False
                 if found == lines:
@@ -178,7 +178,8 @@ def _open(path: str) -> int:
 
 
 def _same(file: int, path: str) -> bool:
-    """Whether a file has this name; a name that is nobody's for a moment counts as its own."""
+    """Return whether a file has this name; during a rotation the name may not exist, which counts
+    as yes."""
     try:
         there = os.stat(path)
     except FileNotFoundError:

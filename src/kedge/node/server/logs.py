@@ -1,4 +1,4 @@
-"""Which log a request means, what of it, and how it reaches the caller."""
+"""Serves the logs of containers."""
 
 import asyncio
 import contextlib
@@ -9,24 +9,30 @@ from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_status import ContainerStatus
 from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import StatusError, bad_request
-from kedge.node.inotify import Inotify
-from kedge.node.observed import Observed
-from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure, State
-from kedge.node.server.log_reader import Lines, Reader, Wanted
-from kedge.node.status import identity
+from kedge.node.host.inotify import Inotify
+from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.pod.status.status import container_url
+from kedge.node.runtime.runtime import (
+    NotFoundError,
+    RunState,
+    Runtime,
+    RuntimeContainer,
+    RuntimeFailure,
+)
+from kedge.node.server.log_reader import LogLines, LogOptions, LogReader
 from kedge.web.message import Query, Sink
 
 LOOK_SECONDS: Final = 1.0
-"""How often a follower looks by itself whether there is more, or the container has ended."""
+"""Seconds between two checks of a follower for new data and the end of the container."""
 _STREAMS: Final = {"": "", "All": "", "Stdout": "stdout", "Stderr": "stderr"}
 
 
-def wanted(query: Query, now: datetime) -> Wanted:
-    """What the query asks for; raises 400 and 422."""
+def wanted(query: Query, now: datetime) -> LogOptions:
+    """Return the options in a query. Raises 400 and 422."""
     stream = query.get("stream")
     if stream not in _STREAMS:
         raise bad_request(f'invalid stream type "{stream}"')
-    return Wanted(
+    return LogOptions(
         follow=query.flag("follow"),
         previous=query.flag("previous"),
         timestamps=query.flag("timestamps"),
@@ -64,18 +70,20 @@ def _since(query: Query, now: datetime) -> str:
 
 
 def _stamp(moment: datetime) -> str:
-    """A moment as logs write it, so that the two can be compared as texts."""
+    """Return a time in the format of logs, so that the two can be compared as text."""
     return f"{moment:%Y-%m-%dT%H:%M:%S.%f}000Z"
 
 
-def record_of(pod: Pod, observed: Observed, name: str, *, previous: bool) -> Container:
-    """The container whose log is meant; raises 400 in upstream's words."""
+def record_of(
+    pod: Pod, observed: PodRuntimeState, name: str, *, previous: bool
+) -> RuntimeContainer:
+    """Return the container of a log request. Raises 400 with the kubelet's messages."""
     status = _status(pod, name)
     if status is None:
         raise bad_request(f'container "{name}" in pod "{pod.metadata.name}" is not available')
     meant = _meant(pod, status, observed, previous=previous)
     for record in observed.by_name.get(name, ()):
-        if identity(record.id) == meant:
+        if container_url(record.id) == meant:
             return record
     raise bad_request(f"unable to retrieve container logs for {meant}")
 
@@ -90,8 +98,8 @@ def _status(pod: Pod, name: str) -> ContainerStatus | None:
     return next((each for each in everyone if each.name == name), None)
 
 
-def _meant(pod: Pod, status: ContainerStatus, observed: Observed, *, previous: bool) -> str:
-    """The id of a container, chosen by what its status says."""
+def _meant(pod: Pod, status: ContainerStatus, observed: PodRuntimeState, *, previous: bool) -> str:
+    """Return the id of a container, chosen by its status."""
     in_pod = f'container "{status.name}" in pod "{pod.metadata.name}"'
     state, last = status.state, status.lastState.terminated
     if previous:
@@ -103,8 +111,8 @@ def _meant(pod: Pod, status: ContainerStatus, observed: Observed, *, previous: b
     if state.terminated is not None and state.terminated.containerID:
         return state.terminated.containerID
     newest = observed.newest(status.name)
-    if newest is not None and newest.state is State.RUNNING:
-        return identity(newest.id)  # it has started since the status was written
+    if newest is not None and newest.state is RunState.RUNNING:
+        return container_url(newest.id)  # The container has started since the status was written.
     if last is not None and last.containerID:
         return last.containerID
     if state.terminated is not None:
@@ -118,11 +126,11 @@ def _meant(pod: Pod, status: ContainerStatus, observed: Observed, *, previous: b
     raise bad_request(f"{in_pod} is waiting to start: {reason}")
 
 
-class Log:
-    """The log of one container on its way to a caller."""
+class LogResponse:
+    """Streams the log of one container to a client."""
 
     def __init__(
-        self, record: Container, asked: Wanted, runtime: Runtime, inotify: Inotify
+        self, record: RuntimeContainer, asked: LogOptions, runtime: Runtime, inotify: Inotify
     ) -> None:
         self._record = record
         self._asked = asked
@@ -130,19 +138,20 @@ class Log:
         self._inotify = inotify
 
     async def pour(self, sink: Sink) -> None:
-        """Write what is wanted; a follower is served until the container has ended."""
-        reader = Reader(self._record.log_path)
+        """Write the requested part; a follower is served until the container has ended."""
+        reader = LogReader(self._record.log_path)
         try:
             if self._asked.tail is not None:
                 await asyncio.to_thread(reader.skip_to_tail, self._asked.tail)
-            await self._pour(reader, Lines(self._asked), sink)
+            await self._pour(reader, LogLines(self._asked), sink)
         finally:
             reader.close()
 
-    async def _pour(self, reader: Reader, lines: Lines, sink: Sink) -> None:
+    async def _pour(self, reader: LogReader, lines: LogLines, sink: Sink) -> None:
         over = not self._asked.follow
         while not lines.done:
-            # In a thread: a log is large, and skipping lines by time never waits for the client.
+            # In a thread, because a log is large, and skipping lines by time never waits for the
+            # client.
             data, shown = await asyncio.to_thread(_next, reader, lines)
             if data:
                 sink.write(shown)
@@ -154,14 +163,14 @@ class Log:
             else:
                 over = await self._wait(reader)
 
-    async def _wait(self, reader: Reader) -> bool:
-        """Return when there may be more; true if the container has ended, so that it is the last
-        time."""
+    async def _wait(self, reader: LogReader) -> bool:
+        """Return when there may be more data; true if the container has ended and this is the last
+        read."""
         written = asyncio.Event()
         with self._inotify.watching(self._record.log_path, written):
             if await self._has_ended():
                 return True
-            # What was written between the last look and the beginning of the watch.
+            # Covers data that was written between the last read and the start of the watch.
             if reader.has_more():
                 return False
             with contextlib.suppress(TimeoutError):
@@ -170,12 +179,12 @@ class Log:
 
     async def _has_ended(self) -> bool:
         try:
-            return (await self._runtime.container(self._record.id)).state is not State.RUNNING
+            return (await self._runtime.container(self._record.id)).state is not RunState.RUNNING
         except (NotFoundError, RuntimeFailure):
             return True
 
 
-def _next(reader: Reader, lines: Lines) -> tuple[bool, bytes]:
-    """Return whether there was more, and the part that the client gets."""
+def _next(reader: LogReader, lines: LogLines) -> tuple[bool, bytes]:
+    """Return whether there was more data, and the part that the client gets."""
     data = reader.read()
     return bool(data), lines.feed(data) if data else b""

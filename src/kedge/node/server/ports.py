@@ -1,4 +1,4 @@
-"""Port forwarding: TCP connections into a pod, carried over one connection from a client."""
+"""Port forwarding: TCP connections into a pod over one connection of a client."""
 
 import asyncio
 import base64
@@ -19,44 +19,44 @@ from kedge.web.websocket import WebSocket
 
 PROTOCOL: Final = "portforward.k8s.io"
 TUNNEL: Final = f"{spdy.NAME}+{PROTOCOL}"
-"""The subprotocol of a WebSocket in which SPDY is spoken."""
+"""The subprotocol of a WebSocket that carries SPDY."""
 CHANNELS: Final[Mapping[str, bool]] = {
     "": True,
     "v4.channel.k8s.io": True,
     "v4.base64.channel.k8s.io": False,
 }
-"""Subprotocols in which ports are channels, and whether these are binary."""
+"""Subprotocols in which ports are channels, and whether they are binary."""
 _MOST_HALVES: Final = 64
-"""Forwarded connections with one of their two streams open."""
+"""Forwarded connections with only one of their two streams open."""
 _MOST_PORTS: Final = 120
-"""Two channels each must fit into a byte, of which some values mean something else."""
+"""Two channels for each port must fit into a byte, which also has reserved values."""
 
 
 @dataclass(frozen=True)
-class Pod:
-    """Where the ports are."""
+class PortForwardTarget:
+    """The pod whose ports are forwarded."""
 
     name: str
     uid: str
     dial: Callable[[int], Awaitable[int]]
-    """A connected socket to a port; raises RuntimeFailure if nobody listens there."""
+    """Returns a connected socket to a port. Raises RuntimeFailure if nothing listens there."""
 
     async def connect(self, port: int) -> Duplex:
-        """A connection to a port; raises Failed."""
+        """Return a connection to a port. Raises PortUnreachable."""
         try:
             return await adopt(socket.socket(fileno=await self.dial(port)))
         except (RuntimeFailure, NotFoundError, OSError) as error:
-            raise Failed(
+            raise PortUnreachable(
                 f"error forwarding port {port} to pod {self.name}, uid {self.uid}: {error}"
             ) from error
 
 
-class Failed(Exception):
+class PortUnreachable(Exception):
     """A port cannot be reached; the text is for the user."""
 
 
-def answer(request: HttpRequest, pod: Pod) -> Response:
-    """The answer that makes the connection one for forwarded ports."""
+def answer(request: HttpRequest, pod: PortForwardTarget) -> Response:
+    """Return the response that upgrades the connection to port forwarding."""
     headers = request.headers
     if websocket.is_wanted(headers):
         if TUNNEL in websocket.protocols(headers):
@@ -73,7 +73,7 @@ def answer(request: HttpRequest, pod: Pod) -> Response:
     )
 
 
-def _tunnelled(request: HttpRequest, pod: Pod) -> Response:
+def _tunnelled(request: HttpRequest, pod: PortForwardTarget) -> Response:
     remote.negotiated(request, {TUNNEL: None})
 
     async def take_over(duplex: Duplex) -> None:
@@ -84,19 +84,19 @@ def _tunnelled(request: HttpRequest, pod: Pod) -> Response:
     return Response(101, headers=websocket.accepting(request.headers, TUNNEL), take_over=take_over)
 
 
-# SPDY: a pair of streams for every connection.
+# SPDY: a pair of streams for each connection.
 
 
 @dataclass
-class _Pair:
+class _PortStreams:
     data: spdy.Stream | None = None
     error: spdy.Stream | None = None
 
 
-async def forward(stream: ByteStream, pod: Pod) -> None:
-    """Serve all connections that a client makes, until it has gone."""
+async def forward(stream: ByteStream, pod: PortForwardTarget) -> None:
+    """Serve the connections of a client until it disconnects."""
     connection = spdy.Connection(stream)
-    pairs: dict[str, _Pair] = {}
+    pairs: dict[str, _PortStreams] = {}
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(connection.run())
         async for opened in connection.opened():
@@ -106,7 +106,7 @@ async def forward(stream: ByteStream, pod: Pod) -> None:
                 continue
             connection.accept(opened)
             _make_room(pairs)
-            pair = pairs.setdefault(request, _Pair())
+            pair = pairs.setdefault(request, _PortStreams())
             if opened.headers["streamtype"] == "data":
                 pair.data = opened
             else:
@@ -116,8 +116,8 @@ async def forward(stream: ByteStream, pod: Pod) -> None:
                 tasks.create_task(_carry(pair.data, pair.error, pod))
 
 
-def _make_room(pairs: dict[str, _Pair]) -> None:
-    """Close the oldest stream that waits for its second one if there are too many."""
+def _make_room(pairs: dict[str, _PortStreams]) -> None:
+    """Close the oldest unpaired stream if there are too many."""
     if len(pairs) >= _MOST_HALVES:
         oldest = pairs.pop(next(iter(pairs)))
         for stream in (oldest.data, oldest.error):
@@ -126,12 +126,12 @@ def _make_room(pairs: dict[str, _Pair]) -> None:
 
 
 def _request(stream: spdy.Stream) -> str | None:
-    """Which connection a stream belongs to; None if it does not say what it should."""
+    """Return the connection that a stream belongs to; None if its headers are invalid."""
     headers = stream.headers
     kind = headers.get("streamtype", "")
     if kind not in ("data", "error") or _port(headers.get("port", "")) is None:
         return None
-    # Old clients give no number: then the stream for errors is the one opened just before.
+    # Old clients send no id: the error stream is the one opened before.
     before = stream.number if kind == "error" else stream.number - 2
     return headers.get("requestid") or f"stream {before}"
 
@@ -141,10 +141,10 @@ def _port(text: str) -> int | None:
     return port if 0 < port < 1 << 16 else None
 
 
-async def _carry(data: spdy.Stream, error: spdy.Stream, pod: Pod) -> None:
+async def _carry(data: spdy.Stream, error: spdy.Stream, pod: PortForwardTarget) -> None:
     try:
         inside = await pod.connect(int(data.headers["port"]))
-    except Failed as failed:
+    except PortUnreachable as failed:
         error.write(str(failed).encode())
         error.close()
         data.reset()
@@ -153,11 +153,11 @@ async def _carry(data: spdy.Stream, error: spdy.Stream, pod: Pod) -> None:
     error.close()
 
 
-# WebSocket: two channels for every port, one connection each.
+# WebSocket: two channels for each port, with one connection each.
 
 
-def asked_ports(query: Query) -> list[int]:
-    """The ports in a query; raises 400."""
+def requested_ports(query: Query) -> list[int]:
+    """Return the ports in a query. Raises 400."""
     given = query.all("ports") or query.all("port")
     if not given:
         raise bad_request('query parameter "port" is required')
@@ -172,32 +172,32 @@ def asked_ports(query: Query) -> list[int]:
     return found
 
 
-def _over_channels(request: HttpRequest, pod: Pod) -> Response:
+def _over_channels(request: HttpRequest, pod: PortForwardTarget) -> Response:
     protocol = remote.negotiated(request, CHANNELS)
-    ports = asked_ports(request.query)
+    ports = requested_ports(request.query)
 
     async def take_over(duplex: Duplex) -> None:
-        await Channels(WebSocket(duplex), binary=CHANNELS[protocol]).serve(ports, pod)
+        await PortChannels(WebSocket(duplex), binary=CHANNELS[protocol]).serve(ports, pod)
 
     return Response(
         101, headers=websocket.accepting(request.headers, protocol), take_over=take_over
     )
 
 
-class Channels:
-    """Ports as channels of a WebSocket: data, then errors, for each of them."""
+class PortChannels:
+    """Ports as channels of a WebSocket: for each port one for data and one for errors."""
 
     def __init__(self, inside: WebSocket, *, binary: bool) -> None:
         self._socket = inside
         self._binary = binary
 
-    async def serve(self, ports: Sequence[int], pod: Pod) -> None:
-        """Until all connections have ended, or the client has gone."""
+    async def serve(self, ports: Sequence[int], pod: PortForwardTarget) -> None:
+        """Serve until all connections have ended, or the client has disconnected."""
         for number, port in enumerate(ports):
             for channel in (2 * number, 2 * number + 1):
                 self._send(channel, port.to_bytes(2, "little"))
         loop = asyncio.get_running_loop()
-        # Connections are made at once; what the client sends waits until its own stands.
+        # All connections are opened in parallel; input for a port waits for its connection.
         connecting = [loop.create_task(pod.connect(port)) for port in ports]
         carrying = loop.create_task(self._carry_all(connecting))
         listening = loop.create_task(self._listen(connecting))
@@ -218,7 +218,7 @@ class Channels:
     async def _carry(self, number: int, connecting: "asyncio.Task[Duplex]") -> None:
         try:
             inside = await asyncio.shield(connecting)
-        except Failed as failed:
+        except PortUnreachable as failed:
             self._send(2 * number + 1, str(failed).encode())
             return
         with contextlib.suppress(ConnectionError):
@@ -233,7 +233,7 @@ class Channels:
             number, is_error = divmod(channel, 2)
             if not data or is_error or not 0 <= number < len(connecting):
                 continue
-            with contextlib.suppress(Failed, ConnectionError):
+            with contextlib.suppress(PortUnreachable, ConnectionError):
                 inside = await asyncio.shield(connecting[number])
                 inside.write(data)
                 await inside.drain()

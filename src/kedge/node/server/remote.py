@@ -1,4 +1,4 @@
-"""Clients of remote commands: the same channels over WebSocket and over SPDY, in all versions."""
+"""Clients of exec and attach, over WebSocket and SPDY, in all versions of the protocol."""
 
 import asyncio
 import base64
@@ -19,12 +19,12 @@ from kedge.web.message import HttpRequest, Query, Response, asks_upgrade
 from kedge.web.websocket import WebSocket
 
 CREATION_SECONDS: Final = 30.0
-"""How long a client may take to open the streams it said it would."""
+"""Seconds that a client has to open its streams."""
 _CLOSE: Final = 255
 
 
-class Channel(IntEnum):
-    """What a piece of data belongs to."""
+class RemoteChannel(IntEnum):
+    """The channels of a remote command."""
 
     STDIN = 0
     STDOUT = 1
@@ -33,34 +33,35 @@ class Channel(IntEnum):
     RESIZE = 4
 
 
-Take = Callable[[Channel, bytes], Awaitable[None]]
-"""Gets what a client sends; empty data is the end of a channel."""
+Take = Callable[[RemoteChannel, bytes], Awaitable[None]]
+"""Receives the client's data; empty data is the end of a channel."""
 
 
-class Client(Protocol):
-    """Whoever uses a remote command."""
+class RemoteClient(Protocol):
+    """The client of a remote command."""
 
     async def listen(self, take: Take) -> None:
-        """Hand on what the client sends, until it has gone."""
+        """Pass on the client's data until it disconnects."""
         ...
 
-    def send(self, channel: Channel, data: bytes) -> None: ...
+    def send(self, channel: RemoteChannel, data: bytes) -> None: ...
 
     async def drain(self) -> None:
-        """Return when the client has caught up; ConnectionError if it has gone."""
+        """Return when the client has read its data. Raises ConnectionError if it has
+        disconnected."""
         ...
 
     async def end(self, status: Status) -> None:
-        """Tell how it went, and hang up."""
+        """Send the exit status and close the connection."""
         ...
 
 
-Serve = Callable[[Client], Awaitable[None]]
+Serve = Callable[[RemoteClient], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which streams a client wants."""
+class StreamOptions:
+    """The streams that a client requests."""
 
     stdin: bool
     stdout: bool
@@ -68,12 +69,12 @@ class Wanted:
     tty: bool
 
     @classmethod
-    def read(cls, query: Query) -> "Wanted":
+    def read(cls, query: Query) -> "StreamOptions":
         tty = _is_on(query, "tty")
         wanted = cls(
             stdin=_is_on(query, "input"),
             stdout=_is_on(query, "output"),
-            # A terminal has one output for everything.
+            # A terminal has a single output.
             stderr=_is_on(query, "error") and not tty,
             tty=tty,
         )
@@ -81,23 +82,23 @@ class Wanted:
             raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
         return wanted
 
-    def channels(self, *, resizable: bool) -> set[Channel]:
-        """Those that a client opens itself where channels have to be opened."""
+    def channels(self, *, resizable: bool) -> set[RemoteChannel]:
+        """Return the channels that a SPDY client opens."""
         asked = {
-            Channel.STDIN: self.stdin,
-            Channel.STDOUT: self.stdout,
-            Channel.STDERR: self.stderr,
-            Channel.RESIZE: self.tty and resizable,
+            RemoteChannel.STDIN: self.stdin,
+            RemoteChannel.STDOUT: self.stdout,
+            RemoteChannel.STDERR: self.stderr,
+            RemoteChannel.RESIZE: self.tty and resizable,
         }
-        return {Channel.ERROR, *(channel for channel, wanted in asked.items() if wanted)}
+        return {RemoteChannel.ERROR, *(channel for channel, wanted in asked.items() if wanted)}
 
 
 def _is_on(query: Query, name: str) -> bool:
     return query.get(name) in ("1", "true")
 
 
-def answer(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
-    """The answer that makes the connection one for a remote command."""
+def answer(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Response:
+    """Return the response that upgrades the connection to a remote command."""
     if websocket.is_wanted(request.headers):
         return _over_websocket(request, wanted, serve)
     if asks_upgrade(request.headers, spdy.NAME):
@@ -108,28 +109,28 @@ def answer(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
 # WebSocket.
 
 
-class Version(msgspec.Struct, frozen=True):
-    """What a subprotocol can do."""
+class RemoteSubprotocol(msgspec.Struct, frozen=True):
+    """The features of a subprotocol."""
 
     binary: bool = True
     documents: bool = False
-    """Whether the end is told as a document."""
+    """Whether the exit status is a Status document."""
     closing: bool = False
-    """Whether a client can end its input and go on listening."""
+    """Whether a client can close its input and still receive output."""
 
 
-VERSIONS: Final[Mapping[str, Version]] = {
-    "": Version(),
-    "channel.k8s.io": Version(),
-    "base64.channel.k8s.io": Version(binary=False),
-    "v4.channel.k8s.io": Version(documents=True),
-    "v4.base64.channel.k8s.io": Version(binary=False, documents=True),
-    "v5.channel.k8s.io": Version(documents=True, closing=True),
+VERSIONS: Final[Mapping[str, RemoteSubprotocol]] = {
+    "": RemoteSubprotocol(),
+    "channel.k8s.io": RemoteSubprotocol(),
+    "base64.channel.k8s.io": RemoteSubprotocol(binary=False),
+    "v4.channel.k8s.io": RemoteSubprotocol(documents=True),
+    "v4.base64.channel.k8s.io": RemoteSubprotocol(binary=False, documents=True),
+    "v5.channel.k8s.io": RemoteSubprotocol(documents=True, closing=True),
 }
 
 
 def negotiated(request: HttpRequest, spoken: Mapping[str, object]) -> str:
-    """The first of the subprotocols that are offered and spoken; raises 400 and 403."""
+    """Return the first supported subprotocol that the client offers. Raises 400 and 403."""
     if broken := websocket.refusal(request.headers):
         raise bad_request(broken)
     offered = websocket.protocols(request.headers) or [""]
@@ -143,7 +144,7 @@ def negotiated(request: HttpRequest, spoken: Mapping[str, object]) -> str:
     )
 
 
-def _over_websocket(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
+def _over_websocket(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Response:
     protocol = negotiated(request, VERSIONS)
 
     async def take_over(duplex: Duplex) -> None:
@@ -157,30 +158,30 @@ def _over_websocket(request: HttpRequest, wanted: Wanted, serve: Serve) -> Respo
 
 
 class WebSocketClient:
-    """Fulfils Client: the first byte of a message says which channel it belongs to."""
+    """A WebSocket client: the first byte of a message is its channel. Fulfils RemoteClient."""
 
-    def __init__(self, socket: WebSocket, version: Version) -> None:
+    def __init__(self, socket: WebSocket, version: RemoteSubprotocol) -> None:
         self._socket = socket
         self._version = version
 
-    def greet(self, wanted: Wanted) -> None:
-        """Let the client know that it is connected, by an empty message."""
+    def greet(self, wanted: StreamOptions) -> None:
+        """Send an empty message, by which the client knows that it is connected."""
         if wanted.stdout:
-            self.send(Channel.STDOUT, b"")
+            self.send(RemoteChannel.STDOUT, b"")
         else:
-            self.send(Channel.STDERR if wanted.stderr else Channel.ERROR, b"")
+            self.send(RemoteChannel.STDERR if wanted.stderr else RemoteChannel.ERROR, b"")
 
     async def listen(self, take: Take) -> None:
         reader = ChannelReader(binary=self._version.binary)
         while (piece := await self._socket.piece()) is not None:
             number, data = reader.read(piece)
             if self._version.closing and number == _CLOSE:
-                if data == bytes((Channel.STDIN,)):
-                    await take(Channel.STDIN, b"")
-            elif data and number in (Channel.STDIN, Channel.RESIZE):
-                await take(Channel(number), data)
+                if data == bytes((RemoteChannel.STDIN,)):
+                    await take(RemoteChannel.STDIN, b"")
+            elif data and number in (RemoteChannel.STDIN, RemoteChannel.RESIZE):
+                await take(RemoteChannel(number), data)
 
-    def send(self, channel: Channel, data: bytes) -> None:
+    def send(self, channel: RemoteChannel, data: bytes) -> None:
         if self._version.binary:
             self._socket.send(bytes((channel,)) + data)
         else:
@@ -191,9 +192,9 @@ class WebSocketClient:
 
     async def end(self, status: Status) -> None:
         if self._version.documents:
-            self.send(Channel.ERROR, msgspec.json.encode(status))
+            self.send(RemoteChannel.ERROR, msgspec.json.encode(status))
         elif said := in_words(status):
-            self.send(Channel.ERROR, said.encode())
+            self.send(RemoteChannel.ERROR, said.encode())
         await self._socket.close()
 
 
@@ -208,7 +209,7 @@ SPDY_VERSIONS: Final = (
 
 
 def spdy_version(request: HttpRequest, spoken: tuple[str, ...]) -> str:
-    """The first version that the client offers and we speak; empty if it offers none."""
+    """Return the first supported version that the client offers; empty if it offers none."""
     header = request.headers.get("x-stream-protocol-version", "")
     offered = [each.strip() for each in header.split(",") if each.strip()]
     if not offered:
@@ -220,7 +221,7 @@ def spdy_version(request: HttpRequest, spoken: tuple[str, ...]) -> str:
 
 
 class NoCommonVersion(Exception):
-    """The client speaks no version of a protocol that we do."""
+    """The client and the node have no version of the protocol in common."""
 
     def __init__(self, offered: list[str], spoken: tuple[str, ...]) -> None:
         super().__init__(
@@ -235,12 +236,12 @@ class NoCommonVersion(Exception):
 
 
 def spdy_headers(version: str) -> list[tuple[str, str]]:
-    """The headers of the answer after which SPDY is spoken."""
+    """Return the headers of the response that switches to SPDY."""
     headers = [("Connection", "Upgrade"), ("Upgrade", spdy.NAME)]
     return [*headers, ("X-Stream-Protocol-Version", version)] if version else headers
 
 
-def _over_spdy(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
+def _over_spdy(request: HttpRequest, wanted: StreamOptions, serve: Serve) -> Response:
     try:
         version = spdy_version(request, SPDY_VERSIONS)
     except NoCommonVersion as none:
@@ -263,10 +264,10 @@ def _over_spdy(request: HttpRequest, wanted: Wanted, serve: Serve) -> Response:
 
 
 async def _opened(
-    connection: spdy.Connection, expected: set[Channel]
-) -> dict[Channel, spdy.Stream] | None:
-    """The streams that the client opens, when they are complete; None if they never are."""
-    streams: dict[Channel, spdy.Stream] = {}
+    connection: spdy.Connection, expected: set[RemoteChannel]
+) -> dict[RemoteChannel, spdy.Stream] | None:
+    """Return the client's streams when all are open; None if that takes too long."""
+    streams: dict[RemoteChannel, spdy.Stream] = {}
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(CREATION_SECONDS):
             async for stream in connection.opened():
@@ -281,17 +282,17 @@ async def _opened(
     return None
 
 
-def _channel(stream: spdy.Stream) -> Channel | None:
-    return Channel.__members__.get(stream.headers.get("streamtype", "").upper())
+def _channel(stream: spdy.Stream) -> RemoteChannel | None:
+    return RemoteChannel.__members__.get(stream.headers.get("streamtype", "").upper())
 
 
 class SpdyClient:
-    """Fulfils Client: every channel is a stream of its own."""
+    """A SPDY client: each channel is a stream. Fulfils RemoteClient."""
 
     def __init__(
         self,
         connection: spdy.Connection,
-        streams: Mapping[Channel, spdy.Stream],
+        streams: Mapping[RemoteChannel, spdy.Stream],
         *,
         documents: bool,
     ) -> None:
@@ -303,22 +304,22 @@ class SpdyClient:
         async with asyncio.TaskGroup() as tasks:
             inputs = [
                 tasks.create_task(self._hand_on(channel, take))
-                for channel in (Channel.STDIN, Channel.RESIZE)
+                for channel in (RemoteChannel.STDIN, RemoteChannel.RESIZE)
                 if channel in self._streams
             ]
-            # Further streams mean nothing; but when there are no more, the client has gone.
+            # Further streams are ignored; their end shows that the client has disconnected.
             async for stream in self._connection.opened():
                 stream.reset(spdy.Reset.REFUSED_STREAM)
             for task in inputs:
                 task.cancel()
 
-    async def _hand_on(self, channel: Channel, take: Take) -> None:
+    async def _hand_on(self, channel: RemoteChannel, take: Take) -> None:
         stream = self._streams[channel]
         while data := await stream.read():
             await take(channel, data)
         await take(channel, b"")
 
-    def send(self, channel: Channel, data: bytes) -> None:
+    def send(self, channel: RemoteChannel, data: bytes) -> None:
         stream = self._streams.get(channel)
         if stream is not None:
             stream.write(data)
@@ -328,9 +329,9 @@ class SpdyClient:
 
     async def end(self, status: Status) -> None:
         if self._documents:
-            self.send(Channel.ERROR, msgspec.json.encode(status))
+            self.send(RemoteChannel.ERROR, msgspec.json.encode(status))
         elif said := in_words(status):
-            self.send(Channel.ERROR, said.encode())
+            self.send(RemoteChannel.ERROR, said.encode())
         for stream in self._streams.values():
             stream.close()
         await self._connection.close()

@@ -1,4 +1,4 @@
-"""NodeServer: what a node answers, path by path, to those whom the cluster lets ask."""
+"""The node's HTTPS server: dispatches requests by path."""
 
 import logging
 import ssl
@@ -12,12 +12,18 @@ from kedge.client.client import Client
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError, method_not_allowed
-from kedge.node.inotify import Inotify
-from kedge.node.observed import Observed
-from kedge.node.runtime.runtime import Container, NotFoundError, Runtime, RuntimeFailure, State
+from kedge.node.host.inotify import Inotify
+from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.runtime.runtime import (
+    NotFoundError,
+    RunState,
+    Runtime,
+    RuntimeContainer,
+    RuntimeFailure,
+)
 from kedge.node.server import commands, logs, ports, remote
-from kedge.node.server.callers import Callers
-from kedge.node.server.sessions import Sessions
+from kedge.node.server.callers import CallerReview
+from kedge.node.server.sessions import SessionCounter
 from kedge.node.stats.exposition import CONTENT_TYPE
 from kedge.web.duplex import Duplex
 from kedge.web.message import TEXT, HttpRequest, Response, json_response, text_response
@@ -27,27 +33,28 @@ from kedge.web.watchdog import LoopPauses
 log = logging.getLogger(__name__)
 
 BODY_BYTES: Final = 64 << 10
-"""Largest body; clients send little with a request to upgrade."""
+"""Bytes of a request body; upgrade requests have hardly any."""
 RUN_SECONDS: Final = 60.0
-"""How long a command may take whose output is sent when it has ended."""
+"""Seconds for a command whose output is sent at its end."""
 
 
 Usage = Callable[[HttpRequest], Response | None]
-"""Answers what is asked about usage; None if there is no such page (kedge.node.server.usage)."""
+"""Answers requests about usage; returns None for an unknown page (kedge.node.server.usage)."""
 
 
-class NodePods(Protocol):
-    """The pods of this node (kedge.node.pods)."""
+class ServedPods(Protocol):
+    """The pods of this node (kedge.node.pod.workers)."""
 
     def pods(self) -> list[Pod]: ...
 
     def find(self, namespace: str, name: str) -> Pod | None: ...
 
-    def observed(self, uid: str) -> Observed: ...
+    def observed(self, uid: str) -> PodRuntimeState: ...
 
 
 class NodeServer:
-    """Listens first, so that its port can be made known, and answers once it knows its pods."""
+    """The node's server. It listens early, so that its port is known, and serves once `run` has the
+    pods."""
 
     def __init__(
         self,
@@ -60,25 +67,25 @@ class NodeServer:
         self._pauses = pauses or LoopPauses()
         self._runtime = runtime
         self._clock = clock
-        self._callers = Callers(client, node, clock)
+        self._callers = CallerReview(client, node, clock)
         self._inotify = Inotify()
-        self._sessions = Sessions()
-        # No handler reads a body, and the caller is known only after a call to the API server.
+        self._sessions = SessionCounter()
+        # No handler reads a body, and the caller is known only after a request to the API server.
         self._server = Server(self.handle, clock, Limits(body_bytes=BODY_BYTES))
-        self._pods: NodePods | None = None
+        self._pods: ServedPods | None = None
         self._usage: Usage | None = None
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext) -> int:
-        """Accept connections; returns the port."""
+        """Accept connections; return the port."""
         return await self._server.listen(host, port, tls)
 
-    async def run(self, pods: NodePods) -> None:
-        """Answer what is asked about these pods, until cancelled."""
+    async def run(self, pods: ServedPods) -> None:
+        """Serve requests about these pods until cancelled."""
         self._pods = pods
         await self._server.sweep()
 
-    def tell_usage(self, usage: Usage) -> None:
-        """From now on answer what is asked about usage."""
+    def serve_usage(self, usage: Usage) -> None:
+        """Serve requests about usage from now on."""
         self._usage = usage
 
     async def close(self) -> None:
@@ -99,14 +106,14 @@ class NodeServer:
             if request.path.startswith(("/stats/", "/metrics/")):
                 return self._tell(request)
             surroundings = (self._pods, self._runtime, self._inotify, self._sessions, self._clock)
-            return await Answer(*surroundings).to(request)
+            return await NodeResponse(*surroundings).to(request)
         except StatusError as error:
             response = text_response(error.message, error.code)
             if error.retry_after:
                 response.headers.append(("Retry-After", str(error.retry_after)))
             return response
         except Unreachable as error:
-            return text_response(f"the API server cannot be asked: {error}", 500)
+            return text_response(f"cannot reach the API server: {error}", 500)
         except Exception:
             log.exception("request failed method=%s path=%s", request.method, request.path)
             return text_response("the node agent has a defect; its log has the details", 500)
@@ -114,19 +121,19 @@ class NodeServer:
     def _tell(self, request: HttpRequest) -> Response:
         _only(request, "GET", "POST")
         if self._usage is None:
-            raise StatusError(503, "ServiceUnavailable", "nothing has been measured yet")
+            raise StatusError(503, "ServiceUnavailable", "usage has not been measured yet")
         return self._usage(request) or text_response("404 page not found\n", 404)
 
 
-class Answer:
-    """The answer to one request."""
+class NodeResponse:
+    """The response to one request."""
 
     def __init__(
         self,
-        pods: NodePods,
+        pods: ServedPods,
         runtime: Runtime,
         inotify: Inotify,
-        sessions: Sessions,
+        sessions: SessionCounter,
         clock: Clock,
     ) -> None:
         self._pods = pods
@@ -167,7 +174,7 @@ class Answer:
         return json_response({**head, "items": items})
 
     def _running(self) -> list[dict[str, Any]]:
-        """What the runtime runs of each pod, and no more than it knows."""
+        """Return the running containers of each pod, as far as the runtime knows them."""
         found = []
         for pod in self._pods.pods():
             meta = pod.metadata
@@ -186,10 +193,10 @@ class Answer:
             raise StatusError(404, "NotFound", f'pod "{name}" does not exist')
         return pod
 
-    def _container(self, pod: Pod, name: str) -> Container:
-        """A container that runs; raises 500, as upstream does."""
+    def _container(self, pod: Pod, name: str) -> RuntimeContainer:
+        """Return a running container. Raises 500, as the kubelet."""
         record = self._pods.observed(pod.metadata.uid).current(name)
-        if record is None or record.state is not State.RUNNING:
+        if record is None or record.state is not RunState.RUNNING:
             raise StatusError(500, "InternalError", f'container not found ("{name}")')
         return record
 
@@ -201,29 +208,32 @@ class Answer:
             raise StatusError(404, "NotFound", message)
         observed = self._pods.observed(pod.metadata.uid)
         record = logs.record_of(pod, observed, container, previous=asked.previous)
-        return Response(200, logs.Log(record, asked, self._runtime, self._inotify).pour, TEXT)
+        return Response(
+            200, logs.LogResponse(record, asked, self._runtime, self._inotify).pour, TEXT
+        )
 
     def _exec(self, request: HttpRequest, pod: Pod, container: str) -> Response:
-        wanted = remote.Wanted.read(request.query)
+        wanted = remote.StreamOptions.read(request.query)
         command = request.query.all("command")
         record = self._container(pod, container)
 
-        async def serve(client: remote.Client) -> None:
+        async def serve(client: remote.RemoteClient) -> None:
             await commands.execute(self._runtime, record.id, command, wanted, client)
 
         return self._session(pod, remote.answer(request, wanted, serve))
 
     def _attach(self, request: HttpRequest, pod: Pod, container: str) -> Response:
-        wanted = remote.Wanted.read(request.query)
+        wanted = remote.StreamOptions.read(request.query)
         record = self._container(pod, container)
 
-        async def serve(client: remote.Client) -> None:
+        async def serve(client: remote.RemoteClient) -> None:
             await commands.attach(self._runtime, record.id, wanted, client)
 
         return self._session(pod, remote.answer(request, wanted, serve))
 
     def _session(self, pod: Pod, response: Response) -> Response:
-        """Return the answer that begins a session, which counts until it ends; raises 429."""
+        """Return the response that starts a session, and count the session until it ends. Raises
+        429."""
         uid, take_over = pod.metadata.uid, response.take_over
         if take_over is None:
             return response
@@ -237,7 +247,7 @@ class Answer:
         return response
 
     async def _run(self, request: HttpRequest, pod: Pod, container: str) -> Response:
-        """A command to its end, for callers that want neither its streams nor its exit code."""
+        """Run a command to its end, for callers that need neither its streams nor its exit code."""
         record = self._container(pod, container)
         command = request.query.get("cmd").split(" ")
         uid = pod.metadata.uid
@@ -263,7 +273,7 @@ class Answer:
         async def dial(port: int) -> int:
             return await self._runtime.dial(sandbox.id, port)
 
-        target = ports.Pod(pod.metadata.name, pod.metadata.uid, dial)
+        target = ports.PortForwardTarget(pod.metadata.name, pod.metadata.uid, dial)
         return self._session(pod, ports.answer(request, target))
 
 

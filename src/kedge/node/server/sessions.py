@@ -1,7 +1,7 @@
-"""Sessions: how many commands, attachments and port forwards there may be at once.
+"""Limits for concurrent exec, attach and port-forward sessions.
 
-Each holds descriptors, tasks, and a process in the container. Kubelets have no limit, so one
-tenant with `pods/exec` can use up the machine.
+Each session holds descriptors, tasks and a process in the container. The kubelet has no limit, so
+one tenant with `pods/exec` can exhaust the machine.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ PER_POD: Final = 64
 PER_NODE: Final = 256
 
 
-class Sessions:
+class SessionCounter:
     """Counts open sessions by pod."""
 
     def __init__(self, per_pod: int = PER_POD, per_node: int = PER_NODE) -> None:
@@ -26,13 +26,13 @@ class Sessions:
     def check(self, uid: str) -> None:
         """Raise 429 if the pod or the node has reached its limit."""
         if self._counts[uid] >= self._per_pod:
-            raise _too_many(f"the pod has {self._per_pod} of them already")
+            raise _too_many(f"the pod already has {self._per_pod}")
         if self._counts.total() >= self._per_node:
-            raise _too_many(f"the node has {self._per_node} of them already")
+            raise _too_many(f"the node already has {self._per_node}")
 
     @contextlib.contextmanager
     def open(self, uid: str) -> Iterator[None]:
-        """Count a session. To be entered in the same turn of the event loop as `check`."""
+        """Count a session. The caller must not await between `check` and this."""
         self._counts[uid] += 1
         try:
             yield

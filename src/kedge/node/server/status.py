@@ -1,4 +1,4 @@
-"""How the end of a remote command is told to its client: as a Status document, or in words."""
+"""The exit status of a remote command: as a Status document, or as text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ SUCCESS: Status = {"metadata": {}, "status": "Success"}
 
 
 def ended(command: Sequence[str], exit_code: int) -> Status:
-    """A command has run to its end."""
+    """Return the status of a command that has ended."""
     if exit_code == 0:
         return SUCCESS
     shown = f"[{' '.join(command)}]"
@@ -24,7 +24,7 @@ def ended(command: Sequence[str], exit_code: int) -> Status:
 
 
 def failed(why: str) -> Status:
-    """It could not be done at all."""
+    """Return the status of a command that could not run."""
     return {
         "metadata": {},
         "status": "Failure",
@@ -36,5 +36,5 @@ def failed(why: str) -> Status:
 
 
 def in_words(status: Status) -> str:
-    """What clients are told that are too old for documents: nothing, if all went well."""
+    """Return the text for clients of old subprotocols; empty for success."""
     return str(status.get("message", ""))

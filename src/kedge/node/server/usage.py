@@ -1,4 +1,4 @@
-"""What a node tells about usage: raw samples only, statistics are the API server's to tell."""
+"""Serves raw usage samples; the API server computes statistics."""
 
 from kedge.node.stats.exposition import CONTENT_TYPE, cadvisor, resource
 from kedge.node.stats.raw import Raw
@@ -7,7 +7,7 @@ from kedge.web.message import HttpRequest, Response, json_response
 
 
 def answer(request: HttpRequest, now: Raw) -> Response | None:
-    """None if the path is none of these."""
+    """Return the page for a path; None if there is none."""
     match request.path.rstrip("/"):
         case "/stats/summary":
             brief = request.query.flag("only_cpu_and_memory")

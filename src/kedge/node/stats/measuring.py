@@ -9,8 +9,8 @@ from kedge.client.client import Client
 from kedge.machinery.clock import Clock
 from kedge.machinery.window_store import Store
 from kedge.node.config import NodeConfig
-from kedge.node.machine import Machine
-from kedge.node.runtime.runtime import Level
+from kedge.node.host.machine import MachineInfo
+from kedge.node.runtime.runtime import RuntimeLevel
 from kedge.node.server import usage
 from kedge.node.stats.meters import Sources
 from kedge.node.stats.publisher import Publisher
@@ -24,7 +24,7 @@ class Supervised(Protocol):
     """What runs the containers."""
 
     @property
-    def level(self) -> Level: ...
+    def level(self) -> RuntimeLevel: ...
 
     @property
     def supervisor(self) -> int:
@@ -34,7 +34,7 @@ class Supervised(Protocol):
 
 async def measure(
     config: NodeConfig,
-    machine: Machine,
+    machine: MachineInfo,
     runtime: Supervised,
     pods: NodePods,
     servers: Sequence[Client],
@@ -44,7 +44,7 @@ async def measure(
     tell: Callable[[Callable[[HttpRequest], Response | None]], None],
 ) -> None:
     """Until cancelled. `uid` is the node's; `tell` is told who answers questions about usage."""
-    groups = cgroups.here() if runtime.level is Level.FULL else None
+    groups = cgroups.here() if runtime.level is RuntimeLevel.FULL else None
     store = await asyncio.to_thread(Store, config.usage, machine.boot_id)
     sampler = Sampler(
         store,

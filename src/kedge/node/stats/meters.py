@@ -8,8 +8,8 @@ from kedge.api.core_v1.pod import Pod
 from kedge.machinery.clock import Clock
 from kedge.machinery.window_store import Key, Store
 from kedge.machinery.windows import TICK
-from kedge.node.observed import NOTHING, Observed
-from kedge.node.runtime.runtime import Container, State
+from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState
+from kedge.node.runtime.runtime import RunState, RuntimeContainer
 from kedge.node.stats.cgroup import (
     Descriptors,
     GroupSource,
@@ -45,14 +45,14 @@ class Sources:
         self._root = root
         self._kept = Descriptors()
 
-    def of_container(self, container: Container) -> Source:
+    def of_container(self, container: RuntimeContainer) -> Source:
         if self._cgroups is not None and container.cgroup:
             group = GroupSource(self._cgroups, container.cgroup, self._kept)
             if group.read() is not None:
                 return group
         return TreeSource(container.pid)
 
-    def of_pod(self, container: Container) -> Source | None:
+    def of_pod(self, container: RuntimeContainer) -> Source | None:
         """Of the pod of a container; None if its containers must be added up."""
         if self._cgroups is None or not container.cgroup:
             return None
@@ -146,7 +146,7 @@ class PodMeter:
         self.pod = pod
         self._book = book
         self._sources = sources
-        self.seen: Observed = NOTHING
+        self.seen: PodRuntimeState = EMPTY
         """What of it there was when somebody last looked."""
         known = dict(book.of(pod.metadata.uid))
         total = known.pop("", None)
@@ -163,7 +163,7 @@ class PodMeter:
             return self._total.track
         return next((meter.track for meter in self.containers.values()), None)
 
-    def see(self, pod: Pod, observed: Observed) -> None:
+    def see(self, pod: Pod, observed: PodRuntimeState) -> None:
         """What there is of the pod now."""
         self.pod = pod
         if observed is self.seen:
@@ -172,7 +172,7 @@ class PodMeter:
         running = {
             name: newest[0]
             for name, newest in observed.by_name.items()
-            if newest[0].state is State.RUNNING
+            if newest[0].state is RunState.RUNNING
         }
         for name in self.containers.keys() - running.keys():
             self.containers[name].read_from(None, 0)
@@ -206,7 +206,7 @@ class PodMeter:
         pending = any(track.pending for track in self.tracks())
         return idle and not pending and self.pod.status.phase in _OVER
 
-    def running(self) -> Iterator[tuple[Container, Track]]:
+    def running(self) -> Iterator[tuple[RuntimeContainer, Track]]:
         """The containers that run and have been measured."""
         for name, meter in self.containers.items():
             container = self.seen.newest(name)
@@ -230,7 +230,7 @@ class PodMeter:
         by_place = sorted(self.containers, key=lambda name: order.get(name, len(order)))
         self.containers = {name: self.containers[name] for name in by_place}
 
-    def _begin(self, name: str, container: Container) -> Meter:
+    def _begin(self, name: str, container: RuntimeContainer) -> Meter:
         track = self._book.begin(Key(self.pod.metadata.uid, name))
         self._start(track, container.started_at, container.started_at)
         meter = self.containers[name] = Meter(track)
@@ -243,7 +243,7 @@ class PodMeter:
         if 0 <= age < _NEW:
             track.start_from(run, clock.monotonic() - age)
 
-    def _see_total(self, running: Container | None) -> None:
+    def _see_total(self, running: RuntimeContainer | None) -> None:
         """`running` is any of its containers that runs; None if there is none."""
         if running is None:
             return

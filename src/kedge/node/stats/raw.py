@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.api.core_v1.pod import Pod
-from kedge.node.machine import Machine, meminfo
-from kedge.node.runtime.runtime import Container
+from kedge.node.host.machine import MachineInfo, meminfo
+from kedge.node.runtime.runtime import RuntimeContainer
 from kedge.node.stats import cgroup
 from kedge.node.stats.cgroup import Reading
 from kedge.node.stats.meters import PodMeter
@@ -64,7 +64,7 @@ class Counters(NamedTuple):
 class MeasuredContainer(NamedTuple):
     """A container that runs."""
 
-    container: Container
+    container: RuntimeContainer
     latest: Latest
 
 
@@ -93,7 +93,7 @@ class Raw:
         self,
         sampler: Sampler,
         cgroups: Cgroups | None,
-        machine: Machine,
+        machine: MachineInfo,
         *,
         node: str,
         state: Path,

@@ -11,7 +11,7 @@ from kedge.api.metrics_v1alpha1.frame import WIDTH, Frame, Measured, MeasuredPod
 from kedge.machinery.clock import Clock
 from kedge.machinery.window_store import Store
 from kedge.machinery.windows import TICK
-from kedge.node.observed import Observed
+from kedge.node.pod.runtime_cache import PodRuntimeState
 from kedge.node.stats.meters import Book, Meter, NodeMeter, PodMeter, Sources
 from kedge.node.stats.panel import Panels
 from kedge.node.stats.track import Track
@@ -25,7 +25,7 @@ _PATIENCE: Final = 60
 
 
 class NodePods(Protocol):
-    """The pods of this node (kedge.node.pods)."""
+    """The pods of this node (kedge.node.pod.workers)."""
 
     def pods(self) -> list[Pod]: ...
 
@@ -33,7 +33,7 @@ class NodePods(Protocol):
         """Something else whenever a pod has come or gone, or something of one began or ended."""
         ...
 
-    def observed(self, uid: str) -> Observed: ...
+    def observed(self, uid: str) -> PodRuntimeState: ...
 
 
 class Sampler:

@@ -1,1 +1,1 @@
-"""The volumes of pods: one file for each kind, and what they share."""
+"""The volumes of pods: one file for each kind, and common parts."""

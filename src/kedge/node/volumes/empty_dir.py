@@ -1,4 +1,4 @@
-"""emptyDir: a directory that a pod has to itself, on disk or in memory."""
+"""emptyDir: an empty directory of a pod, on disk or in memory."""
 
 import contextlib
 import os
@@ -8,27 +8,27 @@ from typing import Final
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.volume import EmptyDirVolumeSource
 from kedge.machinery.quantity import Quantity
-from kedge.node.parts import VolumeFailure
+from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import mounts
 
 MEMORY: Final = "Memory"
 _HUGE_PAGES: Final = "HugePages"
 _OPEN: Final = 0o777
-"""Containers run as all sorts of users."""
+"""Mode of the directory: containers may run as any user."""
 _SET_GROUP: Final = 0o2000
 _STICKY: Final = 0o1000
-"""What the kernel gives file systems in memory, since everybody may write to them."""
+"""The mount options of tmpfs in a world-writable directory."""
 
 
 def make_on_disk(place: Path, group: int) -> None:
-    """Make the directory, unless it is there: what a container did to its rights since is its own
-    affair. `group` is the pod's fsGroup, which gets to write to it; -1 for none."""
+    """Create the directory, unless it exists: containers may have changed its mode since. `group`
+    is the pod's fsGroup, which may write to it; -1 for none."""
     if place.is_dir():
         return
     unfinished = place.with_name(f"..{place.name}")
     unfinished.mkdir(parents=True, exist_ok=True)
     if group >= 0:
-        # Only root gives directories away.
+        # Only root can change the group.
         with contextlib.suppress(PermissionError):
             os.chown(unfinished, -1, group)
     unfinished.chmod(_OPEN if group < 0 else _OPEN | _SET_GROUP)
@@ -36,8 +36,8 @@ def make_on_disk(place: Path, group: int) -> None:
 
 
 def mount_in_memory(place: Path, medium: str, group: int, size: int) -> None:
-    """Mount memory or huge pages there, unless that was done; `size` is the most that it may
-    hold, 0 for what the kernel thinks right. Huge pages are limited by what the pod asks for."""
+    """Mount tmpfs or hugetlbfs, unless it is mounted; `size` is the limit in bytes, 0 for the
+    kernel's default. Huge pages are limited by the requests of the pod."""
     place.mkdir(parents=True, exist_ok=True)
     if mounts.mounted(place):
         return
@@ -53,8 +53,8 @@ def mount_in_memory(place: Path, medium: str, group: int, size: int) -> None:
 
 
 def whole_medium(source: EmptyDirVolumeSource, pod: Pod) -> str:
-    """The medium with the size of its pages, which may have to be found in what containers ask
-    for."""
+    """Return the medium with its page size, which may follow from the requests of the
+    containers."""
     if source.medium in ("", MEMORY):
         return source.medium
     if source.medium.partition("-")[0] != _HUGE_PAGES:
@@ -90,7 +90,7 @@ def _page_sizes(pod: Pod) -> set[str]:
 
 
 def size_in_memory(source: EmptyDirVolumeSource, limit: int, allocatable: int) -> int:
-    """The most bytes that a volume in memory may hold: what it says, but no more than its pod may
-    use, nor all pods together; 0 where nothing is known of any. `limit` is the pod's."""
+    """Return the limit of a volume in memory: its own, but not more than that of the pod, nor of
+    all pods together; 0 if there is none. `limit` is the pod's."""
     own = source.sizeLimit.value() if source.sizeLimit else 0
     return min((each for each in (own, limit, allocatable) if each > 0), default=0)

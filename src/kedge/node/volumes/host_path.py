@@ -1,4 +1,4 @@
-"""hostPath: a directory or file of the machine itself."""
+"""hostPath: a directory or file of the machine."""
 
 import os
 import stat
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kedge.api.core_v1.volume import HostPathVolumeSource
-from kedge.node.parts import VolumeFailure
+from kedge.node.pod.dependencies import VolumeFailure
 
 _KINDS: Final[dict[str, tuple[Callable[[int], bool], str]]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
@@ -20,7 +20,7 @@ _KINDS: Final[dict[str, tuple[Callable[[int], bool], str]]] = {
 
 
 def check(source: HostPathVolumeSource) -> None:
-    """See that what is there is what was asked for, making it where that was asked for."""
+    """Check the type of the path; create it for the types with OrCreate."""
     kind = source.type or ""
     if kind == "":
         return
@@ -47,7 +47,7 @@ def _make(path: str, kind: str) -> None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
             os.close(os.open(path, flags, 0o644))
     except OSError as error:
-        # In the words of those who know upstream's.
+        # The messages are the kubelet's.
         what = "mkdir" if kind == "DirectoryOrCreate" else "open"
         reason = os.strerror(error.errno or 0).lower()
         raise VolumeFailure("FailedMount", f"{what} {path}: {reason}") from error

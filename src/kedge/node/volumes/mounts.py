@@ -1,4 +1,4 @@
-"""What is mounted where, and how directories go without what was mounted in them."""
+"""Mount and unmount of file systems for volumes."""
 
 import contextlib
 import errno
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kedge.node.parts import VolumeFailure
+from kedge.node.pod.dependencies import VolumeFailure
 from kedge.supervisor import libc
 from kedge.supervisor.removal import remove
 
@@ -15,7 +15,7 @@ _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
 def memory(place: Path, *options: str, flags: int = 0) -> None:
-    """Mount a file system that is kept in memory, and on no disk either if the kernel can."""
+    """Mount a tmpfs, without swap if the kernel supports that."""
     text = ",".join(options)
     try:
         libc.mount("tmpfs", str(place), "tmpfs", _SAFE | flags, f"{text},noswap")
@@ -26,27 +26,27 @@ def memory(place: Path, *options: str, flags: int = 0) -> None:
 
 
 def huge_pages(place: Path, page: int, *options: str) -> None:
-    """Mount a file system whose files are made of pages of that many bytes."""
+    """Mount a hugetlbfs with that page size in bytes."""
     text = ",".join((f"pagesize={page}", *options))
     libc.mount("hugetlbfs", str(place), "hugetlbfs", _SAFE, text)
 
 
 def mounted(place: Path) -> bool:
-    """Whether something is mounted just there."""
+    """Return whether the path is a mount point."""
     return str(place.resolve()) in _places()
 
 
 def below(place: Path) -> list[str]:
-    """Where something is mounted, there and below; once for each mount, the deepest first."""
-    # The kernel knows places by their real names.
+    """Return the mount points at and below a path, once for each mount, deepest first."""
+    # mountinfo has resolved paths.
     top = str(place.resolve())
     found = [each for each in _places() if each == top or each.startswith(f"{top}/")]
     return sorted(found, reverse=True)
 
 
 def take_down(place: Path) -> None:
-    """Unmount all that is mounted there and below and delete the directory with what is in it, but
-    nothing of what was mounted. Raises VolumeFailure if something is left."""
+    """Unmount everything at and below a path and delete the directory, but nothing in the mounted
+    file systems. Raises VolumeFailure if something is left."""
     for where in below(place):
         with contextlib.suppress(OSError):
             libc.unmount(where)
@@ -62,5 +62,5 @@ def _places() -> list[str]:
 
 
 def _unescaped(text: str) -> str:
-    """The kernel writes spaces and the like as octal numbers."""
+    """Decode the octal escapes of mountinfo."""
     return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)

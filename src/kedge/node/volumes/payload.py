@@ -1,4 +1,4 @@
-"""Files made of API objects: what config maps, secrets, tokens and the pod itself put into them."""
+"""Files from API objects: config maps, secrets, tokens and the downward API."""
 
 import asyncio
 import base64
@@ -22,35 +22,40 @@ from kedge.api.core_v1.secret import Secret
 from kedge.api.core_v1.volume import Volume
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.node import downward
-from kedge.node.downward import Surroundings, Unresolvable
-from kedge.node.parts import VolumeFailure
-from kedge.node.sources import Following, Reference, Source, Sources, Token
-from kedge.node.volumes.layout import File
+from kedge.node.pod.dependencies import VolumeFailure
+from kedge.node.pod.environment import downward
+from kedge.node.pod.environment.downward import DownwardContext, UnresolvableField
+from kedge.node.pod.referenced_objects import (
+    ConfigObject,
+    ConfigObjectKey,
+    ConfigObjectWatches,
+    ReferencedObjects,
+    ServiceAccountToken,
+)
+from kedge.node.volumes.atomic_writer import VolumeFile
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MODE: Final = 0o644
 MOST_BYTES: Final = 64 << 20
-"""Bytes of all files of one volume. Objects are small, but items may name the same one many
+"""Bytes of all files of one volume. Objects are small, but items may name the same key many
 times."""
 MOST_DOWNWARD: Final = 4 << 20
-"""Bytes of one downward API source: each item may be all annotations, up to 256 KiB, and each is
-a copy."""
+"""Bytes of one downward API source: each item may hold a copy of all annotations, up to 256 KiB."""
 _AT_ONCE: Final = 64
-"""Sources of one volume that are read at the same time."""
+"""Sources of one volume that are read in parallel."""
 _TOKEN_MODE: Final = 0o600
 
 
-class Payload(NamedTuple):
-    """What a volume is to hold, or a part of it."""
+class VolumePayload(NamedTuple):
+    """The content of a volume, or a part of it."""
 
-    files: dict[str, File]
-    tokens: Sequence[Token] = ()
-    """Those among the files, which are to be renewed in time."""
-    versions: Mapping[Reference, str] = {}
-    """Of what the files are made of; empty for what is not there."""
+    files: dict[str, VolumeFile]
+    tokens: Sequence[ServiceAccountToken] = ()
+    """The tokens among the files, which have to be renewed."""
+    versions: Mapping[ConfigObjectKey, str] = {}
+    """The versions of the objects; empty for a missing one."""
 
     @property
     def size(self) -> int:
@@ -59,16 +64,16 @@ class Payload(NamedTuple):
 
 
 def of(volume: Volume) -> bool:
-    """Whether the volume's files are made of API objects."""
+    """Return whether the volume's files come from API objects."""
     kinds = (volume.configMap, volume.secret, volume.projected, volume.downwardAPI)
     return any(kind is not None for kind in kinds)
 
 
-def references(pod: Pod) -> set[Reference]:
-    """Everything that files of the pod's volumes are made of."""
+def references(pod: Pod) -> set[ConfigObjectKey]:
+    """Return the config maps and secrets of the pod's volumes."""
     namespace = pod.metadata.namespace
     return {
-        Reference(plural, namespace, name)
+        ConfigObjectKey(plural, namespace, name)
         for volume in pod.spec.volumes
         for plural, name in _references(volume)
     }
@@ -86,27 +91,37 @@ def _references(volume: Volume) -> Iterator[tuple[str, str]]:
             yield "secrets", source.secret.name
 
 
-class Payloads:
-    """Collects what volumes are to hold."""
+class PayloadCollector:
+    """Collects the content of volumes."""
 
-    def __init__(self, sources: Sources, following: Following, clock: Clock) -> None:
+    def __init__(
+        self, sources: ReferencedObjects, following: ConfigObjectWatches, clock: Clock
+    ) -> None:
         self._sources = sources
         self._following = following
         self._clock = clock
 
     async def collect(
-        self, pod: Pod, volume: Volume, around: Surroundings, known: Sequence[Token]
-    ) -> Payload:
-        """The files of one volume, with those of its known tokens that have not grown old. Raises
-        VolumeFailure where something is missing."""
+        self,
+        pod: Pod,
+        volume: Volume,
+        context: DownwardContext,
+        known: Sequence[ServiceAccountToken],
+    ) -> VolumePayload:
+        """Return the files of one volume; known tokens are reused until they need renewal. Raises
+        VolumeFailure if something is missing."""
         try:
-            return await self._collect(pod, volume, around, known)
-        except Unresolvable as error:
+            return await self._collect(pod, volume, context, known)
+        except UnresolvableField as error:
             raise VolumeFailure("FailedMount", str(error)) from error
 
     async def _collect(
-        self, pod: Pod, volume: Volume, around: Surroundings, known: Sequence[Token]
-    ) -> Payload:
+        self,
+        pod: Pod,
+        volume: Volume,
+        context: DownwardContext,
+        known: Sequence[ServiceAccountToken],
+    ) -> VolumePayload:
         if volume.configMap is not None:
             return await self._config_map(
                 pod, volume.configMap, _mode(volume.configMap.defaultMode)
@@ -120,22 +135,22 @@ class Payloads:
         if volume.downwardAPI is not None:
             mode = _mode(volume.downwardAPI.defaultMode)
             items = volume.downwardAPI.items
-            return Payload(await asyncio.to_thread(_downward, pod, items, mode, around))
+            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, context))
         assert volume.projected is not None
-        return await self._projected(pod, volume.projected, around, known)
+        return await self._projected(pod, volume.projected, context, known)
 
     async def _projected(
         self,
         pod: Pod,
         volume: ProjectedVolumeSource,
-        around: Surroundings,
-        known: Sequence[Token],
-    ) -> Payload:
-        """Read several sources at once, since each may be a request to the server."""
+        context: DownwardContext,
+        known: Sequence[ServiceAccountToken],
+    ) -> VolumePayload:
+        """Collect several sources in parallel, since each may be a request to the server."""
         mode, before = _mode(volume.defaultMode), iter(known)
-        files: dict[str, File] = {}
-        tokens: list[Token] = []
-        versions: dict[Reference, str] = {}
+        files: dict[str, VolumeFile] = {}
+        tokens: list[ServiceAccountToken] = []
+        versions: dict[ConfigObjectKey, str] = {}
         size = 0
         for sources in _slices(volume.sources):
             parts = await together(
@@ -143,7 +158,7 @@ class Payloads:
                     pod,
                     source,
                     mode,
-                    around,
+                    context,
                     next(before, None) if source.serviceAccountToken is not None else None,
                 )
                 for source in sources
@@ -154,27 +169,27 @@ class Payloads:
                 versions |= part.versions
                 size += part.size
             _check_size(size)
-        return Payload(files, tokens, versions)
+        return VolumePayload(files, tokens, versions)
 
     async def _projection(
         self,
         pod: Pod,
         source: VolumeProjection,
         mode: int,
-        around: Surroundings,
-        before: Token | None,
-    ) -> Payload:
+        context: DownwardContext,
+        before: ServiceAccountToken | None,
+    ) -> VolumePayload:
         if source.configMap is not None:
             return await self._config_map(pod, source.configMap, mode)
         if source.secret is not None:
             return await self._secret(pod, source.secret, mode)
         if source.downwardAPI is not None:
             items = source.downwardAPI.items
-            return Payload(await asyncio.to_thread(_downward, pod, items, mode, around))
+            return VolumePayload(await asyncio.to_thread(_downward, pod, items, mode, context))
         if source.serviceAccountToken is not None:
             token = await self._token(pod, source.serviceAccountToken, before)
             file = _token_file(pod, token, mode)
-            return Payload({source.serviceAccountToken.path: file}, [token])
+            return VolumePayload({source.serviceAccountToken.path: file}, [token])
         raise VolumeFailure(
             "FailedMount",
             "kedge has no projections but of config maps, secrets, service account tokens and"
@@ -183,8 +198,8 @@ class Payloads:
 
     async def _config_map(
         self, pod: Pod, source: ConfigMapVolumeSource | ConfigMapProjection, mode: int
-    ) -> Payload:
-        reference = Reference("configmaps", pod.metadata.namespace, source.name)
+    ) -> VolumePayload:
+        reference = ConfigObjectKey("configmaps", pod.metadata.namespace, source.name)
         found = await self._find(reference)
         if found is None:
             return _missing(reference, "configmap", optional=source.optional)
@@ -193,10 +208,10 @@ class Payloads:
         files = await asyncio.to_thread(
             lambda: _picked(_bytes(found), source.items, mode, what, optional=bool(source.optional))
         )
-        return Payload(files, versions={reference: found.metadata.resourceVersion})
+        return VolumePayload(files, versions={reference: found.metadata.resourceVersion})
 
-    async def _secret(self, pod: Pod, source: SecretProjection, mode: int) -> Payload:
-        reference = Reference("secrets", pod.metadata.namespace, source.name)
+    async def _secret(self, pod: Pod, source: SecretProjection, mode: int) -> VolumePayload:
+        reference = ConfigObjectKey("secrets", pod.metadata.namespace, source.name)
         found = await self._find(reference)
         if found is None:
             return _missing(reference, "secret", optional=source.optional)
@@ -205,16 +220,16 @@ class Payloads:
         files = await asyncio.to_thread(
             lambda: _picked(_raw(found), source.items, mode, what, optional=bool(source.optional))
         )
-        return Payload(files, versions={reference: found.metadata.resourceVersion})
+        return VolumePayload(files, versions={reference: found.metadata.resourceVersion})
 
-    async def _find(self, reference: Reference) -> Source | None:
-        """By the watch if it has begun, else by asking."""
-        known = self._following.known(reference)
+    async def _find(self, reference: ConfigObjectKey) -> ConfigObject | None:
+        """Return an object from its watch, or read it if the watch has not begun."""
+        known = self._following.watched(reference)
         return await self._sources.find(reference) if known is None else known.object
 
     async def _token(
-        self, pod: Pod, source: ServiceAccountTokenProjection, before: Token | None
-    ) -> Token:
+        self, pod: Pod, source: ServiceAccountTokenProjection, before: ServiceAccountToken | None
+    ) -> ServiceAccountToken:
         now = self._clock.now()
         if before is not None and not before.is_old(now):
             return before
@@ -222,14 +237,15 @@ class Payloads:
             return await self._sources.token(pod, source.audience, source.expirationSeconds)
         except (StatusError, OSError) as error:
             if before is not None and now < before.expires:
-                # It is renewed well before its end so that a server may be away for a while.
+                # A token is renewed long before it expires, so that a failure of the server does no
+                # harm.
                 log.info("token not renewed pod=%s error=%r", pod.metadata.uid, str(error))
                 return before
             raise VolumeFailure("FailedMount", f"failed to fetch token: {error}") from error
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All of it at once; if some fails, one VolumeFailure that tells of everything that did."""
+    """Await all; if some fail, raise one VolumeFailure with all messages."""
     results = await asyncio.gather(*work, return_exceptions=True)
     failures = [each for each in results if isinstance(each, BaseException)]
     for failure in failures:
@@ -242,10 +258,10 @@ async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [each for each in results if not isinstance(each, BaseException)]
 
 
-def _missing(reference: Reference, kind: str, *, optional: bool | None) -> Payload:
+def _missing(reference: ConfigObjectKey, kind: str, *, optional: bool | None) -> VolumePayload:
     if not optional:
         raise VolumeFailure("FailedMount", f'{kind} "{reference.name}" not found')
-    return Payload({}, versions={reference: ""})
+    return VolumePayload({}, versions={reference: ""})
 
 
 def _mode(given: int | None) -> int:
@@ -263,16 +279,16 @@ def _raw(found: Secret) -> dict[str, bytes]:
 
 def _picked(
     data: Mapping[str, bytes], items: Sequence[KeyToPath], mode: int, what: str, *, optional: bool
-) -> dict[str, File]:
-    """All keys under their own names, or those that are listed where they are listed."""
+) -> dict[str, VolumeFile]:
+    """Return all keys under their own names, or only the listed ones under their paths."""
     if not items:
-        return {key: File(content, mode) for key, content in data.items()}
+        return {key: VolumeFile(content, mode) for key, content in data.items()}
     files = {}
     size = 0
     for item in items:
         if item.key in data:
             own = mode if item.mode is None else item.mode
-            files[item.path] = File(data[item.key], own)
+            files[item.path] = VolumeFile(data[item.key], own)
             size += len(data[item.key])
             _check_size(size)
         elif not optional:
@@ -281,15 +297,15 @@ def _picked(
 
 
 def _downward(
-    pod: Pod, items: Sequence[DownwardAPIVolumeFile], mode: int, around: Surroundings
-) -> dict[str, File]:
+    pod: Pod, items: Sequence[DownwardAPIVolumeFile], mode: int, context: DownwardContext
+) -> dict[str, VolumeFile]:
     files = {}
     size = 0
     for item in items:
-        text = downward.file(pod, item, around)
+        text = downward.file(pod, item, context)
         if text is not None:
             own = mode if item.mode is None else item.mode
-            files[item.path] = File(text.encode(errors="surrogateescape"), own)
+            files[item.path] = VolumeFile(text.encode(errors="surrogateescape"), own)
             size += len(text)
             _check_size(size, MOST_DOWNWARD)
     return files
@@ -305,17 +321,18 @@ def _slices(sources: Sequence[VolumeProjection]) -> Iterator[Sequence[VolumeProj
         yield sources[start : start + _AT_ONCE]
 
 
-def _token_file(pod: Pod, token: Token, mode: int) -> File:
-    """A token is for whoever the containers run as, if that is one user, and for no other."""
+def _token_file(pod: Pod, token: ServiceAccountToken, mode: int) -> VolumeFile:
+    """Return the file of a token: only the user of the containers may read it, if they have the
+    same user."""
     security = pod.spec.securityContext
     owner = _only_user(pod)
     if owner >= 0 or (security is not None and security.fsGroup is not None):
         mode = _TOKEN_MODE
-    return File(token.text.encode(), mode, owner)
+    return VolumeFile(token.text.encode(), mode, owner)
 
 
 def _only_user(pod: Pod) -> int:
-    """The user that all containers run as; -1 if they do not say, or differ."""
+    """Return the user of all containers; -1 if it is not set, or differs."""
     whole = pod.spec.securityContext
     everywhere = None if whole is None else whole.runAsUser
     users = set()

@@ -1,4 +1,4 @@
-"""subPath: a part of a volume, which no link inside of it can turn into something else."""
+"""subPath: a part of a volume, protected against links that containers create."""
 
 import contextlib
 import os
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kedge.api.core_v1.container import VolumeMount
-from kedge.node.expansion import strictly_expanded
-from kedge.node.parts import ConfigFailure
+from kedge.node.pod.dependencies import ConfigFailure
+from kedge.node.pod.environment.expansion import expand_strictly
 from kedge.supervisor import beneath
 
 
 def wanted(mount: VolumeMount, env: dict[str, str]) -> str:
-    """Which part of its volume a mount shows; empty for all of it. Raises ConfigFailure."""
-    part = strictly_expanded(mount.subPathExpr, env) if mount.subPathExpr else mount.subPath
+    """Return the subPath of a mount; empty for the whole volume. Raises ConfigFailure."""
+    part = expand_strictly(mount.subPathExpr, env) if mount.subPathExpr else mount.subPath
     if part.startswith("/"):
         raise ConfigFailure(f"error SubPath `{part}` must not be an absolute path")
     if ".." in part.split("/"):
@@ -23,9 +23,9 @@ def wanted(mount: VolumeMount, env: dict[str, str]) -> str:
 
 
 def make(volume: Path, part: str) -> None:
-    """Make missing directories of a subPath, with the mode of the volume. Raises OSError, also
-    if the subPath leads out of the volume. Its message must not reach users: it reveals paths of
-    the machine."""
+    """Create missing directories of a subPath, with the mode of the volume. Raises OSError, also if
+    the subPath leads out of the volume. Users must not see its message, which reveals paths of the
+    machine."""
     with beneath.directory(volume) as top:
         mode = stat.S_IMODE(os.fstat(top).st_mode)
         names = [name for name in part.split("/") if name not in ("", ".")]
@@ -40,11 +40,11 @@ def make(volume: Path, part: str) -> None:
 
 
 def _below(top: int, at: int, names: Sequence[str], mode: int) -> int:
-    """Open the last of these nested directories, starting at the volume; makes missing ones."""
+    """Open the last of these nested directories, starting at the volume; create missing ones."""
     with contextlib.suppress(FileNotFoundError):
         return beneath.locate(top, "/".join(names), across_mounts=True)
     os.mkdir(names[-1], mode, dir_fd=at)
-    # A link that a container put in its place meanwhile is not followed.
+    # A link that a container creates in the meantime is not followed.
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     made = os.open(names[-1], flags, dir_fd=at)
     os.fchmod(made, mode)

@@ -1,4 +1,4 @@
-"""How much of the disk a pod uses, and whether that is more than it may."""
+"""Disk usage of pods, and whether it exceeds their limits."""
 
 import contextlib
 import os
@@ -18,17 +18,17 @@ _OPENED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def limited(pod: Pod) -> bool:
-    """Whether the pod can use too much, so that somebody has to look now and then."""
+    """Return whether the pod has a limit of local storage."""
     return RESOURCE in total(pod.spec, "limits") or any(map(_limit, pod.spec.volumes))
 
 
 def excess(
     pod: Pod, volumes: Mapping[str, int], containers: Mapping[str, int], shared: int = 0
 ) -> str:
-    """Why the pod has to go, in upstream's words; empty if it may stay.
+    """Return why the pod must be evicted, with the kubelet's message; empty if it stays.
 
-    `volumes` is what its emptyDirs hold, `containers` what each container wrote to its own root
-    and to its log, `shared` the small files that all of them have; in bytes.
+    `volumes` is the usage of its emptyDirs, `containers` that of each container's layer and logs,
+    `shared` that of the pod's small files, in bytes.
     """
     for volume in pod.spec.volumes:
         limit = _limit(volume)
@@ -59,13 +59,13 @@ def _in_memory(volume: Volume) -> bool:
 
 
 def held(directories: Iterable[Path]) -> int:
-    """How many bytes of the disk these directories take, a file with several names once."""
+    """Return the disk usage of directories in bytes; a file with several names counts once."""
     seen: set[tuple[int, int]] = set()
     return sum(_held(os.fspath(each), seen) for each in directories)
 
 
 def held_at_top(directories: Iterable[Path]) -> int:
-    """How many bytes of the disk the files right in these directories take."""
+    """Return the disk usage of the files in these directories, without subdirectories."""
     used = 0
     for directory in directories:
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -76,9 +76,9 @@ def held_at_top(directories: Iterable[Path]) -> int:
 
 
 def _held(top: str, seen: set[tuple[int, int]]) -> int:
-    """Measure one directory. To hide its usage, a container could nest directories deeper than
-    any path, or replace them by links during the count. So this descends by descriptors, and
-    returns by `..` only if that is still the same directory."""
+    """Measure one directory. To hide its usage, a container could nest directories deeper than any
+    path, or replace them by links during the count. So this descends by descriptors, and returns by
+    `..` only if that is still the same directory."""
     used = 0
     try:
         at = os.open(top, _OPENED)

@@ -1,4 +1,4 @@
-"""The volumes of pods: made, kept up to date, shown to containers, taken down."""
+"""The volumes of pods: mounts, updates and unmounts them."""
 
 import asyncio
 import contextlib
@@ -17,136 +17,143 @@ from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.cgroups import amounts
-from kedge.node.downward import surroundings
-from kedge.node.parts import ConfigFailure, Events, ThisNode, VolumeFailure
-from kedge.node.runtime.runtime import Mount
-from kedge.node.sources import Following, Reference, Sources, Token
+from kedge.node.pod.dependencies import ConfigFailure, EventSink, ThisNode, VolumeFailure
+from kedge.node.pod.environment.downward import downward_context
+from kedge.node.pod.referenced_objects import (
+    ConfigObjectKey,
+    ConfigObjectWatches,
+    ReferencedObjects,
+    ServiceAccountToken,
+)
+from kedge.node.runtime.runtime import ContainerMount
 from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
-from kedge.node.volumes.layout import Layout
-from kedge.node.volumes.payload import Payloads, together
+from kedge.node.volumes.atomic_writer import AtomicWriter
+from kedge.node.volumes.payload import PayloadCollector, together
 from kedge.supervisor import libc
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _RENEWAL: Final = 60.0
-"""Seconds between looks at whether tokens have grown old."""
+"""Seconds between two checks for tokens that need renewal."""
 _REFRESHERS: Final = 4
-"""How many pods have their files brought up to date at the same time."""
+"""Pods whose files are updated in parallel."""
 _RETRIES: Final = Backoff(first=0.1, most=60.0)
 _AT_ONCE: Final = 32
-"""Volumes of one pod whose files are collected at the same time."""
+"""Volumes of one pod whose files are collected in parallel."""
 _MOST_BYTES: Final = 256 << 20
-"""Bytes of all files of API objects of one pod. They are in memory that does not count for the
+"""Bytes of all files from API objects of one pod. They are in memory that does not count for the
 pod, and a short list of items can name one large key a thousand times."""
 _REFRESHING: Final = 0.2
 """Largest share of time that updating the files of one pod may take."""
 _LATEST: Final = 60.0
 """Seconds after which files are updated regardless of that share."""
 _LOOKING: Final = 0.05
-"""Most of the time that is spent on looking how much a pod's volumes hold."""
+"""Largest share of time for measuring the volumes of a pod."""
 
 
-# Containers decide how long these take: with millions of files, minutes. Each has threads of its
-# own, so that the remains of one pod do not delay mounts of others.
+# Containers determine how long these take: minutes, with millions of files. Each has threads of its
+# own, so that the cleanup of one pod does not delay the mounts of others.
 _WORK: Final = ThreadPoolExecutor(4, "volumes")
 _REMOVALS: Final = ThreadPoolExecutor(2, "volume-removal")
 _LOOKS: Final = ThreadPoolExecutor(1, "volume-usage")
 
 
-class _Held:
-    """What is known of one pod's volumes."""
+class _MountedVolumes:
+    """The state of one pod's volumes."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self.made: set[str] = set()
-        """Volumes that are made once and then left alone."""
-        self.tokens: dict[str, Sequence[Token]] = {}
+        """Volumes that are created once and not updated."""
+        self.tokens: dict[str, Sequence[ServiceAccountToken]] = {}
         """By volume."""
-        self.shown: dict[str, Mapping[Reference, str]] = {}
-        """By volume: which versions its files are made of."""
-        self.layouts: dict[str, Layout] = {}
-        """The last written files, by volume."""
+        self.shown: dict[str, Mapping[ConfigObjectKey, str]] = {}
+        """By volume: the versions of the objects in its files."""
+        self.layouts: dict[str, AtomicWriter] = {}
+        """By volume: the latest files."""
         self.sizes: dict[str, int] = {}
-        """Bytes of the files, by volume."""
+        """By volume: bytes of the files."""
         self.refreshed = 0.0
         self.refresh_took = 0.0
         self.turn = asyncio.Lock()
-        """Held while files are collected and written: what is older is not written later."""
+        """Held while files are collected and written, so that older content is not written
+        later."""
         self.disk = asyncio.Lock()
-        """Held while something is done on the disk."""
+        """Held during work on the disk."""
         self.gone = False
         self.outdated = False
-        """Whether it has been said that its files do not follow what they are made of."""
+        """Whether a failure to update the files has been logged."""
         self.looked_at = 0.0
         self.look_took = 0.0
 
 
 class PodVolumes:
-    """All volumes of one node's pods. Fulfils parts.Volumes.
+    """All volumes of one node's pods. Fulfils dependencies.VolumeMounter.
 
-    `directory` is for what pods keep, `memory` for what must not be on a disk.
+    `directory` is for the volumes on disk, `memory` for those that must not be on a disk.
     """
 
     def __init__(
         self,
         directory: Path,
         memory: Path,
-        sources: Sources,
-        following: Following,
+        sources: ReferencedObjects,
+        following: ConfigObjectWatches,
         this: ThisNode,
-        events: Events,
+        events: EventSink,
         clock: Clock,
         *,
         may_mount: bool,
     ) -> None:
         self._directory = directory
         self._memory = memory
-        self._payloads = Payloads(sources, following, clock)
+        self._payloads = PayloadCollector(sources, following, clock)
         self._following = following
         self._this = this
         self._events = events
         self._clock = clock
         self._may_mount = may_mount
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _MountedVolumes] = {}
         self._stale: WorkQueue[str] = WorkQueue(clock, _RETRIES)
 
     def open(self) -> None:
-        """Have a place in memory for what must not be on a disk, where that can be had."""
+        """Mount a tmpfs for volumes that must not be on a disk, if the agent may."""
         self._memory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._may_mount and not mounts.mounted(self._memory):
             mounts.memory(self._memory, "mode=0700", flags=libc.MS_NOEXEC)
 
     async def run(self) -> None:
-        """For ever: let files follow what they are made of, and renew tokens."""
+        """Update files and renew tokens until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_REFRESHERS):
                 tasks.create_task(self._refresh())
             tasks.create_task(self._renew())
 
-    # Volumes come and go.
+    # Mount and unmount.
 
     async def mount(self, pod: Pod) -> None:
         held = self._hold(pod)
         await self._bring_up_to_date(held, pod.spec.volumes)
 
-    def _hold(self, pod: Pod) -> _Held:
+    def _hold(self, pod: Pod) -> _MountedVolumes:
         uid = pod.metadata.uid
         held = self._held.get(uid)
         if held is None:
-            held = self._held[uid] = _Held(pod)
+            held = self._held[uid] = _MountedVolumes(pod)
             self._tell_of_shortfalls(pod)
         held.pod = pod
         self._following.hold(uid, payload.references(pod), lambda what: self._changed(uid, what))
         return held
 
-    async def _bring_up_to_date(self, held: _Held, volumes: Sequence[Volume]) -> None:
+    async def _bring_up_to_date(self, held: _MountedVolumes, volumes: Sequence[Volume]) -> None:
         async with held.turn:
-            # A pod may have thousands of volumes, whose files all wait in memory to be written.
+            # A pod may have thousands of volumes, whose files are all in memory until they are
+            # written.
             turns = asyncio.Semaphore(_AT_ONCE)
             await together(self._make(held, volume, turns) for volume in volumes)
 
-    async def _make(self, held: _Held, volume: Volume, turns: asyncio.Semaphore) -> None:
+    async def _make(self, held: _MountedVolumes, volume: Volume, turns: asyncio.Semaphore) -> None:
         try:
             if payload.of(volume):
                 async with turns:
@@ -158,11 +165,11 @@ class PodVolumes:
             text = f'MountVolume.SetUp failed for volume "{volume.name}" : {_words(error)}'
             raise VolumeFailure("FailedMount", text) from error
 
-    async def _fill(self, held: _Held, volume: Volume) -> None:
+    async def _fill(self, held: _MountedVolumes, volume: Volume) -> None:
         pod, name = held.pod, volume.name
-        around = surroundings(self._this.node, self._this.exposed)
+        context = downward_context(self._this.node, self._this.exposed)
         known = held.tokens.get(name, ())
-        fresh = await self._payloads.collect(pod, volume, around, known)
+        fresh = await self._payloads.collect(pod, volume, context, known)
         held.tokens[name], held.shown[name] = fresh.tokens, fresh.versions
         held.sizes[name] = fresh.size
         if sum(held.sizes.values()) > _MOST_BYTES:
@@ -170,11 +177,11 @@ class PodVolumes:
                 "FailedMount", f"the pod's files of API objects are larger than {_MOST_BYTES} bytes"
             )
         for reference in fresh.versions:
-            # What changed while we were still asking for the rest was compared with what we had
-            # before.
+            # An object that changed while the others were still being read was compared with the
+            # versions before.
             self._changed(pod.metadata.uid, reference)
         if name not in held.layouts:
-            held.layouts[name] = Layout(self.place(pod, name), _group(pod))
+            held.layouts[name] = AtomicWriter(self.place(pod, name), _group(pod))
         await self._do(held, held.layouts[name].write, fresh.files, self._clock.now())
 
     def _make_once(self, pod: Pod, volume: Volume) -> None:
@@ -193,7 +200,7 @@ class PodVolumes:
         if not self._may_mount:
             raise VolumeFailure(
                 "FailedMount",
-                "huge pages take the right to mount, which this node was not started with",
+                "huge pages need the right to mount, which the agent does not have",
             )
         limit = amounts.of_pod(pod, pids_limit=0).memory_limit or 0
         memory = self._this.node.status.allocatable.get("memory")
@@ -212,34 +219,35 @@ class PodVolumes:
 
     def _take_down(self, uid: str) -> None:
         for place in (
-            # Where earlier releases bound the parts that containers see.
+            # The directory for bind mounts of earlier releases.
             self._directory / uid / "subpaths",
             self._directory / uid / "volumes",
             self._memory / uid,
         ):
             mounts.take_down(place)
 
-    async def _do(self, held: _Held, work: Callable[..., T], *arguments: object) -> T:
-        """Do something on the disk, to its end even if nobody waits for it any more: what is
-        taken down afterwards must not come back."""
+    async def _do(self, held: _MountedVolumes, work: Callable[..., T], *arguments: object) -> T:
+        """Work on the disk to its end, even if the caller is cancelled: after an unmount nothing
+        may be created."""
         async with held.disk:
             if held.gone:
                 raise VolumeFailure("FailedMount", "the pod is gone")
             return await _whole(_WORK, work, *arguments)
 
-    # Files follow what they are made of.
+    # Updates.
 
-    def _changed(self, uid: str, what: Reference) -> None:
-        held, known = self._held.get(uid), self._following.known(what)
+    def _changed(self, uid: str, what: ConfigObjectKey) -> None:
+        held, known = self._held.get(uid), self._following.watched(what)
         if held is None or known is None:
             return
         version = "" if known.object is None else known.object.metadata.resourceVersion
         if any(shown.get(what, version) != version for shown in held.shown.values()):
             self._refresh_soon(uid, held)
 
-    def _refresh_soon(self, uid: str, held: _Held) -> None:
+    def _refresh_soon(self, uid: str, held: _MountedVolumes) -> None:
         """Update files, immediately if that is cheap. An object with very many keys that changes
-        all the time would otherwise use up the node's time; the kubelet takes up to a minute."""
+        all the time would otherwise use all of the node's time; the kubelet takes up to a
+        minute."""
         due = held.refreshed + min(held.refresh_took / _REFRESHING, _LATEST)
         delay = due - self._clock.monotonic()
         if delay > 0:
@@ -263,16 +271,16 @@ class PodVolumes:
             finally:
                 self._stale.done(uid)
 
-    async def _follow(self, held: _Held) -> None:
+    async def _follow(self, held: _MountedVolumes) -> None:
         volumes = [each for each in held.pod.spec.volumes if payload.of(each)]
         try:
             await self._bring_up_to_date(held, volumes)
         except VolumeFailure as error:
-            # What is shown stays as it was until what it is made of is whole again. Mostly that
-            # is never, because its whole namespace goes: once is enough to say so.
+            # The files stay as they are until all objects exist again. Usually they never do,
+            # because their namespace is being deleted, so this is logged once.
             if not (held.outdated or held.gone):
                 uid = held.pod.metadata.uid
-                log.info("volume not refreshed pod=%s error=%s; trying again", uid, error)
+                log.info("volume not refreshed pod=%s error=%s; retrying", uid, error)
             held.outdated = True
             raise
         held.outdated = False
@@ -286,10 +294,10 @@ class PodVolumes:
                 if any(token.is_old(now) for token in tokens):
                     self._refresh_soon(uid, held)
 
-    # What containers see.
+    # Mounts of containers.
 
     def place(self, pod: Pod, name: str) -> Path:
-        """Where a volume is on this machine."""
+        """Return the path of a volume on this machine."""
         for volume in pod.spec.volumes:
             if volume.name == name:
                 if volume.hostPath is not None:
@@ -300,7 +308,7 @@ class PodVolumes:
 
     async def mounts_of(
         self, pod: Pod, container: Container, env: Sequence[tuple[str, str]]
-    ) -> list[Mount]:
+    ) -> list[ContainerMount]:
         volumes = {volume.name: volume for volume in pod.spec.volumes}
         found = []
         values = dict(env)
@@ -318,10 +326,10 @@ class PodVolumes:
         return found
 
     def _prepare(self, pod: Pod, volume: Volume, part: str, container: str) -> None:
-        """Make missing subPaths of a container."""
+        """Create missing subPaths of a container."""
         place = self.place(pod, volume.name)
         if volume.hostPath is not None and not place.exists():
-            # What is not there is made a directory, as container engines always did.
+            # A missing path becomes a directory, as in all container engines.
             place.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not part:
             return
@@ -335,16 +343,19 @@ class PodVolumes:
             log.warning("no subPath pod=%s error=%r", pod.metadata.uid, str(error))
             raise ConfigFailure(f"failed to {step} {what}") from error
 
-    # What pods use, and do not get.
+    # Limits.
 
     async def excess(
         self, pod: Pod, written: Mapping[str, Sequence[Path]], shared: Sequence[Path]
     ) -> str:
-        """Why the pod has to be evicted for what it keeps on disk, in upstream's words; empty if it
-        may stay. `written` says for each container where what it writes outside of volumes is: its
-        own layer and its logs. `shared` are the directories whose files are mounted in containers:
-        /etc/hosts, termination logs and the like, to which they write as much as they want
-        (CVE-2020-8557). Cheap enough to be asked every ten seconds."""
+        """Return why the pod must be evicted for its disk usage, with the kubelet's message; empty
+        if it stays.
+
+        `written` are by container the directories that it writes outside of volumes: its layer and
+        its logs. `shared` are directories whose files are mounted in containers, such as /etc/hosts
+        and termination logs, to which they can write any amount (CVE-2020-8557). It is fast enough
+        to be called every ten seconds.
+        """
         held = self._held.get(pod.metadata.uid)
         if held is None or not usage.limited(pod):
             return ""
@@ -373,19 +384,19 @@ class PodVolumes:
         if self._may_mount:
             return
         if (group := _group(pod)) >= 0:
-            text = f"volumes are not given to the group {group}: that takes root"
+            text = f"cannot change the group of volumes to {group}: the agent is not root"
             self._events.record(pod, "Warning", "NotEnforced", text)
         for volume in pod.spec.volumes:
             if volume.emptyDir is not None and volume.emptyDir.medium == empty_dir.MEMORY:
                 text = (
-                    f'volume "{volume.name}" is kept on disk: memory takes the right to mount,'
-                    " which this node was not started with"
+                    f'volume "{volume.name}" is on disk: a volume in memory needs the right to'
+                    " mount, which the agent does not have"
                 )
                 self._events.record(pod, "Warning", "NotEnforced", text)
 
 
 async def _whole(pool: Executor, work: Callable[..., T], *arguments: object) -> T:
-    """Work in a thread, which goes on to its end; so does whoever waits, though he be cancelled."""
+    """Run work in a thread to its end, even if the caller is cancelled."""
     future = asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
     try:
         return await asyncio.shield(future)
@@ -404,10 +415,10 @@ def _group(pod: Pod) -> int:
     return -1 if security is None or security.fsGroup is None else security.fsGroup
 
 
-def _shown(wanted: VolumeMount, volume: Volume, place: Path, part: str) -> Mount:
+def _shown(wanted: VolumeMount, volume: Volume, place: Path, part: str) -> ContainerMount:
     path = wanted.mountPath
     recursive = wanted.recursiveReadOnly in ("Enabled", "IfPossible")
-    return Mount(
+    return ContainerMount(
         container_path=path if path.startswith("/") else f"/{path}",
         host_path=str(place),
         part=part,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.node.cgroups.tree import PodTree
+from kedge.node.cgroups.tree import PodCgroupTree
 from kedge.supervisor import cgroups
 from kedge.supervisor.cgroups import Cgroups
 
@@ -30,17 +30,17 @@ def machine() -> Cgroups:
 
 
 def test_pod_lives_in_the_group_of_its_class_with_its_limits(machine: Cgroups) -> None:
-    tree = PodTree(machine, ROOT, 2**33, 50)
+    tree = PodCgroupTree(machine, ROOT, 2**33, 50)
     try:
         assert tree.ensure(pod("g", GUARANTEED)) == f"{ROOT}/podg"
         assert tree.ensure(pod("b", {"requests": {"cpu": "250m"}})) == f"{ROOT}/burstable/podb"
         assert tree.ensure(pod("n", {})) == f"{ROOT}/besteffort/podn"
-        assert sorted(tree.known()) == ["b", "g", "n"]
+        assert sorted(tree.pod_uids()) == ["b", "g", "n"]
         pids = machine.place("pids")
         assert pids is not None
         assert Path(f"{pids.place}{ROOT}/podg/pids.max").read_text() == "50\n"
         tree.remove("b")
-        assert sorted(tree.known()) == ["g", "n"]
+        assert sorted(tree.pod_uids()) == ["g", "n"]
     finally:
         assert tree.remove_all()
     memory = machine.place("memory")
@@ -52,7 +52,7 @@ def test_burstable_pods_weigh_what_they_request_together(machine: Cgroups) -> No
     cpu = machine.place("cpu")
     if cpu is None or cpu.unified:
         pytest.skip("the cpu controller of this machine counts in weights")
-    tree = PodTree(machine, ROOT, 2**33, 50)
+    tree = PodCgroupTree(machine, ROOT, 2**33, 50)
     try:
         tree.ensure(pod("a", {"requests": {"cpu": "250m"}}))
         tree.ensure(pod("b", {"requests": {"cpu": "1"}}))
@@ -70,7 +70,7 @@ def test_limits_follow_a_resize(machine: Cgroups) -> None:
     cpu = machine.place("cpu")
     if cpu is None or cpu.unified:
         pytest.skip("the cpu controller of this machine is of the second version")
-    tree = PodTree(machine, ROOT, 2**33, 50)
+    tree = PodCgroupTree(machine, ROOT, 2**33, 50)
     try:
         limits = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
         tree.ensure(pod("a", limits))

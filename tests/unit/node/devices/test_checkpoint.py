@@ -7,34 +7,36 @@ from pathlib import Path
 import pytest
 
 from kedge.deviceplugin.messages import DevicePluginOptions
-from kedge.node.devices.checkpoint import NAME, Checkpoint, checksum
-from kedge.node.devices.ledger import Amounts, Known, Ledger, Owner
+from kedge.node.devices.checkpoint import NAME, LedgerCheckpoint, checksum
+from kedge.node.devices.ledger import DeviceAmounts, DeviceLedger, DeviceOwner, PluginDevice
 
 R = "example.com/d"
 
 
-def written(directory: Path) -> Ledger:
-    book = Ledger()
+def written(directory: Path) -> DeviceLedger:
+    book = DeviceLedger()
     book.offered(R, DevicePluginOptions(pre_start_required=True, release_required=True))
-    book.listed(R, {"a": Known(True, (0, 1)), "b": Known(True), "c": Known(False)})
-    book.hold(Owner("u", "c", "pod", "default"), R, ["a", "b"], b"\x0a\x00")
-    book.hold(Owner("gone", "c"), R, ["c"], b"")
+    book.listed(
+        R, {"a": PluginDevice(True, (0, 1)), "b": PluginDevice(True), "c": PluginDevice(False)}
+    )
+    book.hold(DeviceOwner("u", "c", "pod", "default"), R, ["a", "b"], b"\x0a\x00")
+    book.hold(DeviceOwner("gone", "c"), R, ["c"], b"")
     book.release("gone")
-    Checkpoint(directory).write(book)
+    LedgerCheckpoint(directory).write(book)
     return book
 
 
 def test_everything_that_matters_comes_back(tmp_path: Path) -> None:
-    before, after = written(tmp_path), Checkpoint(tmp_path).read()
+    before, after = written(tmp_path), LedgerCheckpoint(tmp_path).read()
     assert after.holdings == before.holdings
-    assert after.farewells == before.farewells
+    assert after.releases == before.releases
     assert after.offers[R].options == before.offers[R].options
 
 
 def test_devices_are_there_when_their_plugin_says_so_again(tmp_path: Path) -> None:
     written(tmp_path)
-    after = Checkpoint(tmp_path).read()
-    assert after.amounts() == {R: Amounts(0, 0)}
+    after = LedgerCheckpoint(tmp_path).read()
+    assert after.amounts() == {R: DeviceAmounts(0, 0)}
     assert not after.offers[R].seen
 
 
@@ -55,20 +57,20 @@ def test_a_file_that_makes_no_sense_is_as_good_as_none(
 ) -> None:
     (tmp_path / NAME).write_text(content)
     with caplog.at_level(logging.WARNING):
-        assert Checkpoint(tmp_path).read().offers == {}
-    assert "checkpoint of devices is unusable" in caplog.text
+        assert LedgerCheckpoint(tmp_path).read().offers == {}
+    assert "invalid device checkpoint" in caplog.text
 
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     written(tmp_path)
     path = tmp_path / NAME
     path.write_text(path.read_text().replace('"u"', '"x"'))
-    assert Checkpoint(tmp_path).read().holdings == {}
+    assert LedgerCheckpoint(tmp_path).read().holdings == {}
 
 
 def test_what_has_not_changed_is_not_written(tmp_path: Path) -> None:
     book = written(tmp_path)
-    checkpoint = Checkpoint(tmp_path)
+    checkpoint = LedgerCheckpoint(tmp_path)
     checkpoint.write(book)
     (tmp_path / NAME).unlink()
     checkpoint.write(book)

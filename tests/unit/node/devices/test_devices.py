@@ -10,8 +10,8 @@ from kedge.api.core_v1.pod import Pod
 from kedge.deviceplugin import ContainerAllocateResponse, Device, Mount, Refused
 from kedge.deviceplugin.messages import UNHEALTHY, DevicePluginOptions, Owner
 from kedge.node.devices.devices import NodeDevices
-from kedge.node.devices.ledger import Amounts
-from kedge.node.parts import ConfigFailure, DeviceFailure
+from kedge.node.devices.ledger import DeviceAmounts
+from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure
 from kedge.testing.device_plugin import RESOURCE_NAME as R
 from kedge.testing.device_plugin import DeviceStage, ScriptedPlugin, pod_with, until
 
@@ -89,7 +89,7 @@ async def test_a_dead_plugin_has_no_healthy_devices(stage: DeviceStage) -> None:
     devices = await stage.begin()
     plugin = await stage.plug(ScriptedPlugin())
     await stage.unplug(plugin)
-    await until(lambda: devices.amounts() == {R: Amounts(2, 0)})
+    await until(lambda: devices.amounts() == {R: DeviceAmounts(2, 0)})
     assert await refused(devices, pod_with(1)) == (
         f"no healthy devices present; cannot allocate unhealthy devices {R}"
     )
@@ -312,7 +312,7 @@ async def test_what_was_answered_at_admission_holds_for_every_start(stage: Devic
     pod = pod_with(1)
     await devices.allocate(pod)
     plugin.answer = ContainerAllocateResponse()
-    got = devices.given(pod, pod.spec.containers[0])
+    got = devices.grant(pod, pod.spec.containers[0])
     assert (got.env, [mount.host_path for mount in got.mounts]) == ({"P": "1"}, ["/out"])
 
 
@@ -333,7 +333,7 @@ async def test_a_pod_gives_back_what_it_had(stage: DeviceStage) -> None:
     devices = await stage.begin()
     await stage.plug(ScriptedPlugin())
     await devices.allocate(pod_with(2))
-    assert set(devices.known()) == {"u"}
+    assert set(devices.pod_uids()) == {"u"}
     devices.release("u")
     devices.release("u")
     await devices.allocate(pod_with(2, uid="v"))
@@ -383,8 +383,8 @@ async def test_the_agent_knows_after_a_restart_who_has_what(stage: DeviceStage) 
     await stage.unplug(plugin)
     await stage.end()
     devices = await stage.begin()
-    assert devices.given(pod, pod.spec.containers[0]).env == {"P": "1"}
-    assert devices.amounts() == {R: Amounts(0, 0)}
+    assert devices.grant(pod, pod.spec.containers[0]).env == {"P": "1"}
+    assert devices.amounts() == {R: DeviceAmounts(0, 0)}
     assert (
         await refused(devices, pod_with(1, uid="v")) == f"cannot allocate unregistered device {R}"
     )
@@ -448,8 +448,8 @@ async def test_a_device_that_did_not_come_back_well_is_refused(stage: DeviceStag
 async def test_a_node_simulates_devices_itself(stage: DeviceStage) -> None:
     devices = await stage.begin(simulated={"example.com/toy": 3})
     await devices.simulated()
-    assert devices.amounts() == {"example.com/toy": Amounts(3, 3)}
+    assert devices.amounts() == {"example.com/toy": DeviceAmounts(3, 3)}
     pod = pod_with(2, resource="example.com/toy")
     await devices.allocate(pod)
-    got = devices.given(pod, pod.spec.containers[0])
+    got = devices.grant(pod, pod.spec.containers[0])
     assert got.env == {"EXAMPLE_COM_TOY": "toy-0,toy-1"}

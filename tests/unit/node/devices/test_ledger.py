@@ -7,46 +7,53 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.deviceplugin.messages import DevicePluginOptions
-from kedge.node.devices.ledger import AllocationError, Amounts, Choice, Known, Ledger, Owner
+from kedge.node.devices.ledger import (
+    AllocationError,
+    DeviceAmounts,
+    DeviceChoice,
+    DeviceLedger,
+    DeviceOwner,
+    PluginDevice,
+)
 
 R = "example.com/d"
 
 
-def ledger(*ids: str, options: DevicePluginOptions | None = None) -> Ledger:
-    made = Ledger()
+def ledger(*ids: str, options: DevicePluginOptions | None = None) -> DeviceLedger:
+    made = DeviceLedger()
     made.offered(R, options or DevicePluginOptions())
-    made.listed(R, dict.fromkeys(ids, Known(True)))
+    made.listed(R, dict.fromkeys(ids, PluginDevice(True)))
     return made
 
 
-def hold(book: Ledger, pod: str, *ids: str, container: str = "c") -> None:
-    book.hold(Owner(pod, container), R, ids, b"")
+def hold(book: DeviceLedger, pod: str, *ids: str, container: str = "c") -> None:
+    book.hold(DeviceOwner(pod, container), R, ids, b"")
 
 
 def test_amounts_follow_the_devices() -> None:
     book = ledger("a", "b")
-    assert book.amounts() == {R: Amounts(2, 2)}
-    book.listed(R, {"a": Known(True), "b": Known(False)})
-    assert book.amounts() == {R: Amounts(2, 1)}
-    book.listed(R, {"a": Known(True)})
-    assert book.amounts() == {R: Amounts(1, 1)}
+    assert book.amounts() == {R: DeviceAmounts(2, 2)}
+    book.listed(R, {"a": PluginDevice(True), "b": PluginDevice(False)})
+    assert book.amounts() == {R: DeviceAmounts(2, 1)}
+    book.listed(R, {"a": PluginDevice(True)})
+    assert book.amounts() == {R: DeviceAmounts(1, 1)}
     book.lost(R)
-    assert book.amounts() == {R: Amounts(1, 0)}
+    assert book.amounts() == {R: DeviceAmounts(1, 0)}
     book.given_up(R)
-    assert book.amounts() == {R: Amounts(0, 0)}
+    assert book.amounts() == {R: DeviceAmounts(0, 0)}
 
 
 def test_allocated_devices_are_still_counted() -> None:
     book = ledger("a", "b")
     hold(book, "p", "a")
-    assert book.amounts() == {R: Amounts(2, 2)}
+    assert book.amounts() == {R: DeviceAmounts(2, 2)}
 
 
 def test_pods_whose_devices_change_are_named() -> None:
     book = ledger("a", "b")
     hold(book, "p", "a")
     hold(book, "q", "b")
-    assert book.listed(R, {"a": Known(True), "b": Known(False)}) == {"q"}
+    assert book.listed(R, {"a": PluginDevice(True), "b": PluginDevice(False)}) == {"q"}
     assert book.lost(R) == {"p"}
     assert list(book.health("p")) == [("c", R, "a", False)]
 
@@ -54,15 +61,15 @@ def test_pods_whose_devices_change_are_named() -> None:
 def test_only_free_healthy_devices_can_be_chosen() -> None:
     book = ledger("d-10", "d-2", "d-3", "d-4", "d-5")
     hold(book, "p", "d-3")
-    book.promise(R, ["d-4"])
-    book.listed(R, {f"d-{i}": Known(i != 5) for i in (2, 3, 4, 5, 10)})
+    book.reserve(R, ["d-4"])
+    book.listed(R, {f"d-{i}": PluginDevice(i != 5) for i in (2, 3, 4, 5, 10)})
     assert book.choice(R, 2, set()).free == ("d-2", "d-10")
     with pytest.raises(AllocationError) as caught:
         book.choice(R, 3, set())
     assert str(caught.value) == (
         f"requested number of devices unavailable for {R}. Requested: 3, Available: 2"
     )
-    book.take_back(R, ["d-4"])
+    book.cancel_reservation(R, ["d-4"])
     assert book.choice(R, 3, set()).free == ("d-2", "d-4", "d-10")
 
 
@@ -84,7 +91,7 @@ def test_advice_never_leads_beyond_what_is_available(
     free: Sequence[str], again: Sequence[str], advice: Sequence[str], data: st.DataObject
 ) -> None:
     number = data.draw(st.integers(len(again), len(again) + len(free)))
-    got = Choice(tuple(again), tuple(free), number).decided(advice)
+    got = DeviceChoice(tuple(again), tuple(free), number).decided(advice)
     assert len(got) == len(set(got)) == number
     assert set(again) <= set(got) <= {*again, *free}
     followed = [each for each in dict.fromkeys(advice) if each in free]
@@ -94,10 +101,10 @@ def test_advice_never_leads_beyond_what_is_available(
 def test_a_request_may_not_change() -> None:
     book = ledger("a", "b")
     hold(book, "p", "a")
-    assert book.missing(Owner("p", "c"), R, 1) == 0
-    assert book.missing(Owner("p", "other"), R, 1) == 1
+    assert book.missing(DeviceOwner("p", "c"), R, 1) == 0
+    assert book.missing(DeviceOwner("p", "other"), R, 1) == 1
     with pytest.raises(AllocationError) as caught:
-        book.missing(Owner("p", "c"), R, 2)
+        book.missing(DeviceOwner("p", "c"), R, 2)
     assert str(caught.value) == (
         f'pod "p" container "c" changed request for resource "{R}" from 1 to 2'
     )
@@ -106,15 +113,15 @@ def test_a_request_may_not_change() -> None:
 def test_devices_that_are_no_good_any_more_are_refused() -> None:
     book = ledger("a", "b")
     hold(book, "p", "a")
-    book.listed(R, {"a": Known(False), "b": Known(True)})
+    book.listed(R, {"a": PluginDevice(False), "b": PluginDevice(True)})
     with pytest.raises(AllocationError) as caught:
-        book.missing(Owner("p", "c"), R, 1)
+        book.missing(DeviceOwner("p", "c"), R, 1)
     assert str(caught.value) == (
         f"previously allocated devices are no longer healthy; cannot allocate unhealthy devices {R}"
     )
     book.lost(R)
     with pytest.raises(AllocationError) as caught:
-        book.missing(Owner("q", "c"), R, 1)
+        book.missing(DeviceOwner("q", "c"), R, 1)
     assert str(caught.value) == (
         f"no healthy devices present; cannot allocate unhealthy devices {R}"
     )
@@ -126,15 +133,15 @@ def test_what_is_released_is_free_again() -> None:
     assert book.pods() == {"p"}
     book.release("p")
     assert book.choice(R, 1, set()).free == ("a",)
-    assert (book.pods(), book.farewells) == (set(), [])
+    assert (book.pods(), book.releases) == (set(), [])
 
 
 def test_a_device_is_not_free_before_its_plugin_has_said_farewell() -> None:
     book = ledger("a", options=DevicePluginOptions(release_required=True))
     hold(book, "p", "a")
     book.release("p")
-    (farewell,) = book.farewells
+    (farewell,) = book.releases
     with pytest.raises(AllocationError):
         book.choice(R, 1, set())
-    book.said(farewell)
+    book.notified(farewell)
     assert book.choice(R, 1, set()).free == ("a",)

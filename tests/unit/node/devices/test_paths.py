@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 
 from kedge.node.devices.devices import find_directory
-from kedge.node.devices.paths import Claim, places
+from kedge.node.devices.paths import DirectoryClaim, places
 
 
 def test_neighbours_have_the_names_that_plugins_expect() -> None:
@@ -18,15 +18,15 @@ def test_another_directory_keeps_everything_inside() -> None:
 
 
 def test_two_agents_do_not_share_a_directory(tmp_path: Path) -> None:
-    first = Claim.stake(tmp_path / "d")
+    first = DirectoryClaim.stake(tmp_path / "d")
     assert first is not None
-    assert Claim.stake(tmp_path / "d") is None
+    assert DirectoryClaim.stake(tmp_path / "d") is None
     directory, claim = find_directory(tmp_path / "d", tmp_path / "own")
     assert directory == tmp_path / "own"
     assert claim is not None
     claim.close()
     first.close()
-    again = Claim.stake(tmp_path / "d")
+    again = DirectoryClaim.stake(tmp_path / "d")
     assert again is not None
     again.close()
 
@@ -34,11 +34,11 @@ def test_two_agents_do_not_share_a_directory(tmp_path: Path) -> None:
 def test_a_directory_that_a_kubelet_serves_is_left_alone(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as kubelet:
         kubelet.bind(str(tmp_path / "kubelet.sock"))
-        claim = Claim.stake(tmp_path)
+        claim = DirectoryClaim.stake(tmp_path)
         assert claim is not None, "a socket that nobody listens at is a leftover"
         claim.close()
         kubelet.listen()
-        assert Claim.stake(tmp_path) is None
+        assert DirectoryClaim.stake(tmp_path) is None
 
 
 def test_a_directory_that_cannot_be_made_is_no_reason_to_fail(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from kedge.deviceplugin import UNHEALTHY, Device, library, methods
 from kedge.deviceplugin import messages as m
-from kedge.node.devices.ledger import Amounts
-from kedge.node.devices.registry import Refusal, check
+from kedge.node.devices.ledger import DeviceAmounts
+from kedge.node.devices.registry import PluginRefused, check
 from kedge.testing.device_plugin import RESOURCE_NAME as R
 from kedge.testing.device_plugin import DeviceStage, ScriptedPlugin, until
 
@@ -52,7 +52,7 @@ async def register(stage: DeviceStage, asked: m.RegisterRequest) -> str:
     ],
 )
 def test_who_is_not_taken(fields: dict[str, str], text: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(PluginRefused) as caught:
         check(request(**fields))
     assert str(caught.value).startswith(text)
 
@@ -66,18 +66,18 @@ async def test_a_refusal_reaches_the_plugin(stage: DeviceStage) -> None:
 async def test_a_plugin_registers_and_its_devices_are_counted(stage: DeviceStage) -> None:
     devices = await stage.begin()
     plugin = await stage.plug(ScriptedPlugin())
-    assert devices.amounts() == {R: Amounts(2, 2)}
+    assert devices.amounts() == {R: DeviceAmounts(2, 2)}
     plugin.offer(Device("d-0"), Device("d-1", UNHEALTHY))
-    await until(lambda: devices.amounts() == {R: Amounts(2, 1)})
+    await until(lambda: devices.amounts() == {R: DeviceAmounts(2, 1)})
     plugin.offer(Device("d-0", "Strange"))
-    await until(lambda: devices.amounts() == {R: Amounts(1, 0)})
+    await until(lambda: devices.amounts() == {R: DeviceAmounts(1, 0)})
     assert stage.node_told == 3
 
 
 async def test_a_thousand_devices_are_counted(stage: DeviceStage) -> None:
     devices = await stage.begin()
     await stage.plug(ScriptedPlugin(ids=[f"device-{i}" for i in range(1000)]))
-    assert devices.amounts() == {R: Amounts(1000, 1000)}
+    assert devices.amounts() == {R: DeviceAmounts(1000, 1000)}
 
 
 async def test_what_the_plugin_answers_counts_not_what_it_registers_with(
@@ -94,24 +94,24 @@ async def test_a_dead_plugin_keeps_its_capacity_for_five_minutes(stage: DeviceSt
     devices = await stage.begin()
     plugin = await stage.plug(ScriptedPlugin())
     await stage.unplug(plugin)
-    await until(lambda: devices.amounts() == {R: Amounts(2, 0)})
+    await until(lambda: devices.amounts() == {R: DeviceAmounts(2, 0)})
     await stage.clock.advance(299)
-    assert devices.amounts() == {R: Amounts(2, 0)}
+    assert devices.amounts() == {R: DeviceAmounts(2, 0)}
     await stage.clock.advance(2)
-    assert devices.amounts() == {R: Amounts(0, 0)}
+    assert devices.amounts() == {R: DeviceAmounts(0, 0)}
     await stage.plug(plugin)
-    assert devices.amounts() == {R: Amounts(2, 2)}
+    assert devices.amounts() == {R: DeviceAmounts(2, 2)}
 
 
 async def test_a_plugin_that_is_back_in_time_loses_nothing(stage: DeviceStage) -> None:
     devices = await stage.begin()
     plugin = await stage.plug(ScriptedPlugin())
     await stage.unplug(plugin)
-    await until(lambda: devices.amounts() == {R: Amounts(2, 0)})
+    await until(lambda: devices.amounts() == {R: DeviceAmounts(2, 0)})
     await stage.plug(ScriptedPlugin(ids=["d-0"]), wait=False)
-    await until(lambda: devices.amounts() == {R: Amounts(1, 1)})
+    await until(lambda: devices.amounts() == {R: DeviceAmounts(1, 1)})
     await stage.clock.advance(400)
-    assert devices.amounts() == {R: Amounts(1, 1)}
+    assert devices.amounts() == {R: DeviceAmounts(1, 1)}
 
 
 class Elsewhere(ScriptedPlugin):
@@ -126,18 +126,21 @@ async def test_the_newest_plugin_wins_and_the_end_of_the_old_one_harms_nobody(
     devices = await stage.begin()
     old = await stage.plug(ScriptedPlugin())
     await stage.plug(Elsewhere(ids=["x", "y", "z"]), wait=False)
-    await until(lambda: devices.amounts() == {R: Amounts(3, 3)})
+    await until(lambda: devices.amounts() == {R: DeviceAmounts(3, 3)})
     old.offer(Device("late"))
     await stage.unplug(old)
     await stage.clock.advance(400)
-    assert devices.amounts() == {R: Amounts(3, 3)}
+    assert devices.amounts() == {R: DeviceAmounts(3, 3)}
 
 
 async def test_one_process_may_offer_several_resources(stage: DeviceStage) -> None:
     devices = await stage.begin()
     await stage.plug(ScriptedPlugin("example.com/a"))
     await stage.plug(ScriptedPlugin("example.com/b", ["b"]))
-    assert devices.amounts() == {"example.com/a": Amounts(2, 2), "example.com/b": Amounts(1, 1)}
+    assert devices.amounts() == {
+        "example.com/a": DeviceAmounts(2, 2),
+        "example.com/b": DeviceAmounts(1, 1),
+    }
 
 
 async def test_a_plugin_may_listen_only_after_it_was_answered(stage: DeviceStage) -> None:
@@ -148,7 +151,7 @@ async def test_a_plugin_may_listen_only_after_it_was_answered(stage: DeviceStage
     assert registering.result() == ""
     server = await plugin._listen(stage.directory / plugin.socket)
     await stage.passing(devices.amounts)
-    await until(lambda: devices.amounts() == {R: Amounts(2, 2)})
+    await until(lambda: devices.amounts() == {R: DeviceAmounts(2, 2)})
     await server.stop(0)
 
 
@@ -183,9 +186,9 @@ async def test_plugins_come_back_after_the_agent_did(stage: DeviceStage) -> None
     plugin = await stage.plug(ScriptedPlugin(clock=stage.clock))
     await stage.end()
     devices = await stage.begin()
-    assert devices.amounts() == {R: Amounts(0, 0)}
+    assert devices.amounts() == {R: DeviceAmounts(0, 0)}
     await stage.passing(lambda: devices.amounts()[R].capacity)
-    assert devices.amounts() == {R: Amounts(2, 2)}
+    assert devices.amounts() == {R: DeviceAmounts(2, 2)}
     (stage.directory / plugin.socket).unlink()
     await stage.clock.advance(0.5)
     await until((stage.directory / plugin.socket).exists)
@@ -218,7 +221,7 @@ async def found(stage: DeviceStage, plugin: Watched) -> m.RegistrationStatus:
     await stage.clock.advance(1)
     await until(lambda: plugin.heard)
     if plugin.heard[0].plugin_registered:
-        await until(lambda: stage.devices.amounts() == {R: Amounts(2, 2)})
+        await until(lambda: stage.devices.amounts() == {R: DeviceAmounts(2, 2)})
     await server.stop(0)
     return plugin.heard[0]
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from kedge.node.images import archive
-from kedge.node.images.archive import Packed
-from kedge.node.images.documents import OCI_INDEX, OCI_MANIFEST, Refused, this_machine
-from kedge.node.images.unpack import Limits
+from kedge.node.images.archive import PackedImage
+from kedge.node.images.oci import OCI_INDEX, OCI_MANIFEST, InvalidImage, this_machine
+from kedge.node.images.unpack import ImageLimits
 from kedge.testing.images import (
     Built,
     build,
@@ -32,17 +32,17 @@ IMAGE = build({"a": b"1"}, {"b": b"2"}, config={"Cmd": ["/a"], "Env": None, "Use
 NAMES = ("docker.io/library/busybox:1.36", "quay.io/me/box:v2")
 
 
-def loaded(path: Path, tmp_path: Path) -> list[Packed]:
-    with archive.opened(path, tmp_path, Limits()) as images:
+def loaded(path: Path, tmp_path: Path) -> list[PackedImage]:
+    with archive.opened(path, tmp_path, ImageLimits()) as images:
         return images
 
 
 def content_of_layers(path: Path, tmp_path: Path) -> list[bytes]:
-    with archive.opened(path, tmp_path, Limits()) as images:
+    with archive.opened(path, tmp_path, ImageLimits()) as images:
         return [blob.open().read() for blob in images[0].blobs]
 
 
-def shape(images: list[Packed]) -> list[tuple[str, list[str]]]:
+def shape(images: list[PackedImage]) -> list[tuple[str, list[str]]]:
     return [(image.id, [str(name) for name in image.names]) for image in images]
 
 
@@ -123,7 +123,7 @@ def test_zstd_without_a_library_is_refused_with_advice(
     monkeypatch.setattr(importlib, "import_module", absent)
     path = tmp_path / "image.tar.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes(100))
-    with pytest.raises(Refused, match="pip install zstandard"):
+    with pytest.raises(InvalidImage, match="pip install zstandard"):
         loaded(path, tmp_path)
 
 
@@ -157,7 +157,7 @@ def test_of_several_platforms_this_machines_is_taken(tmp_path: Path) -> None:
 
 def test_an_image_for_other_platforms_says_for_which(tmp_path: Path) -> None:
     inner = platforms((IMAGE, "linux/other"), (IMAGE, "windows/amd64"))
-    with pytest.raises(Refused, match="only for linux/other, windows/amd64"):
+    with pytest.raises(InvalidImage, match="only for linux/other, windows/amd64"):
         loaded(layout_of(tmp_path, inner, IMAGE), tmp_path)
 
 
@@ -190,7 +190,7 @@ LAYOUT = layout_files((IMAGE, NAMES))
 def test_what_cannot_be_an_image_is_refused(
     tmp_path: Path, files: dict[str, bytes], complaint: str
 ) -> None:
-    with pytest.raises(Refused, match=complaint):
+    with pytest.raises(InvalidImage, match=complaint):
         loaded(written(tmp_path / "image.tar", files), tmp_path)
 
 
@@ -198,17 +198,17 @@ def test_a_directory_is_not_read_beyond_its_border(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("{}")
     listed = b'[{"Config":"../secret","Layers":["../secret"]}]'
     path = write_files(tmp_path / "saved", {"manifest.json": listed})
-    with pytest.raises(Refused, match="it has no file"):
+    with pytest.raises(InvalidImage, match="it has no file"):
         loaded(path, tmp_path)
     os.symlink("../secret", path / "inside")
     (path / "manifest.json").write_bytes(b'[{"Config":"inside"}]')
-    with pytest.raises(Refused, match="it has no file"):
+    with pytest.raises(InvalidImage, match="it has no file"):
         loaded(path, tmp_path)
 
 
 def test_a_digest_may_not_be_a_path(tmp_path: Path) -> None:
     crooked = {"mediaType": OCI_MANIFEST, "digest": "sha256:../../secret", "size": 1}
-    with pytest.raises(Refused, match="not a digest"):
+    with pytest.raises(InvalidImage, match="not a digest"):
         loaded(written(tmp_path / "image.tar", {"index.json": index(crooked)}), tmp_path)
 
 
@@ -219,7 +219,7 @@ def test_indexes_that_lead_to_themselves_come_to_an_end(tmp_path: Path) -> None:
         write_files(tmp_path / "l", {f"blobs/{sha256(inner).replace(':', '/')}": inner})
     top = index(descriptor(inner, OCI_INDEX))
     write_files(tmp_path / "l", {"oci-layout": b"{}", "index.json": top})
-    with pytest.raises(Refused, match="without end"):
+    with pytest.raises(InvalidImage, match="without end"):
         loaded(tmp_path / "l", tmp_path)
 
 
@@ -227,8 +227,8 @@ def test_an_archive_that_unpacks_beyond_its_limit_is_refused(tmp_path: Path) -> 
     path = tmp_path / "bomb.tar.gz"
     path.write_bytes(gzip.compress(bytes(5 << 20)))
     with (
-        pytest.raises(Refused, match="larger than the 1048576 bytes"),
-        archive.opened(path, tmp_path, Limits(layer_bytes=1 << 20)),
+        pytest.raises(InvalidImage, match="larger than the 1048576 bytes"),
+        archive.opened(path, tmp_path, ImageLimits(layer_bytes=1 << 20)),
     ):
         pass
 
@@ -236,7 +236,7 @@ def test_an_archive_that_unpacks_beyond_its_limit_is_refused(tmp_path: Path) -> 
 def test_a_broken_compressed_archive_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "image.tar.gz"
     path.write_bytes(gzip.compress(os.urandom(10000))[:500])
-    with pytest.raises(Refused, match="cannot be decompressed"):
+    with pytest.raises(InvalidImage, match="cannot be decompressed"):
         loaded(path, tmp_path)
 
 
@@ -244,14 +244,14 @@ def test_layers_and_configuration_must_agree(tmp_path: Path) -> None:
     listed = msgspec.json.decode(saved_files((IMAGE, []))["manifest.json"])  # type: ignore[arg-type]
     listed[0]["Layers"].pop()
     files = saved_files((IMAGE, [])) | {"manifest.json": msgspec.json.encode(listed)}
-    with pytest.raises(Refused, match="knows 2 layers, but it has 1"):
+    with pytest.raises(InvalidImage, match="knows 2 layers, but it has 1"):
         loaded(written(tmp_path / "saved.tar", files), tmp_path)
 
 
 def test_a_plain_directory_is_an_image_and_always_the_same(tmp_path: Path) -> None:
     root = write_files(tmp_path / "root", {"bin/sh": b"#!", "etc/hosts": b"x"})
     (root / "lib").symlink_to("usr/lib")
-    with archive.opened(root, tmp_path, Limits()) as (image,):
+    with archive.opened(root, tmp_path, ImageLimits()) as (image,):
         assert image.document.config is not None
         assert image.document.config.cmd == ["/bin/sh"]
         assert len(image.blobs[0].open().read()) > 0
@@ -260,11 +260,11 @@ def test_a_plain_directory_is_an_image_and_always_the_same(tmp_path: Path) -> No
 
 def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(Refused, match="empty"):
+    with pytest.raises(InvalidImage, match="empty"):
         loaded(tmp_path / "empty", tmp_path)
 
 
 def test_standard_input_is_kept_so_that_it_can_be_read_twice(tmp_path: Path) -> None:
     source = io.BytesIO(layer(layout_files((IMAGE, NAMES))))
-    path = archive.copied(source, tmp_path, Limits())
+    path = archive.copied(source, tmp_path, ImageLimits())
     assert shape(loaded(path, tmp_path)) == [(IMAGE.id, list(NAMES))]

@@ -9,7 +9,7 @@ import pytest
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import ObjectMeta
 from kedge.node.images.credentials import keyring
-from kedge.node.images.documents import Refused
+from kedge.node.images.oci import InvalidImage
 
 
 def secret(auths: Any, *, old: bool = False) -> Secret:
@@ -71,5 +71,5 @@ def test_other_secrets_are_passed_over() -> None:
     "auths", [{"quay.io": {"auth": "!"}}, {"quay.io": {"auth": "aGVsbG8="}}, 5]
 )
 def test_a_broken_secret_is_named_but_not_quoted(auths: Any) -> None:
-    with pytest.raises(Refused, match=r'^the pull secret "pull" cannot be read$'):
+    with pytest.raises(InvalidImage, match=r'^the pull secret "pull" cannot be read$'):
         keyring([secret(auths)])

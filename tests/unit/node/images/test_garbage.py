@@ -4,24 +4,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.node.images.garbage import Candidate, Disk, Plan, Thresholds, plan, wanted
+from kedge.node.images.garbage import (
+    DiskSpace,
+    GarbagePlan,
+    GarbageThresholds,
+    ImageCandidate,
+    plan,
+    wanted,
+)
 
 SIZES = {"base": 100, "a": 10, "b": 20, "c": 30}
 IMAGES = [
-    Candidate("new", 900.0, ("base", "a")),
-    Candidate("old", 100.0, ("base", "b")),
-    Candidate("middle", 500.0, ("c",)),
+    ImageCandidate("new", 900.0, ("base", "a")),
+    ImageCandidate("old", 100.0, ("base", "b")),
+    ImageCandidate("middle", 500.0, ("c",)),
 ]
 
 
-def decided(images: list[Candidate], used: int, keep: set[str] | None = None) -> Plan:
+def decided(images: list[ImageCandidate], used: int, keep: set[str] | None = None) -> GarbagePlan:
     return plan(
         images,
         SIZES,
         keep=keep or set(),
         now=1000.0,
-        thresholds=Thresholds(),
-        disk=Disk(1000, 1000 - used),
+        thresholds=GarbageThresholds(),
+        disk=DiskSpace(1000, 1000 - used),
     )
 
 
@@ -30,34 +37,34 @@ def test_nothing_goes_below_the_high_threshold() -> None:
 
 
 def test_the_longest_unused_go_until_the_low_threshold_is_reached() -> None:
-    assert decided(IMAGES, used=850) == Plan(("old", "middle"), freed=50, wanted=50)
-    assert wanted(Disk(1000, 120), Thresholds()) == 80
+    assert decided(IMAGES, used=850) == GarbagePlan(("old", "middle"), freed=50, wanted=50)
+    assert wanted(DiskSpace(1000, 120), GarbageThresholds()) == 80
 
 
 def test_what_is_kept_pinned_or_just_used_stays() -> None:
     images = [
-        Candidate("kept", 1.0, ("a",)),
-        Candidate("pinned", 2.0, ("b",), is_pinned=True),
-        Candidate("fresh", 990.0, ("c",)),
+        ImageCandidate("kept", 1.0, ("a",)),
+        ImageCandidate("pinned", 2.0, ("b",), is_pinned=True),
+        ImageCandidate("fresh", 990.0, ("c",)),
     ]
-    assert decided(images, used=990, keep={"kept"}) == Plan((), 0, 190)
+    assert decided(images, used=990, keep={"kept"}) == GarbagePlan((), 0, 190)
 
 
 def test_a_shared_layer_is_freed_with_the_last_image_that_has_it() -> None:
     assert decided(IMAGES[:2], used=990).freed == 20
-    older = [Candidate("new", 800.0, ("base", "a")), IMAGES[1]]
-    assert decided(older, used=990) == Plan(("old", "new"), freed=130, wanted=190)
+    older = [ImageCandidate("new", 800.0, ("base", "a")), IMAGES[1]]
+    assert decided(older, used=990) == GarbagePlan(("old", "new"), freed=130, wanted=190)
 
 
 def test_nameless_images_go_even_if_there_is_room() -> None:
-    images = [*IMAGES, Candidate("none", 800.0, ("a",), is_named=False)]
-    assert decided(images, used=10) == Plan(("none",), freed=0, wanted=0)
+    images = [*IMAGES, ImageCandidate("none", 800.0, ("a",), is_named=False)]
+    assert decided(images, used=10) == GarbagePlan(("none",), freed=0, wanted=0)
 
 
 @pytest.mark.parametrize(("high", "low"), [(80, 80), (101, 50), (50, -1)])
 def test_thresholds_that_contradict_each_other_are_refused(high: int, low: int) -> None:
     with pytest.raises(ValueError, match="percentages"):
-        Thresholds(high_percent=high, low_percent=low)
+        GarbageThresholds(high_percent=high, low_percent=low)
 
 
 @given(
@@ -66,7 +73,7 @@ def test_thresholds_that_contradict_each_other_are_refused(high: int, low: int) 
 )
 def test_no_more_goes_than_is_needed(made: list[tuple[float, set[str]]], used: int) -> None:
     images = [
-        Candidate(f"i{number}", moment, tuple(sorted(layers)))
+        ImageCandidate(f"i{number}", moment, tuple(sorted(layers)))
         for number, (moment, layers) in enumerate(made)
     ]
     all_of_it = decided(images, used)

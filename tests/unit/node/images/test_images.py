@@ -9,17 +9,17 @@ import msgspec
 import pytest
 
 from kedge.api.core_v1.secret import Secret
-from kedge.node import parts
 from kedge.node.images import archive
-from kedge.node.images.garbage import Thresholds
-from kedge.node.images.image import HOST_IMAGE, Image
-from kedge.node.images.images import Images
-from kedge.node.images.mapping import Mapping
-from kedge.node.images.reference import Reference
-from kedge.node.images.registry import Registries
-from kedge.node.images.store import Store
-from kedge.node.images.unpack import Limits
-from kedge.node.parts import ImageFailure
+from kedge.node.images.garbage import GarbageThresholds
+from kedge.node.images.image import HOST_IMAGE, LocalImage
+from kedge.node.images.images import ImageService
+from kedge.node.images.mapping import ImageMapping
+from kedge.node.images.reference import ImageReference
+from kedge.node.images.registry import RegistryClient
+from kedge.node.images.store import ImageStore
+from kedge.node.images.unpack import ImageLimits
+from kedge.node.pod import dependencies
+from kedge.node.pod.dependencies import ImageFailure
 from kedge.testing.clock import FakeClock
 from kedge.testing.images import Built, build, layout_files, write_files
 from kedge.testing.registry import Registry, registry
@@ -38,26 +38,26 @@ class Room:
     """Images with a store, and how often they were told to begin fetching."""
 
     def __init__(self, directory: Path, rules: Sequence[str] = ()) -> None:
-        self.store = Store(directory / "images", FakeClock())
-        self.images = Images(self.store, Registries(), Mapping.parse(rules))
-        self._as_pods_see_it: parts.Images = self.images
+        self.store = ImageStore(directory / "images", FakeClock())
+        self.images = ImageService(self.store, RegistryClient(), ImageMapping.parse(rules))
+        self._as_pods_see_it: dependencies.ImageResolver = self.images
         self.fetches = 0
         self._directory = directory
 
     async def resolve(
         self, name: str, policy: str = "IfNotPresent", secrets: Sequence[Secret] = ()
-    ) -> Image:
+    ) -> LocalImage:
         def began() -> None:
             self.fetches += 1
 
         found = await self._as_pods_see_it.resolve(name, policy, secrets, began)
-        assert isinstance(found, Image)
+        assert isinstance(found, LocalImage)
         return found
 
     def load(self, image: Built, name: str) -> None:
         path = write_files(self._directory / image.id[7:], layout_files((image, [])))
-        (packed,) = archive.read(archive.Directory(path), Limits())
-        self.store.add(packed, [Reference.parse(name)], loaded=True)
+        (packed,) = archive.read(archive.DirectoryArchive(path), ImageLimits())
+        self.store.add(packed, [ImageReference.parse(name)], loaded=True)
 
 
 async def refusal(room: Room, name: str, policy: str = "IfNotPresent") -> ImageFailure:
@@ -206,8 +206,8 @@ async def test_a_pod_that_the_registry_admits_joins_those_that_may_use_the_image
 
 
 async def test_the_image_host_can_be_switched_off(tmp_path: Path) -> None:
-    store = Store(tmp_path / "images", FakeClock())
-    images = Images(store, Registries(), Mapping.parse(["old=host"]), has_host=False)
+    store = ImageStore(tmp_path / "images", FakeClock())
+    images = ImageService(store, RegistryClient(), ImageMapping.parse(["old=host"]), has_host=False)
     for name in ("host", "old"):
         with pytest.raises(ImageFailure, match="--no-host-image"):
             await images.resolve(name, "IfNotPresent", [], lambda: None)
@@ -240,7 +240,7 @@ async def test_held_images_survive_collection_until_they_are_let_go(
     image = await room.resolve(served.push("app:1", ONE))
     room.images.hold(image.id, "c1")
     room.images.hold("host", "c2")
-    everything = Thresholds(high_percent=1, low_percent=0, min_age=0)
+    everything = GarbageThresholds(high_percent=1, low_percent=0, min_age=0)
     assert (await room.images.collect(everything)).images == ()
     room.images.release("c1")
     assert (await room.images.collect(everything)).images == (ONE.id,)
@@ -252,11 +252,12 @@ async def test_a_node_that_comes_back_lets_go_for_its_lost_containers_and_no_oth
     room = Room(tmp_path)
     image = await room.resolve(served.push("app:1", ONE))
     mine, other = (
-        Images(room.store, Registries(), Mapping.parse([]), node=each) for each in ("mine", "other")
+        ImageService(room.store, RegistryClient(), ImageMapping.parse([]), node=each)
+        for each in ("mine", "other")
     )
     mine.hold(image.id, "lost")
     other.hold(image.id, "theirs")
-    everything = Thresholds(high_percent=1, low_percent=0, min_age=0)
+    everything = GarbageThresholds(high_percent=1, low_percent=0, min_age=0)
     mine.release_others(["kept"])
     assert (await mine.collect(everything)).images == ()
     other.release_others([])

@@ -2,14 +2,14 @@
 
 import pytest
 
-from kedge.node.images.mapping import InvalidRule, Mapping, is_host
-from kedge.node.images.reference import Reference
+from kedge.node.images.mapping import ImageMapping, InvalidMappingRule, is_host
+from kedge.node.images.reference import ImageReference
 
 DIGEST = "sha256:" + "a1" * 32
 
 
 def target(rules: list[str], name: str) -> str | None:
-    found = Mapping.parse(rules).target(Reference.parse(name))
+    found = ImageMapping.parse(rules).target(ImageReference.parse(name))
     return found.familiar if found else None
 
 
@@ -49,8 +49,8 @@ def test_the_first_rule_that_fits_counts_and_targets_are_not_mapped_again() -> N
 
 def test_the_machine_cannot_be_mapped_away() -> None:
     assert target(["*=nginx"], "host") is None
-    assert is_host(Reference.parse("host"))
-    assert not is_host(Reference.parse("host:2"))
+    assert is_host(ImageReference.parse("host"))
+    assert not is_host(ImageReference.parse("host:2"))
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,6 @@ def test_the_machine_cannot_be_mapped_away() -> None:
     ],
 )
 def test_what_is_no_rule_is_refused(rule: str, complaint: str) -> None:
-    with pytest.raises(InvalidRule) as refused:
-        Mapping.parse([rule])
+    with pytest.raises(InvalidMappingRule) as refused:
+        ImageMapping.parse([rule])
     assert complaint in str(refused.value)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kedge.node.images import passwd
-from kedge.node.images.passwd import NoSuchUser, User
+from kedge.node.images.passwd import ImageUser, NoSuchUser
 from kedge.testing.images import write_files
 
 PASSWD = b"""root:x:0:0:root:/root:/bin/sh
@@ -33,19 +33,19 @@ def image(tmp_path: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("text", "user"),
     [
-        ("", User(0, 0, (0, 10), "/root")),
-        ("app", User(1000, 1001, (10, 44, 1001), "/home/app")),
-        ("1000", User(1000, 1001, (10, 44, 1001), "/home/app")),
-        ("app:wheel", User(1000, 10, (10, 44), "/home/app")),
-        ("app:5", User(1000, 5, (5, 10, 44), "/home/app")),
-        ("4242", User(4242, 0, (0,), "/")),
-        ("4242:4343", User(4242, 4343, (4343,), "/")),
-        ("500", User(7, 8, (8,), "/")),
-        ("nohome", User(9, 9, (9,), "/")),
-        ("01000", User(1000, 1001, (10, 44, 1001), "/home/app")),
+        ("", ImageUser(0, 0, (0, 10), "/root")),
+        ("app", ImageUser(1000, 1001, (10, 44, 1001), "/home/app")),
+        ("1000", ImageUser(1000, 1001, (10, 44, 1001), "/home/app")),
+        ("app:wheel", ImageUser(1000, 10, (10, 44), "/home/app")),
+        ("app:5", ImageUser(1000, 5, (5, 10, 44), "/home/app")),
+        ("4242", ImageUser(4242, 0, (0,), "/")),
+        ("4242:4343", ImageUser(4242, 4343, (4343,), "/")),
+        ("500", ImageUser(7, 8, (8,), "/")),
+        ("nohome", ImageUser(9, 9, (9,), "/")),
+        ("01000", ImageUser(1000, 1001, (10, 44, 1001), "/home/app")),
     ],
 )
-def test_users_are_looked_up_in_the_image(image: list[Path], text: str, user: User) -> None:
+def test_users_are_looked_up_in_the_image(image: list[Path], text: str, user: ImageUser) -> None:
     assert passwd.lookup(image, text) == user
 
 
@@ -64,7 +64,7 @@ def test_who_is_not_known_is_said(image: list[Path], text: str, complaint: str) 
 
 
 def test_an_image_without_the_files_knows_numbers_only(tmp_path: Path) -> None:
-    assert passwd.lookup([tmp_path], "5") == User(5, 0, (0,), "/")
+    assert passwd.lookup([tmp_path], "5") == ImageUser(5, 0, (0,), "/")
     with pytest.raises(NoSuchUser):
         passwd.lookup([tmp_path], "root")
 
@@ -74,14 +74,14 @@ def test_the_files_of_the_machine_are_never_read_through_a_link(tmp_path: Path) 
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)
     os.symlink("../../outside", root / "etc/passwd")
-    assert passwd.lookup([root], "666") == User(666, 0, (0,), "/")
+    assert passwd.lookup([root], "666") == ImageUser(666, 0, (0,), "/")
     os.unlink(root / "etc/passwd")
     os.symlink("/usr/lib/passwd", root / "etc/passwd")
     write_files(root, {"usr/lib/passwd": b"in:x:3:4::/in:/bin/sh\n"})
-    assert passwd.lookup([root], "in") == User(3, 4, (4,), "/in")
+    assert passwd.lookup([root], "in") == ImageUser(3, 4, (4,), "/in")
     os.unlink(root / "etc/passwd")
     os.mkfifo(root / "etc/passwd")
-    assert passwd.lookup([root], "0") == User(0, 0, (0,), "/")
+    assert passwd.lookup([root], "0") == ImageUser(0, 0, (0,), "/")
 
 
 @pytest.mark.parametrize(

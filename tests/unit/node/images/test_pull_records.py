@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from kedge.node.images.credentials import Credential
+from kedge.node.images.credentials import RegistryCredential
 from kedge.node.images.pull_records import PullRecords
 
-ME = Credential("me", "secret")
+ME = RegistryCredential("me", "secret")
 IMAGE = "sha256:" + "1" * 64
 
 
 def test_only_the_credential_that_pulled_is_allowed(tmp_path: Path) -> None:
     records = PullRecords(tmp_path)
     records.add(IMAGE, "host/app", ME)
-    assert records.allows(IMAGE, "host/app", [Credential("me", "other"), ME])
-    assert not records.allows(IMAGE, "host/app", [Credential("me", "other")])
+    assert records.allows(IMAGE, "host/app", [RegistryCredential("me", "other"), ME])
+    assert not records.allows(IMAGE, "host/app", [RegistryCredential("me", "other")])
     assert not records.allows(IMAGE, "host/other", [ME])
     assert not records.allows(IMAGE.replace("1", "2"), "host/app", [ME])
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.node.images.reference import InvalidName, Reference, is_tag, without_version
+from kedge.node.images.reference import ImageReference, InvalidImageName, is_tag, without_version
 
 DIGEST = "sha256:" + "a1" * 32
 
@@ -30,14 +30,14 @@ DIGEST = "sha256:" + "a1" * 32
     ],
 )
 def test_a_name_is_made_whole_and_short(written: str, whole: str, familiar: str) -> None:
-    reference = Reference.parse(written)
+    reference = ImageReference.parse(written)
     assert str(reference) == whole
     assert reference.familiar == familiar
 
 
 def test_a_digest_says_more_than_the_tag_beside_it() -> None:
-    assert Reference.parse(f"app:1@{DIGEST}").key == f"docker.io/library/app@{DIGEST}"
-    assert Reference.parse("app:1").key == "docker.io/library/app:1"
+    assert ImageReference.parse(f"app:1@{DIGEST}").key == f"docker.io/library/app@{DIGEST}"
+    assert ImageReference.parse("app:1").key == "docker.io/library/app:1"
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_digest_says_more_than_the_tag_beside_it() -> None:
     ],
 )
 def test_what_is_no_name_is_refused(written: str, complaint: str) -> None:
-    with pytest.raises(InvalidName) as refused:
-        Reference.parse(written)
+    with pytest.raises(InvalidImageName) as refused:
+        ImageReference.parse(written)
     assert complaint in str(refused.value)
 
 
@@ -83,18 +83,18 @@ NAMES = st.builds(
 
 @given(NAMES)
 def test_both_spellings_of_a_name_are_read_as_the_same(written: str) -> None:
-    reference = Reference.parse(written)
-    assert Reference.parse(str(reference)) == reference
-    assert Reference.parse(reference.familiar) == reference
-    assert Reference.parse(reference.key).key == reference.key
+    reference = ImageReference.parse(written)
+    assert ImageReference.parse(str(reference)) == reference
+    assert ImageReference.parse(reference.familiar) == reference
+    assert ImageReference.parse(reference.key).key == reference.key
     assert without_version(str(reference)) == reference.repository
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_name_or_refused(written: str) -> None:
     try:
-        reference = Reference.parse(written)
-    except InvalidName:
+        reference = ImageReference.parse(written)
+    except InvalidImageName:
         return
     assert reference.tag or reference.digest
     assert str(reference).isascii()

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from kedge.node.images.credentials import Credential
-from kedge.node.images.documents import OCI_MANIFEST, Refused, this_machine
-from kedge.node.images.reference import Reference
-from kedge.node.images.registry import PullFailed, Registries, Unauthorized, Wanted
-from kedge.node.images.unpack import Limits
+from kedge.node.images.credentials import RegistryCredential
+from kedge.node.images.oci import OCI_MANIFEST, InvalidImage, this_machine
+from kedge.node.images.reference import ImageReference
+from kedge.node.images.registry import ImagePull, PullFailure, PullUnauthorized, RegistryClient
+from kedge.node.images.unpack import ImageLimits
 from kedge.testing.images import build, descriptor, index, sha256
 from kedge.testing.registry import Registry, registry
 
 IMAGE = build({"a": b"1"}, {"b": b"2" * 100_000})
-ME = Credential("me", "secret")
+ME = RegistryCredential("me", "secret")
 
 
 @pytest.fixture
@@ -30,15 +30,15 @@ def fetched(scratch: Path) -> dict[str, bytes]:
     }
 
 
-def wanted(name: str, scratch: Path, progress: list[int] | None = None) -> Wanted:
+def wanted(name: str, scratch: Path, progress: list[int] | None = None) -> ImagePull:
     told = (lambda done, total: progress.append(done)) if progress is not None else print
-    return Wanted(Reference.parse(name), scratch, lambda chain: False, Limits(), told)
+    return ImagePull(ImageReference.parse(name), scratch, lambda chain: False, ImageLimits(), told)
 
 
 async def test_an_image_comes_whole(served: Registry, tmp_path: Path) -> None:
     name = served.push("me/app:1", IMAGE)
     told: list[int] = []
-    packed, used = await Registries().pull(wanted(name, tmp_path, told), [])
+    packed, used = await RegistryClient().pull(wanted(name, tmp_path, told), [])
     assert used is None
     assert packed.id == IMAGE.id
     assert packed.digests == (IMAGE.digest,)
@@ -51,9 +51,11 @@ async def test_an_image_comes_whole(served: Registry, tmp_path: Path) -> None:
 
 
 async def test_layers_that_are_here_are_not_fetched(served: Registry, tmp_path: Path) -> None:
-    name = Reference.parse(served.push("app:1", IMAGE))
+    name = ImageReference.parse(served.push("app:1", IMAGE))
     first = sha256(IMAGE.tars[0])
-    await Registries().pull(Wanted(name, tmp_path, lambda chain: chain == first, Limits()), [])
+    await RegistryClient().pull(
+        ImagePull(name, tmp_path, lambda chain: chain == first, ImageLimits()), []
+    )
     assert len(fetched(tmp_path)) == 1
 
 
@@ -64,9 +66,9 @@ async def test_of_an_index_this_machines_image_is_taken(served: Registry, tmp_pa
         descriptor(IMAGE.manifest, OCI_MANIFEST, platform=machine),
     )
     name = served.push("app:1", IMAGE, listed)
-    packed, _ = await Registries().pull(wanted(name, tmp_path), [])
+    packed, _ = await RegistryClient().pull(wanted(name, tmp_path), [])
     assert packed.digests == (sha256(listed), IMAGE.digest)
-    assert await Registries().digest(Reference.parse(name), []) == (sha256(listed), None)
+    assert await RegistryClient().digest(ImageReference.parse(name), []) == (sha256(listed), None)
 
 
 @pytest.mark.parametrize("auth", ["bearer", "basic"])
@@ -75,19 +77,21 @@ async def test_credentials_are_tried_one_after_the_other(
 ) -> None:
     served.account, served.auth = ("me", "secret"), auth
     name = served.push("app:1", IMAGE)
-    packed, used = await Registries().pull(wanted(name, tmp_path), [Credential("x", "y"), ME])
+    packed, used = await RegistryClient().pull(
+        wanted(name, tmp_path), [RegistryCredential("x", "y"), ME]
+    )
     assert (packed.id, used) == (IMAGE.id, ME)
-    with pytest.raises(Unauthorized, match="pull secret"):
-        await Registries().pull(wanted(name, tmp_path), [])
-    with pytest.raises(Unauthorized):
-        await Registries().pull(wanted(name, tmp_path), [Credential("x", "y")])
+    with pytest.raises(PullUnauthorized, match="pull secret"):
+        await RegistryClient().pull(wanted(name, tmp_path), [])
+    with pytest.raises(PullUnauthorized):
+        await RegistryClient().pull(wanted(name, tmp_path), [RegistryCredential("x", "y")])
 
 
 async def test_an_image_that_needs_no_credential_is_pulled_without_one(
     served: Registry, tmp_path: Path
 ) -> None:
     name = served.push("app:1", IMAGE)
-    _, used = await Registries().pull(wanted(name, tmp_path), [ME])
+    _, used = await RegistryClient().pull(wanted(name, tmp_path), [ME])
     assert used is None
 
 
@@ -103,7 +107,7 @@ async def test_another_host_that_gives_out_layers_sees_no_credentials(
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
         store.blobs |= IMAGE.blobs
         served.elsewhere = f"https://{store.host}"
-        packed, _ = await Registries().pull(wanted(name, scratch), [ME])
+        packed, _ = await RegistryClient().pull(wanted(name, scratch), [ME])
         assert packed.id == IMAGE.id
         assert set(store.seen) == {""}
 
@@ -114,8 +118,8 @@ async def test_no_registry_leads_to_plain_http_on_loopback(
     name = served.push("app:1", IMAGE)
     async with registry() as other:
         served.elsewhere = f"http://{other.host}"
-        with pytest.raises(PullFailed, match="not HTTPS"):
-            await Registries().pull(wanted(name, tmp_path), [])
+        with pytest.raises(PullFailure, match="not HTTPS"):
+            await RegistryClient().pull(wanted(name, tmp_path), [])
         assert other.asked == []
 
 
@@ -124,11 +128,11 @@ async def test_nothing_leads_to_where_everybody_can_listen(
 ) -> None:
     name = served.push("app:1", IMAGE)
     served.elsewhere = "http://example.com"
-    with pytest.raises(PullFailed, match="not HTTPS"):
-        await Registries().pull(wanted(name, tmp_path), [])
+    with pytest.raises(PullFailure, match="not HTTPS"):
+        await RegistryClient().pull(wanted(name, tmp_path), [])
     served.elsewhere = f"http://{served.host}"
-    with pytest.raises(PullFailed, match="without end"):
-        await Registries().pull(wanted(name, tmp_path), [])
+    with pytest.raises(PullFailure, match="too many redirects"):
+        await RegistryClient().pull(wanted(name, tmp_path), [])
 
 
 async def test_what_is_not_what_its_digest_says_is_refused(
@@ -136,30 +140,30 @@ async def test_what_is_not_what_its_digest_says_is_refused(
 ) -> None:
     name = served.push("app:1", IMAGE)
     served.blobs[IMAGE.id] = b"{}"
-    with pytest.raises(Refused, match="damaged"):
-        await Registries().pull(wanted(name, tmp_path), [])
+    with pytest.raises(InvalidImage, match="damaged"):
+        await RegistryClient().pull(wanted(name, tmp_path), [])
     served.blobs[IMAGE.digest] = IMAGE.manifest + b" "
-    by_digest = str(Reference.parse(name).at(IMAGE.digest))
-    with pytest.raises(Refused, match="damaged"):
-        await Registries().pull(wanted(by_digest, tmp_path), [])
+    by_digest = str(ImageReference.parse(name).at(IMAGE.digest))
+    with pytest.raises(InvalidImage, match="damaged"):
+        await RegistryClient().pull(wanted(by_digest, tmp_path), [])
 
 
 async def test_a_layer_of_another_size_is_refused(served: Registry, tmp_path: Path) -> None:
     name = served.push("app:1", IMAGE)
     layer = next(key for key in IMAGE.blobs if key not in (IMAGE.id, IMAGE.digest))
     served.blobs[layer] = IMAGE.blobs[layer] + b"more"
-    with pytest.raises(Refused, match="larger than its manifest says"):
-        await Registries().pull(wanted(name, tmp_path), [])
+    with pytest.raises(InvalidImage, match="larger than its manifest says"):
+        await RegistryClient().pull(wanted(name, tmp_path), [])
     served.blobs[layer] = b""
-    with pytest.raises(PullFailed, match="ended after 0 of"):
-        await Registries().pull(wanted(name, tmp_path), [])
+    with pytest.raises(PullFailure, match="ended after 0 of"):
+        await RegistryClient().pull(wanted(name, tmp_path), [])
 
 
 async def test_what_is_not_there_is_said(served: Registry, tmp_path: Path) -> None:
-    with pytest.raises(PullFailed, match="not found in the registry"):
-        await Registries().pull(wanted(f"{served.host}/none", tmp_path), [])
-    with pytest.raises(PullFailed, match="cannot connect to localhost:1"):
-        await Registries().pull(wanted("localhost:1/none", tmp_path), [])
+    with pytest.raises(PullFailure, match="not found in the registry"):
+        await RegistryClient().pull(wanted(f"{served.host}/none", tmp_path), [])
+    with pytest.raises(PullFailure, match="cannot connect to localhost:1"):
+        await RegistryClient().pull(wanted("localhost:1/none", tmp_path), [])
 
 
 async def test_a_registry_may_have_an_authority_of_its_own(tmp_path: Path) -> None:
@@ -170,9 +174,9 @@ async def test_a_registry_may_have_an_authority_of_its_own(tmp_path: Path) -> No
         (certificates / "ca.crt").write_bytes(served.ca_pem)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        known = Registries(tmp_path / "certs")
+        known = RegistryClient(tmp_path / "certs")
         packed, _ = await known.pull(wanted(name, scratch), [])
         assert packed.id == IMAGE.id
         (certificates / "ca.crt").unlink()
-        with pytest.raises(PullFailed):
+        with pytest.raises(PullFailure):
             await known.pull(wanted(name, scratch), [])

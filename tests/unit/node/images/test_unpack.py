@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kedge.node.images import layers, unpack
-from kedge.node.images.documents import Refused
-from kedge.node.images.streams import Forward
-from kedge.node.images.unpack import Limits
+from kedge.node.images.oci import InvalidImage
+from kedge.node.images.streams import ForwardReader
+from kedge.node.images.unpack import ImageLimits
 from kedge.testing.images import Entry, Files, directory, hard_link, layer, program, symlink
 
 ROOT = os.geteuid() == 0
@@ -25,11 +25,11 @@ needs_root = pytest.mark.skipif(not ROOT, reason="only root may own files of oth
 
 
 def unpacked(
-    path: Path, files: Files | bytes, below: Sequence[Path] = (), limits: Limits | None = None
+    path: Path, files: Files | bytes, below: Sequence[Path] = (), limits: ImageLimits | None = None
 ) -> Path:
     path.mkdir(parents=True)
     tar = files if isinstance(files, bytes) else layer(files)
-    unpack.unpack(Forward(io.BytesIO(tar), 1 << 30), path, below, limits or Limits())
+    unpack.unpack(ForwardReader(io.BytesIO(tar), 1 << 30), path, below, limits or ImageLimits())
     return path
 
 
@@ -151,6 +151,7 @@ def test_later_members_replace_earlier_ones(tmp_path: Path) -> None:
 
 
 OUTSIDE = [
+    {"l": symlink("")},
     pytest.param({"../x": b""}, id="above the root"),
     pytest.param({"a/../../x": b""}, id="above the root, later"),
     pytest.param({"l": hard_link("../x")}, id="hard link above the root"),
@@ -166,7 +167,7 @@ OUTSIDE = [
 @pytest.mark.parametrize("files", OUTSIDE)
 def test_what_leads_out_or_nowhere_is_refused(tmp_path: Path, files: Files) -> None:
     (tmp_path / "x").write_text("outside")
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidImage):
         unpacked(tmp_path / "root", files)
     assert (tmp_path / "x").read_text() == "outside"
 
@@ -204,7 +205,7 @@ def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
 def test_devices_are_made_by_root_but_no_whiteout_in_disguise(tmp_path: Path) -> None:
     root = unpacked(tmp_path / "a", {"null": Entry(type=tarfile.CHRTYPE, device=(1, 3))})
     assert (root / "null").stat().st_rdev == os.makedev(1, 3)
-    with pytest.raises(Refused, match="whiteout"):
+    with pytest.raises(InvalidImage, match="whiteout"):
         unpacked(tmp_path / "b", {"x": Entry(type=tarfile.CHRTYPE)})
 
 
@@ -212,7 +213,7 @@ def test_who_is_not_root_makes_no_devices_and_can_remove_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(Refused, match="only root"):
+    with pytest.raises(InvalidImage, match="only root"):
         unpacked(tmp_path / "a", {"null": Entry(type=tarfile.CHRTYPE, device=(1, 3))})
     files: Files = {"d/": directory(0o055, uid=5), "d/f": Entry(b"x", mode=0, uid=5)}
     root = unpacked(tmp_path / "b", files)
@@ -225,11 +226,11 @@ def test_who_is_not_root_makes_no_devices_and_can_remove_all(
 
 def test_a_layer_that_is_too_large_is_refused(tmp_path: Path) -> None:
     bomb = {"zeros": bytes(3000)}
-    with pytest.raises(Refused, match="more than the 2000 bytes"):
-        unpacked(tmp_path / "a", bomb, limits=Limits(layer_bytes=2000))
+    with pytest.raises(InvalidImage, match="more than the 2000 bytes"):
+        unpacked(tmp_path / "a", bomb, limits=ImageLimits(layer_bytes=2000))
     many = {f"f{number}": b"" for number in range(20)}
-    with pytest.raises(Refused, match="more than the 10 files"):
-        unpacked(tmp_path / "b", many, limits=Limits(entries=10))
+    with pytest.raises(InvalidImage, match="more than the 10 files"):
+        unpacked(tmp_path / "b", many, limits=ImageLimits(entries=10))
 
 
 def header(size: bytes = b"00000000000\0", kind: bytes = b"0") -> bytes:
@@ -256,7 +257,7 @@ def header(size: bytes = b"00000000000\0", kind: bytes = b"0") -> bytes:
     ],
 )
 def test_crafted_headers_are_refused_without_harm(tmp_path: Path, tar: bytes) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidImage):
         unpacked(tmp_path / "root", header() + tar + bytes(1024))
 
 
@@ -291,7 +292,7 @@ def test_no_archive_whatsoever_changes_anything_outside(
         (top / "outside" / "a").write_text("untouched")
         roots: list[Path] = []
         for number, members in enumerate((below, above)):
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(InvalidImage):
                 unpacked(top / "in" / str(number), layer(members), roots)
             roots.insert(0, top / "in" / str(number))
         assert sorted(os.listdir(top)) == ["in", "outside"]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.node.network.addresses import Addresses, NoAddress, free_network
+from kedge.node.network.addresses import AddressPool, NoFreeAddress, free_network
 
 NETWORK = IPv4Network("10.244.7.0/29")
 
@@ -18,12 +18,12 @@ def test_node_gets_a_network_to_which_the_machine_has_no_route() -> None:
 
 
 def test_machine_without_a_free_network_says_so() -> None:
-    with pytest.raises(NoAddress, match=r"10\.244\.0\.0/16"):
+    with pytest.raises(NoFreeAddress, match=r"10\.244\.0\.0/16"):
         free_network([IPv4Network("10.0.0.0/8")])
 
 
 def test_address_is_used_again_only_when_the_others_were(tmp_path: Path) -> None:
-    addresses = Addresses(tmp_path, NETWORK)
+    addresses = AddressPool(tmp_path, NETWORK)
     assert str(addresses.take("a")) == "10.244.7.2"
     addresses.give_back("a")
     assert [str(addresses.take(holder)) for holder in "bcdef"] == [
@@ -33,13 +33,13 @@ def test_address_is_used_again_only_when_the_others_were(tmp_path: Path) -> None
         "10.244.7.6",
         "10.244.7.2",
     ]
-    with pytest.raises(NoAddress, match="in use"):
+    with pytest.raises(NoFreeAddress, match="in use"):
         addresses.take("g")
 
 
 def test_restarted_agent_knows_who_has_which_address(tmp_path: Path) -> None:
-    first = Addresses(tmp_path, NETWORK).take("a")
-    again = Addresses(tmp_path, NETWORK)
+    first = AddressPool(tmp_path, NETWORK).take("a")
+    again = AddressPool(tmp_path, NETWORK)
     assert again.of("a") == first == again.take("a")
     assert again.take("b") != first
     assert again.holders() == ["a", "b"] or again.holders() == ["b", "a"]

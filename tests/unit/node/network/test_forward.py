@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 
 from kedge.node.network import forward
-from kedge.node.network.forward import Sources
+from kedge.node.network.forward import ConnectionLimit
 
 PATIENCE = 10
 
 
 def test_each_source_has_so_many_and_all_together_too() -> None:
-    sources = Sources(2, 3)
+    sources = ConnectionLimit(2, 3)
     with contextlib.ExitStack() as stack:
         welcome = [stack.enter_context(sources.connection(s)) for s in ("a", "a", "a", "b", "c")]
     assert welcome == [True, True, False, True, False]
@@ -30,7 +30,7 @@ async def test_a_connection_too_many_is_closed_and_the_others_go_on() -> None:
 
     behind = await asyncio.start_server(echo, "127.0.0.1", 0)
     target = behind.sockets[0].getsockname()
-    handed = forward._handed_to(lambda: target, Sources(1))
+    handed = forward._forwarder(lambda: target, ConnectionLimit(1))
     over: list[asyncio.Task[None]] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

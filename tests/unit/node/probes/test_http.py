@@ -9,7 +9,7 @@ import pytest
 from kedge.api.core_v1.probe import HTTPGetAction, HTTPHeader
 from kedge.machinery.clock import SystemClock
 from kedge.node.probes.http import ANSWER_SECONDS, get, probe_http, request_for
-from kedge.node.probes.outcome import Outcome, ProbeError, Result
+from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.testing.clock import FakeClock
 from kedge.testing.pods import new_pod
 
@@ -58,7 +58,7 @@ def answer(status: str, body: str = "", *headers: str) -> bytes:
     return "\r\n".join(lines).encode()
 
 
-async def probe(server: Server, **action: Any) -> Outcome:
+async def probe(server: Server, **action: Any) -> ProbeOutcome:
     made = HTTPGetAction(port=server.port, **action)
     return await probe_http(made, CONTAINER, "127.0.0.1", SystemClock(), 5)
 
@@ -66,17 +66,20 @@ async def probe(server: Server, **action: Any) -> Outcome:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ("200 OK", Outcome(Result.SUCCESS, "hi")),
-        ("204 No Content", Outcome(Result.SUCCESS, "hi")),
-        ("404 Not Found", Outcome(Result.FAILURE, "HTTP probe failed with statuscode: 404")),
-        ("500 Oops", Outcome(Result.FAILURE, "HTTP probe failed with statuscode: 500")),
+        ("200 OK", ProbeOutcome(ProbeResult.SUCCESS, "hi")),
+        ("204 No Content", ProbeOutcome(ProbeResult.SUCCESS, "hi")),
+        (
+            "404 Not Found",
+            ProbeOutcome(ProbeResult.FAILURE, "HTTP probe failed with statuscode: 404"),
+        ),
+        ("500 Oops", ProbeOutcome(ProbeResult.FAILURE, "HTTP probe failed with statuscode: 500")),
         (
             "304 Not Modified",
-            Outcome(Result.WARNING, "Probe terminated redirects, Response body: hi"),
+            ProbeOutcome(ProbeResult.WARNING, "Probe terminated redirects, Response body: hi"),
         ),
     ],
 )
-async def test_the_status_code_decides(status: str, expected: Outcome) -> None:
+async def test_the_status_code_decides(status: str, expected: ProbeOutcome) -> None:
     async with serving(answer(status, "hi")) as server:
         assert await probe(server) == expected
 
@@ -94,14 +97,16 @@ async def test_what_is_asked_is_as_the_action_says() -> None:
 async def test_a_redirect_on_the_same_host_is_followed() -> None:
     moved = answer("302 Found", "", "Location: /there")
     async with serving(moved, answer("200 OK", "here")) as server:
-        assert await probe(server) == Outcome(Result.SUCCESS, "here")
+        assert await probe(server) == ProbeOutcome(ProbeResult.SUCCESS, "here")
     assert server.asked[1].startswith("GET /there ")
 
 
 async def test_a_redirect_elsewhere_is_only_remarked() -> None:
     async with serving(answer("302 Found", "go", "Location: http://example.com/")) as server:
         outcome = await probe(server)
-    assert outcome == Outcome(Result.WARNING, "Probe terminated redirects, Response body: go")
+    assert outcome == ProbeOutcome(
+        ProbeResult.WARNING, "Probe terminated redirects, Response body: go"
+    )
 
 
 async def test_a_closed_port_is_a_failure_in_known_words() -> None:
@@ -109,8 +114,8 @@ async def test_a_closed_port_is_a_failure_in_known_words() -> None:
         pass
     outcome = await probe(server, path="/x")
     where = f"127.0.0.1:{server.port}"
-    assert outcome == Outcome(
-        Result.FAILURE,
+    assert outcome == ProbeOutcome(
+        ProbeResult.FAILURE,
         f'Get "http://{where}/x": dial tcp {where}: connect: connection refused',
     )
 
@@ -122,14 +127,14 @@ async def test_a_server_that_does_not_answer_fails_in_time() -> None:
         asking = asyncio.ensure_future(probe_http(action, CONTAINER, "127.0.0.1", clock, 3))
         await clock.advance(3)
         outcome = await asking
-    assert outcome.result is Result.FAILURE
+    assert outcome.result is ProbeResult.FAILURE
     assert "Client.Timeout exceeded while awaiting headers" in outcome.output
 
 
 async def test_chunks_are_put_together() -> None:
     body = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
     async with serving(body) as server:
-        assert await probe(server) == Outcome(Result.SUCCESS, "abc")
+        assert await probe(server) == ProbeOutcome(ProbeResult.SUCCESS, "abc")
 
 
 async def test_a_plain_server_asked_for_tls_is_told_apart() -> None:
@@ -145,7 +150,7 @@ async def test_a_plain_server_asked_for_tls_is_told_apart() -> None:
     outcome = await probe_http(action, CONTAINER, "127.0.0.1", SystemClock(), 5)
     server.close()
     await server.wait_closed()
-    assert outcome.result is Result.FAILURE
+    assert outcome.result is ProbeResult.FAILURE
     assert outcome.output.endswith("http: server gave HTTP response to HTTPS client")
 
 
@@ -173,7 +178,9 @@ async def test_a_request_is_one_request(name: str, value: str, why: str) -> None
     """Also that of a pod which was stored before the API refused it."""
     async with serving(answer("200 OK")) as server:
         outcome = await probe(server, httpHeaders=[HTTPHeader(name=name, value=value)])
-    assert outcome == Outcome(Result.FAILURE, f'Get "http://127.0.0.1:{server.port}/": {why}')
+    assert outcome == ProbeOutcome(
+        ProbeResult.FAILURE, f'Get "http://127.0.0.1:{server.port}/": {why}'
+    )
     assert server.asked == []
 
 
@@ -202,7 +209,7 @@ def test_a_host_is_nothing_else(host: str) -> None:
 async def test_an_answer_is_bounded_and_makes_sense(said: bytes, why: str) -> None:
     async with serving(said) as server:
         outcome = await probe(server)
-    assert outcome.result is Result.FAILURE
+    assert outcome.result is ProbeResult.FAILURE
     assert why in outcome.output
 
 

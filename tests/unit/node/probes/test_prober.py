@@ -6,9 +6,9 @@ import pytest
 from kedge.api.core_v1.pod import Pod
 from kedge.node.probes.prober import Prober, targets
 from kedge.node.runtime.runtime import (
-    Container,
     ContainerSpec,
-    Executed,
+    ExecResult,
+    RuntimeContainer,
     RuntimeFailure,
     SandboxSpec,
 )
@@ -29,11 +29,11 @@ class Bench:
             self.runtime,
             self.clock,
             ip=lambda: "127.0.0.1",
-            tell=lambda *event: self.told.append(event),
+            record=lambda *event: self.told.append(event),
             changed=self._changed,
         )
         self.pod: Pod
-        self.record: Container
+        self.record: RuntimeContainer
 
     def _changed(self) -> None:
         self.changes += 1
@@ -52,7 +52,7 @@ class Bench:
         self.prober.watch(targets(self.pod, [self.record]), ending=ending)
 
     def answer(self, command: str, exit_code: int) -> None:
-        self.runtime.commands[command,] = Executed(exit_code=exit_code, stdout=b"out")
+        self.runtime.commands[command,] = ExecResult(exit_code=exit_code, stdout=b"out")
 
     def times(self, command: str) -> int:
         return self.runtime.executed.count(("ctr", (command,)))
@@ -87,9 +87,9 @@ async def test_failures_count_in_a_row(bench: Bench) -> None:
     await bench.clock.advance(10)
     bench.answer("live", 1)
     await bench.clock.advance(20)
-    assert bench.prober.health.liveness.get(bench.record.id) is not False
+    assert bench.prober.verdicts.liveness.get(bench.record.id) is not False
     await bench.clock.advance(10)
-    assert bench.prober.health.liveness[bench.record.id] is False
+    assert bench.prober.verdicts.liveness[bench.record.id] is False
     assert bench.told[0] == ("ctr", "Warning", "Unhealthy", "Liveness probe failed: out")
 
 
@@ -103,12 +103,12 @@ async def test_a_container_that_is_found_dead_is_left_alone(bench: Bench) -> Non
 async def test_readiness_may_come_and_go(bench: Bench) -> None:
     await bench.run(readinessProbe=probe("ready", successThreshold=2, failureThreshold=1))
     await bench.clock.advance(5)
-    assert bench.record.id not in bench.prober.health.readiness
+    assert bench.record.id not in bench.prober.verdicts.readiness
     await bench.clock.advance(10)
-    assert bench.prober.health.readiness[bench.record.id] is True
+    assert bench.prober.verdicts.readiness[bench.record.id] is True
     bench.answer("ready", 1)
     await bench.clock.advance(10)
-    assert bench.prober.health.readiness[bench.record.id] is False
+    assert bench.prober.verdicts.readiness[bench.record.id] is False
 
 
 async def test_startup_is_asked_until_it_is_decided(bench: Bench) -> None:
@@ -118,7 +118,7 @@ async def test_startup_is_asked_until_it_is_decided(bench: Bench) -> None:
     assert bench.times("live") == 0
     bench.answer("up", 0)
     await bench.clock.advance(10)
-    assert bench.prober.health.startup[bench.record.id] is True
+    assert bench.prober.verdicts.startup[bench.record.id] is True
     asked = bench.times("up")
     await bench.clock.advance(30)
     assert bench.times("up") == asked
@@ -130,7 +130,7 @@ async def test_a_probe_that_cannot_be_made_changes_nothing(bench: Bench) -> None
     await bench.run(livenessProbe=probe("live", failureThreshold=1))
     await bench.clock.advance(1)
     assert bench.times("live") == 3, "it is tried three times"
-    assert bench.prober.health.liveness == {}
+    assert bench.prober.verdicts.liveness == {}
     assert bench.told == [
         (
             "ctr",

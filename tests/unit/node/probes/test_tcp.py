@@ -3,7 +3,7 @@ import asyncio
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import TCPSocketAction
 from kedge.machinery.clock import SystemClock
-from kedge.node.probes.outcome import Outcome, Result
+from kedge.node.probes.outcome import ProbeOutcome, ProbeResult
 from kedge.node.probes.tcp import probe_tcp
 
 
@@ -15,10 +15,12 @@ async def test_a_port_that_opens_is_well_and_one_that_does_not_is_not() -> None:
     port = server.sockets[0].getsockname()[1]
     action = TCPSocketAction(port=port)
     clock = SystemClock()
-    assert await probe_tcp(action, Container(), "127.0.0.1", clock, 5) == Outcome(Result.SUCCESS)
+    assert await probe_tcp(action, Container(), "127.0.0.1", clock, 5) == ProbeOutcome(
+        ProbeResult.SUCCESS
+    )
     server.close()
     await server.wait_closed()
     outcome = await probe_tcp(action, Container(), "127.0.0.1", clock, 5)
-    assert outcome == Outcome(
-        Result.FAILURE, f"dial tcp 127.0.0.1:{port}: connect: connection refused"
+    assert outcome == ProbeOutcome(
+        ProbeResult.FAILURE, f"dial tcp 127.0.0.1:{port}: connect: connection refused"
     )

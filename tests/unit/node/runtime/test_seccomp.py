@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kedge.node.runtime import seccomp
 from kedge.node.runtime.capabilities import ALL, DEFAULT
-from kedge.node.runtime.seccomp import Argument, Profile, Rule, compile_profile
+from kedge.node.runtime.seccomp import SyscallArgument, SyscallProfile, SyscallRule, compile_profile
 
 ALLOWED, KILLED = 0x7FFF_0000, 0x8000_0000
 EPERM, ENOSYS = 0x5_0001, 0x5_0026
@@ -103,9 +103,9 @@ words = st.sampled_from([0, 1, 2, 1 << 31, 1 << 32, (1 << 32) + 1, (1 << 64) - 1
 
 @given(st.sampled_from(sorted(OPERATIONS)), words, words)
 def test_conditions_compare_all_64_bits(operation: str, value: int, bound: int) -> None:
-    condition = Argument(index=2, value=bound, op=f"SCMP_CMP_{operation}")
-    rule = Rule(names=["read"], action="SCMP_ACT_ERRNO", args=[condition])
-    profile = Profile(default_action="SCMP_ACT_ALLOW", syscalls=[rule])
+    condition = SyscallArgument(index=2, value=bound, op=f"SCMP_CMP_{operation}")
+    rule = SyscallRule(names=["read"], action="SCMP_ACT_ERRNO", args=[condition])
+    profile = SyscallProfile(default_action="SCMP_ACT_ALLOW", syscalls=[rule])
     program = compile_profile(profile, "x86_64")
     expected = EPERM if OPERATIONS[operation](value, bound) else ALLOWED
     assert call(program, "read", 0, 0, value) == expected
@@ -113,12 +113,12 @@ def test_conditions_compare_all_64_bits(operation: str, value: int, bound: int) 
 
 
 def test_all_conditions_of_a_rule_must_hold_and_any_rule_will_do() -> None:
-    both = [Argument(index=0, value=1), Argument(index=1, value=2, op="SCMP_CMP_GE")]
+    both = [SyscallArgument(index=0, value=1), SyscallArgument(index=1, value=2, op="SCMP_CMP_GE")]
     rules = [
-        Rule(names=["read"], args=both),
-        Rule(names=["read"], args=[Argument(index=0, value=9)]),
+        SyscallRule(names=["read"], args=both),
+        SyscallRule(names=["read"], args=[SyscallArgument(index=0, value=9)]),
     ]
-    profile = Profile(default_action="SCMP_ACT_ERRNO", default_errno_ret=38, syscalls=rules)
+    profile = SyscallProfile(default_action="SCMP_ACT_ERRNO", default_errno_ret=38, syscalls=rules)
     program = compile_profile(profile, "x86_64")
     assert call(program, "read", 1, 5) == ALLOWED
     assert call(program, "read", 1, 1) == ENOSYS
@@ -151,5 +151,5 @@ def test_a_profile_in_a_file_is_read_as_runtimes_read_it(tmp_path: Path) -> None
 def test_a_profile_that_cannot_be_used_says_why(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "profile.json"
     path.write_text(content)
-    with pytest.raises(seccomp.Unusable, match=words):
+    with pytest.raises(seccomp.InvalidSeccompProfile, match=words):
         seccomp.load(str(path), DEFAULT)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kedge.node.runtime import spawn
-from kedge.node.runtime.spawn import Spawn
+from kedge.node.runtime.spawn import SupervisorStart
 from kedge.supervisor import wire
 
 
@@ -21,7 +21,7 @@ def test_a_supervisor_is_started_unless_there_is_one(tmp_path: Path) -> None:
     assert begun is not None
     assert begun.failure() == ""
     assert spawn.begin(directory) is None
-    assert Spawn(directory).failure() == f"another supervisor has {directory}"
+    assert SupervisorStart(directory).failure() == f"another supervisor has {directory}"
     shut_down(directory)
 
 

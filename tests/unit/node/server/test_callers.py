@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from kedge.machinery.errors import StatusError
-from kedge.node.server.callers import NO_SECONDS, YES_SECONDS, Callers, of_certificate, parts, verb
+from kedge.node.server.callers import (
+    NO_SECONDS,
+    YES_SECONDS,
+    CallerReview,
+    of_certificate,
+    parts,
+    verb,
+)
 from kedge.testing.local_server import LocalServer
 from kedge.web.message import HttpRequest
 
@@ -23,8 +30,8 @@ async def server() -> AsyncIterator[LocalServer]:
 
 
 @pytest.fixture
-def callers(server: LocalServer) -> Callers:
-    return Callers(server.client, "here", server.clock)
+def callers(server: LocalServer) -> CallerReview:
+    return CallerReview(server.client, "here", server.clock)
 
 
 def asking(path: str, *, method: str = "GET", **given: Any) -> HttpRequest:
@@ -35,7 +42,7 @@ def bearing(token: str, path: str = "/pods", **headers: str) -> HttpRequest:
     return asking(path, headers={"authorization": f"Bearer {token}", **headers})
 
 
-async def refused(callers: Callers, request: HttpRequest) -> StatusError:
+async def refused(callers: CallerReview, request: HttpRequest) -> StatusError:
     with pytest.raises(StatusError) as caught:
         await callers.admit(request)
     return caught.value
@@ -60,11 +67,11 @@ async def allow(server: LocalServer, *verbs: str, resource: str = "nodes/proxy")
     await server.post(f"{rbac}/clusterrolebindings", binding)
 
 
-async def test_the_api_server_is_let_in_without_being_asked_about(callers: Callers) -> None:
+async def test_the_api_server_is_let_in_without_being_asked_about(callers: CallerReview) -> None:
     await callers.admit(asking("/exec/n/p/c", method="POST", certificate=SERVER))
 
 
-async def test_nobody_in_particular_is_not_let_in(callers: Callers) -> None:
+async def test_nobody_in_particular_is_not_let_in(callers: CallerReview) -> None:
     for request in (asking("/healthz"), bearing("made-up"), bearing("")):
         assert (await refused(callers, request)).code == 401
     basic = base64.b64encode(b"a:b").decode()
@@ -72,7 +79,7 @@ async def test_nobody_in_particular_is_not_let_in(callers: Callers) -> None:
     assert (await refused(callers, request)).code == 401
 
 
-async def test_another_node_has_no_rights_here(callers: Callers) -> None:
+async def test_another_node_has_no_rights_here(callers: CallerReview) -> None:
     error = await refused(callers, asking("/exec/n/p/c", certificate=NODE))
     assert error.code == 403
     assert error.message == (
@@ -80,7 +87,7 @@ async def test_another_node_has_no_rights_here(callers: Callers) -> None:
     )
 
 
-async def test_roles_decide_about_others(server: LocalServer, callers: Callers) -> None:
+async def test_roles_decide_about_others(server: LocalServer, callers: CallerReview) -> None:
     token = await account_token(server)
     assert (await refused(callers, bearing(token))).code == 403
     await allow(server, "get")
@@ -89,7 +96,7 @@ async def test_roles_decide_about_others(server: LocalServer, callers: Callers) 
 
 
 async def test_reading_gives_no_right_to_enter_a_container(
-    server: LocalServer, callers: Callers
+    server: LocalServer, callers: CallerReview
 ) -> None:
     token = await account_token(server)
     await allow(server, "get")
@@ -98,7 +105,9 @@ async def test_reading_gives_no_right_to_enter_a_container(
     assert "verb=create" in error.message
 
 
-async def test_answers_are_remembered_for_a_while(server: LocalServer, callers: Callers) -> None:
+async def test_answers_are_remembered_for_a_while(
+    server: LocalServer, callers: CallerReview
+) -> None:
     token = await account_token(server)
     await allow(server, "get", resource="nodes/pods")
     await callers.admit(bearing(token))

@@ -7,13 +7,13 @@ import pytest
 
 from kedge.node.runtime.runtime import RuntimeFailure
 from kedge.node.server import commands, status
-from kedge.node.server.commands import Sizes
-from kedge.node.server.remote import Channel, Take, Wanted
+from kedge.node.server.commands import TerminalSizes
+from kedge.node.server.remote import RemoteChannel, StreamOptions, Take
 from kedge.testing.clock import FakeClock
 from kedge.testing.streams import Command, StreamingRuntime
 
-ALL = Wanted(stdin=True, stdout=True, stderr=True, tty=False)
-SILENT = Wanted(stdin=False, stdout=True, stderr=True, tty=False)
+ALL = StreamOptions(stdin=True, stdout=True, stderr=True, tty=False)
+SILENT = StreamOptions(stdin=False, stdout=True, stderr=True, tty=False)
 PATIENCE = 10
 
 
@@ -21,13 +21,16 @@ class FakeClient:
     """Somebody who types, looks and leaves when the test says so."""
 
     def __init__(self) -> None:
-        self.shown: dict[Channel, bytes] = {Channel.STDOUT: b"", Channel.STDERR: b""}
+        self.shown: dict[RemoteChannel, bytes] = {
+            RemoteChannel.STDOUT: b"",
+            RemoteChannel.STDERR: b"",
+        }
         self.outcome: status.Status | None = None
-        self._typed: asyncio.Queue[tuple[Channel, bytes] | None] = asyncio.Queue()
+        self._typed: asyncio.Queue[tuple[RemoteChannel, bytes] | None] = asyncio.Queue()
         self.slow = asyncio.Event()
         self.slow.set()
 
-    def type(self, data: bytes, channel: Channel = Channel.STDIN) -> None:
+    def type(self, data: bytes, channel: RemoteChannel = RemoteChannel.STDIN) -> None:
         self._typed.put_nowait((channel, data))
 
     def leave(self) -> None:
@@ -37,7 +40,7 @@ class FakeClient:
         while (typed := await self._typed.get()) is not None:
             await take(*typed)
 
-    def send(self, channel: Channel, data: bytes) -> None:
+    def send(self, channel: RemoteChannel, data: bytes) -> None:
         self.shown[channel] += data
 
     async def drain(self) -> None:
@@ -70,7 +73,7 @@ class Running:
         assert self.command.closed
 
 
-async def execute(runtime: StreamingRuntime, wanted: Wanted, client: FakeClient) -> Running:
+async def execute(runtime: StreamingRuntime, wanted: StreamOptions, client: FakeClient) -> Running:
     deed = commands.execute(runtime, "id", ["sh"], wanted, client)
     task = asyncio.get_running_loop().create_task(deed)
     return Running(await runtime.begun.get(), task)
@@ -95,7 +98,7 @@ async def test_output_and_exit_code_reach_the_client(running: Running, client: F
     running.command.complain(b"err")
     running.command.end(3)
     await running.done()
-    assert client.shown == {Channel.STDOUT: b"out", Channel.STDERR: b"err"}
+    assert client.shown == {RemoteChannel.STDOUT: b"out", RemoteChannel.STDERR: b"err"}
     assert client.outcome == status.ended(["sh"], 3)
 
 
@@ -107,7 +110,7 @@ async def test_the_last_word_comes_before_the_end(running: Running, client: Fake
     assert client.outcome is None
     client.slow.set()
     await running.done()
-    assert len(client.shown[Channel.STDOUT]) == 50_000
+    assert len(client.shown[RemoteChannel.STDOUT]) == 50_000
     assert client.outcome == status.SUCCESS
 
 
@@ -154,10 +157,10 @@ async def test_a_client_that_leaves_ends_the_command(running: Running, client: F
 async def test_a_terminal_has_a_size_and_no_end_of_input(
     runtime: StreamingRuntime, client: FakeClient
 ) -> None:
-    wanted = Wanted(stdin=True, stdout=True, stderr=False, tty=True)
+    wanted = StreamOptions(stdin=True, stdout=True, stderr=False, tty=True)
     made = await execute(runtime, wanted, client)
-    client.type(b'{"Width":80,"Hei', Channel.RESIZE)
-    client.type(b'ght":24}\n', Channel.RESIZE)
+    client.type(b'{"Width":80,"Hei', RemoteChannel.RESIZE)
+    client.type(b'ght":24}\n', RemoteChannel.RESIZE)
     client.type(b"ls")
     assert await heard(made.command) == b"ls"
     assert made.command.sizes == [(80, 24)]
@@ -168,13 +171,13 @@ async def test_a_terminal_has_a_size_and_no_end_of_input(
 async def test_what_is_not_wanted_is_taken_all_the_same(
     runtime: StreamingRuntime, client: FakeClient
 ) -> None:
-    only_errors = Wanted(stdin=False, stdout=False, stderr=True, tty=False)
+    only_errors = StreamOptions(stdin=False, stdout=False, stderr=True, tty=False)
     made = await execute(runtime, only_errors, client)
     for _ in range(5):  # more than a pipe holds
         await asyncio.to_thread(made.command.say, b"z" * 30_000)
     made.command.end()
     await made.done()
-    assert client.shown[Channel.STDOUT] == b""
+    assert client.shown[RemoteChannel.STDOUT] == b""
 
 
 async def test_a_command_that_cannot_be_run_is_an_internal_error(
@@ -198,12 +201,12 @@ async def test_an_attached_client_sees_a_container_to_its_end(
     made.command.say(b"working")
     made.command.end(7)
     await made.done()
-    assert client.shown[Channel.STDOUT] == b"working"
+    assert client.shown[RemoteChannel.STDOUT] == b"working"
     assert client.outcome == status.SUCCESS  # how it ended is the pod's status to tell
 
 
 def test_sizes_are_read_from_pieces_and_nonsense_is_passed_over() -> None:
-    sizes = Sizes()
+    sizes = TerminalSizes()
     assert sizes.feed(b'{"Width":80,"Height":24}\n{"Width":1') == [(80, 24)]
     assert sizes.feed(b'00,"Height":50}') == [(100, 50)]
     assert sizes.feed(b'nonsense}{"Width":0,"Height":0}{"Width":70000,"Height":1}') == []

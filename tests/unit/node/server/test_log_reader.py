@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.node.server.log_reader import Lines, Reader, Wanted, tail
+from kedge.node.server.log_reader import LogLines, LogOptions, LogReader, tail
 
 
 def stamp(second: int) -> str:
@@ -30,7 +30,7 @@ LOG = (
 
 
 def shown(log: bytes, **wanted: object) -> str:
-    return Lines(Wanted(**wanted)).feed(log).decode()  # type: ignore[arg-type]
+    return LogLines(LogOptions(**wanted)).feed(log).decode()  # type: ignore[arg-type]
 
 
 def test_pieces_are_joined_and_streams_mixed_in_order() -> None:
@@ -51,14 +51,14 @@ def test_what_is_too_old_is_left_out() -> None:
 
 
 def test_no_more_bytes_than_wanted() -> None:
-    lines = Lines(Wanted(limit=6))
+    lines = LogLines(LogOptions(limit=6))
     assert lines.feed(LOG) == b"one\noo"
     assert lines.done
 
 
 @given(st.lists(st.integers(1, 30), max_size=30))
 def test_a_log_may_come_in_any_pieces(cuts: list[int]) -> None:
-    lines, rest, text = Lines(Wanted()), LOG, b""
+    lines, rest, text = LogLines(LogOptions()), LOG, b""
     for size in cuts:
         text += lines.feed(rest[:size])
         rest = rest[size:]
@@ -77,7 +77,7 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def read(reader: Reader) -> str:
+def read(reader: LogReader) -> str:
     data = b""
     while piece := reader.read():
         data += piece
@@ -95,7 +95,7 @@ def read(reader: Reader) -> str:
     ],
 )
 def test_the_tail_counts_lines_as_people_do(log: Path, lines: int, expected: str) -> None:
-    reader = Reader(str(log))
+    reader = LogReader(str(log))
     reader.skip_to_tail(lines)
     assert read(reader) == expected
     reader.close()
@@ -103,7 +103,7 @@ def test_the_tail_counts_lines_as_people_do(log: Path, lines: int, expected: str
 
 def test_a_last_line_that_never_ended_counts_too(log: Path) -> None:
     log.write_bytes(LOG + line(5, "prompt> ", tag="P"))
-    reader = Reader(str(log))
+    reader = LogReader(str(log))
     reader.skip_to_tail(1)
     assert read(reader) == "prompt> "
     reader.close()
@@ -126,33 +126,35 @@ def test_the_tail_of_a_large_file_is_found_from_its_end(texts: list[str], lines:
 
 
 @pytest.fixture
-def rotated(tmp_path: Path) -> Iterator[Reader]:
+def rotated(tmp_path: Path) -> Iterator[LogReader]:
     path = tmp_path / "0.log"
     (tmp_path / "0.log.20260101-000001").write_bytes(line(1, "one") + line(2, "two"))
     (tmp_path / "0.log.20260101-000002").write_bytes(line(3, "three"))
     (tmp_path / "1.log.20260101-000002").write_bytes(line(3, "of another container"))
     path.write_bytes(line(4, "four"))
-    reader = Reader(str(path))
+    reader = LogReader(str(path))
     yield reader
     reader.close()
 
 
-def test_what_was_set_aside_is_read_first(rotated: Reader) -> None:
+def test_what_was_set_aside_is_read_first(rotated: LogReader) -> None:
     assert read(rotated) == "one\ntwo\nthree\nfour\n"
 
 
-def test_the_tail_reaches_back_into_what_was_set_aside(rotated: Reader) -> None:
+def test_the_tail_reaches_back_into_what_was_set_aside(rotated: LogReader) -> None:
     rotated.skip_to_tail(3)
     assert read(rotated) == "two\nthree\nfour\n"
 
 
-def test_files_that_are_removed_meanwhile_are_still_read(tmp_path: Path, rotated: Reader) -> None:
+def test_files_that_are_removed_meanwhile_are_still_read(
+    tmp_path: Path, rotated: LogReader
+) -> None:
     (tmp_path / "0.log.20260101-000001").unlink()
     assert read(rotated) == "one\ntwo\nthree\nfour\n"
 
 
 def test_a_follower_goes_on_in_the_new_file(log: Path) -> None:
-    reader = Reader(str(log))
+    reader = LogReader(str(log))
     read(reader)
     assert not reader.goes_on()
     aside = log.rename(log.with_name("0.log.20260101-000009"))
@@ -168,7 +170,7 @@ def test_a_follower_goes_on_in_the_new_file(log: Path) -> None:
 
 
 def test_a_follower_that_was_away_for_two_rotations_misses_nothing(log: Path) -> None:
-    reader = Reader(str(log))
+    reader = LogReader(str(log))
     read(reader)
     log.rename(log.with_name("0.log.20260101-000008"))
     log.write_bytes(line(5, "between"))
@@ -181,7 +183,7 @@ def test_a_follower_that_was_away_for_two_rotations_misses_nothing(log: Path) ->
 
 def test_a_log_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
-    reader = Reader(str(path))
+    reader = LogReader(str(path))
     assert read(reader) == ""
     assert not reader.has_more()
     path.write_bytes(line(1, "here"))

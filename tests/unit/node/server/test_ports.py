@@ -17,7 +17,7 @@ PATIENCE = 10
 
 
 @pytest.fixture
-async def pod() -> AsyncIterator[ports.Pod]:
+async def pod() -> AsyncIterator[ports.PortForwardTarget]:
     """Port 80 shouts back what it hears, then says goodbye; nobody listens on others."""
 
     async def shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -31,7 +31,7 @@ async def pod() -> AsyncIterator[ports.Pod]:
     runtime = StreamingRuntime(FakeClock())
     runtime.ports[80] = server.sockets[0].getsockname()
     async with server:
-        yield ports.Pod("p", "u", lambda port: runtime.dial("s", port))
+        yield ports.PortForwardTarget("p", "u", lambda port: runtime.dial("s", port))
 
 
 class Client:
@@ -62,7 +62,7 @@ class Client:
         return b"".join(found)
 
 
-async def test_connections_share_one_and_end_one_by_one(pod: ports.Pod) -> None:
+async def test_connections_share_one_and_end_one_by_one(pod: ports.PortForwardTarget) -> None:
     client = Client()
     serving = asyncio.ensure_future(ports.forward(client.far, pod))
     client.open(1, 80, "0")
@@ -81,7 +81,9 @@ async def test_connections_share_one_and_end_one_by_one(pod: ports.Pod) -> None:
     await serving
 
 
-async def test_a_port_nobody_listens_on_is_told_on_the_stream_for_errors(pod: ports.Pod) -> None:
+async def test_a_port_nobody_listens_on_is_told_on_the_stream_for_errors(
+    pod: ports.PortForwardTarget,
+) -> None:
     client = Client()
     serving = asyncio.ensure_future(ports.forward(client.far, pod))
     client.open(1, 81)
@@ -97,7 +99,7 @@ async def test_a_port_nobody_listens_on_is_told_on_the_stream_for_errors(pod: po
     await serving
 
 
-async def test_streams_that_say_no_port_are_refused(pod: ports.Pod) -> None:
+async def test_streams_that_say_no_port_are_refused(pod: ports.PortForwardTarget) -> None:
     client = Client()
     serving = asyncio.ensure_future(ports.forward(client.far, pod))
     client.open(1, 0)
@@ -106,7 +108,7 @@ async def test_streams_that_say_no_port_are_refused(pod: ports.Pod) -> None:
     await serving
 
 
-async def test_a_client_that_leaves_ends_its_connections(pod: ports.Pod) -> None:
+async def test_a_client_that_leaves_ends_its_connections(pod: ports.PortForwardTarget) -> None:
     client = Client()
     serving = asyncio.ensure_future(ports.forward(client.far, pod))
     client.open(1, 80)
@@ -118,10 +120,10 @@ async def test_a_client_that_leaves_ends_its_connections(pod: ports.Pod) -> None
         await serving
 
 
-async def test_ports_are_channels_for_other_clients(pod: ports.Pod) -> None:
+async def test_ports_are_channels_for_other_clients(pod: ports.PortForwardTarget) -> None:
     near, far = pair()
     client = WebSocket(near, client=True)
-    channels = ports.Channels(WebSocket(far), binary=True)
+    channels = ports.PortChannels(WebSocket(far), binary=True)
     serving = asyncio.ensure_future(channels.serve([80, 81], pod))
     async with asyncio.timeout(PATIENCE):
         greetings = [await client.receive() for _ in range(4)]
@@ -136,15 +138,15 @@ async def test_ports_are_channels_for_other_clients(pod: ports.Pod) -> None:
 
 
 def test_ports_are_read_from_the_query() -> None:
-    assert ports.asked_ports(Query("ports=80&ports=81,82")) == [80, 81, 82]
-    assert ports.asked_ports(Query("port=80")) == [80]
+    assert ports.requested_ports(Query("ports=80&ports=81,82")) == [80, 81, 82]
+    assert ports.requested_ports(Query("port=80")) == [80]
     for query in ("", "ports=0", "ports=x", "ports=70000", "ports="):
         with pytest.raises(StatusError) as caught:
-            ports.asked_ports(Query(query))
+            ports.requested_ports(Query(query))
         assert caught.value.code == 400
 
 
-def test_a_tunnel_is_chosen_where_it_is_offered(pod: ports.Pod) -> None:
+def test_a_tunnel_is_chosen_where_it_is_offered(pod: ports.PortForwardTarget) -> None:
     headers = {
         "connection": "Upgrade",
         "upgrade": "websocket",

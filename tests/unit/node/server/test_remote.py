@@ -12,10 +12,10 @@ from kedge.node.server import status
 from kedge.node.server.remote import (
     SPDY_VERSIONS,
     VERSIONS,
-    Channel,
     NoCommonVersion,
+    RemoteChannel,
     SpdyClient,
-    Wanted,
+    StreamOptions,
     WebSocketClient,
     answer,
     negotiated,
@@ -26,7 +26,7 @@ from kedge.web import spdy, websocket
 from kedge.web.message import HttpRequest, Query
 from kedge.web.websocket import WebSocket
 
-ALL = Wanted(stdin=True, stdout=True, stderr=True, tty=False)
+ALL = StreamOptions(stdin=True, stdout=True, stderr=True, tty=False)
 FAILED = status.ended(["sh"], 3)
 
 
@@ -46,11 +46,11 @@ def for_websocket(protocols: str = "") -> HttpRequest:
 
 
 def test_streams_are_read_from_the_query() -> None:
-    assert Wanted.read(Query("input=1&output=1&error=1")) == ALL
+    assert StreamOptions.read(Query("input=1&output=1&error=1")) == ALL
     # A terminal has no error stream of its own.
-    assert Wanted.read(Query("output=1&error=1&tty=1")).stderr is False
+    assert StreamOptions.read(Query("output=1&error=1&tty=1")).stderr is False
     with pytest.raises(StatusError, match="at least 1 of stdin, stdout, stderr"):
-        Wanted.read(Query("tty=1"))
+        StreamOptions.read(Query("tty=1"))
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ class Taken:
     """Remembers what a client sent."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[Channel, bytes]] = []
+        self.seen: list[tuple[RemoteChannel, bytes]] = []
         self._more = asyncio.Event()
 
-    async def __call__(self, channel: Channel, data: bytes) -> None:
+    async def __call__(self, channel: RemoteChannel, data: bytes) -> None:
         self.seen.append((channel, data))
         self._more.set()
 
@@ -120,10 +120,10 @@ async def test_binary_messages_begin_with_their_channel() -> None:
     taken = Taken()
     await client.listen(taken)
     assert taken.seen == [
-        (Channel.STDIN, b"typed"),
-        (Channel.RESIZE, b'{"Width":80,"Height":24}\n'),
-        (Channel.STDIN, b"as text"),
-        (Channel.STDIN, b""),
+        (RemoteChannel.STDIN, b"typed"),
+        (RemoteChannel.RESIZE, b'{"Width":80,"Height":24}\n'),
+        (RemoteChannel.STDIN, b"as text"),
+        (RemoteChannel.STDIN, b""),
     ]
 
 
@@ -143,9 +143,9 @@ async def test_base64_is_text_both_ways() -> None:
     far.say_goodbye(websocket.Code.NORMAL)
     taken = Taken()
     await client.listen(taken)
-    assert taken.seen[0] == (Channel.STDIN, b"typed")
+    assert taken.seen[0] == (RemoteChannel.STDIN, b"typed")
     far, client = connected("base64.channel.k8s.io")
-    client.send(Channel.STDOUT, b"said")
+    client.send(RemoteChannel.STDOUT, b"said")
     assert await far.receive() == b"1" + base64.b64encode(b"said")
 
 
@@ -181,7 +181,7 @@ async def test_a_client_is_greeted_on_its_lowest_output() -> None:
     far, client = connected("v5.channel.k8s.io")
     client.greet(ALL)
     assert await far.receive() == b"\x01"
-    client.greet(Wanted(stdin=True, stdout=False, stderr=False, tty=False))
+    client.greet(StreamOptions(stdin=True, stdout=False, stderr=False, tty=False))
     assert await far.receive() == b"\x03"
 
 
@@ -189,7 +189,7 @@ async def test_a_client_is_greeted_on_its_lowest_output() -> None:
 
 
 async def over_spdy(
-    near: End, far: End, channels: Mapping[int, Channel]
+    near: End, far: End, channels: Mapping[int, RemoteChannel]
 ) -> tuple[spdy.Connection, SpdyClient, "asyncio.Task[None]"]:
     framer = spdy.Framer()
     for number, channel in channels.items():
@@ -201,7 +201,12 @@ async def over_spdy(
     return connection, SpdyClient(connection, streams, documents=True), running
 
 
-CHANNELS = {1: Channel.ERROR, 3: Channel.STDIN, 5: Channel.STDOUT, 7: Channel.RESIZE}
+CHANNELS = {
+    1: RemoteChannel.ERROR,
+    3: RemoteChannel.STDIN,
+    5: RemoteChannel.STDOUT,
+    7: RemoteChannel.RESIZE,
+}
 
 
 async def test_every_channel_is_a_stream_of_its_own() -> None:
@@ -213,8 +218,8 @@ async def test_every_channel_is_a_stream_of_its_own() -> None:
     async with asyncio.timeout(10):
         await taken.count(3)
     listening.cancel()
-    client.send(Channel.STDOUT, b"said")
-    client.send(Channel.STDERR, b"to nobody")
+    client.send(RemoteChannel.STDOUT, b"said")
+    client.send(RemoteChannel.STDERR, b"to nobody")
     ending = asyncio.ensure_future(client.end(FAILED))
     events: list[spdy.Event] = []
     parser = spdy.Parser()
@@ -229,9 +234,9 @@ async def test_every_channel_is_a_stream_of_its_own() -> None:
     near.close()
     await ending
     await running
-    assert (Channel.STDIN, b"typed") in taken.seen
-    assert (Channel.STDIN, b"") in taken.seen
-    assert (Channel.RESIZE, b'{"Width":1,"Height":2}') in taken.seen
+    assert (RemoteChannel.STDIN, b"typed") in taken.seen
+    assert (RemoteChannel.STDIN, b"") in taken.seen
+    assert (RemoteChannel.RESIZE, b'{"Width":1,"Height":2}') in taken.seen
 
 
 async def test_a_client_that_has_gone_is_listened_to_no_longer() -> None:

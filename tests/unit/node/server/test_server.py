@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kedge.node.runtime.runtime import Executed
+from kedge.node.runtime.runtime import ExecResult
 from kedge.node.server.server import NodeServer
 from kedge.testing.node import NODE, LocalNode
 from kedge.testing.pods import pod_document
@@ -213,8 +213,8 @@ async def test_containers_that_do_not_run_cannot_be_entered(node: LocalNode, ask
 async def test_a_command_can_be_run_to_its_end(node: LocalNode, ask: Ask) -> None:
     await bind(node)
     name = container(node)
-    node.runtime.commands["ls", "-l"] = Executed(exit_code=0, stdout=b"files\n")
-    node.runtime.commands[("false",)] = Executed(exit_code=1, stderr=b"oh")
+    node.runtime.commands["ls", "-l"] = ExecResult(exit_code=0, stdout=b"files\n")
+    node.runtime.commands[("false",)] = ExecResult(exit_code=1, stderr=b"oh")
     assert await text(await ask(f"/run/default/p/{name}?cmd=ls+-l", "POST")) == (200, "files\n")
     assert await text(await ask(f"/run/default/p/{name}?cmd=false", "POST")) == (
         500,
@@ -230,9 +230,9 @@ async def test_usage_is_told_once_something_has_been_measured(node: LocalNode) -
     async def ask(path: str, method: str = "GET") -> tuple[int, str]:
         return await text(await server.handle(HttpRequest(method, path, "", {}, b"", MASTER)))
 
-    assert await ask("/stats/summary") == (503, "nothing has been measured yet")
+    assert await ask("/stats/summary") == (503, "usage has not been measured yet")
     known = {"/stats/summary": Response(200, b"{}")}
-    server.tell_usage(lambda request: known.get(request.path))
+    server.serve_usage(lambda request: known.get(request.path))
     assert await ask("/stats/summary") == (200, "{}")
     assert await ask("/stats/summary", "POST") == (200, "{}")
     assert await ask("/metrics/other") == (404, "404 page not found\n")

@@ -5,10 +5,10 @@ import contextlib
 import pytest
 
 from kedge.machinery.errors import StatusError
-from kedge.node.server.sessions import Sessions
+from kedge.node.server.sessions import SessionCounter
 
 
-def refusal(sessions: Sessions, uid: str) -> str:
+def refusal(sessions: SessionCounter, uid: str) -> str:
     with pytest.raises(StatusError) as caught:
         sessions.check(uid)
     assert (caught.value.code, caught.value.retry_after) == (429, 1)
@@ -16,11 +16,11 @@ def refusal(sessions: Sessions, uid: str) -> str:
 
 
 def test_a_pod_and_a_node_have_so_many_and_no_more() -> None:
-    sessions = Sessions(per_pod=2, per_node=3)
+    sessions = SessionCounter(per_pod=2, per_node=3)
     with contextlib.ExitStack() as stack:
         for uid in ("a", "a", "b"):
             sessions.check(uid)
             stack.enter_context(sessions.open(uid))
-        assert refusal(sessions, "a").endswith("the pod has 2 of them already")
-        assert refusal(sessions, "b").endswith("the node has 3 of them already")
+        assert refusal(sessions, "a").endswith("the pod already has 2")
+        assert refusal(sessions, "b").endswith("the node already has 3")
     sessions.check("a")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kedge.machinery.window_store import Store
-from kedge.node.machine import Machine
+from kedge.node.host.machine import MachineInfo
 from kedge.node.server import usage
 from kedge.node.stats.meters import SYSTEMS, Sources
 from kedge.node.stats.raw import Raw
@@ -20,7 +20,9 @@ from kedge.web.message import HttpRequest
 
 START = 1_893_456_000
 MB = 1 << 20
-MACHINE = Machine(hostname="m", cpus=4, memory=8 << 30, boot_id="b", machine_id="i", kernel="6.18")
+MACHINE = MachineInfo(
+    hostname="m", cpus=4, memory=8 << 30, boot_id="b", machine_id="i", kernel="6.18"
+)
 
 
 async def measured(directory: Path, machine: MeasuredMachine) -> Raw:

@@ -17,8 +17,8 @@ from kedge.api.core_v1.pod_spec import PodSpec
 from kedge.api.metrics_v1alpha1 import frame as frames
 from kedge.api.metrics_v1alpha1.frame import Frame, MeasuredPod, decode, encode, index
 from kedge.machinery.window_store import Store
-from kedge.node.observed import Observed
-from kedge.node.runtime.runtime import Container, State
+from kedge.node.pod.runtime_cache import PodRuntimeState
+from kedge.node.runtime.runtime import RunState, RuntimeContainer
 from kedge.node.stats.cgroup import Reading, Source
 from kedge.node.stats.meters import SYSTEMS, Book, PodMeter, Sources
 from kedge.node.stats.sampler import Sampler
@@ -327,7 +327,7 @@ async def test_a_total_does_not_count_what_was_used_before_anybody_looked(bench:
     bench.machine.run("web", "main", "side", began=START)
     pod, seen = bench.machine.known["uid-web"]
     again = tuple(replace(each, attempt=7) for each in seen.containers)
-    bench.machine.known["uid-web"] = pod, Observed(seen.sandboxes, again)
+    bench.machine.known["uid-web"] = pod, PodRuntimeState(seen.sandboxes, again)
     for second in range(1, 11):
         used = second * 0.25
         await bench.second(
@@ -345,15 +345,15 @@ async def test_a_container_that_looks_into_a_pod_leaves_its_total_what_it_was(be
     for second in range(1, 21):
         await bench.second({WEB: second * 1.0, whole: second * 1.0})
     pod, observed = bench.machine.known["uid-web"]
-    debugger = Container(
+    debugger = RuntimeContainer(
         id="debugger",
         sandbox="s-uid-web",
         name="debugger",
-        state=State.RUNNING,
+        state=RunState.RUNNING,
         started_at=(START + 20) * 10**9,
         cgroup=group("uid-web", "debugger"),
     )
-    looked_into = Observed(observed.sandboxes, (debugger, *observed.containers))
+    looked_into = PodRuntimeState(observed.sandboxes, (debugger, *observed.containers))
     bench.machine.known["uid-web"] = pod, looked_into
     for _ in range(10):
         await bench.second({WEB: 20.0, group("uid-web", "debugger"): 0.0, whole: 20.0})
@@ -401,7 +401,7 @@ async def test_a_pod_without_a_group_is_counted_by_its_processes(
     machine.run("web", "main", "side", began=START)
     pod, observed = machine.known["uid-web"]
     mine = [
-        Container(
+        RuntimeContainer(
             id=each.id,
             sandbox=each.sandbox,
             name=each.name,
@@ -495,7 +495,7 @@ class Scripted(Sources):
         super().__init__(None, "")
         self.used = dict.fromkeys(SHAPES, Reading(0, 0))
 
-    def of_container(self, container: Container) -> Source:
+    def of_container(self, container: RuntimeContainer) -> Source:
         return Line(self, container.name)
 
 

@@ -9,7 +9,7 @@ import pytest
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.api.core_v1.volume import EmptyDirVolumeSource
 from kedge.machinery.quantity import Quantity
-from kedge.node.parts import VolumeFailure
+from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import empty_dir, mounts
 
 

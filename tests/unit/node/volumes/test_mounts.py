@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.node.parts import VolumeFailure
+from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import mounts
 from kedge.supervisor import libc
 

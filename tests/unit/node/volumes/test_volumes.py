@@ -15,8 +15,8 @@ import pytest
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
-from kedge.node.parts import ConfigFailure, VolumeFailure
-from kedge.node.sources import Following, Sources
+from kedge.node.pod.dependencies import ConfigFailure, VolumeFailure
+from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObjects
 from kedge.node.volumes import mounts
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.testing.local_server import TOKEN, LocalServer
@@ -48,11 +48,11 @@ class Box:
     def restart(self) -> None:
         """An agent that knows nothing of those before it."""
         client, clock = Client(LocalTransport(self._handle)), self.server.clock
-        following = Following(client, clock)
+        following = ConfigObjectWatches(client, clock)
         self.volumes = PodVolumes(
             self.directory / "pods",
             self.directory / "memory",
-            Sources(client, clock),
+            ReferencedObjects(client, clock),
             following,
             Here(),
             self.events,
@@ -744,9 +744,9 @@ async def test_what_cannot_be_had_is_said(box: Box) -> None:
     await box.volumes.mount(pod)
     await box.volumes.mount(pod)
     assert box.events.messages("NotEnforced") == [
-        f"volumes are not given to the group {os.getgid()}: that takes root",
-        'volume "v0" is kept on disk: memory takes the right to mount, which this node was not'
-        " started with",
+        f"cannot change the group of volumes to {os.getgid()}: the agent is not root",
+        'volume "v0" is on disk: a volume in memory needs the right to mount, which the agent does'
+        " not have",
     ]
     assert box.volumes.place(pod, "v0").is_dir()
 
@@ -755,8 +755,8 @@ async def test_huge_pages_without_the_right_to_mount_are_refused(box: Box) -> No
     asked = {"hugepages-2Mi": "2Mi", "memory": "1Mi"}
     containers = [{"name": "c", "image": "i", "resources": {"requests": asked, "limits": asked}}]
     with refused(
-        'MountVolume.SetUp failed for volume "v0" : huge pages take the right to mount, which this'
-        " node was not started with"
+        'MountVolume.SetUp failed for volume "v0" : huge pages need the right to mount, which the'
+        " agent does not have"
     ):
         await box.volumes.mount(
             volume_pod({"emptyDir": {"medium": "HugePages"}}, containers=containers)

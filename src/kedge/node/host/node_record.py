@@ -1,0 +1,55 @@
+"""The record of a node for other processes of the machine, such as `kedge down`: node.json."""
+
+import contextlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from kedge.machinery import atomic
+from kedge.node.images.host import HostImage
+
+_FILE: Final = "node.json"
+_SERVER: Final = "server"
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The record of one node."""
+
+    name: str
+    cluster: str
+    level: str
+    """The isolation that the machine permits: full, userns or plain."""
+    cgroup: str = ""
+    """The cgroup of its pods; empty if there is none."""
+    port: int = 0
+    """The port of its agent."""
+    pod_cidr: str = ""
+    """The network of its pods; empty if they have no addresses of their own."""
+    host_image: HostImage = HostImage()
+    """The paths that the image `host` hides and shows."""
+
+
+def write(directory: Path, record: NodeRecord) -> None:
+    content = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+    atomic.write(directory / _FILE, content)
+
+
+def read(directory: Path) -> NodeRecord | None:
+    """Return the record in a directory; None if there is no readable one."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((directory / _FILE).read_bytes(), type=NodeRecord)
+    return None
+
+
+def write_server(directory: Path, url: str) -> None:
+    """Store the address of the server of another machine that the node has joined."""
+    atomic.write(directory / _SERVER, f"{url}\n".encode())
+
+
+def read_server(directory: Path) -> str:
+    """Return the server that the node has joined; empty if its cluster is on this machine."""
+    try:
+        return (directory / _SERVER).read_text().strip()
+    except OSError:
+        return ""

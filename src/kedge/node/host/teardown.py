@@ -1,0 +1,95 @@
+"""Teardown of a node: ends its supervisor and containers, and removes its network, cgroups and
+mounts."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+from kedge.machinery.clock import SystemClock
+from kedge.node.cgroups.tree import PodCgroupTree
+from kedge.node.host import node_record
+from kedge.node.host.user_namespaces import void_claims
+from kedge.node.network.bridge import Bridge
+from kedge.node.pod.dependencies import VolumeFailure
+from kedge.node.runtime import channel, spawn
+from kedge.node.runtime.runtime import RuntimeFailure
+from kedge.node.volumes.mounts import take_down
+from kedge.supervisor import cgroups
+
+_SHUTDOWN_SECONDS: Final = 10.0
+"""Seconds for a supervisor to end its containers; it waits 5 s for the slowest."""
+_ATTEMPTS: Final = 3
+_PAUSE: Final = 0.02
+
+
+def teardown(directory: Path) -> str:
+    """End everything of the node in this directory, except its files; its agent has ended. Return
+    the problems, or an empty text.
+
+    Also works after the node's processes were killed or stopped (SIGSTOP).
+    """
+    # Not only by the record: an agent that was killed early has not written one.
+    left: list[str] = []
+    runtime, network = directory / "runtime", directory / "network"
+    if runtime.exists():
+        left.append(asyncio.run(_end_containers(runtime)))
+    if (network / "network").exists():
+        asyncio.run(Bridge.find(network).remove())
+    known = node_record.read(directory)
+    if known is not None and known.cgroup:
+        tree = PodCgroupTree(cgroups.here(), known.cgroup, 0, 0)
+        if not tree.remove_all():
+            left.append(f"processes in the control group {known.cgroup} do not end")
+    for place in (directory / "pods", directory / "memory"):
+        try:
+            take_down(place)
+        except VolumeFailure as failure:
+            left.append(str(failure))
+    if not any(left):
+        void_claims(directory / "pods")
+    return "; ".join(filter(None, left))
+
+
+async def _end_containers(runtime: Path) -> str:
+    """Request that the supervisor ends all containers and itself; return the problem, if any."""
+    problem = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            # A killed supervisor is restarted, because only a supervisor knows what to clean up.
+            async with asyncio.timeout(_SHUTDOWN_SECONDS):
+                connected = await channel.connect(runtime, SystemClock())
+                try:
+                    await connected.ask("shutdown")
+                finally:
+                    connected.close()
+            return ""
+        except channel.SupervisorLost:
+            # The supervisor was killed meanwhile; the next one continues from the records.
+            problem = "the supervisor was killed repeatedly"
+        except TimeoutError:
+            problem = f"the supervisor did not answer within {_SHUTDOWN_SECONDS:g} s"
+            await _kill_supervisor(runtime)
+        except (RuntimeFailure, OSError) as error:
+            problem = str(error)
+            await _kill_supervisor(runtime)
+    return f"containers may still run: {problem}"
+
+
+async def _kill_supervisor(runtime: Path) -> None:
+    """Kill a supervisor that does not answer because it is stopped (SIGSTOP) or hangs. Its
+    containers end with it, or the next one finds them."""
+    with contextlib.suppress(OSError):
+        pid = spawn.supervisor(runtime)
+        if not pid:
+            return
+        handle = os.pidfd_open(pid)
+        try:
+            # Checked again with the pidfd open: the pid may have been reused in between.
+            if spawn.supervisor(runtime) == pid:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                await SystemClock().sleep(_PAUSE)
+        finally:
+            os.close(handle)

@@ -1,0 +1,1 @@
+"""The life of a pod on its node: plan, start, status, stop."""

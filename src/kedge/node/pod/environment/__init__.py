@@ -1,0 +1,1 @@
+"""The environment variables of containers, and the downward API."""

@@ -1,0 +1,1 @@
+"""The status of a pod, and how it reaches the API server."""

@@ -1,0 +1,36 @@
+"""What the machine's own files say."""
+
+from pathlib import Path
+
+from kedge.node.host import machine
+
+
+def test_amounts_of_memory_are_in_bytes() -> None:
+    text = "MemTotal:        2048 kB\nSwapTotal:          0 kB\nHugePages_Total:   3\n"
+    assert machine.meminfo(text) == {"MemTotal": 2097152, "SwapTotal": 0, "HugePages_Total": 3}
+
+
+def test_operating_system_is_called_as_people_call_it() -> None:
+    assert machine.os_name('ID=debian\nPRETTY_NAME="Debian 12"\n') == "Debian 12"
+    assert machine.os_name("") == "Linux"
+
+
+def test_what_a_machine_lacks_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 8 kB\n")
+    pages = tmp_path / "sys/kernel/mm/hugepages"
+    for size, number in ((2048, "4\n"), (1048576, "1\n"), (64, "9\n")):
+        (pages / f"hugepages-{size}kB").mkdir(parents=True)
+        (pages / f"hugepages-{size}kB/nr_hugepages").write_text(number)
+    found = machine.read(tmp_path, tmp_path)
+    assert (found.memory, found.machine_id) == (8192, "")
+    assert found.hugepages == {"2Mi": 8 * 2**20, "1Gi": 2**30}
+
+
+def test_this_machine_is_described(tmp_path: Path) -> None:
+    found = machine.read(tmp_path)
+    assert found.cpus > 0
+    assert found.memory > 2**20
+    assert found.disk > 0
+    assert found.kernel
+    assert found.architecture not in ("x86_64", "aarch64")

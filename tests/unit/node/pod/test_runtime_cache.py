@@ -1,0 +1,121 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kedge.node.pod.runtime_cache import EMPTY, RuntimeCache, pod_runtime_state
+from kedge.node.runtime.runtime import (
+    ContainerSpec,
+    PodSandbox,
+    RunState,
+    RuntimeContainer,
+    SandboxSpec,
+)
+from kedge.testing.clock import FakeClock
+from kedge.testing.runtime import FakeRuntime
+
+
+def test_the_newest_comes_first() -> None:
+    old = PodSandbox(id="s0", namespace="n", name="p", uid="u", ready=False)
+    new = PodSandbox(id="s1", namespace="n", name="p", uid="u", attempt=1)
+    first = RuntimeContainer(id="a0", sandbox="s0", name="a", state=RunState.EXITED)
+    second = RuntimeContainer(id="a1", sandbox="s0", name="a", attempt=1, state=RunState.EXITED)
+    seen = pod_runtime_state([old, new], [first, second])
+    assert seen.sandbox == new
+    assert seen.newest("a") == second
+    assert seen.current("a") is None, "it is of the old sandbox"
+    assert EMPTY.sandbox is None
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.runtime = FakeRuntime(self.clock)
+        self.changed: list[str] = []
+        self.seen = RuntimeCache(self.runtime, self.clock, self.changed.append)
+        self.task = asyncio.ensure_future(self.seen.run())
+
+    async def container(self, name: str = "a") -> str:
+        sandbox = await self.runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
+        spec = ContainerSpec(name=name, image="i")
+        identity = await self.runtime.create_container(sandbox.id, spec)
+        await self.runtime.start_container(identity)
+        await self.clock.advance(0)
+        return identity
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    await made.clock.advance(0)
+    yield made
+    made.task.cancel()
+
+
+async def test_what_happens_is_seen_without_asking(bench: Bench) -> None:
+    await bench.container()
+    assert [c.name for c in bench.seen.of("u").running] == ["a"]
+    bench.changed.clear()
+    bench.runtime.end("a", 3)
+    await bench.clock.advance(0)
+    newest = bench.seen.of("u").newest("a")
+    assert newest is not None
+    assert newest.exit_code == 3
+    assert bench.changed == ["u"]
+    await bench.runtime.remove_container(newest.id)
+    await bench.clock.advance(0)
+    assert bench.seen.of("u").containers == ()
+
+
+async def test_a_lost_connection_is_made_up_for(bench: Bench) -> None:
+    await bench.container()
+    bench.changed.clear()
+    bench.runtime.lose_everything()
+    await bench.clock.advance(2)
+    assert bench.seen.of("u").ready_sandbox is None
+    assert bench.seen.of("u").running == ()
+    assert "u" in bench.changed
+    bench.changed.clear()
+    await bench.runtime.remove_sandbox("sandbox-1")
+    bench.runtime.disconnect()
+    await bench.clock.advance(2)
+    assert bench.seen.uids() == set()
+
+
+async def test_what_one_has_done_oneself_is_known_at_once(bench: Bench) -> None:
+    identity = await bench.container()
+    bench.seen.mark_sandbox_stopped("sandbox-1")
+    assert bench.seen.of("u").ready_sandbox is None
+    bench.seen.remove_container(identity)
+    assert bench.seen.of("u").containers == ()
+    bench.seen.remove_sandbox("sandbox-1")
+    assert bench.seen.of("u") == EMPTY
+    assert await bench.seen.refresh("gone") is None
+
+
+async def test_what_is_put_while_everything_is_asked_for_is_not_lost() -> None:
+    """A pod began while the lists were on their way, the first of which does not know it yet."""
+    clock = FakeClock()
+    runtime = SlowRuntime(clock)
+    seen = RuntimeCache(runtime, clock, lambda _: None)
+    asking = asyncio.ensure_future(seen.relist())
+    await runtime.asked.wait()
+    made = await runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
+    seen.put_sandbox(made)
+    runtime.go_on.set()
+    await asking
+    assert seen.of("u").ready_sandbox == made
+
+
+class SlowRuntime(FakeRuntime):
+    """Takes its time between the list of sandboxes and that of containers."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def containers(self) -> list[RuntimeContainer]:
+        self.asked.set()
+        await self.go_on.wait()
+        return await super().containers()

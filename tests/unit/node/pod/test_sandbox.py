@@ -1,0 +1,101 @@
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kedge.node.pod.dependencies import VolumeFailure
+from kedge.node.pod.event_recorder import PodEventRecorder
+from kedge.node.pod.runtime_cache import RuntimeCache
+from kedge.node.pod.sandbox import SandboxStarter
+from kedge.node.pod.step_failures import StepFailures
+from kedge.node.pod.timeouts import WorkInterrupted
+from kedge.node.pod.waiting import POD_STEP
+from kedge.node.runtime.runtime import RuntimeFailure
+from kedge.testing.local_server import LocalServer
+from kedge.testing.node import LocalNode
+from kedge.testing.pods import new_pod
+
+POD = new_pod(metadata={"uid": "u"})
+
+
+class Bench:
+    """A node without an agent."""
+
+    def __init__(self, server: LocalServer, directory: Path) -> None:
+        self.node = LocalNode(server, directory)
+        self.cache = RuntimeCache(self.node.runtime, self.node.clock, lambda uid: None)
+        self.failures = StepFailures(self.node.clock)
+        self.forced_stop = asyncio.Event()
+        self.starter = SandboxStarter(
+            self.node.dependencies(),
+            self.cache,
+            PodEventRecorder(self.node.events, POD),
+            self.failures,
+            self.forced_stop,
+        )
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with LocalServer.running() as server:
+        yield Bench(server, tmp_path)
+
+
+async def test_a_pod_is_prepared_any_number_of_times(bench: Bench) -> None:
+    for _ in range(2):
+        assert await bench.starter.prepare(POD) == "/kedge/u"
+    assert bench.node.cgroups.there == bench.node.volumes.mounted == bench.node.files.uids()
+    assert bench.node.events.told == []
+
+
+async def test_a_volume_that_is_missing_is_a_failure_of_the_pod(bench: Bench) -> None:
+    bench.node.volumes.failures = [VolumeFailure("FailedMount", "no such config map")]
+    assert await bench.starter.prepare(POD) is None
+    assert bench.failures.by_step[POD_STEP].reason == "FailedMount"
+    assert bench.node.events.told == [("Warning", "FailedMount", "no such config map")]
+
+
+async def test_a_cgroup_that_cannot_be_created_is_a_failure_of_the_pod(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(pod: object) -> str:
+        raise OSError("read-only")
+
+    monkeypatch.setattr(bench.node.cgroups, "ensure", fail)
+    assert await bench.starter.prepare(POD) is None
+    assert bench.node.events.told == [
+        (
+            "Warning",
+            "FailedCreatePodContainer",
+            "unable to ensure pod container exists: read-only",
+        )
+    ]
+
+
+async def test_a_forced_stop_interrupts_mounting(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(pod: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(bench.node.volumes, "mount", never)
+    preparing = asyncio.ensure_future(bench.starter.prepare(POD))
+    await bench.node.settle()
+    bench.forced_stop.set()
+    with pytest.raises(WorkInterrupted):
+        await preparing
+
+
+async def test_a_sandbox_is_in_the_cache_once_it_exists(bench: Bench) -> None:
+    bench.node.runtime.failures["run_sandbox"].append(RuntimeFailure("no space"))
+    await bench.starter.start(POD, 0, "/kedge/u")
+    assert bench.cache.of("u").sandbox is None
+    message = bench.failures.by_step[POD_STEP].message
+    assert message == "Failed to create pod sandbox: no space"
+
+    await bench.starter.start(POD, 0, "/kedge/u")
+    assert bench.cache.of("u").ready_sandbox is not None
+    assert bench.failures.by_step == {}
+    bench.starter.record_change()
+    assert bench.node.events.reasons() == ["FailedCreatePodSandBox", "SandboxChanged"]
