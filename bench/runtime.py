@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kedge.node.images.image import HOST_IMAGE, Image
 from kedge.node.runtime.embedded import EmbeddedRuntime
-from kedge.node.runtime.runtime import ContainerSpec, Resources, SandboxSpec
+from kedge.node.runtime.runtime import ContainerConfig, Resources, SandboxConfig
 
 PODS = "/kedge/bench-runtime"
 LIMITS = Resources(cpu_shares=102, cpu_quota=50_000, memory_limit=128 << 20, oom_score_adj=1000)
@@ -53,7 +53,7 @@ class Bench:
         """A pod with one container; its sandbox and container."""
         self._pods += 1
         name = f"pod{self._pods}"
-        spec = SandboxSpec(
+        spec = SandboxConfig(
             namespace="bench",
             name=name,
             uid=name,
@@ -62,7 +62,7 @@ class Bench:
             cgroup_parent=f"{PODS}/{name}",
         )
         sandbox = await self.timed(f"{prefix}run a sandbox", self._runtime.run_sandbox(spec))
-        wanted = ContainerSpec(
+        wanted = ContainerConfig(
             name="main",
             image="host",
             command=["sleep", "100000"],
@@ -76,7 +76,7 @@ class Bench:
 
     async def one(self) -> None:
         sandbox, container = await self.start()
-        spec = ContainerSpec(name="next", image="host", command=["sleep", "1"], resources=LIMITS)
+        spec = ContainerConfig(name="next", image="host", command=["sleep", "1"], resources=LIMITS)
         following = await self._runtime.create_container(sandbox, spec)
         await self.timed("start the next one", self._runtime.start_container(following))
         await self.timed("run a command in it", self._runtime.execute(container, ["true"], 10))

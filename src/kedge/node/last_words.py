@@ -5,7 +5,7 @@ from typing import Final
 
 from kedge.node import marks
 from kedge.node.runtime.runtime import Container
-from kedge.supervisor import beneath
+from kedge.supervisor.files import beneath
 
 FROM_FILE: Final = 4096
 """Bytes of the file that count: its end."""

@@ -57,7 +57,7 @@ class Image(Protocol):
 
     @property
     def id(self) -> str:
-        """What ContainerSpec.image wants."""
+        """What ContainerConfig.image wants."""
         ...
 
     @property
@@ -201,7 +201,7 @@ class PodCgroups(Protocol):
     """
 
     def ensure(self, pod: Pod) -> str:
-        """Make the pod's cgroup and set its limits; returns SandboxSpec.cgroup_parent, empty
+        """Make the pod's cgroup and set its limits; returns SandboxConfig.cgroup_parent, empty
         where there are no cgroups. Idempotent. Raises OSError."""
         ...
 

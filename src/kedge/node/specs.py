@@ -12,23 +12,23 @@ from kedge.node.expansion import expand_all
 from kedge.node.hosts import kernel_hostname
 from kedge.node.parts import ConfigFailure, Given, Image
 from kedge.node.runtime.runtime import (
-    ContainerSpec,
+    ContainerConfig,
     Dns,
     Mount,
     PortMapping,
     Resources,
-    SandboxSpec,
+    SandboxConfig,
     Security,
 )
 
 
 def sandbox_spec(
     pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: Dns, first_id: int = 0
-) -> SandboxSpec:
+) -> SandboxConfig:
     """`first_id` is the machine's id of the pod's id 0, if it has a user namespace."""
     spec, meta = pod.spec, pod.metadata
     context = spec.securityContext
-    return SandboxSpec(
+    return SandboxConfig(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
@@ -78,14 +78,14 @@ def container_spec(
     resources: Resources,
     security: Security,
     given: Given,
-) -> ContainerSpec:
+) -> ContainerConfig:
     """`given` is what the container's devices bring, besides variables and mounts."""
     values = dict(env)
     lifecycle = container.lifecycle
     marked = marks.container_annotations(pod, container, image.name, image.reference)
     if given.groups:
         security = replace(security, groups=[*security.groups, *given.groups])
-    return ContainerSpec(
+    return ContainerConfig(
         name=container.name,
         attempt=attempt,
         image=image.id,

@@ -9,9 +9,12 @@ import signal
 import sys
 from typing import Final, NoReturn
 
-from kedge.supervisor import descriptors, launch, level, libc, namespaces
-from kedge.supervisor.launcher import Errand, begin
+from kedge.supervisor import level
+from kedge.supervisor.kernel import descriptors, libc
+from kedge.supervisor.launch import launch
+from kedge.supervisor.launch.launcher import Errand, begin
 from kedge.supervisor.loop import Loop
+from kedge.supervisor.sandbox import namespaces
 from kedge.supervisor.supervisor import Supervisor, ignore_signals
 
 ERRANDS: Final[dict[str, Errand]] = {

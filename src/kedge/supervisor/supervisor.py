@@ -13,18 +13,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from kedge.supervisor import container as life
-from kedge.supervisor import descriptors, processes, removal, user_namespace
 from kedge.supervisor import level as levels
-from kedge.supervisor.command import Command
-from kedge.supervisor.container import Container, Machine
-from kedge.supervisor.launcher import Launcher
+from kedge.supervisor.container import container as life
+from kedge.supervisor.container.command import Command
+from kedge.supervisor.container.container import Container, Machine
+from kedge.supervisor.files import removal
+from kedge.supervisor.kernel import descriptors, processes
+from kedge.supervisor.launch.launcher import Launcher
 from kedge.supervisor.loop import Loop, Timer
-from kedge.supervisor.namespaces import first_id_of
-from kedge.supervisor.plan import Plan
 from kedge.supervisor.records import Records
-from kedge.supervisor.sandbox import Sandbox
+from kedge.supervisor.sandbox import user_namespace
+from kedge.supervisor.sandbox.namespaces import first_id_of
+from kedge.supervisor.sandbox.sandbox import Sandbox
 from kedge.supervisor.server import Call, Connection, Door, Failure, Handler, Missing
+from kedge.supervisor.spec import ContainerSpec
 
 Document = dict[str, Any]
 
@@ -139,7 +141,7 @@ class Supervisor:
     def _sandbox_of(self, record: Document) -> Sandbox:
         return Sandbox(record, self._machine, self._sandbox_records)
 
-    def _container_of(self, record: Document, plan: Plan | None = None) -> Container:
+    def _container_of(self, record: Document, plan: ContainerSpec | None = None) -> Container:
         records = self._container_records
         return Container(record, plan, self._machine, records=records, tell=self._tell)
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kedge.machinery.clock import Clock
 from kedge.node.runtime.runtime import (
     Container,
-    ContainerSpec,
+    ContainerConfig,
     Executed,
     Happened,
     Level,
@@ -20,7 +20,7 @@ from kedge.node.runtime.runtime import (
     Resources,
     RuntimeFailure,
     Sandbox,
-    SandboxSpec,
+    SandboxConfig,
     State,
     Stream,
 )
@@ -60,9 +60,9 @@ class FakeRuntime:
         self.failures: defaultdict[str, deque[Exception]] = defaultdict(deque)
         self.commands: dict[tuple[str, ...], Executed | Exception] = {}
         self.executed: list[tuple[str, tuple[str, ...]]] = []
-        self.specs: dict[str, ContainerSpec] = {}
+        self.specs: dict[str, ContainerConfig] = {}
         """By id of the container."""
-        self.sandbox_specs: dict[str, SandboxSpec] = {}
+        self.sandbox_specs: dict[str, SandboxConfig] = {}
         self.updates: list[tuple[str, Resources]] = []
         self.interrupt: Callable[[str, str], None] | None = None
         """Called with `before` or `after`, and the method, around every change; may raise."""
@@ -122,7 +122,7 @@ class FakeRuntime:
     async def container(self, container: str) -> Container:
         return self._container(container)
 
-    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
+    async def run_sandbox(self, spec: SandboxConfig) -> Sandbox:
         self._begin("run_sandbox", spec.name, str(spec.attempt))
         number = next(self._ids)
         sandbox = Sandbox(
@@ -163,7 +163,7 @@ class FakeRuntime:
         del self._sandboxes[sandbox]
         self._done("remove_sandbox")
 
-    async def create_container(self, sandbox: str, spec: ContainerSpec) -> str:
+    async def create_container(self, sandbox: str, spec: ContainerConfig) -> str:
         if sandbox not in self._sandboxes:
             raise NotFoundError(sandbox)
         if not self._sandboxes[sandbox].ready:

@@ -14,7 +14,8 @@ from tests.contract.embedded.workbench import Bench, gone, needs_root, small_roo
 
 from kedge.node.images.image import Image
 from kedge.node.runtime.runtime import Mount, PidMode, RuntimeFailure, Security
-from kedge.supervisor import processes, rootfs
+from kedge.supervisor.kernel import processes
+from kedge.supervisor.rootfs import rootfs
 
 pytestmark = needs_root
 

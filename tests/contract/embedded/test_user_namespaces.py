@@ -12,7 +12,7 @@ from tests.contract.embedded.workbench import Bench, needs_root
 from kedge.node.images.documents import Config
 from kedge.node.images.image import Image
 from kedge.node.runtime.runtime import Device, Mount, PidMode, RuntimeFailure, Security
-from kedge.supervisor import libc
+from kedge.supervisor.kernel import libc
 
 pytestmark = needs_root
 

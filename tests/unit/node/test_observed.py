@@ -6,9 +6,9 @@ import pytest
 from kedge.node.observed import NOTHING, Observations, observed
 from kedge.node.runtime.runtime import (
     Container,
-    ContainerSpec,
+    ContainerConfig,
     Sandbox,
-    SandboxSpec,
+    SandboxConfig,
     State,
 )
 from kedge.testing.clock import FakeClock
@@ -36,8 +36,8 @@ class Bench:
         self.task = asyncio.ensure_future(self.seen.run())
 
     async def container(self, name: str = "a") -> str:
-        sandbox = await self.runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
-        spec = ContainerSpec(name=name, image="i")
+        sandbox = await self.runtime.run_sandbox(SandboxConfig(namespace="n", name="p", uid="u"))
+        spec = ContainerConfig(name=name, image="i")
         identity = await self.runtime.create_container(sandbox.id, spec)
         await self.runtime.start_container(identity)
         await self.clock.advance(0)
@@ -100,7 +100,7 @@ async def test_what_is_put_while_everything_is_asked_for_is_not_lost() -> None:
     seen = Observations(runtime, clock, lambda _: None)
     asking = asyncio.ensure_future(seen.relist())
     await runtime.asked.wait()
-    made = await runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
+    made = await runtime.run_sandbox(SandboxConfig(namespace="n", name="p", uid="u"))
     seen.put_sandbox(made)
     runtime.go_on.set()
     await asking

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kedge.supervisor import processes
+from kedge.supervisor.kernel import processes
 from kedge.supervisor.loop import READABLE, Loop
 
 if TYPE_CHECKING:

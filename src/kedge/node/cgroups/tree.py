@@ -12,7 +12,7 @@ from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_resources import qos_class
 from kedge.node.cgroups import amounts
 from kedge.node.runtime.runtime import Resources
-from kedge.supervisor.cgroups import Cgroups, Group, write
+from kedge.supervisor.kernel.cgroups import Cgroups, Group, write
 
 _CLASSES: Final = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}
 _POD: Final = "/pod"

@@ -88,7 +88,7 @@ class Images:
         return found.image if is_allowed else None
 
     def get(self, id_: str) -> Image | None:
-        """The image with that id, as ContainerSpec.image has it."""
+        """The image with that id, as ContainerConfig.image has it."""
         return HOST_IMAGE if id_ == HOST else self._store.get(id_)
 
     def hold(self, id_: str, container: str) -> None:

@@ -18,7 +18,7 @@ from kedge.node.images import layers
 from kedge.node.images.documents import Refused
 from kedge.node.images.layers import OPAQUE, Found, Parts
 from kedge.node.images.streams import BROKEN, CHUNK, Forward, members
-from kedge.supervisor.removal import remove
+from kedge.supervisor.files.removal import remove
 
 WHITEOUT: Final = ".wh."
 OPAQUE_MARK: Final = ".wh..wh..opq"

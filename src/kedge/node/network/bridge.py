@@ -19,8 +19,8 @@ from kedge.node.network import forward, masquerade
 from kedge.node.network.addresses import Addresses, free_network
 from kedge.node.network.forward import Awaited, Closing
 from kedge.node.network.netlink import Netlink
-from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxSpec
-from kedge.supervisor.spread import spread
+from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
+from kedge.supervisor.files.spread import spread
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class Bridge:
         return any(self.network.overlaps(other) for other in self._host.networks())
 
     async def attach(
-        self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
+        self, sandbox: str, spec: SandboxConfig, namespace: str, descriptor: int
     ) -> list[str]:
         """Plug a pod in; returns its addresses. The descriptor is a netlink socket inside of it,
         and is closed."""
@@ -140,7 +140,7 @@ class Bridge:
             if holder not in sandboxes:
                 await self.detach(holder)
 
-    async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
+    async def open_ports(self, sandbox: str, spec: SandboxConfig, address: str) -> None:
         """Let the machine's ports that a pod has lead into it again, after a restart. If somebody
         has taken one meanwhile, the pod goes on without it until it is free."""
         opened = self._ports.setdefault(sandbox, [])
@@ -199,7 +199,7 @@ def _alone() -> Iterator[None]:
         os.close(held)
 
 
-def _asked(spec: SandboxSpec) -> Iterator[PortMapping]:
+def _asked(spec: SandboxConfig) -> Iterator[PortMapping]:
     return (port for port in spec.ports if port.host_port)
 
 

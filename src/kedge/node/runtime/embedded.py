@@ -21,7 +21,7 @@ from kedge.node.runtime.channel import Channel, Lost
 from kedge.node.runtime.planning import ImageStore, Place
 from kedge.node.runtime.runtime import (
     Container,
-    ContainerSpec,
+    ContainerConfig,
     Executed,
     Happened,
     Level,
@@ -29,7 +29,7 @@ from kedge.node.runtime.runtime import (
     Resources,
     RuntimeFailure,
     Sandbox,
-    SandboxSpec,
+    SandboxConfig,
     State,
     Stream,
 )
@@ -52,7 +52,7 @@ class Network(Protocol):
     """Plugs pods into a network (kedge.node.network)."""
 
     async def attach(
-        self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
+        self, sandbox: str, spec: SandboxConfig, namespace: str, descriptor: int
     ) -> list[str]:
         """The pod's addresses. The descriptor is a netlink socket inside of it; it is closed."""
         ...
@@ -61,7 +61,7 @@ class Network(Protocol):
         """Idempotent."""
         ...
 
-    async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
+    async def open_ports(self, sandbox: str, spec: SandboxConfig, address: str) -> None:
         """Open a pod's ports on the machine, after a restart of the agent."""
         ...
 
@@ -106,7 +106,7 @@ class EmbeddedRuntime:
         self._failures = Failures()
         """How often the supervisor has died recently."""
         self._restarts: asyncio.Queue[str] = asyncio.Queue()
-        self._specs: dict[str, SandboxSpec] = {}
+        self._specs: dict[str, SandboxConfig] = {}
 
     @classmethod
     async def open(
@@ -207,7 +207,7 @@ class EmbeddedRuntime:
     async def container(self, container: str) -> Container:
         return _container(await self._ask_surely("get", container=container))
 
-    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
+    async def run_sandbox(self, spec: SandboxConfig) -> Sandbox:
         name = f"{spec.name}_{spec.namespace}_{spec.uid}_{spec.attempt}"
         about, shared = planning.about(spec), planning.shared(spec)
         connected = await self._connected()
@@ -223,7 +223,9 @@ class EmbeddedRuntime:
             raise
         return _sandbox(settled)
 
-    async def _attach(self, made: Document, spec: SandboxSpec, descriptors: list[int]) -> list[str]:
+    async def _attach(
+        self, made: Document, spec: SandboxConfig, descriptors: list[int]
+    ) -> list[str]:
         if not descriptors:
             return []
         if self._network is None:
@@ -244,7 +246,7 @@ class EmbeddedRuntime:
         if self._network:
             await self._network.detach(sandbox)
 
-    async def create_container(self, sandbox: str, spec: ContainerSpec) -> str:
+    async def create_container(self, sandbox: str, spec: ContainerConfig) -> str:
         image = self._images.get(spec.image)
         if image is None:
             raise RuntimeFailure(f"there is no image {spec.image} on this machine")
@@ -475,8 +477,8 @@ def _restart(before: int, now: int, listed: Document) -> str:
     return f"The supervisor, process {before}, ended and was restarted, process {now}; {told}"
 
 
-def _spec(record: Document) -> SandboxSpec:
-    return msgspec.convert(record["about"], SandboxSpec)
+def _spec(record: Document) -> SandboxConfig:
+    return msgspec.convert(record["about"], SandboxConfig)
 
 
 def _sandbox(record: Document) -> Sandbox:

@@ -76,7 +76,7 @@ class Dns(Value):
     options: Sequence[str] = ()
 
 
-class SandboxSpec(Value):
+class SandboxConfig(Value):
     """What the containers of one pod share."""
 
     namespace: str
@@ -171,7 +171,7 @@ class Security(Value):
     """The container whose processes are seen, for PidMode.TARGET."""
 
 
-class ContainerSpec(Value):
+class ContainerConfig(Value):
     """What one container is to be."""
 
     name: str
@@ -294,7 +294,7 @@ class Runtime(Protocol):
 
     async def container(self, container: str) -> Container: ...
 
-    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox: ...
+    async def run_sandbox(self, spec: SandboxConfig) -> Sandbox: ...
 
     async def stop_sandbox(self, sandbox: str) -> None:
         """Kill what still runs in it and take its network down; its containers stay listed."""
@@ -304,7 +304,7 @@ class Runtime(Protocol):
         """And its containers."""
         ...
 
-    async def create_container(self, sandbox: str, spec: ContainerSpec) -> str: ...
+    async def create_container(self, sandbox: str, spec: ContainerConfig) -> str: ...
 
     async def start_container(self, container: str) -> None:
         """Returns when the program runs. If it cannot, raises RuntimeFailure and the container is

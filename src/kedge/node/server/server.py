@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
-from kedge.api.core_v1.container import Container as ContainerSpec
+from kedge.api.core_v1.container import Container as ContainerConfig
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Unreachable
@@ -267,7 +267,7 @@ class Answer:
         return self._session(pod, ports.answer(request, target))
 
 
-def _specs(pod: Pod) -> tuple[ContainerSpec, ...]:
+def _specs(pod: Pod) -> tuple[ContainerConfig, ...]:
     spec = pod.spec
     return (*spec.containers, *spec.initContainers, *spec.ephemeralContainers)
 

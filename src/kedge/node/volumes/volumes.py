@@ -24,7 +24,7 @@ from kedge.node.sources import Following, Reference, Sources, Token
 from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
 from kedge.node.volumes.layout import Layout
 from kedge.node.volumes.payload import Payloads, together
-from kedge.supervisor import libc
+from kedge.supervisor.kernel import libc
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

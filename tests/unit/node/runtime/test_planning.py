@@ -9,16 +9,16 @@ from kedge.node.images.image import HOST_IMAGE, Image
 from kedge.node.runtime import planning
 from kedge.node.runtime.planning import Place
 from kedge.node.runtime.runtime import (
-    ContainerSpec,
+    ContainerConfig,
     Dns,
     Level,
     Mount,
     Resources,
     RuntimeFailure,
-    SandboxSpec,
+    SandboxConfig,
     Security,
 )
-from kedge.supervisor.plan import Plan
+from kedge.supervisor.spec import ContainerSpec
 
 CONFIG = Config(
     env=("PATH=/bin", "MODE=image"),
@@ -45,8 +45,8 @@ def place(tmp_path: Path, level: Level = Level.FULL) -> Place:
 HIDES = HostImage(hidden=(HiddenPath("/home", "homes"),), shown=("/home/a",))
 
 
-def plan(image: Image, tmp_path: Path, **more: object) -> Plan:
-    spec = ContainerSpec(name="main", image=image.id, **more)  # type: ignore[arg-type]
+def plan(image: Image, tmp_path: Path, **more: object) -> ContainerSpec:
+    spec = ContainerConfig(name="main", image=image.id, **more)  # type: ignore[arg-type]
     return planning.plan(spec, image, place(tmp_path))
 
 
@@ -144,7 +144,7 @@ def test_only_views_of_the_machine_have_to_hide_something(image: Image, tmp_path
 
 
 def test_what_a_level_cannot_enforce_is_said_in_words() -> None:
-    spec = ContainerSpec(
+    spec = ContainerConfig(
         name="main",
         image="host",
         resources=Resources(memory_limit=1, cpu_quota=-1, pids_limit=5),
@@ -168,7 +168,7 @@ def test_limits_that_are_not_asked_for_are_not_told() -> None:
 
 
 def test_a_shared_pid_namespace_is_pointless_beside_the_machine_s_own() -> None:
-    spec = SandboxSpec(namespace="n", name="p", uid="u", host_pid=True, shared_pid=True)
+    spec = SandboxConfig(namespace="n", name="p", uid="u", host_pid=True, shared_pid=True)
     assert not planning.shared(spec)["shared_pid"]
 
 
@@ -200,7 +200,7 @@ def test_a_label_of_selinux_is_a_shortfall_at_every_level(image: Image, tmp_path
 def test_a_user_namespace_refuses_what_it_cannot_have(
     image: Image, tmp_path: Path, more: dict[str, object], why: str
 ) -> None:
-    spec = ContainerSpec(name="main", image=image.id, **more)  # type: ignore[arg-type]
+    spec = ContainerConfig(name="main", image=image.id, **more)  # type: ignore[arg-type]
     assert planning.plan(spec, image, place(tmp_path))
     with pytest.raises(RuntimeFailure, match=why):
         planning.plan(spec, image, place(tmp_path)._replace(first_id=65_536))
