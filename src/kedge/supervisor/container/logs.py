@@ -21,7 +21,7 @@ def stamp(nanoseconds: int) -> bytes:
     return time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest:09d}Z", time.gmtime(seconds)).encode()
 
 
-class Lines:
+class LineSplitter:
     """Cuts what one stream says into the lines of a log; holds back a line that is not ended."""
 
     def __init__(self, stream: str, *, terminal: bool = False) -> None:
@@ -67,7 +67,7 @@ def older_parts(path: str) -> list[str]:
     return [os.path.join(directory, each) for each in sorted(names) if each.startswith(f"{name}.")]
 
 
-class Log:
+class ContainerLog:
     """The log of one container. Output that cannot be written is lost; the container continues.
 
     A container could write gigabytes between two periodic checks, so the writer itself keeps the

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kedge.supervisor.container.logs import Lines, Log
+from kedge.supervisor.container.logs import ContainerLog, LineSplitter
 from kedge.supervisor.kernel import devices
-from kedge.supervisor.loop import READABLE, WRITABLE, Loop, Timer
+from kedge.supervisor.loop import READABLE, WRITABLE, EventLoop, Timer
 
 _CHUNK: Final = 65_536
 _AHEAD: Final = 1 << 20
@@ -19,10 +19,10 @@ _PATIENCE: Final = 10.0
 _LAST_CHUNKS: Final = 64
 
 
-class Sink:
+class OutputSink:
     """Writes to a descriptor as fast as the other side reads."""
 
-    def __init__(self, loop: Loop, descriptor: int, changed: "Changed | None") -> None:
+    def __init__(self, loop: EventLoop, descriptor: int, changed: "Changed | None") -> None:
         self._loop = loop
         self.descriptor = descriptor
         """-1 once nobody is there any more."""
@@ -101,29 +101,31 @@ class Sink:
             self._timer = self._loop.after(_PATIENCE, self._look)
 
 
-Changed = Callable[[Sink], None]
+Changed = Callable[[OutputSink], None]
 
 
 class Output:
     """One stream of a container, read to its end."""
 
-    def __init__(self, loop: Loop, descriptor: int, lines: Lines, log: Log) -> None:
+    def __init__(
+        self, loop: EventLoop, descriptor: int, lines: LineSplitter, log: ContainerLog
+    ) -> None:
         self._loop = loop
         self._descriptor = descriptor
         self._lines = lines
         self._log = log
-        self.sinks: list[Sink] = []
+        self.sinks: list[OutputSink] = []
         self._paused = False
         os.set_blocking(descriptor, False)
         loop.on(descriptor, READABLE, self._read)
 
-    def tee(self, descriptor: int) -> Sink:
+    def tee(self, descriptor: int) -> OutputSink:
         """Have somebody see what comes from now on."""
-        sink = Sink(self._loop, descriptor, self._changed)
+        sink = OutputSink(self._loop, descriptor, self._changed)
         self.sinks.append(sink)
         return sink
 
-    def _changed(self, sink: Sink) -> None:
+    def _changed(self, sink: OutputSink) -> None:
         if sink.descriptor < 0 and sink in self.sinks:
             self.sinks.remove(sink)
         if self._paused and not any(each.full for each in self.sinks):
@@ -174,12 +176,12 @@ class Output:
 class Streams:
     """All streams of one container."""
 
-    def __init__(self, loop: Loop, log: str) -> None:
+    def __init__(self, loop: EventLoop, log: str) -> None:
         self._loop = loop
-        self.log = Log(log)
+        self.log = ContainerLog(log)
         self._outputs: dict[str, Output] = {}
         self._input = -1
-        self._terminal: Sink | None = None
+        self._terminal: OutputSink | None = None
         self._callers: list[socket.socket] = []
 
     def pipes(self, *, stdin: bool) -> tuple[int, int, int]:
@@ -191,15 +193,15 @@ class Streams:
         ends = []
         for name in ("stdout", "stderr"):
             read, write = os.pipe2(os.O_CLOEXEC)
-            self._outputs[name] = Output(self._loop, read, Lines(name), self.log)
+            self._outputs[name] = Output(self._loop, read, LineSplitter(name), self.log)
             ends.append(write)
         return source, ends[0], ends[1]
 
     def terminal(self, descriptor: int) -> None:
         """Take the controlling side of the container's terminal."""
-        lines = Lines("stdout", terminal=True)
+        lines = LineSplitter("stdout", terminal=True)
         self._outputs["stdout"] = Output(self._loop, os.dup(descriptor), lines, self.log)
-        self._terminal = Sink(self._loop, descriptor, None)
+        self._terminal = OutputSink(self._loop, descriptor, None)
 
     @property
     def controlling(self) -> int:

@@ -84,15 +84,15 @@ class Cgroups:
         memory = self.place("memory")
         return memory is not None and os.access(memory.place, os.W_OK)
 
-    def any_door(self) -> str:
+    def any_procs_file(self) -> str:
         """The list of processes of the root of one of them."""
         return f"{self.hierarchies[0].place}/cgroup.procs"
 
-    def group(self, path: str) -> "Group":
-        return Group(self, path)
+    def group(self, path: str) -> "Cgroup":
+        return Cgroup(self, path)
 
 
-class Group:
+class Cgroup:
     """One group, in every hierarchy that is used."""
 
     def __init__(self, cgroups: Cgroups, path: str) -> None:
@@ -131,7 +131,7 @@ class Group:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._in(hierarchy))
 
-    def doors(self) -> list[str]:
+    def procs_files(self) -> list[str]:
         """The files a process writes 0 to in order to be in the group."""
         return [f"{self._in(each)}/cgroup.procs" for each in self._cgroups.hierarchies]
 
@@ -200,7 +200,7 @@ class Group:
     def pids(self) -> list[int]:
         """The processes that are in it, in any hierarchy."""
         found: set[int] = set()
-        for door in self.doors():
+        for door in self.procs_files():
             with contextlib.suppress(OSError):
                 found.update(map(int, _read(door).split()))
         return sorted(found - {0})
@@ -298,11 +298,11 @@ class Group:
 
 
 _SETTERS: Final = (
-    ("memory_limit", Group._set_memory),
-    ("cpu_quota", Group._set_quota),
-    ("cpu_shares", Group._set_shares),
-    ("pids_limit", Group._set_pids),
-    ("hugepages", Group._set_hugepages),
+    ("memory_limit", Cgroup._set_memory),
+    ("cpu_quota", Cgroup._set_quota),
+    ("cpu_shares", Cgroup._set_shares),
+    ("pids_limit", Cgroup._set_pids),
+    ("hugepages", Cgroup._set_hugepages),
 )
 
 

@@ -1,4 +1,4 @@
-"""The process that forks all processes of containers; its memory holds no data of pods.
+"""The launcher: forks all processes of containers, and holds no data of pods in its memory.
 
 A process that enters a container is visible there before it executes its program, and a
 container with CAP_SYS_PTRACE can read its memory. A fork of the supervisor would reveal the
@@ -18,7 +18,8 @@ from typing import Any, Final, NoReturn
 from kedge.supervisor import wire
 from kedge.supervisor.kernel import descriptors, libc
 
-Errand = Callable[..., NoReturn]
+EntryPoint = Callable[..., NoReturn]
+"""A function that a forked child runs; it ends in execve or exit."""
 
 _REPLY: Final = 4096
 
@@ -33,18 +34,18 @@ class Launcher:
 
     def fork(
         self,
-        errand: str,
+        entry_point: str,
         arguments: tuple[Any, ...],
-        given: Iterable[int],
+        descriptors: Iterable[int],
         *,
         is_new_pid_namespace: bool = False,
     ) -> int:
-        """Fork a child that runs an errand, in a new pid namespace or in our own. It gets only
+        """Fork a child that runs an entry point, in a new pid namespace or in our own. It gets only
         the given descriptors, under the same numbers. Returns its pid."""
-        numbers = sorted(set(given) - {-1, 0, 1, 2})
-        content = marshal.dumps((errand, numbers, is_new_pid_namespace))
+        numbers = sorted(set(descriptors) - {-1, 0, 1, 2})
+        content = marshal.dumps((entry_point, numbers, is_new_pid_namespace))
         # The launcher must not read the arguments: they would stay in its memory.
-        with open(os.memfd_create("kedge-errand"), "wb", buffering=0) as file:
+        with open(os.memfd_create("kedge-launch"), "wb", buffering=0) as file:
             file.write(marshal.dumps(arguments))
             wire.post(self._connection, content, [file.fileno(), *numbers])
         reply = self._connection.recv(_REPLY)
@@ -61,7 +62,7 @@ class Launcher:
         self._connection.close()
 
 
-def begin(errands: Mapping[str, Errand]) -> Launcher:
+def start_launcher(entry_points: Mapping[str, EntryPoint]) -> Launcher:
     """Fork the launcher; call it before any secret is in memory."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
@@ -73,21 +74,21 @@ def begin(errands: Mapping[str, Errand]) -> Launcher:
             # Children live too shortly for garbage collection, which would copy every page.
             gc.freeze()
             gc.disable()
-            _serve(theirs, errands)
+            _serve(theirs, entry_points)
         finally:
             os._exit(1)
     theirs.close()
     return Launcher(ours, pid)
 
 
-def _serve(connection: socket.socket, errands: Mapping[str, Errand]) -> None:
+def _serve(connection: socket.socket, entry_points: Mapping[str, EntryPoint]) -> None:
     home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     while True:
         try:
             content, (file, *received) = wire.unwrapped(connection)
-        except wire.Closed:
+        except wire.PeerClosed:
             return
-        errand, numbers, is_new_pid_namespace = marshal.loads(content)
+        entry_point, numbers, is_new_pid_namespace = marshal.loads(content)
         try:
             pid = _fork_into_new(home) if is_new_pid_namespace else libc.fork_sibling()
             failure = (0, "")
@@ -96,7 +97,7 @@ def _serve(connection: socket.socket, errands: Mapping[str, Errand]) -> None:
         if pid == 0:
             arguments = _arguments(file)
             descriptors.renumber(dict(zip(numbers, received, strict=True)))
-            errands[errand](*arguments)
+            entry_points[entry_point](*arguments)
         for descriptor in (file, *received):
             os.close(descriptor)
         connection.send(marshal.dumps((pid, *failure)))

@@ -1,7 +1,25 @@
-"""Who a container's process is and what it may do; given up step by step, right before it runs."""
+"""Identity and privileges of a container's process, given up step by step before its program runs.
+
+The order in `drop` follows from what each call needs:
+
+- The process becomes non-dumpable first. A container in the same pid namespace with the same user
+  could otherwise attach with ptrace, or open /proc/PID/fd, and use privileges that are not dropped
+  yet (CVE-2016-9962).
+- The bounding set comes next, while CAP_SETPCAP is there. Later execve of a set-user-ID program
+  cannot regain a capability that is not in it.
+- no_new_privs, or else the seccomp filter. The kernel accepts a filter from a process that has
+  set no_new_privs or has CAP_SYS_ADMIN (seccomp(2)); otherwise an unprivileged process could make
+  a set-user-ID program misbehave. With no_new_privs the filter can wait until the last moment
+  before execve (`set_late_filter`), so that it need not allow the system calls of this setup.
+  Without it, the filter must be set here, before CAP_SYS_ADMIN is dropped. runc does the same.
+- Groups, then group, then user: after the user has changed, the process may not change its groups.
+- The capability sets last. The inheritable and ambient sets are empty (CVE-2022-24769): a program
+  run by a user other than root has no capabilities, as in Kubernetes.
+"""
 
 import base64
 import contextlib
+import errno
 import os
 import resource
 import select
@@ -9,11 +27,12 @@ import signal
 from typing import Final
 
 from kedge.supervisor.kernel import libc
-from kedge.supervisor.rootfs.rootfs import Note
+from kedge.supervisor.rootfs.options import Note
 from kedge.supervisor.spec import ContainerSpec
 
-_MOST_FILES: Final = 1_048_576
-_SET: Final = (
+_MAX_OPEN_FILES: Final = 1_048_576
+"""The limit that containerd and Docker set."""
+_CHANGED_SIGNALS: Final = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
     signal.SIGCHLD,
@@ -23,57 +42,52 @@ _SET: Final = (
     signal.SIGTERM,
 )
 """Signals that Python or the supervisor handle or ignore."""
-_LAST: Final = 63
-"""No kernel has a capability beyond this one."""
+_LAST_CAPABILITY: Final = 63
+"""The sets have 64 bits; a kernel may know fewer."""
 
 
-def score(wanted: int, note: Note) -> None:
-    """How soon the kernel takes this process when memory runs out."""
+def set_oom_score(score: int, note: Note) -> None:
+    """Set how soon the kernel kills this process when memory runs out."""
     try:
-        _write("/proc/self/oom_score_adj", str(wanted))
+        _write("/proc/self/oom_score_adj", str(score))
     except PermissionError:
-        # To be spared more than before takes a capability that even root may lack.
+        # A lower score than before needs CAP_SYS_RESOURCE, which even root may lack.
         with open("/proc/self/oom_score_adj") as file:
             current = int(file.read())
-        if wanted < current:
-            note(f"oom_score_adj stays {current}: this machine does not let it be {wanted}")
+        if score < current:
+            note(f"oom_score_adj stays {current}: this machine does not let it be {score}")
 
 
-def limits() -> None:
-    """As many open files as the well-known runtimes give."""
+def raise_file_limit() -> None:
+    """Allow as many open files as other container runtimes do."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    limit = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
-def quiet_signals() -> None:
-    """What Python has set for itself is not for the container."""
-    for number in _SET:
+def reset_signals() -> None:
+    """Restore the default handling of signals, since execve keeps ignored and blocked ones."""
+    for number in _CHANGED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def drop(plan: ContainerSpec, *, mapped: bool) -> None:
-    """Become the user, with the plan's capabilities and, if it has to be set now, its seccomp
-    filter.
-
-    In a user namespace there is one user, who is called by the right number already.
-    """
-    program = base64.b64decode(plan["seccomp"])
-    # A process of the container with the same rights could otherwise trace this one until execve,
-    # and use what it has not yet given up (CVE-2016-9962). It comes after the map of users, whose
-    # files in /proc belong to the machine's root from here on.
+def drop(spec: ContainerSpec, *, rootless: bool) -> None:
+    """Become the container's user, with its capabilities and, if it has to be set now, its
+    seccomp filter. Without root on the machine the namespace has one user, who already has the
+    right id (`map_user`)."""
+    program = base64.b64decode(spec["seccomp"])
+    # After `map_user`: the files in /proc of a process that is not dumpable belong to root.
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
-    _bound(plan["capabilities"])
-    if plan["no_new_privileges"]:
+    _limit_bounding_set(spec["capabilities"])
+    if spec["no_new_privileges"]:
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     elif program:
-        # Without that promise only the powerful may set a filter, so it comes first.
         libc.set_filter(program)
-    if not mapped:
-        _become(plan)
+    if not rootless:
+        _become(spec)
     # Root would keep its capabilities until execve, while the container can see it.
-    kept = plan["capabilities"] if plan["user"] == 0 else 0
+    kept = spec["capabilities"] if spec["user"] == 0 else 0
     libc.set_capabilities(kept & libc.capabilities())
 
 
@@ -92,27 +106,27 @@ def map_user(user: int, group: int, own: int) -> None:
     _write("gid_map", f"{group} 0 1", own)
 
 
-def filter_late(plan: ContainerSpec) -> None:
-    """Set the filter that did not have to be set before the right to do so was given up."""
-    if plan["no_new_privileges"] and plan["seccomp"]:
-        libc.set_filter(base64.b64decode(plan["seccomp"]))
+def set_late_filter(spec: ContainerSpec) -> None:
+    """Set the seccomp filter of a process with no_new_privs, right before execve."""
+    if spec["no_new_privileges"] and spec["seccomp"]:
+        libc.set_filter(base64.b64decode(spec["seccomp"]))
 
 
-def become_plainly(plan: ContainerSpec, note: Note) -> None:
-    """The same where there are no namespaces, as far as it goes. Whoever has not promised to get
-    no more privileges may not set a filter there, so all do."""
+def drop_without_namespaces(spec: ContainerSpec, note: Note) -> None:
+    """Become the container's user on a machine without namespaces, as far as possible. All such
+    containers get no_new_privs: without it an ordinary user may not set a seccomp filter."""
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     if os.geteuid() == 0:
         try:
-            _bound(plan["capabilities"])
+            _limit_bounding_set(spec["capabilities"])
         except PermissionError:
             note("its capabilities are those of kedge itself: this machine does not let them go")
-        _become(plan)
-    elif plan["user"] != os.geteuid():
-        note(f"it runs as user {os.geteuid()}, not {plan['user']}: only root may change that")
-    if plan["seccomp"] and not plan["no_new_privileges"]:
-        libc.set_filter(base64.b64decode(plan["seccomp"]))
+        _become(spec)
+    elif spec["user"] != os.geteuid():
+        note(f"it runs as user {os.geteuid()}, not {spec['user']}: only root may change that")
+    if spec["seccomp"] and not spec["no_new_privileges"]:
+        libc.set_filter(base64.b64decode(spec["seccomp"]))
 
 
 def give_up(user: int) -> None:
@@ -120,7 +134,7 @@ def give_up(user: int) -> None:
     capabilities."""
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
-    _bound(0)
+    _limit_bounding_set(0)
     with contextlib.suppress(OSError):
         os.setgroups([])
     with contextlib.suppress(OSError):
@@ -130,7 +144,10 @@ def give_up(user: int) -> None:
 
 
 def die_with(supervisor: int) -> None:
-    """Be killed when the supervisor dies; whoever changes user must ask for it anew."""
+    """Have the kernel kill this process when its parent, the supervisor, dies.
+
+    The supervisor may have died before the call, so the socket to it is checked afterwards.
+    """
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
     poll = select.poll()
     poll.register(supervisor, select.POLLHUP)
@@ -138,20 +155,21 @@ def die_with(supervisor: int) -> None:
         os._exit(1)
 
 
-def _become(plan: ContainerSpec) -> None:
-    os.setgroups(plan["groups"])
-    os.setresgid(plan["group"], plan["group"], plan["group"])
-    os.setresuid(plan["user"], plan["user"], plan["user"])
+def _become(spec: ContainerSpec) -> None:
+    os.setgroups(spec["groups"])
+    os.setresgid(spec["group"], spec["group"], spec["group"])
+    os.setresuid(spec["user"], spec["user"], spec["user"])
 
 
-def _bound(capabilities: int) -> None:
-    for number in range(_LAST + 1):
+def _limit_bounding_set(capabilities: int) -> None:
+    for number in range(_LAST_CAPABILITY + 1):
         if capabilities >> number & 1:
             continue
         try:
             libc.prctl(libc.PR_CAPBSET_DROP, number)
         except OSError as error:
-            if error.errno == 22:
+            if error.errno == errno.EINVAL:
+                # The kernel does not know this capability, nor any with a higher number.
                 return
             raise
 

@@ -1,9 +1,9 @@
-"""What processes on their way into a container report to the supervisor, and who is believed.
+"""Reports to the supervisor from processes that start in a container, and which senders to trust.
 
-The last process on that way is seen by the container before it executes its program. One with
-CAP_SYS_PTRACE can take the socket out of it (pidfd_getfd) and speak in its name. A report
-from there must not lead to another process or descriptor: if a container could report a process of
-the machine as its own, the next command would run on the machine.
+In a shared pid namespace, containers see the starting process before it executes its program. A
+container with CAP_SYS_PTRACE can take its socket (pidfd_getfd) and send reports in its name. Such a
+report must not introduce another process or descriptor: if a container could report a process of
+the machine as its own, the next `kubectl exec` would run on the machine.
 """
 
 import array
@@ -14,28 +14,28 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kedge.supervisor.loop import READABLE, Loop
+from kedge.supervisor.loop import READABLE, EventLoop
 
-_MOST_BYTES: Final = 65_536
-_MOST_REPORTS: Final = 64
-"""Of one start. An honest one has a few notes; endless ones would keep the supervisor's only
-thread."""
+_MAX_BYTES: Final = 65_536
+_MAX_REPORTS: Final = 64
+"""Limit per start. An honest process sends a few; endless reports would occupy the supervisor's
+only thread."""
 _CREDENTIALS: Final = struct.Struct("3i")
-_MOST_DESCRIPTORS: Final = 4
-_ANCILLARY: Final = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _MOST_DESCRIPTORS)
+_MAX_DESCRIPTORS: Final = 4
+_ANCILLARY: Final = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _MAX_DESCRIPTORS)
 _FORGED: Final = "a process of the container speaks in the name of the one that starts it"
 
 
-class Report(NamedTuple):
-    """One message; the fields that are not in it are empty."""
+class LaunchReport(NamedTuple):
+    """One message; fields that it lacks are empty."""
 
     note: str = ""
     error: str = ""
     is_ready: bool = False
     pid: int = 0
-    """The process that goes on in a pid namespace that others are in."""
+    """The process that continues in a shared pid namespace."""
     terminal: int = -1
-    """The controlling side of a terminal, now ours to close."""
+    """The controlling side of a terminal, which the receiver closes."""
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -47,35 +47,35 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-class Reports:
-    """The supervisor's end, from the fork until the program is executed or is known not to be."""
+class LaunchReports:
+    """The supervisor's end of the socket, from the fork until execve or failure."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         connection: socket.socket,
         forked: int,
         *,
-        heard: Callable[[Report], None],
+        heard: Callable[[LaunchReport], None],
         ended: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._connection: socket.socket | None = connection
         self._forked = forked
-        """The process that was forked, which no container sees: it alone is believed about other
-        processes and descriptors."""
+        """The forked process, which no container sees: only its reports about other processes and
+        descriptors are accepted."""
         self._heard = heard
         self._ended = ended
         self._count = 0
         loop.on(connection.fileno(), READABLE, self.listen)
-        # In a pid namespace that is shared, the process that stays there is another one.
+        # In a shared pid namespace, a second process stays, whose pid is reported.
         loop.announcing(connection.fileno())
 
     def listen(self) -> None:
-        """Hear what there is to hear now."""
+        """Handle the reports that have arrived."""
         while self._connection is not None:
             try:
-                content, ancillary, _, _ = self._connection.recvmsg(_MOST_BYTES, _ANCILLARY)
+                content, ancillary, _, _ = self._connection.recvmsg(_MAX_BYTES, _ANCILLARY)
             except BlockingIOError:
                 return
             except OSError:
@@ -87,15 +87,15 @@ class Reports:
                 return
             self._count += 1
             report = parse(content, descriptors, is_trusted=sender == self._forked)
-            if report is None or self._count > _MOST_REPORTS:
-                report = Report(error=_FORGED)
+            if report is None or self._count > _MAX_REPORTS:
+                report = LaunchReport(error=_FORGED)
             _close(set(descriptors) - {report.terminal})
             self._heard(report)
             if report.error == _FORGED:
                 self.close()
 
     def close(self) -> None:
-        """Hear no more. A process that has not executed its program by then ends."""
+        """Stop listening. A process that has not executed its program by then exits."""
         if self._connection is None:
             return
         self._loop.off(self._connection.fileno())
@@ -104,8 +104,8 @@ class Reports:
         self._ended()
 
 
-def parse(content: bytes, descriptors: list[int], *, is_trusted: bool) -> Report | None:
-    """Return what a message says; None if such a message is not expected from its sender."""
+def parse(content: bytes, descriptors: list[int], *, is_trusted: bool) -> LaunchReport | None:
+    """Return the content of a message; None if its sender may not send it."""
     try:
         message = json.loads(content)
     except (ValueError, RecursionError):
@@ -114,15 +114,15 @@ def parse(content: bytes, descriptors: list[int], *, is_trusted: bool) -> Report
         return None
     match message:
         case {"note": str(text)}:
-            return Report(note=text)
+            return LaunchReport(note=text)
         case {"error": str(text)}:
-            return Report(error=text)
+            return LaunchReport(error=text)
         case {"ready": True}:
-            return Report(is_ready=True)
+            return LaunchReport(is_ready=True)
         case {"pid": int(pid)} if is_trusted:
-            return Report(pid=pid)
+            return LaunchReport(pid=pid)
         case {"terminal": True} if is_trusted and len(descriptors) == 1:
-            return Report(terminal=descriptors[0])
+            return LaunchReport(terminal=descriptors[0])
     return None
 
 

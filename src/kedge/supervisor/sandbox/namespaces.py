@@ -1,4 +1,5 @@
-"""Namespaces of pods: held open by the supervisor, so that nothing is left of them without it."""
+"""Namespaces of pods. Only descriptors of the supervisor hold them open, so that the kernel removes
+them when the supervisor ends."""
 
 import contextlib
 import fcntl
@@ -24,7 +25,7 @@ _KINDS: Final = {
     "cgroup": libc.NEW_CGROUP,
 }
 _APART: Final = ("user", "mnt")
-"""Kinds that are created separately: one before, the other after the rest."""
+"""Kinds that are created separately: user before, mnt after the others."""
 _AF_NETLINK: Final = 16
 _NETLINK_ROUTE: Final = 0
 _SIOCSIFFLAGS: Final = 0x8914
@@ -35,8 +36,8 @@ _SHM: Final = "mode=1777,size=65536k,uid=0,gid=0"
 _OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
-class Pod:
-    """The namespaces of one pod; kinds that are not there are the machine's own."""
+class PodNamespaces:
+    """The namespaces of one pod; a missing kind means the machine's namespace."""
 
     def __init__(self) -> None:
         self.held: dict[str, int] = {}
@@ -46,7 +47,7 @@ class Pod:
         """The machine's id of its user namespace's id 0."""
 
     def joined(self) -> list[int]:
-        """Those that every container of the pod enters."""
+        """Return the namespaces that every container of the pod enters."""
         return [self.held[kind] for kind in ("ipc", "uts", "net") if kind in self.held]
 
     @property
@@ -54,13 +55,13 @@ class Pod:
         return self.held.get("mnt", -1)
 
     @property
-    def users(self) -> int:
-        """Its user namespace; -1 if it has the machine's users."""
+    def userns(self) -> int:
+        """Its user namespace; -1 for the machine's."""
         return self.held.get("user", -1)
 
     @property
     def network(self) -> str:
-        """A path at which the network namespace is found."""
+        """A path of the network namespace; empty for the machine's."""
         return f"/proc/{os.getpid()}/fd/{self.held['net']}" if "net" in self.held else ""
 
     def close(self) -> None:
@@ -73,8 +74,8 @@ class Pod:
             self.pause = 0
 
 
-def dial(pod: Pod, family: int, status: socket.socket) -> NoReturn:
-    """Send a socket for streams that lives in the pod's network; runs in a child."""
+def dial(pod: PodNamespaces, family: int, status: socket.socket) -> NoReturn:
+    """Send a stream socket of the pod's network namespace; runs in a child."""
     try:
         descriptors.keep_only({0, 1, 2, status.fileno(), pod.held["net"]})
         libc.setns(pod.held["net"], libc.NEW_NET)
@@ -85,12 +86,13 @@ def dial(pod: Pod, family: int, status: socket.socket) -> NoReturn:
         os._exit(0)
 
 
-def make(shared: SandboxSpec, directory: str, status: socket.socket, door: str) -> NoReturn:
+def make(shared: SandboxSpec, directory: str, status: socket.socket, procs_file: str) -> NoReturn:
     """Make namespaces for a pod, its loopback device up, its sysctls set, and send them to the
     supervisor, with a netlink socket in the pod's network at the end; runs in a child.
 
-    `door` is the list of processes of some control group. The first who writes to any waits for
-    ten milliseconds or more, while those that come soon after do not; better it is this child.
+    `procs_file` is the cgroup.procs file of any control group. The first process that writes to
+    one waits ten milliseconds or more for the kernel (cgroup_threadgroup_rwsem), and processes
+    that write soon after do not wait. So this child writes, before the container has to.
     """
     try:
         descriptors.keep_only({0, 1, 2, status.fileno()})
@@ -104,7 +106,7 @@ def make(shared: SandboxSpec, directory: str, status: socket.socket, door: str) 
         _settle(shared, kinds)
         sysctls = os.open("/proc/sys", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         held = [_open(kind) for kind in kinds if kind != "mnt"]
-        knocker = os.open(door, os.O_WRONLY | os.O_CLOEXEC) if door else -1
+        procs = os.open(procs_file, os.O_WRONLY | os.O_CLOEXEC) if procs_file else -1
         if "mnt" in kinds:
             held.append(_shared_memory(directory))
         if "net" in kinds:
@@ -116,7 +118,7 @@ def make(shared: SandboxSpec, directory: str, status: socket.socket, door: str) 
         for name, value in shared["sysctls"].items():
             _set(name, value, sysctls)
         wire.post(status, b"{}", held)
-        _knock(knocker)
+        _warm_up_cgroups(procs)
     except OSError as error:
         text = error.strerror or str(error)
         wire.post(status, json.dumps({"error": text}).encode(), [])
@@ -124,14 +126,14 @@ def make(shared: SandboxSpec, directory: str, status: socket.socket, door: str) 
         os._exit(0)
 
 
-def _knock(door: int) -> None:
-    if door >= 0:
+def _warm_up_cgroups(procs: int) -> None:
+    if procs >= 0:
         with contextlib.suppress(OSError):
-            os.write(door, b"0")
+            os.write(procs, b"0")
 
 
 def kinds_of(shared: SandboxSpec) -> list[str]:
-    """The namespaces that a pod has of its own, in the order in which they are sent."""
+    """Return the kinds of namespaces that a pod has of its own, in the order of sending."""
     kinds = ["user"] if first_id_of(shared) else []
     kinds += [] if shared["host_network"] else ["net", "uts"]
     return kinds + ([] if shared["host_ipc"] else ["ipc", "mnt"])
@@ -143,7 +145,8 @@ def first_id_of(shared: SandboxSpec) -> int:
 
 
 def different(pid: int) -> int:
-    """Which namespaces of a process are not our own. To enter one's own is not always allowed."""
+    """Return the flags of the namespaces of a process that differ from ours. setns to the current
+    namespace is not always allowed."""
     return sum(
         flag
         for kind, flag in _KINDS.items()
@@ -151,19 +154,19 @@ def different(pid: int) -> int:
     )
 
 
-def share_pids(pod: Pod, launcher: Launcher, directory: str) -> int:
-    """Give the pod a pid namespace with a first process that only reaps; returns its pid."""
+def share_pids(pod: PodNamespaces, launcher: Launcher, directory: str) -> int:
+    """Give the pod a pid namespace with a pause process, which only reaps; returns its pid."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         with theirs:
             done = theirs.fileno()
-            sent = [*pod.joined(), pod.users, done]
-            arguments = (pod.joined(), pod.users, directory, done)
+            sent = [*pod.joined(), pod.userns, done]
+            arguments = (pod.joined(), pod.userns, directory, done)
             pod.pause = launcher.fork("pause", arguments, sent, is_new_pid_namespace=True)
         # Containers see this process, so none may start before it has dropped its privileges.
         try:
             _, received = wire.take(ours)
-        except wire.Closed:
+        except wire.PeerClosed:
             text = "the first process of the pod's shared pid namespace does not start"
             raise OSError(1, text) from None
     pod.held["pid"], pod.held["proc"] = received
@@ -208,7 +211,8 @@ def _set(name: str, value: str, sysctls: int) -> None:
 
 
 def _path(name: str) -> str:
-    """A setting's path below /proc/sys: dots part its names, and slashes are dots in them."""
+    """Return a sysctl's path below /proc/sys. Dots separate its parts; a slash stands for a dot
+    inside a part."""
     return name.replace("/", "\0").replace(".", "/").replace("\0", ".")
 
 
@@ -217,14 +221,14 @@ def _netlink() -> int:
 
 
 def _shared_memory(directory: str) -> int:
-    """A mount namespace in which there is nothing but the pod's /dev/shm."""
+    """Return a mount namespace that contains only the pod's /dev/shm."""
     own = os.open("/proc/self/ns", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     _leave_for("tmpfs", directory, _SHM)
     return os.open("mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
 
 
 def _leave_for(kind: str, directory: str, options: str, flags: int = 0) -> None:
-    """Go to a mount namespace in which there is nothing but a new file system of that kind."""
+    """Enter a new mount namespace that contains only a new file system of that kind."""
     libc.unshare(libc.NEW_MOUNT)
     libc.mount("", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     safe = libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC
@@ -235,15 +239,14 @@ def _leave_for(kind: str, directory: str, options: str, flags: int = 0) -> None:
 
 
 def _own_proc(directory: str, own: int) -> int:
-    """A mount namespace in which there is nothing but the /proc of the pid namespace that this
-    process is in."""
+    """Return a mount namespace that contains only the /proc of this process's pid namespace."""
     _leave_for("proc", directory, "")
     return os.open("mnt", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)
 
 
 def pause(joined: list[int], users: int, directory: str, done: int) -> NoReturn:
-    """Be the first process of a pod's shared pid namespace; sends that, and a mount namespace with
-    nothing but its /proc, to the supervisor.
+    """Be the first process of a pod's shared pid namespace; sends the namespace, and a mount
+    namespace that contains only its /proc, to the supervisor.
 
     Containers of the pod see it, and those with CAP_SYS_PTRACE can control it, so it has no
     rights: it has an empty root, the namespaces of the pod, no capabilities, and

@@ -21,11 +21,11 @@ from kedge.supervisor.rootfs import idmapped
 LENGTH: Final = 65_536
 """The traditional number of Unix ids, `nobody` included, as in upstream's kubelet."""
 _PROBED: Final = 0x7000_0000
-"""Any range will do to try: nothing is written with its ids."""
+"""An arbitrary range for the attempt, which writes no file with these ids."""
 
 
 def make(first: int) -> int:
-    """Make a user namespace whose ids are those of the machine from `first` on.
+    """Return a new user namespace whose ids are the machine's ids from `first` on.
 
     Writing a map of more than one id needs privileges over the machine's ids, which a process in
     a new namespace lacks. So a child enters the namespace, and this process writes the map.
@@ -64,9 +64,8 @@ def enter(namespace: int, *, own_mounts: bool) -> None:
     namespace.
 
     With `own_mounts`, existing mounts are copied into a mount namespace that the user namespace
-    owns. The kernel locks
-    the copies together: root in the container can mount over them, but it can neither unmount what
-    hides something nor make writable what is read-only.
+    owns. The kernel locks the copies together: root in the container can mount over them, but it
+    can neither unmount a mask nor make a read-only mount writable.
     """
     # This process still has the supervisor's memory, so processes in the namespace must not read
     # it.
@@ -84,26 +83,25 @@ def become_root() -> None:
 
 
 def obstacle(directory: str) -> str:
-    """Try to make a user namespace for roots in a directory; returns why it fails, empty if it
-    works."""
-    reason, telling = os.pipe2(os.O_CLOEXEC)
+    """Return why a pod cannot have a user namespace with roots in a directory; empty if it can."""
+    reason, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _tell_obstacle(telling, lambda: _attempt(directory))
-    os.close(telling)
-    with open(reason) as told:
-        text = told.read()
+        _write_obstacle(writer, lambda: _attempt(directory))
+    os.close(writer)
+    with open(reason) as file:
+        text = file.read()
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return text or (f"the attempt to make one ended with {status}" if status else "")
 
 
-def _tell_obstacle(telling: int, attempt: Callable[[], None]) -> None:
+def _write_obstacle(writer: int, attempt: Callable[[], None]) -> None:
     try:
         attempt()
         os._exit(0)
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.write(telling, (error.strerror or str(error)).encode())
+            os.write(writer, (error.strerror or str(error)).encode())
     finally:
         os._exit(1)
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from kedge.supervisor.container.container import Container
+from kedge.supervisor.container.container import ContainerProcess
 from kedge.supervisor.kernel import devices
 
 CHOWN = 1
 
 
-class Group:
+class Cgroup:
     """A control group that has no say in devices."""
 
     path = "/none"
@@ -31,18 +31,18 @@ class Group:
         return None
 
 
-def container(*, privileged: bool) -> Container:
-    plan: Any = {
+def container(*, privileged: bool) -> ContainerProcess:
+    spec: Any = {
         "capabilities": devices.MKNOD | CHOWN,
         "privileged": privileged,
         "devices": [],
         "resources": {},
     }
     record = {"id": "one", "shortfalls": [], "cgroup": "/none"}
-    groups = SimpleNamespace(group=lambda path: Group())
-    machine: Any = SimpleNamespace(mapped=False, cgroups=groups, loop=None)
+    groups = SimpleNamespace(group=lambda path: Cgroup())
+    machine: Any = SimpleNamespace(rootless=False, cgroups=groups, loop=None)
     records: Any = SimpleNamespace(directory=lambda identity: f"/{identity}")
-    return Container(record, plan, machine, records=records, tell=lambda *_: None)
+    return ContainerProcess(record, spec, machine, records=records, publish=lambda *_: None)
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_no_nodes_are_made_where_the_program_for_devices_cannot_be_attached(
     monkeypatch.setattr(devices, "attach", refused)
     one = container(privileged=False)
     one._arrange_group()
-    assert one.plan["capabilities"] == CHOWN
+    assert one.spec["capabilities"] == CHOWN
     assert not one._any_device
     assert one.record["shortfalls"] == [
         "it does not get CAP_MKNOD: its devices cannot be limited: bpf: Operation not permitted"
@@ -69,6 +69,6 @@ def test_no_nodes_are_made_where_the_program_for_devices_cannot_be_attached(
 def test_the_privileged_have_all_devices_anyhow() -> None:
     one = container(privileged=True)
     one._arrange_group()
-    assert one.plan["capabilities"] == devices.MKNOD | CHOWN
+    assert one.spec["capabilities"] == devices.MKNOD | CHOWN
     assert one._any_device
     assert one.record["shortfalls"] == []

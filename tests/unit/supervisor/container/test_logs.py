@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.supervisor.container import logs
-from kedge.supervisor.container.logs import PIECE, Lines, Log, stamp
+from kedge.supervisor.container.logs import PIECE, ContainerLog, LineSplitter, stamp
 
 AT = 1_475_712_000_123_456_789
 WHEN = b"2016-10-06T00:00:00.123456789Z"
@@ -23,11 +23,11 @@ def rows(log: bytes) -> list[tuple[bytes, bytes]]:
 
 def test_a_line_has_a_time_a_stream_a_tag_and_its_text() -> None:
     assert stamp(AT) == WHEN
-    assert Lines("stderr").cut(b"hello there\n", AT) == WHEN + b" stderr F hello there\n"
+    assert LineSplitter("stderr").cut(b"hello there\n", AT) == WHEN + b" stderr F hello there\n"
 
 
 def test_a_line_is_held_back_until_it_is_ended() -> None:
-    lines = Lines("stdout")
+    lines = LineSplitter("stdout")
     assert lines.cut(b"one", AT) == b""
     assert rows(lines.cut(b" two\nthr", AT)) == [(b"F", b"one two")]
     assert rows(lines.end(AT)) == [(b"P", b"thr")]
@@ -35,7 +35,7 @@ def test_a_line_is_held_back_until_it_is_ended() -> None:
 
 
 def test_a_long_line_comes_in_pieces_and_only_the_last_is_full() -> None:
-    log = Lines("stdout").cut(b"x" * (2 * PIECE + 1) + b"\n", AT)
+    log = LineSplitter("stdout").cut(b"x" * (2 * PIECE + 1) + b"\n", AT)
     assert [(tag, len(text)) for tag, text in rows(log)] == [
         (b"P", PIECE),
         (b"P", PIECE),
@@ -44,13 +44,13 @@ def test_a_long_line_comes_in_pieces_and_only_the_last_is_full() -> None:
 
 
 def test_a_terminal_s_line_ends_lose_their_carriage_return() -> None:
-    log = Lines("stdout", terminal=True).cut(b"one\r\ntwo\rthree\r\n", AT)
+    log = LineSplitter("stdout", terminal=True).cut(b"one\r\ntwo\rthree\r\n", AT)
     assert rows(log) == [(b"F", b"one"), (b"F", b"two\rthree")]
 
 
 @given(st.lists(st.binary(max_size=3 * PIECE), max_size=6))
 def test_whatever_is_said_can_be_put_together_again(chunks: list[bytes]) -> None:
-    lines = Lines("stdout")
+    lines = LineSplitter("stdout")
     log = b"".join(lines.cut(chunk, AT) for chunk in chunks) + lines.end(AT)
     said = b"".join(text + (b"\n" if tag == b"F" else b"") for tag, text in rows(log))
     assert said == b"".join(chunks)
@@ -62,7 +62,7 @@ def test_a_log_is_cut_before_it_is_too_long_and_only_the_newest_parts_stay(
 ) -> None:
     monkeypatch.setattr(logs, "MOST_BYTES", 10)
     path = tmp_path / "pod" / "0.log"
-    log = Log(str(path))
+    log = ContainerLog(str(path))
     for number in range(12):
         log.write(b"line %02d\n" % number)
     log.close()
@@ -77,7 +77,7 @@ def test_a_log_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(logs, "MOST_BYTES", 10)
     path = tmp_path / "0.log"
     path.write_bytes(b"before\n")
-    log = Log(str(path))
+    log = ContainerLog(str(path))
     log.write(b"1\n")
     assert path.read_bytes() == b"before\n1\n"
     log.write(b"2\n")
@@ -91,7 +91,7 @@ def test_a_clock_that_is_set_back_does_not_make_the_newest_part_the_eldest(
     monkeypatch.setattr(logs, "MOST_BYTES", 1)
     moments = iter([5_000_000_000, 4_000_000_000, 6_000_000_000])
     monkeypatch.setattr(time, "time_ns", lambda: next(moments))
-    log = Log(str(tmp_path / "0.log"))
+    log = ContainerLog(str(tmp_path / "0.log"))
     for number in range(4):
         log.write(b"%d\n" % number)
     log.close()
@@ -104,7 +104,7 @@ def test_a_log_that_cannot_be_cut_does_not_grow(
 ) -> None:
     monkeypatch.setattr(logs, "MOST_BYTES", 10)
     path = tmp_path / "0.log"
-    log = Log(str(path))
+    log = ContainerLog(str(path))
 
     def full(*_: str) -> None:
         raise OSError(28, "No space left on device")
@@ -122,6 +122,6 @@ def test_a_log_that_cannot_be_cut_does_not_grow(
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/full", path)])
 def test_what_is_no_file_is_not_written_to(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "0.log")
-    log = Log(str(tmp_path / "0.log"))
+    log = ContainerLog(str(tmp_path / "0.log"))
     log.write(b"x")
     log.close()

@@ -2,27 +2,27 @@
 
 import pytest
 
-from kedge.supervisor.launch.reports import Report, parse
+from kedge.supervisor.launch.reports import LaunchReport, parse
 
 
 @pytest.mark.parametrize(
     ("content", "report"),
     [
-        (b'{"note": "n"}', Report(note="n")),
-        (b'{"error": "e"}', Report(error="e")),
-        (b'{"ready": true}', Report(is_ready=True)),
+        (b'{"note": "n"}', LaunchReport(note="n")),
+        (b'{"error": "e"}', LaunchReport(error="e")),
+        (b'{"ready": true}', LaunchReport(is_ready=True)),
     ],
 )
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_what_concerns_the_start_itself_is_believed(
-    content: bytes, report: Report, is_trusted: bool
+    content: bytes, report: LaunchReport, is_trusted: bool
 ) -> None:
     assert parse(content, [], is_trusted=is_trusted) == report
 
 
 def test_only_the_process_that_was_forked_names_others() -> None:
-    assert parse(b'{"pid": 7}', [], is_trusted=True) == Report(pid=7)
-    assert parse(b'{"terminal": true}', [5], is_trusted=True) == Report(terminal=5)
+    assert parse(b'{"pid": 7}', [], is_trusted=True) == LaunchReport(pid=7)
+    assert parse(b'{"terminal": true}', [5], is_trusted=True) == LaunchReport(terminal=5)
     assert parse(b'{"pid": 7}', [], is_trusted=False) is None
     assert parse(b'{"terminal": true}', [5], is_trusted=False) is None
 

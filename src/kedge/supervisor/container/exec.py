@@ -1,4 +1,4 @@
-"""A command in a container that runs: for probes, hooks and people."""
+"""A command in a running container: for `kubectl exec`, probes and lifecycle hooks."""
 
 import os
 import stat
@@ -7,10 +7,12 @@ from functools import partial
 from resource import struct_rusage
 from typing import Any, Final
 
-from kedge.supervisor.container.container import Container, Machine
+from kedge.supervisor.container.container import ContainerProcess
+from kedge.supervisor.host import RuntimeHost
 from kedge.supervisor.kernel import devices, libc, processes
 from kedge.supervisor.launch import launch, reports
-from kedge.supervisor.launch.reports import Report, Reports
+from kedge.supervisor.launch.options import LaunchOptions
+from kedge.supervisor.launch.reports import LaunchReport, LaunchReports
 from kedge.supervisor.sandbox import namespaces
 from kedge.supervisor.spec import ContainerSpec
 
@@ -18,39 +20,43 @@ Document = dict[str, Any]
 _PTMX: Final = (5, 2)
 
 
-class Command:
-    """One command; its streams belong to whoever asked for it."""
+class ExecProcess:
+    """One command; its streams belong to the agent that requested it."""
 
     def __init__(
-        self, identity: int, container: Container, machine: Machine, done: Callable[[], None]
+        self,
+        identity: int,
+        container: ContainerProcess,
+        host: RuntimeHost,
+        done: Callable[[], None],
     ) -> None:
         self.id = identity
         self.error = ""
         self.exit_code: int | None = None
         self.waiting: list[Callable[[], None]] = []
         self._container = container
-        self._machine = machine
+        self._host = host
         self._done: Callable[[], None] | None = done
-        """Called once, when it runs or is known not to."""
+        """Called once, when the program runs or has failed to start."""
         self._ready = False
         self._pid = 0
         self._reaped = 0
-        """A process whose number may be another one's by now."""
-        self._reports: Reports | None = None
+        """A process that was reaped; the kernel may have given its pid to another one."""
+        self._reports: LaunchReports | None = None
 
     def start(self, argv: list[str], *, terminal: bool, stdin: bool) -> list[int]:
-        """Fork it; returns the caller's ends of its streams: a terminal, or input (if wanted),
-        output and error."""
-        plan = self._plan(argv, terminal)
+        """Fork its process; returns the caller's ends of its streams: a terminal, or standard input
+        (if requested), output and error."""
+        spec = self._command_spec(argv, terminal)
         controlling = self._open_terminal() if terminal else -1
-        stdio, kept = _pipes(stdin=stdin) if not terminal else (_nowhere(), [controlling])
+        stdio, kept = _pipes(stdin=stdin) if not terminal else (_null_streams(), [controlling])
         ours, theirs = reports.pair()
-        start = launch.Start(theirs.fileno(), stdio)
-        start.terminal = controlling
+        options = LaunchOptions(theirs.fileno(), stdio)
+        options.terminal = controlling
         if group := self._container.group:
-            start.doors = group.doors()
+            options.cgroup_files = group.procs_files()
         try:
-            self._pid = self._fork(plan, start)
+            self._pid = self._fork(spec, options)
         except OSError:
             ours.close()
             for descriptor in kept:
@@ -60,27 +66,30 @@ class Command:
             theirs.close()
             for descriptor in set(stdio):
                 os.close(descriptor)
-        loop = self._machine.loop
+        loop = self._host.loop
         loop.child(self._pid, partial(self._exited, self._pid))
-        self._reports = Reports(loop, ours, self._pid, heard=self._hear, ended=self._set_off)
+        self._reports = LaunchReports(
+            loop, ours, self._pid, heard=self._handle_report, ended=self._launched
+        )
         return kept
 
     def kill(self) -> None:
-        """The command and all it began."""
+        """Kill the command and its descendants."""
         if self.exit_code is None and self._pid != self._reaped:
             processes.kill_tree(self._pid)
 
-    def _plan(self, argv: list[str], terminal: bool) -> ContainerSpec:
-        plan = self._container.plan.copy()
-        plan["argv"] = argv
-        plan["terminal"] = terminal
-        if terminal and not any(each.startswith("TERM=") for each in plan["env"]):
-            plan["env"] = [*plan["env"], "TERM=xterm"]
-        return plan
+    def _command_spec(self, argv: list[str], terminal: bool) -> ContainerSpec:
+        spec = self._container.spec.copy()
+        spec["argv"] = argv
+        spec["terminal"] = terminal
+        if terminal and not any(each.startswith("TERM=") for each in spec["env"]):
+            spec["env"] = [*spec["env"], "TERM=xterm"]
+        return spec
 
     def _open_terminal(self) -> int:
-        """A terminal of the container's own: opened through its root, whose links are its own."""
-        if not self._machine.isolated:
+        """Open a new terminal in the container's devpts instance. The path is resolved in the
+        container's root and the type is checked: the container controls its links."""
+        if not self._host.isolated:
             return os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         path = f"/proc/{self._container.pid}/root"
         root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -98,33 +107,33 @@ class Command:
         finally:
             os.close(found)
 
-    def _fork(self, plan: ContainerSpec, start: launch.Start) -> int:
-        launcher, target = self._machine.launcher, self._container.pid
-        if not self._machine.isolated:
-            arguments = (plan, vars(start), self._container.directory)
-            return launcher.fork("plain", arguments, start.descriptors())
-        mapped = self._machine.mapped
-        start.entered = self._container.pidfd, namespaces.different(target)
-        start.entered_pids = _open(target, "pid")
+    def _fork(self, spec: ContainerSpec, options: LaunchOptions) -> int:
+        launcher, target = self._host.launcher, self._container.pid
+        if not self._host.isolated:
+            arguments = (spec, vars(options), self._container.directory)
+            return launcher.fork("plain", arguments, options.descriptors())
+        rootless = self._host.rootless
+        options.target = self._container.pidfd, namespaces.different(target)
+        options.target_pidns = _open(target, "pid")
         # The pod's own namespace, not one that its first process may have entered later.
-        start.users, start.first_id = self._container.pod.users, self._container.pod.first_id
-        if mapped and (plan["user"] or plan["group"]):
-            start.entered_users = _open(target, "user")
+        options.userns, options.first_id = self._container.pod.userns, self._container.pod.first_id
+        if rootless and (spec["user"] or spec["group"]):
+            options.target_userns = _open(target, "user")
         try:
-            return launcher.fork("command", (plan, vars(start), mapped), start.descriptors())
+            return launcher.fork("command", (spec, vars(options), rootless), options.descriptors())
         finally:
-            for descriptor in {start.entered_pids, start.entered_users} - {-1}:
+            for descriptor in {options.target_pidns, options.target_userns} - {-1}:
                 os.close(descriptor)
 
-    def _hear(self, report: Report) -> None:
+    def _handle_report(self, report: LaunchReport) -> None:
         if report.pid:
             self._announced(report.pid)
         self.error = report.error or self.error
         self._ready = self._ready or report.is_ready
 
-    def _set_off(self) -> None:
+    def _launched(self) -> None:
         if self.error:
-            # It ends by itself, unless the error is what others say about it.
+            # A child that reports an error exits; one about which another process reports does not.
             self.kill()
         elif self._ready:
             self._settle()
@@ -132,7 +141,7 @@ class Command:
     def _announced(self, pid: int) -> None:
         """Handle the pid of the process that stays in the container."""
         self._pid = pid
-        self._machine.loop.child(pid, partial(self._exited, pid))
+        self._host.loop.child(pid, partial(self._exited, pid))
 
     def _exited(self, pid: int, status: int, usage: struct_rusage) -> None:
         assert self._reports is not None
@@ -147,8 +156,8 @@ class Command:
             self.error = f"it ended with {self.exit_code} before its program could run"
         self._settle()
         waiting, self.waiting = self.waiting, []
-        for deed in waiting:
-            deed()
+        for callback in waiting:
+            callback()
 
     def _settle(self) -> None:
         done, self._done = self._done, None
@@ -161,7 +170,7 @@ def _open(pid: int, kind: str) -> int:
 
 
 def _pipes(*, stdin: bool) -> tuple[tuple[int, int, int], list[int]]:
-    """The command's ends of its streams, and the caller's."""
+    """Return the command's ends of its streams, and the caller's."""
     kept = []
     if stdin:
         source, ours = os.pipe2(os.O_CLOEXEC)
@@ -176,6 +185,6 @@ def _pipes(*, stdin: bool) -> tuple[tuple[int, int, int], list[int]]:
     return (source, ends[0], ends[1]), kept
 
 
-def _nowhere() -> tuple[int, int, int]:
+def _null_streams() -> tuple[int, int, int]:
     null = devices.open_null()
     return null, null, null
