@@ -15,11 +15,16 @@ _LINE_ENDS: Final = {ord(sign): " " for sign in "\r\n\0"}
 
 
 def header_line(name: str, value: str) -> str:
-    """Return a header field as it is sent. The end of a line inside of a value would begin another
-    field or the body (response splitting), so it becomes a blank."""
+    """Return a header field as it is sent."""
     if "\n" in value or "\r" in value or "\0" in value:
-        value = value.translate(_LINE_ENDS)
+        value = one_line(value)
     return f"{name}: {value}\r\n"
+
+
+def one_line(value: str) -> str:
+    """Return a header's value with blanks for line ends, which would begin another field or the
+    body (response splitting)."""
+    return value.translate(_LINE_ENDS)
 
 
 class HttpRequest(msgspec.Struct):
