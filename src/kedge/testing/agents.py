@@ -9,7 +9,7 @@ from kedge.testing.local_server import LocalServer
 from kedge.web.duplex import Duplex
 from kedge.web.exchange import ServerAddress
 from kedge.web.message import HttpRequest, Response, text_response
-from kedge.web.server import Server
+from kedge.web.server import HttpServer
 
 
 class FakeAgent:
@@ -20,7 +20,7 @@ class FakeAgent:
         self.asked: list[HttpRequest] = []
         self.answer = text_response("said\n")
         self.port = 0
-        self._server = Server(self._handle, FakeClock())
+        self._server = HttpServer(self._handle, FakeClock())
 
     async def listen(self) -> None:
         self.port = await self._server.listen("127.0.0.1", 0, None)

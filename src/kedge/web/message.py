@@ -6,8 +6,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from kedge.web.connection_limits import ConnectionCaller
 from kedge.web.duplex import Duplex
-from kedge.web.places import Caller
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -41,12 +41,12 @@ class HttpRequest(msgspec.Struct):
     """The verified client certificate, as the ssl module shows it, its hash under `sha256`."""
     peer: str = ""
     """The address of the client."""
-    on_identified: Callable[[Caller], None] | None = None
+    on_identified: Callable[[ConnectionCaller], None] | None = None
     """Called through `identified`."""
 
     _query: "Query | None" = None
 
-    def identified(self, caller: Caller) -> None:
+    def identified(self, caller: ConnectionCaller) -> None:
         """Report the caller to the server after authentication; raises 429 if the caller has too
         many connections."""
         if self.on_identified is not None:

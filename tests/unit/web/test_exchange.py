@@ -11,7 +11,7 @@ from kedge.testing.clock import FakeClock
 from kedge.web.duplex import Duplex
 from kedge.web.exchange import OutgoingRequest, ServerAddress, ask
 from kedge.web.message import HttpRequest, Response, asks_upgrade
-from kedge.web.server import Server
+from kedge.web.server import HttpServer
 
 UPGRADE = [("Connection", "Upgrade"), ("Upgrade", "echo")]
 
@@ -41,7 +41,7 @@ def site(request: HttpRequest) -> Response:
 async def served(
     handler: Callable[[HttpRequest], Response | Awaitable[Response]] = site,
 ) -> AsyncIterator[ServerAddress]:
-    server = Server(handler, FakeClock())
+    server = HttpServer(handler, FakeClock())
     port = await server.listen("127.0.0.1", 0, None)
     try:
         yield ServerAddress("127.0.0.1", port)

@@ -20,8 +20,9 @@ from kedge.node.server.callers import Callers
 from kedge.node.server.sessions import Sessions
 from kedge.node.stats.exposition import CONTENT_TYPE
 from kedge.web.duplex import Duplex
+from kedge.web.limits import ServerLimits
 from kedge.web.message import TEXT, HttpRequest, Response, json_response, text_response
-from kedge.web.server import Limits, Server
+from kedge.web.server import HttpServer
 from kedge.web.watchdog import LoopPauses
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class NodeServer:
         self._inotify = Inotify()
         self._sessions = Sessions()
         # No handler reads a body, and the caller is known only after a call to the API server.
-        self._server = Server(self.handle, clock, Limits(body_bytes=BODY_BYTES))
+        self._server = HttpServer(self.handle, clock, ServerLimits(body_bytes=BODY_BYTES))
         self._pods: NodePods | None = None
         self._usage: Usage | None = None
 

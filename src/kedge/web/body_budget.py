@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Sender(Protocol):
+class BodySender(Protocol):
     """A connection on which a body is coming in."""
 
     def refuse_body(self) -> None:
@@ -21,10 +21,10 @@ class BodyBudget:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._unfinished: dict[Sender, int] = {}
+        self._unfinished: dict[BodySender, int] = {}
         self.size = 0
 
-    def grow(self, sender: Sender, size: int) -> None:
+    def grow(self, sender: BodySender, size: int) -> None:
         """Count more bytes of a body; may refuse a body, also this one."""
         self._unfinished[sender] = self._unfinished.get(sender, 0) + size
         self.size += size
@@ -34,11 +34,11 @@ class BodyBudget:
                 return
             oldest.refuse_body()
 
-    def finish(self, sender: Sender) -> int:
+    def finish(self, sender: BodySender) -> int:
         """Mark a body as complete; returns the size to `release` when its request is answered."""
         return self._unfinished.pop(sender, 0)
 
-    def forget(self, sender: Sender) -> None:
+    def forget(self, sender: BodySender) -> None:
         """Drop a body that will not be completed."""
         self.release(self._unfinished.pop(sender, 0))
 

@@ -1,9 +1,9 @@
 """A budget that several bodies share."""
 
-from kedge.web.bodies import BodyBudget
+from kedge.web.body_budget import BodyBudget
 
 
-class Sender:
+class BodySender:
     """A connection."""
 
     def __init__(self, budget: BodyBudget) -> None:
@@ -17,7 +17,7 @@ class Sender:
 
 def test_the_body_that_has_been_coming_the_longest_is_given_up() -> None:
     budget = BodyBudget(100)
-    old, young, complete = Sender(budget), Sender(budget), Sender(budget)
+    old, young, complete = BodySender(budget), BodySender(budget), BodySender(budget)
     budget.grow(complete, 30)
     assert budget.finish(complete) == 30
     budget.grow(old, 40)
@@ -33,7 +33,7 @@ def test_the_body_that_has_been_coming_the_longest_is_given_up() -> None:
 
 def test_requests_that_are_being_answered_keep_their_bodies() -> None:
     budget = BodyBudget(100)
-    busy, late = Sender(budget), Sender(budget)
+    busy, late = BodySender(budget), BodySender(budget)
     budget.grow(busy, 90)
     budget.finish(busy)
     budget.grow(late, 20)

@@ -18,7 +18,7 @@ _OWN_DESCRIPTORS: Final = 4
 """One in so many descriptors is reserved for files, pipes and outgoing connections."""
 
 
-class Occupant(Protocol):
+class SlotHolder(Protocol):
     """A connection, from the moment it is accepted."""
 
     def evict(self) -> None:
@@ -26,7 +26,7 @@ class Occupant(Protocol):
         ...
 
 
-class Caller(Protocol):
+class ConnectionCaller(Protocol):
     """The caller of a request, after authentication."""
 
     @property
@@ -41,7 +41,7 @@ class Caller(Protocol):
 
 
 @dataclass(frozen=True)
-class PlaceLimits:
+class ConnectionLimits:
     """Limits on connections."""
 
     total: int = 4096
@@ -56,25 +56,25 @@ class PlaceLimits:
     would evict each other during their handshakes."""
 
     @classmethod
-    def within(cls, descriptors: int) -> "PlaceLimits":
+    def within(cls, descriptors: int) -> "ConnectionLimits":
         """Return the limits for so many open files."""
         total = min(cls.total, descriptors - descriptors // _OWN_DESCRIPTORS)
         return cls(total, total // 8, total // 4, total // 64)
 
 
-def affordable() -> PlaceLimits:
+def affordable() -> ConnectionLimits:
     """Return the limits for this process's limit of open files."""
-    return PlaceLimits.within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    return ConnectionLimits.within(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-class Places:
+class ConnectionSlots:
     """Counts connections and evicts unauthenticated ones."""
 
-    def __init__(self, limits: PlaceLimits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
-        self._strangers: dict[Occupant, float] = {}
+        self._strangers: dict[SlotHolder, float] = {}
         """Unauthenticated connections with their start time, the oldest first."""
-        self._tenants: dict[Occupant, str] = {}
+        self._tenants: dict[SlotHolder, str] = {}
         self._counts: Counter[str] = Counter()
         self.evicted = 0
         """How many unauthenticated connections were evicted."""
@@ -95,20 +95,20 @@ class Places:
             self._evict(oldest)
             return
 
-    def _evict(self, occupant: Occupant) -> None:
+    def _evict(self, holder: SlotHolder) -> None:
         self.evicted += 1
-        self.leave(occupant)
-        occupant.evict()
+        self.leave(holder)
+        holder.evict()
 
-    def arrive(self, occupant: Occupant, now: float) -> None:
+    def arrive(self, holder: SlotHolder, now: float) -> None:
         """Count a new connection as unauthenticated."""
-        self._strangers.setdefault(occupant, now)
+        self._strangers.setdefault(holder, now)
 
-    def settle(self, occupant: Occupant, caller: Caller) -> bool:
+    def settle(self, holder: SlotHolder, caller: ConnectionCaller) -> bool:
         """Count a connection for its caller; raises 429 at the caller's limit. Returns whether
         the caller is authenticated."""
         tenant = caller.tenant
-        if not tenant or occupant in self._tenants:
+        if not tenant or holder in self._tenants:
             return bool(tenant)
         limits = self._limits
         room = limits.total - limits.strangers - (0 if caller.is_privileged else limits.reserve)
@@ -116,15 +116,15 @@ class Places:
             raise too_many("the server has as many connections as it can serve")
         if self._counts[tenant] >= limits.per_tenant and not caller.is_privileged:
             raise too_many(f"{tenant} has {limits.per_tenant} connections already")
-        self._strangers.pop(occupant, None)
-        self._tenants[occupant] = tenant
+        self._strangers.pop(holder, None)
+        self._tenants[holder] = tenant
         self._counts[tenant] += 1
         return True
 
-    def leave(self, occupant: Occupant) -> None:
+    def leave(self, holder: SlotHolder) -> None:
         """Remove a closed connection. Idempotent."""
-        self._strangers.pop(occupant, None)
-        tenant = self._tenants.pop(occupant, None)
+        self._strangers.pop(holder, None)
+        tenant = self._tenants.pop(holder, None)
         if tenant is not None:
             self._counts[tenant] -= 1
             if not self._counts[tenant]:
