@@ -108,6 +108,7 @@ async def converse(connected: WebSocket, asked: Asked) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     tasks = []
     if asked.stdin:
+        # This function owns the task: it ends with the command.
         tasks.append(loop.create_task(_send_input(connected)))
     if asked.tty and sys.stdin.isatty():
         tell = _size_teller(connected)

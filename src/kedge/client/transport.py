@@ -234,7 +234,7 @@ class LocalTransport:
             return
         tidings = Tidings() if call.told else None
         inflow = tidings or Inflow()
-        # This context owns the task. A TaskGroup would wrap whatever the caller raises in a group.
+        # This context owns the task. A TaskGroup would wrap exceptions of the caller in a group.
         task = asyncio.get_running_loop().create_task(_pour(body, inflow))
         try:
             yield Stream(answer.status, _headers(answer), inflow, tidings)

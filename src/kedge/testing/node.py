@@ -305,6 +305,7 @@ class LocalNode:
     async def start(self) -> None:
         """Begin, or begin again after a kill."""
         self.pods = Pods(self.server.client, self.parts(), NODE)
+        # This node owns the task: `kill` ends it.
         self._task = asyncio.get_running_loop().create_task(self.pods.run())
         await self.settle()
 

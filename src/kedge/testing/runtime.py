@@ -318,6 +318,7 @@ class FakeRuntime:
             await self._clock.sleep(seconds)
             self._end(container, exit_code, reason)
 
+        # The runtime owns the task: it ends with the container.
         self._timers[container] = asyncio.get_running_loop().create_task(end())
 
     def _cancel(self, container: str) -> None:

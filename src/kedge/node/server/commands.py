@@ -64,7 +64,7 @@ async def converse(
     """Carry everything between the two; the exit code, or None if the client has gone. Raises
     TimeoutError if there is no exit code so many seconds after the last word."""
     ear = _Ear(stream, wanted)
-    # Both belong to this function, which ends the one when the other is done.
+    # This function owns both tasks: it ends the one when the other is done.
     loop = asyncio.get_running_loop()
     speaking = loop.create_task(_speak(stream, wanted, client, patience))
     listening = loop.create_task(client.listen(ear.take))

@@ -197,7 +197,8 @@ class Channels:
             for channel in (2 * number, 2 * number + 1):
                 self._send(channel, port.to_bytes(2, "little"))
         loop = asyncio.get_running_loop()
-        # Connections are made at once; what the client sends waits until its own stands.
+        # This function owns the tasks. Connections are made at once; data of the client waits until
+        # its connection is established.
         connecting = [loop.create_task(pod.connect(port)) for port in ports]
         carrying = loop.create_task(self._carry_all(connecting))
         listening = loop.create_task(self._listen(connecting))
