@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.runtime.embedded import EmbeddedRuntime
-from kedge.node.runtime.runtime import ContainerLimits, ContainerSpec, SandboxSpec
+from kedge.node.runtime.runtime import ContainerConfig, ContainerLimits, SandboxConfig
 
 PODS = "/kedge/bench-runtime"
 LIMITS = ContainerLimits(
@@ -55,7 +55,7 @@ class Bench:
         """A pod with one container; its sandbox and container."""
         self._pods += 1
         name = f"pod{self._pods}"
-        spec = SandboxSpec(
+        spec = SandboxConfig(
             namespace="bench",
             name=name,
             uid=name,
@@ -64,7 +64,7 @@ class Bench:
             cgroup_parent=f"{PODS}/{name}",
         )
         sandbox = await self.timed(f"{prefix}run a sandbox", self._runtime.run_sandbox(spec))
-        wanted = ContainerSpec(
+        wanted = ContainerConfig(
             name="main",
             image="host",
             command=["sleep", "100000"],
@@ -78,7 +78,7 @@ class Bench:
 
     async def one(self) -> None:
         sandbox, container = await self.start()
-        spec = ContainerSpec(name="next", image="host", command=["sleep", "1"], resources=LIMITS)
+        spec = ContainerConfig(name="next", image="host", command=["sleep", "1"], resources=LIMITS)
         following = await self._runtime.create_container(sandbox, spec)
         await self.timed("start the next one", self._runtime.start_container(following))
         await self.timed("run a command in it", self._runtime.execute(container, ["true"], 10))

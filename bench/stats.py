@@ -33,8 +33,8 @@ from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
 from kedge.node.stats.meters import Sources
 from kedge.node.stats.publisher import SPREAD
 from kedge.node.stats.sampler import Sampler
-from kedge.supervisor import cgroups
-from kedge.supervisor.cgroups import Cgroups, Hierarchy
+from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.kernel.cgroups import Cgroups, Hierarchy
 
 ROOT = "/kedge-bench-stats"
 START = 1_900_000_000

@@ -24,7 +24,7 @@ from kedge.machinery.errors import StatusError
 from kedge.machinery.open_files import raise_limit
 from kedge.restarter.bounded_log import BoundedLogHandler
 from kedge.web.message import HttpRequest, Response
-from kedge.web.server import note_failure
+from kedge.web.server import log_loop_error
 from kedge.web.watchdog import LoopPauses, watched
 
 OnReady = Callable[[Running], None]
@@ -51,7 +51,7 @@ def run(config: ServerConfig, on_ready: OnReady) -> None:
 async def _run(config: ServerConfig, on_ready: OnReady) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(note_failure)
+    loop.set_exception_handler(log_loop_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await _serve(config, SystemClock(), on_ready, stop)

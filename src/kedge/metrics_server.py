@@ -22,7 +22,7 @@ from kedge.client.login import Login
 from kedge.client.transport import Call, Reply, Stream, Transport
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.open_files import raise_limit
-from kedge.web.server import note_failure
+from kedge.web.server import log_loop_error
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def run(config: MetricsServerConfig, read: ReadLogin, on_ready: OnReady) -> None
 async def _run(config: MetricsServerConfig, read: ReadLogin, on_ready: OnReady) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(note_failure)
+    loop.set_exception_handler(log_loop_error)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()

@@ -138,7 +138,7 @@ def _ready_server(config: UpConfig) -> state.Server:
             raise AlreadyRunning(f"the server in {directory} has just ended")
         if known is not None and known.pid == running.pid:
             return known
-        time.sleep(_PAUSE)
+        time.sleep(_PAUSE)  # noqa: TID251 - no event loop runs here
     raise Failure(
         f"the server in {directory} was not ready within {config.wait:g} s: allow more time with"
         " --wait, or stop it with 'kedge down'"

@@ -15,15 +15,15 @@ from kedge.machinery.clock import SystemClock
 from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import (
+    ContainerConfig,
     ContainerEvent,
     ContainerLimits,
-    ContainerSpec,
     NotFoundError,
     PodSandbox,
     RunState,
     Runtime,
     RuntimeFailure,
-    SandboxSpec,
+    SandboxConfig,
 )
 from kedge.testing.runtime import FakeRuntime, Life
 
@@ -66,7 +66,7 @@ async def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 async def pod(runtime: Runtime, name: str = "web", attempt: int = 0) -> PodSandbox:
     return await runtime.run_sandbox(
-        SandboxSpec(
+        SandboxConfig(
             namespace="default",
             name=name,
             uid=f"uid-of-{name}",
@@ -78,8 +78,8 @@ async def pod(runtime: Runtime, name: str = "web", attempt: int = 0) -> PodSandb
     )
 
 
-def waiting(name: str = "main", attempt: int = 0) -> ContainerSpec:
-    return ContainerSpec(
+def waiting(name: str = "main", attempt: int = 0) -> ContainerConfig:
+    return ContainerConfig(
         name=name,
         image="host",
         attempt=attempt,

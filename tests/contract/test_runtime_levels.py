@@ -25,7 +25,7 @@ from kedge.node.images.image import HOST_IMAGE
 from kedge.node.runtime import seccomp
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import *
-from kedge.supervisor import libc
+from kedge.supervisor.kernel import libc
 
 home, jailed = Path(sys.argv[2]), sys.argv[3] == "jailed"
 if jailed:
@@ -41,10 +41,10 @@ class Images:
 async def main():
     runtime = await EmbeddedRuntime.open(home / "runtime", Images(), hidden=[home / "secret"])
     sandbox = await runtime.run_sandbox(
-        SandboxSpec(namespace="n", name="p", uid="u", hostname="mine", log_directory=str(home))
+        SandboxConfig(namespace="n", name="p", uid="u", hostname="mine", log_directory=str(home))
     )
     async def run(name, script, **more):
-        spec = ContainerSpec(
+        spec = ContainerConfig(
             name=name, image="host", command=["sh", "-c", script], log_path=f"{name}.log", **more
         )
         container = await runtime.create_container(sandbox.id, spec)
@@ -62,7 +62,7 @@ async def main():
     except RuntimeFailure as error:
         escaped = str(error).rpartition(": ")[2]
     ended = await runtime.container(seen)
-    spec = ContainerSpec(name="stays", image="host", command=["sleep", "1000"])
+    spec = ContainerConfig(name="stays", image="host", command=["sleep", "1000"])
     stays = await runtime.create_container(sandbox.id, spec)
     await runtime.start_container(stays)
     done = await runtime.execute(stays, ["sh", "-c", "echo out; exit 3"], 10)
@@ -93,9 +93,9 @@ async def attack(runtime):
     # A pod that shares processes, a user of its own, and a working directory that becomes a link.
     (home / "volume" / "work").mkdir()
     sandbox = await runtime.run_sandbox(
-        SandboxSpec(namespace="n", name="q", uid="v", log_directory=str(home), shared_pid=True)
+        SandboxConfig(namespace="n", name="q", uid="v", log_directory=str(home), shared_pid=True)
     )
-    spec = ContainerSpec(
+    spec = ContainerConfig(
         name="attacked", image="host", command=["sleep", "1000"],
         working_dir="/volume/work" if runtime.level != "plain" else str(home / "volume" / "work"),
         mounts=[Mount(host_path=str(home / "volume"), container_path="/volume")],

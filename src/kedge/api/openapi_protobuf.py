@@ -1,18 +1,19 @@
-"""OpenAPI version 2 in protobuf: kubectl reads it so, where version 3 says nothing of a kind.
+"""OpenAPI version 2 in protobuf, which kubectl reads for kinds without an OpenAPI v3 schema.
 
 The numbers are those of gnostic's openapi.v2 messages, for the parts that kedge writes.
 """
 
-import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from kedge.machinery.protobuf_wire import bytes_field, double_field, varint_field
+
 MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""How clients ask for it."""
+"""In the Accept header of clients."""
 CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""How it is answered; upstream spells it without the @."""
+"""In the Content-Type header of answers; upstream writes it without the @."""
 
 Json = Mapping[str, Any]
 Writer = Callable[[int, Any], bytes]
@@ -20,16 +21,14 @@ Writer = Callable[[int, Any], bytes]
 Fields = dict[str, tuple[int, Writer]]
 """The fields of a message by their names in JSON."""
 
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
-
 
 def encode(document: Json) -> bytes:
-    """A document of version 2 as the message openapi.v2.Document."""
+    """Return an OpenAPI v2 document as the message openapi.v2.Document."""
     return _body(_DOCUMENT, 16, document)
 
 
 def _body(fields: Fields, extension: int, value: Json) -> bytes:
-    """The fields of a message; those that begin with x- go into its vendor extensions."""
+    """Return the fields of a message; those that begin with x- are vendor extensions."""
     parts = []
     for key, content in value.items():
         if key.startswith("x-"):
@@ -40,43 +39,17 @@ def _body(fields: Fields, extension: int, value: Json) -> bytes:
     return b"".join(parts)
 
 
-def _varint(value: int) -> bytes:
-    written = bytearray()
-    while value > 0x7F:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)
-
-
-def _delimited(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
-
-
 def _text(number: int, value: str) -> bytes:
-    return _delimited(number, value.encode())
-
-
-def _flag(number: int, value: bool) -> bytes:
-    return _varint(number << 3 | _VARINT) + _varint(int(value))
-
-
-def _integer(number: int, value: int) -> bytes:
-    # Negative numbers are ten bytes long, as two's complement in 64 bits.
-    return _varint(number << 3 | _VARINT) + _varint(value & (1 << 64) - 1)
-
-
-def _double(number: int, value: float) -> bytes:
-    return _varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+    return bytes_field(number, value.encode())
 
 
 def _any(number: int, value: Any) -> bytes:
-    """A value of any type, as YAML: which JSON is."""
-    return _delimited(number, _text(2, msgspec.json.encode(value).decode()))
+    """Return a value of any type as YAML; JSON is valid YAML."""
+    return bytes_field(number, _text(2, msgspec.json.encode(value).decode()))
 
 
 def _message(fields: Fields, extension: int) -> Writer:
-    return lambda number, value: _delimited(number, _body(fields, extension, value))
+    return lambda number, value: bytes_field(number, _body(fields, extension, value))
 
 
 def _each(write: Writer) -> Writer:
@@ -95,8 +68,8 @@ def _inside(*numbers: int, write: Writer) -> Writer:
     def written(number: int, value: Any) -> bytes:
         content = write(inner, value)
         for each in reversed(outer):
-            content = _delimited(each, content)
-        return _delimited(number, content)
+            content = bytes_field(each, content)
+        return bytes_field(number, content)
 
     return written
 
@@ -106,39 +79,39 @@ def _named(write: Writer) -> Writer:
 
     def written(number: int, values: Json) -> bytes:
         entries = (_text(1, name) + write(2, value) for name, value in values.items())
-        return b"".join(_delimited(number, entry) for entry in entries)
+        return b"".join(bytes_field(number, entry) for entry in entries)
 
     return written
 
 
 def _type(number: int, value: str | list[str]) -> bytes:
     names = [value] if isinstance(value, str) else value
-    return _delimited(number, _each(_text)(1, names))
+    return bytes_field(number, _each(_text)(1, names))
 
 
 def _items(number: int, value: Json | list[Json]) -> bytes:
-    return _delimited(number, _each(_schema)(1, [value] if isinstance(value, Mapping) else value))
+    return bytes_field(number, _each(_schema)(1, [value] if isinstance(value, Mapping) else value))
 
 
 def _additional(number: int, value: Json | bool) -> bytes:
-    written = _flag(2, value) if isinstance(value, bool) else _schema(1, value)
-    return _delimited(number, written)
+    written = varint_field(2, value) if isinstance(value, bool) else _schema(1, value)
+    return bytes_field(number, written)
 
 
 def _schema(number: int, value: Json) -> bytes:
-    return _delimited(number, _body(_SCHEMA, 31, value))
+    return bytes_field(number, _body(_SCHEMA, 31, value))
 
 
 def _parameter(number: int, value: Json) -> bytes:
     """A ParametersItem; what it holds depends on where the parameter is."""
     if "$ref" in value:
-        return _delimited(number, _message(_REFERENCE, 0)(2, value))
+        return bytes_field(number, _message(_REFERENCE, 0)(2, value))
     if value["in"] == "body":
-        return _delimited(number, _inside(1, write=_message(_BODY_PARAMETER, 6))(1, value))
+        return bytes_field(number, _inside(1, write=_message(_BODY_PARAMETER, 6))(1, value))
     if value["in"] == "query":
-        return _delimited(number, _inside(2, 3, write=_message(_QUERY_PARAMETER, 23))(1, value))
+        return bytes_field(number, _inside(2, 3, write=_message(_QUERY_PARAMETER, 23))(1, value))
     place = 4 if value["in"] == "path" else 1
-    return _delimited(number, _inside(2, place, write=_message(_OTHER_PARAMETER, 22))(1, value))
+    return bytes_field(number, _inside(2, place, write=_message(_OTHER_PARAMETER, 22))(1, value))
 
 
 _REFERENCE: Final[Fields] = {"$ref": (1, _text), "description": (2, _text)}
@@ -149,19 +122,19 @@ _SCHEMA: Final[Fields] = {
     "title": (3, _text),
     "description": (4, _text),
     "default": (5, _any),
-    "multipleOf": (6, _double),
-    "maximum": (7, _double),
-    "exclusiveMaximum": (8, _flag),
-    "minimum": (9, _double),
-    "exclusiveMinimum": (10, _flag),
-    "maxLength": (11, _integer),
-    "minLength": (12, _integer),
+    "multipleOf": (6, double_field),
+    "maximum": (7, double_field),
+    "exclusiveMaximum": (8, varint_field),
+    "minimum": (9, double_field),
+    "exclusiveMinimum": (10, varint_field),
+    "maxLength": (11, varint_field),
+    "minLength": (12, varint_field),
     "pattern": (13, _text),
-    "maxItems": (14, _integer),
-    "minItems": (15, _integer),
-    "uniqueItems": (16, _flag),
-    "maxProperties": (17, _integer),
-    "minProperties": (18, _integer),
+    "maxItems": (14, varint_field),
+    "minItems": (15, varint_field),
+    "uniqueItems": (16, varint_field),
+    "maxProperties": (17, varint_field),
+    "minProperties": (18, varint_field),
     "required": (19, _each(_text)),
     "enum": (20, _each(_any)),
     "additionalProperties": (21, _additional),
@@ -175,12 +148,12 @@ _BODY_PARAMETER: Final[Fields] = {
     "description": (1, _text),
     "name": (2, _text),
     "in": (3, _text),
-    "required": (4, _flag),
+    "required": (4, varint_field),
     "schema": (5, _schema),
 }
 
 _QUERY_PARAMETER: Final[Fields] = {
-    "required": (1, _flag),
+    "required": (1, varint_field),
     "in": (2, _text),
     "description": (3, _text),
     "name": (4, _text),
@@ -189,7 +162,7 @@ _QUERY_PARAMETER: Final[Fields] = {
 }
 
 _OTHER_PARAMETER: Final[Fields] = {
-    "required": (1, _flag),
+    "required": (1, varint_field),
     "in": (2, _text),
     "description": (3, _text),
     "name": (4, _text),
@@ -209,7 +182,7 @@ _OPERATION: Final[Fields] = {
     "parameters": (8, _each(_parameter)),
     "responses": (9, _inside(1, write=_named(_inside(1, write=_message(_RESPONSE, 5))))),
     "schemes": (10, _each(_text)),
-    "deprecated": (11, _flag),
+    "deprecated": (11, varint_field),
 }
 
 _operation: Final = _message(_OPERATION, 13)

@@ -25,18 +25,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kedge.machinery.durations import format_duration, format_micro_time, format_time
+from kedge.machinery.protobuf_wire import BYTES, FIXED64, VARINT, decode_varint, fields, signed
 
 MAGIC = b"k8s\x00"
 _DEEPEST = 100
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_WIRE_TYPES = {"int": _VARINT, "bool": _VARINT, "double": _FIXED64}
+_WIRE_TYPES = {"int": VARINT, "bool": VARINT, "double": FIXED64}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ABSENT = object()
-"""What a value is that JSON would not show."""
+"""Stands for a value that JSON omits."""
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """The document in a request body; ValueError if there is none."""
+    """Return the document in a request body; raises ValueError."""
     return _object(body, _DEEPEST)
 
 
@@ -52,13 +52,13 @@ def _object(body: bytes, depth: int) -> dict[str, Any]:
 
 
 def _envelope(data: bytes) -> tuple[str, str, bytes]:
-    """The type and the bytes of the object that a body wraps."""
+    """Return apiVersion, kind and bytes of the object in a body."""
     api_version, kind, raw = "", "", b""
-    for number, wire, value in _fields(data):
-        if number == 1 and wire == _BYTES:
-            names = {n: v.decode() for n, w, v in _fields(value) if w == _BYTES}
+    for number, wire, value in fields(data):
+        if number == 1 and wire == BYTES:
+            names = {n: v.decode() for n, w, v in fields(value) if w == BYTES}
             api_version, kind = names.get(1, ""), names.get(2, "")
-        elif number == 2 and wire == _BYTES:
+        elif number == 2 and wire == BYTES:
             raw = value
         elif number == 3 and value:
             raise ValueError("encoded objects are not supported")
@@ -106,7 +106,7 @@ def _message(data: bytes, name: str, depth: int) -> Any:
     document: dict[str, Any] = {}
     known = _known(name)
     whole = _whole(known)
-    for number, wire, value in _fields(data):
+    for number, wire, value in fields(data):
         field = known.get(number)
         if field is None:
             continue
@@ -114,7 +114,7 @@ def _message(data: bytes, name: str, depth: int) -> Any:
             elements = document.setdefault(field.name, [])
             elements += _elements(field, wire, value, depth)
         elif field.many == "map":
-            key, element = _entry(field, _typed(_BYTES, wire, value), depth)
+            key, element = _entry(field, _typed(BYTES, wire, value), depth)
             document.setdefault(field.name, {})[key] = element
         else:
             shown = _shown(field, _value(field.type, wire, value, depth))
@@ -126,7 +126,7 @@ def _message(data: bytes, name: str, depth: int) -> Any:
 
 
 def _whole(known: dict[int, _Field]) -> Any:
-    """What a message is worth whose one field is absent; None if it is an ordinary message."""
+    """Return the value of an empty message whose one field stands for it; None for others."""
     first = known.get(1)
     if first is None or first.name != "*":
         return None
@@ -134,7 +134,7 @@ def _whole(known: dict[int, _Field]) -> Any:
 
 
 def _elements(field: _Field, wire: int, value: Any, depth: int) -> Iterator[Any]:
-    if wire == _BYTES and field.type in _WIRE_TYPES:
+    if wire == BYTES and field.type in _WIRE_TYPES:
         yield from _packed(field.type, value)
     else:
         element = _value(field.type, wire, value, depth)
@@ -148,21 +148,21 @@ def _packed(type_: str, data: bytes) -> Iterator[Any]:
             value: Any = data[at : at + 8]
             at += 8
         else:
-            value, at = _varint(data, at)
+            value, at = decode_varint(data, at)
         yield _value(type_, _WIRE_TYPES[type_], value, 1)
 
 
 def _entry(field: _Field, data: bytes, depth: int) -> tuple[str, Any]:
-    """One key and value of a map."""
-    parts = {number: (wire, value) for number, wire, value in _fields(data)}
-    key = _value("string", *parts.get(1, (_BYTES, b"")), depth)
-    absent = (_VARINT, 0) if field.type in ("int", "bool") else (_BYTES, b"")
+    """Return one key and value of a map."""
+    parts = {number: (wire, value) for number, wire, value in fields(data)}
+    key = _value("string", *parts.get(1, (BYTES, b"")), depth)
+    absent = (VARINT, 0) if field.type in ("int", "bool") else (BYTES, b"")
     element = _value(field.type, *parts.get(2, absent), depth)
     return key, None if element is _ABSENT else element
 
 
 def _shown(field: _Field, value: Any) -> Any:
-    """The value of a single field, or nothing if JSON would not show it."""
+    """Return the value of a single field, or _ABSENT if JSON omits it."""
     if field.pointer or field.kept or isinstance(value, dict | list):
         return value
     if field.name == "*":  # the choice between schema and bool: false is the answer, not its lack
@@ -171,12 +171,12 @@ def _shown(field: _Field, value: Any) -> Any:
 
 
 def _value(type_: str, wire: int, value: Any, depth: int) -> Any:
-    value = _typed(_WIRE_TYPES.get(type_, _BYTES), wire, value)
+    value = _typed(_WIRE_TYPES.get(type_, BYTES), wire, value)
     match type_:
         case "string":
             return value.decode()
         case "int":
-            return value - (1 << 64) if value >> 63 else value
+            return signed(value)
         case "bool":
             return value != 0
         case "double":
@@ -213,8 +213,8 @@ def _double(data: bytes) -> float:
 
 
 def _json(data: bytes, depth: int) -> Any:
-    """JSON in the one field of its message."""
-    raw = next((value for n, wire, value in _fields(data) if (n, wire) == (1, _BYTES)), b"")
+    """Return the JSON document in the only field of a message."""
+    raw = next((value for n, wire, value in fields(data) if (n, wire) == (1, BYTES)), b"")
     if not raw:
         return _ABSENT
     if raw.startswith(MAGIC):
@@ -248,50 +248,6 @@ def _time(data: bytes, type_: str) -> Any:
 
 
 def _parts(data: bytes, type_: str) -> dict[int, Any]:
-    """The fields of a small message that are of one type, by number."""
-    wanted = _WIRE_TYPES.get(type_, _BYTES)
-    return {n: _value(type_, wire, v, 1) for n, wire, v in _fields(data) if wire == wanted}
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """The number, wire type and raw value of each field."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if number == 0:
-            raise ValueError("illegal tag 0")
-        if wire == _VARINT:
-            value, at = _varint(data, at)
-            yield number, wire, value
-            continue
-        size, at = _size(data, at, wire)
-        if at + size > end:
-            raise ValueError("unexpected EOF")
-        yield number, wire, data[at : at + size]
-        at += size
-
-
-def _size(data: bytes, at: int, wire: int) -> tuple[int, int]:
-    match wire:
-        case 1:
-            return 8, at
-        case 2:
-            return _varint(data, at)
-        case 5:
-            return 4, at
-        case _:
-            raise ValueError(f"illegal wireType {wire}")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    result = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            raise ValueError("unexpected EOF")
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result & 0xFFFF_FFFF_FFFF_FFFF, at
-    raise ValueError("integer overflow")
+    """Return the fields of a small message that have one type, by number."""
+    wanted = _WIRE_TYPES.get(type_, BYTES)
+    return {n: _value(type_, wire, v, 1) for n, wire, v in fields(data) if wire == wanted}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kedge.machinery.errors import StatusError
-from kedge.web.exchange import Address
+from kedge.web.exchange import ServerAddress
 
 _DEFAULT_PORT: Final = 10250
 _PREFERRED: Final = ("InternalIP", "InternalDNS", "Hostname", "ExternalIP", "ExternalDNS")
@@ -19,7 +19,7 @@ class Agents:
         self._pki = pki
         self._tls: tuple[float, ssl.SSLContext] | None = None
 
-    def address(self, node: Mapping[str, Any]) -> Address:
+    def address(self, node: Mapping[str, Any]) -> ServerAddress:
         """Where the agent of a node listens, as its object says."""
         status = node.get("status") or {}
         endpoint = (status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}
@@ -27,7 +27,7 @@ class Agents:
         if not host:
             name = node["metadata"]["name"]
             raise StatusError(500, "", f"no preferred addresses found; node {name} has none")
-        return Address(host, endpoint.get("Port") or _DEFAULT_PORT, self._context())
+        return ServerAddress(host, endpoint.get("Port") or _DEFAULT_PORT, self._context())
 
     def _context(self) -> ssl.SSLContext:
         certificate = self._pki / "node-client.crt"

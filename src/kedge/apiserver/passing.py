@@ -8,7 +8,7 @@ from typing import Final
 from kedge.machinery.errors import StatusError, bad_request, internal
 from kedge.web import tunnel, websocket
 from kedge.web.duplex import Duplex
-from kedge.web.exchange import Address, Asking, Exchange, ask
+from kedge.web.exchange import Exchange, OutgoingRequest, ServerAddress, ask
 from kedge.web.message import HttpRequest, Response, Sink
 from kedge.web.websocket import WebSocket
 
@@ -36,7 +36,9 @@ def passed_headers(headers: Mapping[str, str], *, upgrading: bool) -> Iterator[t
             yield name, value
 
 
-async def reach(address: Address, asking: Asking, patience: float | None = None) -> Exchange:
+async def reach(
+    address: ServerAddress, asking: OutgoingRequest, patience: float | None = None
+) -> Exchange:
     """The other server's answer; raises 500 if there is none."""
     try:
         async with asyncio.timeout(patience):
@@ -47,11 +49,11 @@ async def reach(address: Address, asking: Asking, patience: float | None = None)
 
 
 async def upgrade(
-    http: HttpRequest, address: Address, target: str, patience: float | None = None
+    http: HttpRequest, address: ServerAddress, target: str, patience: float | None = None
 ) -> Response:
     """Connect a client that wants another protocol with the other server, byte for byte."""
     headers = list(passed_headers(http.headers, upgrading=True))
-    exchange = await reach(address, Asking(http.method, target, headers), patience)
+    exchange = await reach(address, OutgoingRequest(http.method, target, headers), patience)
     if exchange.status != 101:
         if exchange.status < 400:
             exchange.close()

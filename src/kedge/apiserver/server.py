@@ -44,7 +44,7 @@ from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
 from kedge.storage.store import Store, StoreError
-from kedge.web.server import Server
+from kedge.web.server import HttpServer
 from kedge.web.watchdog import LoopPauses
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ async def serve(
         everybody = {**users, token: ADMIN}
         app = application(api, everybody, key, lambda: address, audit_log=trail, pauses=pauses)
         app.in_flight = in_flight(config)
-        listener = Server(app.handle, clock, screen=app.screen, refused=api.metrics.turned_away)
+        listener = HttpServer(app.handle, clock, screen=app.screen, refused=api.metrics.turned_away)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(api.cache.run()),

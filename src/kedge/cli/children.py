@@ -182,7 +182,7 @@ class Launch:
         for _ in range(round(2 * _ANSWER_SECONDS / _PAUSE)):
             if os.waitpid(self._pid, os.WNOHANG)[0]:
                 return
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE)  # noqa: TID251 - no event loop runs here
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
 

@@ -273,7 +273,7 @@ def _bequeath(gone: "state.Cluster", root: Path) -> None:
 
 def _delete(directory: Path) -> None:
     from kedge.cli import state
-    from kedge.supervisor.removal import remove
+    from kedge.supervisor.files.removal import remove
 
     # The kernel leaves directories there that not even their owner may look into.
     if failure := remove(f"{directory}/nodes"):

@@ -22,7 +22,7 @@ from kedge.cli.failure import Failure
 from kedge.client.client import error_of, path_of
 from kedge.client.transport import Unreachable
 from kedge.web import websocket
-from kedge.web.exchange import Address, Asking, ask
+from kedge.web.exchange import OutgoingRequest, ServerAddress, ask
 from kedge.web.websocket import WebSocket
 
 PROTOCOL: Final = "v5.channel.k8s.io"
@@ -76,7 +76,7 @@ async def connect(there: Connection, target: str) -> WebSocket:
     login = there.login
     parts = urlsplit(login.server)
     secure = parts.scheme == "https"
-    address = Address(
+    address = ServerAddress(
         parts.hostname or "",
         parts.port or (443 if secure else 80),
         login.tls() if secure else None,
@@ -87,7 +87,9 @@ async def connect(there: Connection, target: str) -> WebSocket:
     if login.token:
         headers.append(("Authorization", f"Bearer {login.token}"))
     try:
-        exchange = await ask(address, Asking("GET", parts.path.rstrip("/") + target, headers))
+        exchange = await ask(
+            address, OutgoingRequest("GET", parts.path.rstrip("/") + target, headers)
+        )
     except (OSError, TimeoutError) as error:
         raise Unreachable(str(error)) from error
     if exchange.status != 101:
@@ -106,6 +108,7 @@ async def converse(connected: WebSocket, asked: Asked) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     tasks = []
     if asked.stdin:
+        # This function owns the task: it ends with the command.
         tasks.append(loop.create_task(_send_input(connected)))
     if asked.tty and sys.stdin.isatty():
         tell = _size_teller(connected)

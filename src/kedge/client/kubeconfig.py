@@ -151,7 +151,7 @@ def _create_soon(lock: Path) -> None:
         except FileExistsError:
             if not attempts_left:
                 raise
-            time.sleep(_LOCK_PAUSE)
+            time.sleep(_LOCK_PAUSE)  # noqa: TID251 - no event loop runs here
 
 
 def _read(path: Path) -> yaml.MappingNode:

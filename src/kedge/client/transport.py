@@ -82,19 +82,20 @@ class Transport(Protocol):
 class Inflow:
     """A stream between a writer that never waits and one reader: to servers it is a sink."""
 
-    def __init__(self, resumed: Callable[[], None] | None = None) -> None:
+    def __init__(self, resumed: Callable[[], None] | None = None, buffer: int = BUFFER) -> None:
         self._pieces: list[Any] = []
         self._size = 0
         self._ended = False
         self._error: Exception | None = None
         self._arrival: asyncio.Future[None] | None = None
         self._space: asyncio.Future[None] | None = None
+        self._buffer = buffer
         self._resumed = resumed
         """Called when the reader has caught up after a pause."""
 
     @property
     def paused(self) -> bool:
-        return self._size > BUFFER
+        return self._size > self._buffer
 
     def write(self, data: bytes) -> None:
         self._pieces.append(data)
@@ -233,7 +234,7 @@ class LocalTransport:
             return
         tidings = Tidings() if call.told else None
         inflow = tidings or Inflow()
-        # This context owns the task. A TaskGroup would wrap whatever the caller raises in a group.
+        # This context owns the task. A TaskGroup would wrap exceptions of the caller in a group.
         task = asyncio.get_running_loop().create_task(_pour(body, inflow))
         try:
             yield Stream(answer.status, _headers(answer), inflow, tidings)

@@ -54,8 +54,8 @@ from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.server.server import NodeServer
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.restarter.bounded_log import BoundedLogHandler
-from kedge.supervisor import cgroups
-from kedge.supervisor.spread import spread
+from kedge.supervisor.files.spread import spread
+from kedge.supervisor.kernel import cgroups
 from kedge.web.watchdog import LoopPauses, watched
 
 log = logging.getLogger(__name__)

@@ -356,7 +356,7 @@ class Restarter:
                     part.state, part.pid = STOPPED, 0
             if monotonic() > deadline:
                 return
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE)  # noqa: TID251 - no event loop runs here
 
     def _write(self, policy: str) -> None:
         """Write the record. A full disk must not end the parent."""

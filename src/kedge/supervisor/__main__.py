@@ -1,4 +1,4 @@
-"""The supervisor's process: started by the node agent, in the background, once per node."""
+"""The supervisor's process: the node agent starts one per node, in the background."""
 
 import contextlib
 import fcntl
@@ -9,12 +9,15 @@ import signal
 import sys
 from typing import Final, NoReturn
 
-from kedge.supervisor import descriptors, launch, level, libc, namespaces
-from kedge.supervisor.launcher import Errand, begin
-from kedge.supervisor.loop import Loop
+from kedge.supervisor import level
+from kedge.supervisor.kernel import descriptors, libc
+from kedge.supervisor.launch import launch
+from kedge.supervisor.launch.launcher import EntryPoint, start_launcher
+from kedge.supervisor.loop import EventLoop
+from kedge.supervisor.sandbox import namespaces
 from kedge.supervisor.supervisor import Supervisor, ignore_signals
 
-ERRANDS: Final[dict[str, Errand]] = {
+ENTRY_POINTS: Final[dict[str, EntryPoint]] = {
     "container": launch.container,
     "command": launch.command,
     "plain": launch.plain,
@@ -22,11 +25,12 @@ ERRANDS: Final[dict[str, Errand]] = {
 }
 LOCK: Final = "supervisor.lock"
 LOG: Final = "supervisor.log"
-_SPARED: Final = -999
+_OOM_SCORE: Final = -999
+"""The kernel kills the supervisor last when memory runs out: its end ends all containers."""
 
 
 def main(directory: str) -> None:
-    """Become a supervisor in the background; returns to the caller's shell when it listens."""
+    """Become a supervisor in the background; the started process exits when it listens."""
     descriptors.keep_only({0, 1, 2})
     os.makedirs(directory, 0o700, exist_ok=True)
     lock = os.open(f"{directory}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -37,15 +41,15 @@ def main(directory: str) -> None:
     ready, listening = os.pipe2(os.O_CLOEXEC)
     if os.fork():
         os.close(listening)
-        # Nothing is written when it fails, and what went wrong is in the log.
+        # The child writes a byte when it listens; if it fails, the reason is in its log.
         os._exit(0 if os.read(ready, 1) else 1)
     os.close(ready)
-    _leave(directory)
+    _detach(directory)
     _supervise(directory, listening)
 
 
-def _leave(directory: str) -> None:
-    """Have nothing in common any more with the process that started this one."""
+def _detach(directory: str) -> None:
+    """Detach from the session, the files and the limits of the starting process."""
     os.setsid()
     os.chdir("/")
     os.umask(0o022)
@@ -56,27 +60,27 @@ def _leave(directory: str) -> None:
     libc.name_process("kedge-superv")
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write(str(_SPARED))
+        file.write(str(_OOM_SCORE))
     with contextlib.suppress(OSError, ValueError):
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _supervise(directory: str, listening: int) -> NoReturn:
-    found, mapped = level.probe()
-    outer = level.enter() if mapped else -1
+    found, rootless = level.probe()
+    outer = level.enter() if rootless else -1
     ignore_signals()
-    launcher = begin(ERRANDS)
-    loop = Loop()
+    launcher = start_launcher(ENTRY_POINTS)
+    loop = EventLoop()
     supervisor = Supervisor(directory, loop, launcher, found, outer)
     loop.signal(signal.SIGTERM, lambda: supervisor.end_everything(loop.stop))
     os.write(listening, b"1")
     os.close(listening)
-    # What is there now is there for good: children need not look at it.
+    # These objects live as long as the process: the collector, and forked children, skip them.
     gc.collect()
     gc.freeze()
     loop.run()
-    # Children of this process must not run what Python does at its end.
+    # Without Python's cleanup, which could wait for streams.
     os._exit(0)
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from kedge.supervisor import cgroups, libc
+from kedge.supervisor.kernel import cgroups, libc
 
 FULL: Final = "full"
 USERNS: Final = "userns"

@@ -35,7 +35,7 @@ class Timer:
         self.deed = None
 
 
-class Loop:
+class EventLoop:
     """Calls back when something happens. Whatever a deed raises is a bug; it goes to the log, and
     the loop goes on, since with it all containers would end."""
 

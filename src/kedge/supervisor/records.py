@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kedge.supervisor.spread import spread
+from kedge.supervisor.files.spread import spread
 
 Document = dict[str, Any]
 
@@ -95,7 +95,7 @@ class Records:
         return record
 
     def discard(self, identity: str) -> None:
-        """Out of sight at once; `kedge.supervisor.trees` empties the trash."""
+        """Out of sight at once; `files.removal` empties the trash."""
         with contextlib.suppress(FileNotFoundError):
             os.rename(self.directory(identity), f"{self._trash}/{identity}")
 

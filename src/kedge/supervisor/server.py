@@ -1,4 +1,4 @@
-"""The door to the supervisor: connections of node agents, their requests, and the answers."""
+"""The supervisor's socket: connections of node agents, their requests, and the answers."""
 
 import contextlib
 import os
@@ -9,97 +9,99 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kedge.supervisor import wire
-from kedge.supervisor.loop import READABLE, WRITABLE, Loop
+from kedge.supervisor.loop import READABLE, WRITABLE, EventLoop
 
 Document = dict[str, Any]
-Handler = Callable[["Call"], None]
+Handler = Callable[["AgentRequest"], None]
 
-_MOST_WAITING: Final = 4096
-"""Messages that nobody takes, before the connection is given up."""
-
-
-class Missing(Exception):
-    """There is no such sandbox, container or command."""
+_MAX_UNSENT: Final = 4096
+"""Messages that an agent may leave unread before it is disconnected."""
 
 
-class Failure(Exception):
-    """It cannot be done; the text is for the user."""
+class NotFoundError(Exception):
+    """The sandbox, container or command does not exist."""
 
 
-class Call:
-    """One request that must be answered, now or later."""
+class RequestError(Exception):
+    """The request cannot be fulfilled; the text is for the user."""
 
-    def __init__(self, connection: "Connection", message: Document) -> None:
+
+class AgentRequest:
+    """One request, to be answered now or later."""
+
+    def __init__(self, connection: "AgentConnection", message: Document) -> None:
         self.connection = connection
         self.message = message
 
     def answer(self, result: Document | None = None, descriptors: Sequence[int] = ()) -> None:
-        """The descriptors are closed here once they are sent."""
+        """Send the result. The descriptors are closed once they are sent."""
         self.connection.send({"id": self.message["id"], "result": result or {}}, descriptors)
 
     def refuse(self, error: Exception) -> None:
-        kind = "missing" if isinstance(error, Missing) else "failure"
+        """Send an error."""
+        kind = "missing" if isinstance(error, NotFoundError) else "failure"
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         self.connection.send({"id": self.message["id"], "error": text, "kind": kind})
 
-    def attempt(self, deed: Callable[[], None]) -> None:
-        """Do something that may fail in the ways that users are told of. Whatever else it raises
-        is a bug, but nobody is to wait for ever because of it."""
+    def attempt(self, handler: Handler) -> None:
+        """Run a handler and answer its errors. An unexpected exception is a bug; it is answered
+        too, so that the agent does not wait forever, and raised."""
         try:
-            deed()
-        except (Missing, Failure, OSError) as error:
+            handler(self)
+        except (NotFoundError, RequestError, OSError) as error:
             self.refuse(error)
         except Exception as error:
-            self.refuse(Failure(f"the supervisor failed: {type(error).__name__}: {error}"))
+            self.refuse(RequestError(f"the supervisor failed: {type(error).__name__}: {error}"))
             raise
 
 
-class Connection:
-    """A node agent that is connected."""
+class AgentConnection:
+    """The connection of one node agent."""
 
-    def __init__(self, connected: socket.socket, loop: Loop, door: "Door") -> None:
+    def __init__(
+        self, connected: socket.socket, loop: EventLoop, listener: "AgentListener"
+    ) -> None:
         self._socket = connected
         self._loop = loop
-        self._door = door
-        self._waiting: deque[tuple[bytes, list[int]]] = deque()
-        self.watching = False
+        self._listener = listener
+        self._unsent: deque[tuple[bytes, list[int]]] = deque()
         self.open = True
         connected.setblocking(False)
         self._listen()
 
     def _listen(self) -> None:
-        events = READABLE | (WRITABLE if self._waiting else 0)
+        events = READABLE | (WRITABLE if self._unsent else 0)
         self._loop.on(self._socket.fileno(), events, self._ready)
 
     def _ready(self) -> None:
-        if self._waiting:
+        if self._unsent:
             self._flush()
         while self.open:
             try:
                 message, descriptors = wire.take(self._socket)
             except BlockingIOError:
                 return
-            except (wire.Closed, OSError, ValueError):
+            except (wire.PeerClosed, OSError, ValueError):
                 self.close()
                 return
             for descriptor in descriptors:
                 os.close(descriptor)
-            self._door.handle(Call(self, message))
+            self._listener.handle(AgentRequest(self, message))
 
     def send(self, message: Document, descriptors: Sequence[int] = ()) -> None:
         if not self.open:
             _close(descriptors)
             return
         content, sent = wire.packet(message, descriptors)
-        self._waiting.append((content, sent))
-        if len(self._waiting) > _MOST_WAITING:
+        self._unsent.append((content, sent))
+        if len(self._unsent) > _MAX_UNSENT:
             self.close()
-        elif len(self._waiting) == 1:
+        elif len(self._unsent) == 1:
             self._flush()
 
     def _flush(self) -> None:
-        while self._waiting:
-            content, descriptors = self._waiting[0]
+        while self._unsent:
+            content, descriptors = self._unsent[0]
             try:
                 wire.post(self._socket, content, descriptors)
             except BlockingIOError:
@@ -107,7 +109,7 @@ class Connection:
             except OSError:
                 self.close()
                 return
-            self._waiting.popleft()
+            self._unsent.popleft()
             _close(descriptors)
         self._listen()
 
@@ -115,23 +117,48 @@ class Connection:
         if not self.open:
             return
         self.open = False
-        for _, descriptors in self._waiting:
+        for _, descriptors in self._unsent:
             _close(descriptors)
-        self._waiting.clear()
+        self._unsent.clear()
         self._loop.off(self._socket.fileno())
         self._socket.close()
-        self._door.left(self)
+        self._listener.left(self)
 
 
-class Door:
-    """Listens, and hands requests to those who know how to do them."""
+class EventFeed:
+    """Sends events to the agents that watch."""
 
-    def __init__(self, directory: str, loop: Loop, handlers: dict[str, Handler]) -> None:
+    def __init__(self) -> None:
+        self._connections: list[AgentConnection] = []
+
+    def add(self, connection: AgentConnection) -> None:
+        """Send all later events to a connection."""
+        if connection not in self._connections:
+            self._connections.append(connection)
+
+    def send(self, event: Document) -> None:
+        """Send an event to every connection that is still open."""
+        self._connections = [each for each in self._connections if each.open]
+        for connection in list(self._connections):
+            connection.send({"event": event})
+
+
+class AgentListener:
+    """Accepts connections and passes requests to their handlers."""
+
+    def __init__(
+        self,
+        directory: str,
+        loop: EventLoop,
+        handlers: dict[str, Handler],
+        *,
+        left: Callable[[AgentConnection], None],
+    ) -> None:
+        """`left` is called for a connection that has ended."""
         self._loop = loop
         self._handlers = handlers
         self._directory = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.connections: list[Connection] = []
-        self.on_left: Callable[[Connection], None] = lambda _: None
+        self._left = left
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = wire.address(self._directory)
         with contextlib.suppress(FileNotFoundError):
@@ -149,22 +176,17 @@ class Door:
         self._loop.off(self._listener.fileno())
         self._listener.close()
 
-    def tell(self, event: Document) -> None:
-        """Everybody who watches."""
-        for connection in list(self.connections):
-            if connection.watching:
-                connection.send({"event": event})
-
-    def handle(self, call: Call) -> None:
+    def handle(self, call: AgentRequest) -> None:
         handler = self._handlers.get(call.message.get("do", ""))
         if handler is None:
-            call.refuse(Failure(f"the supervisor does not know how to {call.message.get('do')}"))
+            call.refuse(
+                RequestError(f"the supervisor does not know how to {call.message.get('do')}")
+            )
             return
-        call.attempt(lambda: handler(call))
+        call.attempt(handler)
 
-    def left(self, connection: Connection) -> None:
-        self.connections.remove(connection)
-        self.on_left(connection)
+    def left(self, connection: AgentConnection) -> None:
+        self._left(connection)
 
     def _accept(self) -> None:
         while True:
@@ -173,16 +195,16 @@ class Door:
             except BlockingIOError:
                 return
             except OSError:
-                # Out of descriptors, for the moment: who waits is seen again.
+                # Out of descriptors: epoll reports the waiting connection again.
                 return
             if _peer(connected) in (0, os.geteuid()):
-                self.connections.append(Connection(connected, self._loop, self))
+                AgentConnection(connected, self._loop, self)
             else:
                 connected.close()
 
 
 def _peer(connected: socket.socket) -> int:
-    """The user at the other end."""
+    """Return the user id of the peer."""
     size = struct.calcsize("3i")
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     return int(struct.unpack("3i", credentials)[1])

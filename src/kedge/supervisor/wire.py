@@ -19,7 +19,7 @@ _MOST_DESCRIPTORS: Final = 32
 _BY_FILE: Final = b"file"
 
 
-class Closed(Exception):
+class PeerClosed(Exception):
     """The other side is gone."""
 
 
@@ -72,7 +72,7 @@ def unwrapped(connection: socket.socket) -> tuple[bytes, list[int]]:
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
     received = list(descriptors)
     if not content:
-        raise Closed
+        raise PeerClosed
     if content == _BY_FILE:
         with open(received.pop(0), "rb") as whole:
             whole.seek(0)

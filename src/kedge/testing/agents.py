@@ -7,9 +7,9 @@ from typing import Any
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
 from kedge.web.duplex import Duplex
-from kedge.web.exchange import Address
+from kedge.web.exchange import ServerAddress
 from kedge.web.message import HttpRequest, Response, text_response
-from kedge.web.server import Server
+from kedge.web.server import HttpServer
 
 
 class FakeAgent:
@@ -20,7 +20,7 @@ class FakeAgent:
         self.asked: list[HttpRequest] = []
         self.answer = text_response("said\n")
         self.port = 0
-        self._server = Server(self._handle, FakeClock())
+        self._server = HttpServer(self._handle, FakeClock())
 
     async def listen(self) -> None:
         self.port = await self._server.listen("127.0.0.1", 0, None)
@@ -35,9 +35,9 @@ class FakeAgent:
         }
         await server.merge(f"/api/v1/nodes/{node}/status", {"status": status})
 
-    def address(self, node: Mapping[str, Any]) -> Address:
+    def address(self, node: Mapping[str, Any]) -> ServerAddress:
         endpoint = node["status"]["daemonEndpoints"]["kubeletEndpoint"]
-        return Address(node["status"]["addresses"][0]["address"], endpoint["Port"])
+        return ServerAddress(node["status"]["addresses"][0]["address"], endpoint["Port"])
 
     async def close(self) -> None:
         for connection in list(self._server.connections):

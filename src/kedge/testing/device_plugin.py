@@ -144,6 +144,7 @@ class DeviceStage:
         await self._stop(plugin)
 
     def _run(self, what: object, work: Any) -> None:
+        # This object owns the task: `_stop` ends it.
         self._tasks[what] = asyncio.get_running_loop().create_task(work)
 
     async def _stop(self, what: object) -> None:

@@ -2,11 +2,11 @@
 
 import json
 import random
-import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+from kedge.machinery.protobuf_wire import bytes_field
 from kedge.testing.samples import SAMPLES
 
 _WORDS: Final = (
@@ -449,13 +449,13 @@ class _Maker:
     def _protobuf(self) -> bytes:
         """Return a Protobuf envelope with invalid field numbers, types and lengths."""
         kind = self._dice.choice(tuple(SAMPLES))
-        type_ = _field(1, b"v1") + _field(2, kind.encode())
+        type_ = bytes_field(1, b"v1") + bytes_field(2, kind.encode())
         inner = b"".join(
-            _field(self._dice.choice((1, 2, 3, 50029)), self._noise()) for _ in range(3)
+            bytes_field(self._dice.choice((1, 2, 3, 50029)), self._noise()) for _ in range(3)
         )
         for _ in range(self._dice.choice((0, 0, 3, 200))):
-            inner = _field(self._dice.choice((1, 2)), inner)
-        return b"k8s\x00" + _field(1, type_) + _field(2, inner) + self._noise()[:3]
+            inner = bytes_field(self._dice.choice((1, 2)), inner)
+        return b"k8s\x00" + bytes_field(1, type_) + bytes_field(2, inner) + self._noise()[:3]
 
     def _noise(self) -> bytes:
         return self._dice.randbytes(self._dice.choice((0, 1, 8, 64, 1_000)))
@@ -467,15 +467,3 @@ def _containers(value: Any) -> Iterator[Any]:
         yield value
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _containers(inner)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    out = b""
-    while value > 127:
-        out += struct.pack("B", value & 127 | 128)
-        value >>= 7
-    return out + struct.pack("B", value)

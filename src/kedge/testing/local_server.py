@@ -176,6 +176,7 @@ class LocalServer:
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something in the background until the server is closed."""
+        # The server owns the task: closing it ends the task.
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.append(task)
         return task

@@ -8,7 +8,7 @@ from kedge.api.core_v1.pod_status import PodStatus
 from kedge.api.model import ObjectMeta
 from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState, pod_runtime_state
 from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
-from kedge.supervisor.cgroups import Cgroups, Hierarchy
+from kedge.supervisor.kernel.cgroups import Cgroups, Hierarchy
 
 Version = Literal["v1", "hybrid", "v2"]
 NODE = "/kedge/test-n1"

@@ -309,6 +309,7 @@ class LocalNode:
     async def start(self) -> None:
         """Begin, or begin again after a kill."""
         self.pods = PodWorkers(self.server.client, self.dependencies(), NODE)
+        # This node owns the task: `kill` ends it.
         self._task = asyncio.get_running_loop().create_task(self.pods.run())
         await self.settle()
 

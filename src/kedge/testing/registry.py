@@ -14,7 +14,7 @@ from kedge.apiserver import pki
 from kedge.machinery.clock import SystemClock
 from kedge.testing.images import Built, sha256
 from kedge.web.message import HttpRequest, Response, json_response
-from kedge.web.server import Server
+from kedge.web.server import HttpServer
 
 
 @dataclass
@@ -108,7 +108,7 @@ async def registry(keys: Path | None = None) -> AsyncIterator[Registry]:
     """A registry on a free port: over HTTPS if there is a directory for keys, else in the clear."""
     running = Registry()
     identity = pki.ensure(keys, ()) if keys else None
-    server = Server(running.handle, SystemClock())
+    server = HttpServer(running.handle, SystemClock())
     port = await server.listen("127.0.0.1", 0, identity.context if identity else None)
     running.host = f"localhost:{port}"
     running.ca_pem = identity.ca_pem if identity else b""

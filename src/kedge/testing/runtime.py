@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from kedge.machinery.clock import Clock
 from kedge.node.runtime.runtime import (
+    ContainerConfig,
     ContainerEvent,
     ContainerLimits,
-    ContainerSpec,
     ContainerStream,
     ExecResult,
     NotFoundError,
@@ -22,7 +22,7 @@ from kedge.node.runtime.runtime import (
     RuntimeContainer,
     RuntimeFailure,
     RuntimeLevel,
-    SandboxSpec,
+    SandboxConfig,
 )
 
 KILLED = 137
@@ -60,9 +60,9 @@ class FakeRuntime:
         self.failures: defaultdict[str, deque[Exception]] = defaultdict(deque)
         self.commands: dict[tuple[str, ...], ExecResult | Exception] = {}
         self.executed: list[tuple[str, tuple[str, ...]]] = []
-        self.specs: dict[str, ContainerSpec] = {}
+        self.specs: dict[str, ContainerConfig] = {}
         """By id of the container."""
-        self.sandbox_specs: dict[str, SandboxSpec] = {}
+        self.sandbox_specs: dict[str, SandboxConfig] = {}
         self.updates: list[tuple[str, ContainerLimits]] = []
         self.interrupt: Callable[[str, str], None] | None = None
         """Called with `before` or `after`, and the method, around every change; may raise."""
@@ -122,7 +122,7 @@ class FakeRuntime:
     async def container(self, container: str) -> RuntimeContainer:
         return self._container(container)
 
-    async def run_sandbox(self, spec: SandboxSpec) -> PodSandbox:
+    async def run_sandbox(self, spec: SandboxConfig) -> PodSandbox:
         self._begin("run_sandbox", spec.name, str(spec.attempt))
         number = next(self._ids)
         sandbox = PodSandbox(
@@ -163,7 +163,7 @@ class FakeRuntime:
         del self._sandboxes[sandbox]
         self._done("remove_sandbox")
 
-    async def create_container(self, sandbox: str, spec: ContainerSpec) -> str:
+    async def create_container(self, sandbox: str, spec: ContainerConfig) -> str:
         if sandbox not in self._sandboxes:
             raise NotFoundError(sandbox)
         if not self._sandboxes[sandbox].ready:
@@ -318,6 +318,7 @@ class FakeRuntime:
             await self._clock.sleep(seconds)
             self._end(container, exit_code, reason)
 
+        # The runtime owns the task: it ends with the container.
         self._timers[container] = asyncio.get_running_loop().create_task(end())
 
     def _cancel(self, container: str) -> None:

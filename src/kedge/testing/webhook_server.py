@@ -21,7 +21,7 @@ from kedge.apiserver.webhooks.services import Resolve, Resolver
 from kedge.machinery.clock import SystemClock
 from kedge.testing.local_server import LocalServer
 from kedge.web.message import HttpRequest, Response, json_response
-from kedge.web.server import Server
+from kedge.web.server import HttpServer
 
 Asked = dict[str, Any]
 """The `request` of an AdmissionReview."""
@@ -44,7 +44,7 @@ def patching(*operations: Any) -> Asked:
 class WebhookServer:
     """Listens on loopback, by path; remembers what it was asked."""
 
-    def __init__(self, url: str, port: int, ca_bundle: str, server: Server) -> None:
+    def __init__(self, url: str, port: int, ca_bundle: str, server: HttpServer) -> None:
         self.url = url
         self.port = port
         self.ca_bundle = ca_bundle
@@ -94,7 +94,7 @@ async def webhook_server(keys: Path) -> AsyncIterator[WebhookServer]:
     """A webhook with a certificate of its own authority, kept in the directory."""
     identity = pki.ensure(keys, (SERVICE_NAME,))
     clock = SystemClock()
-    server = Server(lambda http: running.handle(http), clock)
+    server = HttpServer(lambda http: running.handle(http), clock)
     port = await server.listen("127.0.0.1", 0, identity.context)
     ca_bundle = base64.b64encode(identity.ca_pem).decode()
     running = WebhookServer(f"https://127.0.0.1:{port}", port, ca_bundle, server)

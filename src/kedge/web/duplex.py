@@ -81,6 +81,15 @@ class Duplex(asyncio.Protocol):
             transport.resume_reading()
         return duplex
 
+    @classmethod
+    def ended(cls, transport: asyncio.Transport, last: bytes) -> "Duplex":
+        """Return a duplex of a connection that was lost; `last` can still be read."""
+        duplex = cls()
+        duplex._transport = transport
+        duplex._pieces = [last] if last else []
+        duplex._ended = duplex._lost = True
+        return duplex
+
     async def read(self) -> bytes:
         while not self._pieces:
             if self._ended:
@@ -139,7 +148,7 @@ class Duplex(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's TLS transports behave like asyncio's but do not derive from them.
         self._transport = cast(asyncio.Transport, transport)
-        _probe(transport.get_extra_info("socket"))
+        probe_silent_peer(transport)
 
     def data_received(self, data: bytes) -> None:
         self._pieces.append(data)
@@ -212,8 +221,9 @@ def _has_hung_up(transport: asyncio.BaseTransport) -> bool:
     return state in (_CLOSED_BY_PEER if secure else _RESET_BY_PEER)
 
 
-def _probe(connected: socket.socket | None) -> None:
-    """Notice peers that vanish without a word: these connections may be silent for hours."""
+def probe_silent_peer(transport: asyncio.BaseTransport) -> None:
+    """Have the kernel detect a peer that vanishes: a stream may be silent for hours."""
+    connected: socket.socket | None = transport.get_extra_info("socket")
     if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
     with contextlib.suppress(OSError):

@@ -6,8 +6,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from kedge.web.connection_limits import ConnectionCaller
 from kedge.web.duplex import Duplex
-from kedge.web.places import Caller
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -15,11 +15,16 @@ _LINE_ENDS: Final = {ord(sign): " " for sign in "\r\n\0"}
 
 
 def header_line(name: str, value: str) -> str:
-    """Return a header field as it is sent. The end of a line inside of a value would begin another
-    field or the body (response splitting), so it becomes a blank."""
+    """Return a header field as it is sent."""
     if "\n" in value or "\r" in value or "\0" in value:
-        value = value.translate(_LINE_ENDS)
+        value = one_line(value)
     return f"{name}: {value}\r\n"
+
+
+def one_line(value: str) -> str:
+    """Return a header's value with blanks for line ends, which would begin another field or the
+    body (response splitting)."""
+    return value.translate(_LINE_ENDS)
 
 
 class HttpRequest(msgspec.Struct):
@@ -36,12 +41,12 @@ class HttpRequest(msgspec.Struct):
     """The verified client certificate, as the ssl module shows it, its hash under `sha256`."""
     peer: str = ""
     """The address of the client."""
-    on_identified: Callable[[Caller], None] | None = None
+    on_identified: Callable[[ConnectionCaller], None] | None = None
     """Called through `identified`."""
 
     _query: "Query | None" = None
 
-    def identified(self, caller: Caller) -> None:
+    def identified(self, caller: ConnectionCaller) -> None:
         """Report the caller to the server after authentication; raises 429 if the caller has too
         many connections."""
         if self.on_identified is not None:

@@ -14,7 +14,8 @@ from tests.contract.embedded.workbench import Bench, gone, needs_root, small_roo
 
 from kedge.node.images.image import LocalImage
 from kedge.node.runtime.runtime import ContainerMount, ContainerSecurity, PidMode, RuntimeFailure
-from kedge.supervisor import processes, rootfs
+from kedge.supervisor.kernel import processes
+from kedge.supervisor.rootfs import proc_sys
 
 pytestmark = needs_root
 
@@ -293,7 +294,7 @@ def processes_name(pid: int) -> str:
 async def test_the_null_device_of_the_machine_cannot_be_changed(bench: Bench, tty: bool) -> None:
     """Standard input and masks are made of it; root in a container is root on the machine."""
     before = os.stat("/dev/null")
-    paths = " ".join(f'"{path}"' for path in rootfs.MASKED)
+    paths = " ".join(f'"{path}"' for path in proc_sys.MASKED)
     script = (
         f"for file in /proc/self/fd/0 /dev/stdin {paths}; do chmod 667 $file; chown 7 $file; "
         "touch -d @7 $file; done; cat < /dev/null && echo > /dev/null && echo usable; "

@@ -11,7 +11,7 @@ from kedge.node.runtime.runtime import (
     ContainerSecurity,
     RuntimeFailure,
 )
-from kedge.supervisor import cgroups, devices
+from kedge.supervisor.kernel import cgroups, devices
 
 pytestmark = needs_root
 

@@ -7,7 +7,7 @@ from tests.contract.embedded.workbench import Bench, lines_of, needs_root, read,
 from kedge.node.runtime.runtime import (
     RunState,
 )
-from kedge.supervisor.logs import MOST_BYTES, MOST_FILES, older_parts
+from kedge.supervisor.container.logs import MOST_BYTES, MOST_FILES, older_parts
 
 pytestmark = needs_root
 

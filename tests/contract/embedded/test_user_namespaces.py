@@ -18,7 +18,7 @@ from kedge.node.runtime.runtime import (
     PidMode,
     RuntimeFailure,
 )
-from kedge.supervisor import libc
+from kedge.supervisor.kernel import libc
 
 pytestmark = needs_root
 

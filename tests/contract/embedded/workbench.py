@@ -13,10 +13,10 @@ import pytest
 from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.runtime.embedded import EmbeddedRuntime
 from kedge.node.runtime.runtime import (
-    ContainerSpec,
+    ContainerConfig,
     PodSandbox,
     RuntimeContainer,
-    SandboxSpec,
+    SandboxConfig,
 )
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -56,7 +56,7 @@ class Bench:
         self.runtime = await EmbeddedRuntime.open(self.directory / "runtime", self.images)
 
     async def pod(self, name: str = "pod", **more: Any) -> PodSandbox:
-        spec = SandboxSpec(
+        spec = SandboxConfig(
             namespace="default",
             name=name,
             uid=f"uid-of-{name}",
@@ -69,7 +69,7 @@ class Bench:
     async def create(self, sandbox: PodSandbox, *argv: str, **more: Any) -> str:
         self._containers += 1
         name = f"c{self._containers}"
-        spec = ContainerSpec(
+        spec = ContainerConfig(
             **{"name": name, "image": "host", "command": argv, "log_path": f"{name}.log", **more}
         )
         return await self.runtime.create_container(sandbox.id, spec)
@@ -87,7 +87,7 @@ class Bench:
 
     async def run(self, *argv: str, **more: Any) -> tuple[RuntimeContainer, str]:
         """A pod with one container that runs to its end, and what it said."""
-        pod = {key: more.pop(key) for key in list(more) if key in SandboxSpec.__struct_fields__}
+        pod = {key: more.pop(key) for key in list(more) if key in SandboxConfig.__struct_fields__}
         more |= {key: pod.pop(key) for key in ("annotations", "labels") if key in pod}
         sandbox = await self.pod(f"run{self._containers}", **pod)
         container = await self.ended(await self.start(sandbox, *argv, **more))

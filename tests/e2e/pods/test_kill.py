@@ -17,7 +17,7 @@ import pytest
 from kedge.cli import process
 from kedge.machinery.clock import SystemClock
 from kedge.node.network.bridge import link_name
-from kedge.supervisor import processes
+from kedge.supervisor.kernel import processes
 
 Json = dict[str, Any]
 

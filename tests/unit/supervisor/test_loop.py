@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kedge.supervisor import processes
-from kedge.supervisor.loop import READABLE, Loop
+from kedge.supervisor.kernel import processes
+from kedge.supervisor.loop import READABLE, EventLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
-    yield Loop()
+def loop() -> Iterator[EventLoop]:
+    yield EventLoop()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def child(loop: Loop, told: list[str]) -> int:
+def child(loop: EventLoop, told: list[str]) -> int:
     """One that does not end by itself."""
     pid = os.posix_spawnp("sleep", ["sleep", "1000"], os.environ)
     loop.child(pid, lambda *_: told.append("ended"))
     return pid
 
 
-def farewell(loop: Loop, told: list[str]) -> Callable[[], None]:
+def farewell(loop: EventLoop, told: list[str]) -> Callable[[], None]:
     def say() -> None:
         told.append("alone")
         loop.stop()
@@ -35,7 +35,7 @@ def farewell(loop: Loop, told: list[str]) -> Callable[[], None]:
     return say
 
 
-def test_who_waits_to_be_alone_waits_for_children(loop: Loop) -> None:
+def test_who_waits_to_be_alone_waits_for_children(loop: EventLoop) -> None:
     told: list[str] = []
     pid = child(loop, told)
     assert loop.children == [pid]
@@ -46,14 +46,14 @@ def test_who_waits_to_be_alone_waits_for_children(loop: Loop) -> None:
     assert loop.children == []
 
 
-def test_who_has_no_children_is_alone(loop: Loop) -> None:
+def test_who_has_no_children_is_alone(loop: EventLoop) -> None:
     told: list[str] = []
     loop.when_alone(farewell(loop, told), 60)
     loop.run()
     assert told == ["alone"]
 
 
-def test_nobody_waits_for_ever(loop: Loop) -> None:
+def test_nobody_waits_for_ever(loop: EventLoop) -> None:
     told: list[str] = []
     pid = child(loop, told)
     loop.when_alone(farewell(loop, told), 0)
@@ -63,7 +63,7 @@ def test_nobody_waits_for_ever(loop: Loop) -> None:
     os.waitpid(pid, 0)
 
 
-def test_a_child_may_be_announced_after_it_has_ended(loop: Loop) -> None:
+def test_a_child_may_be_announced_after_it_has_ended(loop: EventLoop) -> None:
     told: list[str] = []
     read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     pid = os.posix_spawnp("true", ["true"], os.environ)

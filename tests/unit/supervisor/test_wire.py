@@ -43,5 +43,5 @@ def test_messages_keep_their_bounds_and_the_end_is_seen(
         send(pair[0], {"number": number}, [])
     pair[0].close()
     assert [wire.take(pair[1])[0]["number"] for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(wire.Closed):
+    with pytest.raises(wire.PeerClosed):
         wire.take(pair[1])

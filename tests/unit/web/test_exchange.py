@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from kedge.client.transport import Unreachable
 from kedge.testing.clock import FakeClock
 from kedge.web.duplex import Duplex
-from kedge.web.exchange import Address, Asking, Broken, ask
+from kedge.web.exchange import OutgoingRequest, ServerAddress, ask
 from kedge.web.message import HttpRequest, Response, asks_upgrade
-from kedge.web.server import Server
+from kedge.web.server import HttpServer
 
 UPGRADE = [("Connection", "Upgrade"), ("Upgrade", "echo")]
 
@@ -39,11 +40,11 @@ def site(request: HttpRequest) -> Response:
 @asynccontextmanager
 async def served(
     handler: Callable[[HttpRequest], Response | Awaitable[Response]] = site,
-) -> AsyncIterator[Address]:
-    server = Server(handler, FakeClock())
+) -> AsyncIterator[ServerAddress]:
+    server = HttpServer(handler, FakeClock())
     port = await server.listen("127.0.0.1", 0, None)
     try:
-        yield Address("127.0.0.1", port)
+        yield ServerAddress("127.0.0.1", port)
     finally:
         for connection in list(server.connections):
             connection.abort()
@@ -52,7 +53,7 @@ async def served(
 
 
 @asynccontextmanager
-async def answering(raw: bytes) -> AsyncIterator[Address]:
+async def answering(raw: bytes) -> AsyncIterator[ServerAddress]:
     """A server that says just this."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -63,13 +64,13 @@ async def answering(raw: bytes) -> AsyncIterator[Address]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
-        yield Address("127.0.0.1", server.sockets[0].getsockname()[1])
+        yield ServerAddress("127.0.0.1", server.sockets[0].getsockname()[1])
         await turns()
 
 
 async def test_a_plain_answer_is_read_whole() -> None:
     async with served() as address:
-        exchange = await ask(address, Asking("POST", "/x", body=b"hello"))
+        exchange = await ask(address, OutgoingRequest("POST", "/x", body=b"hello"))
         assert exchange.status == 200
         assert exchange.header("content-type") == "text/plain"
         assert await exchange.whole(1000) == b"POST hello"
@@ -77,15 +78,15 @@ async def test_a_plain_answer_is_read_whole() -> None:
 
 async def test_a_body_comes_in_pieces_and_no_more_of_it_than_wanted() -> None:
     async with served() as address:
-        exchange = await ask(address, Asking("GET", "/long"))
+        exchange = await ask(address, OutgoingRequest("GET", "/long"))
         assert len(b"".join([piece async for piece in exchange.pieces()])) == 200_000
-        exchange = await ask(address, Asking("GET", "/long"))
+        exchange = await ask(address, OutgoingRequest("GET", "/long"))
         assert await exchange.whole(5) == b"xxxxx"
 
 
 async def test_a_connection_can_become_another_protocol() -> None:
     async with served() as address:
-        exchange = await ask(address, Asking("GET", "/", UPGRADE))
+        exchange = await ask(address, OutgoingRequest("GET", "/", UPGRADE))
         assert exchange.status == 101
         duplex = exchange.upgraded()
         duplex.write(b"hello")
@@ -100,14 +101,14 @@ async def test_a_connection_can_become_another_protocol() -> None:
 async def test_what_comes_with_the_head_of_the_answer_is_not_lost() -> None:
     head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
     async with answering(head + b"first words") as address:
-        exchange = await ask(address, Asking("GET", "/", UPGRADE))
+        exchange = await ask(address, OutgoingRequest("GET", "/", UPGRADE))
         assert await exchange.upgraded().read() == b"first words"
         exchange.close()
 
 
 async def test_an_answer_without_a_length_ends_with_the_connection() -> None:
     async with answering(b"HTTP/1.0 200 OK\r\n\r\nall of it") as address:
-        exchange = await ask(address, Asking("GET", "/"))
+        exchange = await ask(address, OutgoingRequest("GET", "/"))
         assert await exchange.whole(100) == b"all of it"
 
 
@@ -116,5 +117,5 @@ async def test_an_answer_without_a_length_ends_with_the_connection() -> None:
 )
 async def test_a_server_that_breaks_off_or_speaks_no_http_is_an_error(raw: bytes) -> None:
     async with answering(raw) as address:
-        with pytest.raises(Broken):
-            await (await ask(address, Asking("GET", "/"))).whole(100)
+        with pytest.raises(Unreachable):
+            await (await ask(address, OutgoingRequest("GET", "/"))).whole(100)

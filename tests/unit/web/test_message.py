@@ -2,7 +2,7 @@
 
 import pytest
 
-from kedge.web.exchange import Asking
+from kedge.web.exchange import OutgoingRequest
 from kedge.web.message import header_line
 
 
@@ -13,5 +13,5 @@ def test_a_value_cannot_begin_another_header(end: str) -> None:
 
 
 def test_a_header_of_a_request_that_is_passed_on_cannot_begin_another() -> None:
-    asking = Asking("GET", "/x", [("a", "b\r\nc: d")])
+    asking = OutgoingRequest("GET", "/x", [("a", "b\r\nc: d")])
     assert asking.encoded("host") == b"GET /x HTTP/1.1\r\nhost: host\r\na: b  c: d\r\n\r\n"

@@ -16,10 +16,13 @@ from hypothesis import strategies as st
 from kedge.machinery.errors import StatusError
 from kedge.testing.clock import FakeClock
 from kedge.web import duplex
+from kedge.web.connection_limits import ConnectionLimits
 from kedge.web.duplex import Duplex
+from kedge.web.limits import ServerLimits
 from kedge.web.message import HttpRequest, Response, Sink, asks_upgrade
-from kedge.web.places import PlaceLimits
-from kedge.web.server import GZIP_FROM, Connection, Limits, Server
+from kedge.web.response_head import GZIP_FROM
+from kedge.web.server import HttpServer
+from kedge.web.server_connection import ServerConnection
 
 PATIENCE = 10
 """Seconds of real time after which a test that waits for the network has failed."""
@@ -135,9 +138,9 @@ class Wire:
 
 @asynccontextmanager
 async def listening(
-    site: Site, clock: FakeClock | None = None, limits: Limits | None = None
-) -> AsyncIterator[tuple[Server, Wire]]:
-    server = Server(site.handle, clock or FakeClock(), limits)
+    site: Site, clock: FakeClock | None = None, limits: ServerLimits | None = None
+) -> AsyncIterator[tuple[HttpServer, Wire]]:
+    server = HttpServer(site.handle, clock or FakeClock(), limits)
     port = await server.listen("127.0.0.1", 0, None)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -211,7 +214,7 @@ async def test_who_asks_whether_to_continue_is_told_so(site: Site) -> None:
 
 
 async def test_a_body_that_is_too_long_is_refused_before_it_is_read(site: Site) -> None:
-    async with listening(site, limits=Limits(body_bytes=10)) as (_, wire):
+    async with listening(site, limits=ServerLimits(body_bytes=10)) as (_, wire):
         wire.get("/echo", "Content-Length: 11", "Expect: 100-continue", method="POST")
         status, headers, body = await wire.answer()
         assert (status, headers["connection"]) == (413, "close")
@@ -221,7 +224,7 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_read(site: Site) 
 
 async def test_somebody_may_be_told_what_was_refused(site: Site) -> None:
     refused: list[tuple[str, int]] = []
-    async with listening(site, limits=Limits(body_bytes=10)) as (server, wire):
+    async with listening(site, limits=ServerLimits(body_bytes=10)) as (server, wire):
         server.refused = lambda target, error: refused.append((target, error.code))
         wire.get("/echo?x=1", "Content-Length: 11", method="POST")
         assert (await wire.answer())[0] == 413
@@ -229,7 +232,7 @@ async def test_somebody_may_be_told_what_was_refused(site: Site) -> None:
 
 
 async def test_a_chunked_body_that_grows_too_long_is_refused(site: Site) -> None:
-    async with listening(site, limits=Limits(body_bytes=10)) as (_, wire):
+    async with listening(site, limits=ServerLimits(body_bytes=10)) as (_, wire):
         wire.get("/echo", "Transfer-Encoding: chunked", method="POST")
         wire.send(b"6\r\nabcdef\r\n6\r\nabcdef\r\n")
         assert (await wire.answer())[0] == 413
@@ -237,7 +240,7 @@ async def test_a_chunked_body_that_grows_too_long_is_refused(site: Site) -> None
 
 async def test_a_refused_client_can_read_why_although_it_still_sends(site: Site) -> None:
     clock = FakeClock()
-    async with listening(site, clock, Limits(body_bytes=10)) as (server, wire):
+    async with listening(site, clock, ServerLimits(body_bytes=10)) as (server, wire):
         wire.get("/echo", f"Content-Length: {1 << 20}", method="POST")
         wire.send(b"x" * (1 << 20))
         assert (await wire.answer())[0] == 413
@@ -254,7 +257,7 @@ async def turn() -> None:
 
 
 async def test_huge_heads_are_refused(site: Site) -> None:
-    limits = Limits(head_bytes=1000, headers=5)
+    limits = ServerLimits(head_bytes=1000, headers=5)
     for head in (
         b"GET /" + b"x" * 2000 + b" HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\na: " + b"x" * 2000 + b"\r\n\r\n",
@@ -414,7 +417,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(site: Site) -> None:
         wire.get("/endless")
         [connection] = server.connections or [None]
         async with asyncio.timeout(PATIENCE):
-            while connection is None or not connection.paused:
+            while connection is None or not connection._output.paused:
                 await turn()
                 [connection] = server.connections or [None]
             before = -1
@@ -428,13 +431,13 @@ async def test_a_client_that_takes_nothing_is_cut_off(site: Site) -> None:
                 await turn()
 
 
-def buffered(connection: Connection) -> int:
+def buffered(connection: ServerConnection) -> int:
     return connection._transport.get_write_buffer_size()
 
 
 async def test_close_lets_a_request_finish_and_cuts_streams(site: Site) -> None:
     clock = FakeClock()
-    server = Server(site.handle, clock)
+    server = HttpServer(site.handle, clock)
     port = await server.listen("127.0.0.1", 0, None)
     request = Wire(*await asyncio.open_connection("127.0.0.1", port))
     stream = Wire(*await asyncio.open_connection("127.0.0.1", port))
@@ -466,7 +469,7 @@ async def test_close_lets_a_request_finish_and_cuts_streams(site: Site) -> None:
 
 async def test_close_does_not_wait_for_ever(site: Site) -> None:
     clock = FakeClock()
-    server = Server(site.handle, clock)
+    server = HttpServer(site.handle, clock)
     port = await server.listen("127.0.0.1", 0, None)
     wire = Wire(*await asyncio.open_connection("127.0.0.1", port))
     wire.get("/later")
@@ -522,9 +525,9 @@ class FakeTransport(asyncio.Transport):
 
 
 def connected(
-    site: Site, clock: FakeClock, limits: Limits | None = None
-) -> tuple[Connection, FakeTransport]:
-    connection = Connection(Server(site.handle, clock, limits))
+    site: Site, clock: FakeClock, limits: ServerLimits | None = None
+) -> tuple[ServerConnection, FakeTransport]:
+    connection = ServerConnection(HttpServer(site.handle, clock, limits))
     transport = FakeTransport()
     connection.connection_made(cast(asyncio.Transport, transport))
     return connection, transport
@@ -591,7 +594,7 @@ async def test_a_request_that_is_being_answered_has_time(site: Site) -> None:
 
 
 async def test_an_endless_header_does_not_fill_the_memory(site: Site) -> None:
-    connection, transport = connected(site, FakeClock(), Limits(head_bytes=1000))
+    connection, transport = connected(site, FakeClock(), ServerLimits(head_bytes=1000))
     connection.data_received(b"GET / HTTP/1.1\r\na: ")
     for _ in range(20):
         connection.data_received(b"x" * 100)
@@ -643,7 +646,7 @@ _LINES = st.sampled_from(
 )
 async def test_no_bytes_break_the_door(parts: list[bytes], cuts: list[int]) -> None:
     clock = FakeClock()
-    connection, transport = connected(Site(), clock, Limits(head_bytes=300, body_bytes=40))
+    connection, transport = connected(Site(), clock, ServerLimits(head_bytes=300, body_bytes=40))
     data = b"".join(parts)
     edges = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
     for start, end in pairwise(edges):
@@ -767,11 +770,11 @@ async def test_pipelined_requests_are_answered_a_few_per_turn(site: Site) -> Non
 
 
 async def test_connections_take_turns(site: Site) -> None:
-    server = Server(site.handle, FakeClock())
+    server = HttpServer(site.handle, FakeClock())
     order: list[int] = []
     greedy = []
     for number in range(3):
-        connection = Connection(server)
+        connection = ServerConnection(server)
         connection.connection_made(cast(asyncio.Transport, FakeTransport()))
         connection.data_received(b"GET /%d HTTP/1.1\r\n\r\n" % number * 50)
         greedy.append(connection)
@@ -799,14 +802,14 @@ async def test_who_does_not_read_is_answered_no_further(site: Site) -> None:
 
 
 def screened(
-    site: Site, clock: FakeClock, limits: Limits | None = None
-) -> tuple[Connection, FakeTransport]:
+    site: Site, clock: FakeClock, limits: ServerLimits | None = None
+) -> tuple[ServerConnection, FakeTransport]:
     """A connection to a server that reads the bodies of those only who give a name."""
 
     def screen(request: HttpRequest) -> Response | None:
         return None if "name" in request.headers else Response(401, b"who?")
 
-    connection = Connection(Server(site.handle, clock, limits, screen=screen))
+    connection = ServerConnection(HttpServer(site.handle, clock, limits, screen=screen))
     transport = FakeTransport()
     connection.connection_made(cast(asyncio.Transport, transport))
     return connection, transport
@@ -846,11 +849,11 @@ async def test_a_body_behind_other_requests_waits_to_be_let_in(site: Site) -> No
 
 
 async def test_bodies_share_a_budget(site: Site) -> None:
-    limits = Limits(body_bytes=100_000, bodies_bytes=150_000)
-    server = Server(site.handle, FakeClock(), limits)
+    limits = ServerLimits(body_bytes=100_000, bodies_bytes=150_000)
+    server = HttpServer(site.handle, FakeClock(), limits)
     peers = []
     for _ in range(2):
-        connection, transport = Connection(server), FakeTransport()
+        connection, transport = ServerConnection(server), FakeTransport()
         connection.connection_made(cast(asyncio.Transport, transport))
         peers.append((connection, transport))
         connection.data_received(b"POST /x HTTP/1.1\r\nContent-Length: 90000\r\n\r\n")
@@ -866,10 +869,10 @@ async def test_bodies_share_a_budget(site: Site) -> None:
 
 
 async def test_who_has_too_many_connections_is_told_so(site: Site) -> None:
-    places = PlaceLimits(total=20, strangers=5, per_tenant=1, reserve=1)
-    server = Server(site.handle_known, FakeClock(), places=places)
+    connection_limits = ConnectionLimits(total=20, strangers=5, per_tenant=1, reserve=1)
+    server = HttpServer(site.handle_known, FakeClock(), connection_limits=connection_limits)
     for expected in (200, 429):
-        connection, transport = Connection(server), FakeTransport()
+        connection, transport = ServerConnection(server), FakeTransport()
         connection.connection_made(cast(asyncio.Transport, transport))
         connection.data_received(b"GET /known HTTP/1.1\r\n\r\n")
         await turn()
@@ -878,8 +881,8 @@ async def test_who_has_too_many_connections_is_told_so(site: Site) -> None:
 
 
 async def test_connections_are_counted_before_they_say_anything(site: Site) -> None:
-    places = PlaceLimits(total=20, strangers=2, stranger_seconds=0.0)
-    server = Server(site.handle, FakeClock(), places=places)
+    connection_limits = ConnectionLimits(total=20, strangers=2, stranger_seconds=0.0)
+    server = HttpServer(site.handle, FakeClock(), connection_limits=connection_limits)
     port = await server.listen("127.0.0.1", 0, None)
     wires = [Wire(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(4)]
     assert await wires[0].rest() == b""

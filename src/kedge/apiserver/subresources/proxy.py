@@ -10,7 +10,7 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.request import Request
 from kedge.apiserver.subresources.running import admit, agent, entering
 from kedge.machinery.errors import StatusError, bad_request, not_found
-from kedge.web.exchange import Address, Asking
+from kedge.web.exchange import OutgoingRequest, ServerAddress
 from kedge.web.message import Response, asks_upgrade
 
 _BEFORE_REST: Final = {"nodes": 6, "pods": 8}
@@ -40,7 +40,7 @@ async def to_pod(api: Api, request: Request) -> Response:
     if scheme == "https":
         raise bad_request("pods can be reached by HTTP only, not by HTTPS")
     found = item.document()
-    address = Address(_address(found), int(port) if port else _first_port(found))
+    address = ServerAddress(_address(found), int(port) if port else _first_port(found))
     return await _pass_on(request, address)
 
 
@@ -95,7 +95,7 @@ def _rest(request: Request) -> str:
     return "/" + "/".join(segments)
 
 
-async def _pass_on(request: Request, address: Address) -> Response:
+async def _pass_on(request: Request, address: ServerAddress) -> Response:
     http = request.http
     target = _rest(request) + (f"?{http.query_string}" if http.query_string else "")
     if asks_upgrade(http.headers):
@@ -107,7 +107,9 @@ async def _pass_on(request: Request, address: Address) -> Response:
         ("x-forwarded-proto", "https"),
         ("x-forwarded-uri", http.path),
     ]
-    exchange = await passing.reach(address, Asking(http.method, target, headers, http.body))
+    exchange = await passing.reach(
+        address, OutgoingRequest(http.method, target, headers, http.body)
+    )
     base = http.path.removesuffix(_rest(request))
     answered = [(name, _moved(name, value, base)) for name, value in passing.answered(exchange)]
     return passing.poured(exchange, exchange.header("content-type") or "text/plain", answered)

@@ -22,7 +22,7 @@ from kedge.machinery.errors import (
     not_found,
 )
 from kedge.web import websocket
-from kedge.web.exchange import Address, Asking, Exchange
+from kedge.web.exchange import Exchange, OutgoingRequest, ServerAddress
 from kedge.web.message import TEXT, Query, Response, asks_upgrade
 
 Pod = Mapping[str, Any]
@@ -80,7 +80,7 @@ def _numbers(text: str) -> list[int]:
         raise bad_request(f"the ports are not numbers: {error}") from error
 
 
-async def _upgrade(request: Request, address: Address, target: str) -> Response:
+async def _upgrade(request: Request, address: ServerAddress, target: str) -> Response:
     if not asks_upgrade(request.http.headers):
         raise bad_request("Upgrade request required")
     return await passing.upgrade(request.http, address, target, passing.AGENT_SECONDS)
@@ -128,7 +128,7 @@ async def log(api: Api, request: Request) -> Response:
         return Response(204, b"", TEXT)
     address = _agent_of(api, request, pod)
     target = _target("containerLogs", request, container, parameters)
-    exchange = await passing.reach(address, Asking("GET", target), passing.AGENT_SECONDS)
+    exchange = await passing.reach(address, OutgoingRequest("GET", target), passing.AGENT_SECONDS)
     if not 200 <= exchange.status <= 206:
         raise await _refusal(exchange, request.name)
     if websocket.is_wanted(request.http.headers):
@@ -240,7 +240,7 @@ def container_of(pod: Pod, asked: str) -> str:
     )
 
 
-def _agent_of(api: Api, request: Request, pod: Pod) -> Address:
+def _agent_of(api: Api, request: Request, pod: Pod) -> ServerAddress:
     """Where the agent is that runs a pod."""
     name = _node_name(pod)
     if not name:
@@ -248,7 +248,7 @@ def _agent_of(api: Api, request: Request, pod: Pod) -> Address:
     return agent(api, name)
 
 
-def agent(api: Api, name: str) -> Address:
+def agent(api: Api, name: str) -> ServerAddress:
     """Where the agent of a node is; raises 404 and 500."""
     item = api.cache.of(node.RESOURCE).get(node.RESOURCE.key("", name))
     if item is None:

@@ -12,7 +12,7 @@ import msgspec
 
 from kedge.apiserver.webhooks.configuration import Client
 from kedge.apiserver.webhooks.services import Address, Resolve
-from kedge.client.http import CONNECT_SECONDS, HttpTransport, _Connection
+from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, Unreachable
 from kedge.machinery.errors import StatusError
 
@@ -102,36 +102,10 @@ class Caller:
         return transport
 
 
-class _Directed(HttpTransport):
-    """Dials another address than the URL names, but expects the certificate of that name."""
-
-    def __init__(self, url: str, ca_pem: bytes, address: Address) -> None:
-        super().__init__(url, ca_pem=ca_pem)
-        self._address = address
-
-    async def _connect(self) -> _Connection:
-        host, port = self._address
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self._open),
-                    host,
-                    port,
-                    ssl=self._tls,
-                    server_hostname=self._host,
-                )
-        except OSError as error:
-            raise Unreachable(f"cannot connect to {host}:{port}: {error}") from error
-        return connection
-
-
 def _made(place: _Place) -> HttpTransport:
     try:
         ca_pem = base64.b64decode(place.ca_bundle)
-        if place.address is not None:
-            return _Directed(place.url, ca_pem, place.address)
-        return HttpTransport(place.url, ca_pem=ca_pem)
+        return HttpTransport(place.url, ca_pem=ca_pem, dial=place.address)
     except (ssl.SSLError, ValueError):
         why = "unable to load root certificates: unable to parse bytes as PEM block"
         raise CallFailed(f"could not get REST client: {why}") from None

@@ -12,7 +12,7 @@ from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.pod_resources import qos_class
 from kedge.node.cgroups import amounts
 from kedge.node.runtime.runtime import ContainerLimits
-from kedge.supervisor.cgroups import Cgroups, Group, write
+from kedge.supervisor.kernel.cgroups import Cgroup, Cgroups, write
 
 _CLASSES: Final = {"Guaranteed": "", "Burstable": "/burstable", "BestEffort": "/besteffort"}
 _POD: Final = "/pod"
@@ -73,20 +73,20 @@ class PodCgroupTree:
                 os.rmdir(f"{hierarchy.place}{os.path.dirname(self._root)}")
         return gone
 
-    def _group(self, quality: str, uid: str) -> Group:
+    def _group(self, quality: str, uid: str) -> Cgroup:
         return self._cgroups.group(f"{self._root}{quality}{_POD}{uid}")
 
-    def _of_class(self, quality: str) -> Group:
+    def _of_class(self, quality: str) -> Cgroup:
         return self._cgroups.group(f"{self._root}{_CLASSES[quality]}")
 
-    def _limit(self, group: Group, pod: Pod) -> None:
+    def _limit(self, group: Cgroup, pod: Pod) -> None:
         group.limit(_told(amounts.of_pod(pod, self._max_pids)))
         self._keep_others_alive(group)
         if qos_class(pod) == "Burstable":
             self._burstable[pod.metadata.uid] = pod
             self._weigh_burstable()
 
-    def _keep_others_alive(self, group: Group) -> None:
+    def _keep_others_alive(self, group: Cgroup) -> None:
         """Let the kernel kill one container of a pod without memory, not all of them."""
         memory = self._cgroups.place("memory")
         if memory is not None and memory.unified:

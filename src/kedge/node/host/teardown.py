@@ -17,7 +17,7 @@ from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.runtime import channel, spawn
 from kedge.node.runtime.runtime import RuntimeFailure
 from kedge.node.volumes.mounts import take_down
-from kedge.supervisor import cgroups
+from kedge.supervisor.kernel import cgroups
 
 _SHUTDOWN_SECONDS: Final = 10.0
 """Seconds for a supervisor to end its containers; it waits 5 s for the slowest."""

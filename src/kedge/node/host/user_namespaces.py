@@ -20,7 +20,7 @@ from kedge.api.core_v1.pod import Pod
 from kedge.machinery import atomic
 from kedge.node.pod.files import PodFiles
 from kedge.node.runtime.runtime import Runtime, RuntimeFailure
-from kedge.supervisor.user_namespace import LENGTH
+from kedge.supervisor.sandbox.user_namespace import LENGTH
 
 CLAIMS: Final = Path("/run/kedge/user-namespaces")
 KUBELET: Final = "kubelet"

@@ -91,7 +91,7 @@ class ImageService:
         return found.image if is_allowed else None
 
     def get(self, id_: str) -> LocalImage | None:
-        """Return the image with the id in ContainerSpec.image."""
+        """Return the image with the id in ContainerConfig.image."""
         return HOST_IMAGE if id_ == HOST else self._store.get(id_)
 
     def hold(self, id_: str, container: str) -> None:

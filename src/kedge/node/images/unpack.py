@@ -18,7 +18,7 @@ from kedge.node.images import layers
 from kedge.node.images.layers import OPAQUE, LayerFile, Parts
 from kedge.node.images.oci import InvalidImage
 from kedge.node.images.streams import BROKEN, CHUNK, ForwardReader, members
-from kedge.supervisor.removal import remove
+from kedge.supervisor.files.removal import remove
 
 WHITEOUT: Final = ".wh."
 OPAQUE_MARK: Final = ".wh..wh..opq"

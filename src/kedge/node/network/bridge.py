@@ -19,8 +19,8 @@ from kedge.node.network import forward, masquerade
 from kedge.node.network.addresses import AddressPool, free_network
 from kedge.node.network.forward import PortListener, RetryingListener
 from kedge.node.network.netlink import Netlink
-from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxSpec
-from kedge.supervisor.spread import spread
+from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
+from kedge.supervisor.files.spread import spread
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Bridge:
         return any(self.network.overlaps(other) for other in self._host.networks())
 
     async def attach(
-        self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
+        self, sandbox: str, spec: SandboxConfig, namespace: str, descriptor: int
     ) -> list[str]:
         """Attach a pod; return its addresses. The descriptor is a netlink socket in its network
         namespace, and is closed."""
@@ -143,7 +143,7 @@ class Bridge:
             if holder not in sandboxes:
                 await self.detach(holder)
 
-    async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
+    async def open_ports(self, sandbox: str, spec: SandboxConfig, address: str) -> None:
         """Open the host ports of a pod again after a restart. A port that is in use is opened as
         soon as it is free."""
         opened = self._ports.setdefault(sandbox, [])
@@ -204,7 +204,7 @@ def _alone() -> Iterator[None]:
         os.close(held)
 
 
-def _asked(spec: SandboxSpec) -> Iterator[PortMapping]:
+def _asked(spec: SandboxConfig) -> Iterator[PortMapping]:
     return (port for port in spec.ports if port.host_port)
 
 

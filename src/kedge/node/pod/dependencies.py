@@ -63,7 +63,7 @@ class ResolvedImage(Protocol):
 
     @property
     def id(self) -> str:
-        """The value of ContainerSpec.image."""
+        """The value of ContainerConfig.image."""
         ...
 
     @property
@@ -210,7 +210,7 @@ class PodCgroups(Protocol):
     """
 
     def ensure(self, pod: Pod) -> str:
-        """Create the pod's cgroup and set its limits. Return SandboxSpec.cgroup_parent, empty
+        """Create the pod's cgroup and set its limits. Return SandboxConfig.cgroup_parent, empty
         if the node has no cgroups. Idempotent. Raises OSError."""
         ...
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kedge.api.core_v1.pod import Pod
-from kedge.supervisor import removal
+from kedge.supervisor.files import removal
 
 _GONE: Final = "..gone-"
 """Prefix of directories that are being deleted."""

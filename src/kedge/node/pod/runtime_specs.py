@@ -12,24 +12,24 @@ from kedge.node.pod import labels
 from kedge.node.pod.dependencies import ConfigFailure, DeviceGrant, ResolvedImage
 from kedge.node.pod.environment.expansion import expand_all
 from kedge.node.runtime.runtime import (
+    ContainerConfig,
     ContainerLimits,
     ContainerMount,
     ContainerSecurity,
-    ContainerSpec,
     DnsConfig,
     PortMapping,
-    SandboxSpec,
+    SandboxConfig,
 )
 
 
 def sandbox_spec(
     pod: Pod, attempt: int, *, logs: Path, cgroup: str, dns: DnsConfig, first_id: int = 0
-) -> SandboxSpec:
+) -> SandboxConfig:
     """Return the spec of a pod's sandbox; `first_id` is the machine's id of the pod's id 0 if the
     pod has a user namespace."""
     spec, meta = pod.spec, pod.metadata
     context = spec.securityContext
-    return SandboxSpec(
+    return SandboxConfig(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
@@ -79,14 +79,14 @@ def container_spec(
     limits: ContainerLimits,
     security: ContainerSecurity,
     grant: DeviceGrant,
-) -> ContainerSpec:
+) -> ContainerConfig:
     """Return the spec of a container; variables and mounts of `grant` are in `env` and `mounts`."""
     values = dict(env)
     lifecycle = container.lifecycle
     own_annotations = labels.container_annotations(pod, container, image.name, image.reference)
     if grant.groups:
         security = replace(security, groups=[*security.groups, *grant.groups])
-    return ContainerSpec(
+    return ContainerConfig(
         name=container.name,
         attempt=attempt,
         image=image.id,

@@ -5,7 +5,7 @@ from typing import Final
 
 from kedge.node.pod import labels
 from kedge.node.runtime.runtime import RuntimeContainer
-from kedge.supervisor import beneath
+from kedge.supervisor.files import beneath
 
 FROM_FILE: Final = 4096
 """Bytes that are read from the end of the file."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kedge.api.core_v1.probe import GRPCAction
 from kedge.machinery.durations import SECOND, format_duration
+from kedge.machinery.protobuf_wire import bytes_field
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address
 
 _METHOD: Final = "/grpc.health.v1.Health/Check"
@@ -72,16 +73,7 @@ def _refusal(error: Any, limit: str) -> str:
 def _request(service: str) -> bytes:
     """HealthCheckRequest: field 1 is the service."""
     text = service.encode()
-    return b"" if not text else b"\x0a" + _varint(len(text)) + text
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return bytes_field(1, text) if text else b""
 
 
 def _status(data: bytes) -> int:

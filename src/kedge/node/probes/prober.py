@@ -94,6 +94,7 @@ class Prober:
             self._tasks.pop(key).cancel()
         for key, (target, probe) in selected.items():
             if key not in self._tasks:
+                # The prober owns the task: it is cancelled with its probe.
                 self._tasks[key] = asyncio.get_running_loop().create_task(
                     self._follow(target, key[1], probe)
                 )

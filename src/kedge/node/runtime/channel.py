@@ -120,7 +120,7 @@ class SupervisorChannel:
                 message, descriptors = wire.take(self._socket)
             except BlockingIOError:
                 return
-            except (wire.Closed, OSError):
+            except (wire.PeerClosed, OSError):
                 self.close()
                 return
             if "event" in message:

@@ -19,9 +19,9 @@ from kedge.node.images.host import HostImage
 from kedge.node.runtime import channel, supervisor_spec
 from kedge.node.runtime.channel import SupervisorChannel, SupervisorLost
 from kedge.node.runtime.runtime import (
+    ContainerConfig,
     ContainerEvent,
     ContainerLimits,
-    ContainerSpec,
     ContainerStream,
     ExecResult,
     NotFoundError,
@@ -30,7 +30,7 @@ from kedge.node.runtime.runtime import (
     RuntimeContainer,
     RuntimeFailure,
     RuntimeLevel,
-    SandboxSpec,
+    SandboxConfig,
 )
 from kedge.node.runtime.spawn import SupervisorStart
 from kedge.node.runtime.supervisor_spec import ContainerImages, ContainerPlace
@@ -53,7 +53,7 @@ class PodNetwork(Protocol):
     """Attaches pods to a network (kedge.node.network)."""
 
     async def attach(
-        self, sandbox: str, spec: SandboxSpec, namespace: str, descriptor: int
+        self, sandbox: str, spec: SandboxConfig, namespace: str, descriptor: int
     ) -> list[str]:
         """Attach a pod; return its addresses. The descriptor is a netlink socket in its network
         namespace, and is closed."""
@@ -63,7 +63,7 @@ class PodNetwork(Protocol):
         """Detach a pod. Idempotent."""
         ...
 
-    async def open_ports(self, sandbox: str, spec: SandboxSpec, address: str) -> None:
+    async def open_ports(self, sandbox: str, spec: SandboxConfig, address: str) -> None:
         """Open the host ports of a pod after a restart of the agent."""
         ...
 
@@ -108,7 +108,7 @@ class EmbeddedRuntime:
         self._failures = Failures()
         """The number of recent deaths of the supervisor."""
         self._restarts: asyncio.Queue[str] = asyncio.Queue()
-        self._specs: dict[str, SandboxSpec] = {}
+        self._specs: dict[str, SandboxConfig] = {}
 
     @classmethod
     async def open(
@@ -209,7 +209,7 @@ class EmbeddedRuntime:
     async def container(self, container: str) -> RuntimeContainer:
         return _container(await self._ask_surely("get", container=container))
 
-    async def run_sandbox(self, spec: SandboxSpec) -> PodSandbox:
+    async def run_sandbox(self, spec: SandboxConfig) -> PodSandbox:
         name = f"{spec.name}_{spec.namespace}_{spec.uid}_{spec.attempt}"
         about, shared = supervisor_spec.about(spec), supervisor_spec.shared(spec)
         connected = await self._connected()
@@ -225,7 +225,9 @@ class EmbeddedRuntime:
             raise
         return _sandbox(settled)
 
-    async def _attach(self, made: Document, spec: SandboxSpec, descriptors: list[int]) -> list[str]:
+    async def _attach(
+        self, made: Document, spec: SandboxConfig, descriptors: list[int]
+    ) -> list[str]:
         if not descriptors:
             return []
         if self._network is None:
@@ -246,7 +248,7 @@ class EmbeddedRuntime:
         if self._network:
             await self._network.detach(sandbox)
 
-    async def create_container(self, sandbox: str, spec: ContainerSpec) -> str:
+    async def create_container(self, sandbox: str, spec: ContainerConfig) -> str:
         image = self._images.get(spec.image)
         if image is None:
             raise RuntimeFailure(f"there is no image {spec.image} on this machine")
@@ -483,8 +485,8 @@ def _restart(before: int, now: int, listed: Document) -> str:
     return f"The supervisor, process {before}, ended and was restarted, process {now}; {told}"
 
 
-def _spec(record: Document) -> SandboxSpec:
-    return msgspec.convert(record["about"], SandboxSpec)
+def _spec(record: Document) -> SandboxConfig:
+    return msgspec.convert(record["about"], SandboxConfig)
 
 
 def _sandbox(record: Document) -> PodSandbox:

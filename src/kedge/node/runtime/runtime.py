@@ -78,7 +78,7 @@ class DnsConfig(RuntimeMessage):
     options: Sequence[str] = ()
 
 
-class SandboxSpec(RuntimeMessage):
+class SandboxConfig(RuntimeMessage):
     """The properties that the containers of one pod share."""
 
     namespace: str
@@ -173,7 +173,7 @@ class ContainerSecurity(RuntimeMessage):
     """The container whose processes are visible, for PidMode.TARGET."""
 
 
-class ContainerSpec(RuntimeMessage):
+class ContainerConfig(RuntimeMessage):
     """The specification of a container."""
 
     name: str
@@ -296,7 +296,7 @@ class Runtime(Protocol):
 
     async def container(self, container: str) -> RuntimeContainer: ...
 
-    async def run_sandbox(self, spec: SandboxSpec) -> PodSandbox: ...
+    async def run_sandbox(self, spec: SandboxConfig) -> PodSandbox: ...
 
     async def stop_sandbox(self, sandbox: str) -> None:
         """Kill the processes of a sandbox and remove its network; its containers stay listed."""
@@ -306,7 +306,7 @@ class Runtime(Protocol):
         """Remove a sandbox with its containers."""
         ...
 
-    async def create_container(self, sandbox: str, spec: ContainerSpec) -> str: ...
+    async def create_container(self, sandbox: str, spec: ContainerConfig) -> str: ...
 
     async def start_container(self, container: str) -> None:
         """Return when the program runs. If it cannot, raise RuntimeFailure; the container is then

@@ -15,17 +15,17 @@ from kedge.node.images.host import HostImage
 from kedge.node.images.image import LocalImage
 from kedge.node.runtime import capabilities, seccomp
 from kedge.node.runtime.runtime import (
+    ContainerConfig,
     ContainerLimits,
     ContainerMount,
     ContainerSecurity,
-    ContainerSpec,
     DnsConfig,
     RuntimeFailure,
     RuntimeLevel,
-    SandboxSpec,
+    SandboxConfig,
 )
-from kedge.supervisor.plan import Bind, Plan, Shared
-from kedge.supervisor.user_namespace import LENGTH
+from kedge.supervisor.sandbox.user_namespace import LENGTH
+from kedge.supervisor.spec import BindMount, ContainerSpec, SandboxSpec
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 RESOLV_CONF: Final = "resolv.conf"
@@ -60,12 +60,12 @@ class ContainerPlace(NamedTuple):
     """The machine's id of the pod's id 0; 0 for a pod without a user namespace."""
 
 
-def shared(spec: SandboxSpec) -> Shared:
+def shared(spec: SandboxConfig) -> SandboxSpec:
     """Return the request for a sandbox."""
     files = {RESOLV_CONF: resolv_conf(spec.dns)}
     if spec.hostname:
         files[HOSTNAME] = f"{spec.hostname}\n"
-    return Shared(
+    return SandboxSpec(
         hostname=spec.hostname,
         host_network=spec.host_network,
         host_pid=spec.host_pid,
@@ -95,7 +95,7 @@ def linked(directories: Sequence[Path]) -> list[Path]:
     return found
 
 
-def plan(spec: ContainerSpec, image: LocalImage, place: ContainerPlace) -> Plan:
+def plan(spec: ContainerConfig, image: LocalImage, place: ContainerPlace) -> ContainerSpec:
     """Return the request for a container."""
     security = spec.security
     user = _user(security, image)
@@ -103,7 +103,7 @@ def plan(spec: ContainerSpec, image: LocalImage, place: ContainerPlace) -> Plan:
     if place.first_id:
         _fits_user_namespace(spec, user)
     argv = command(spec, image)
-    return Plan(
+    return ContainerSpec(
         lowers=[str(layer) for layer in image.layers],
         hidden=[str(path) for path in place.hidden] if image.is_host else [],
         concealed=_concealed(place) if image.is_host else [],
@@ -142,7 +142,7 @@ def plan(spec: ContainerSpec, image: LocalImage, place: ContainerPlace) -> Plan:
     )
 
 
-def _fits_user_namespace(spec: ContainerSpec, user: passwd.ImageUser) -> None:
+def _fits_user_namespace(spec: ContainerConfig, user: passwd.ImageUser) -> None:
     """Refuse settings that do not work in a user namespace, with a better error than the
     kernel's."""
     for what, number in (
@@ -163,7 +163,7 @@ def _fits_user_namespace(spec: ContainerSpec, user: passwd.ImageUser) -> None:
             )
 
 
-def _all_groups(spec: ContainerSpec, user: passwd.ImageUser) -> list[int]:
+def _all_groups(spec: ContainerConfig, user: passwd.ImageUser) -> list[int]:
     return [user.gid, *groups(spec.security, user)]
 
 
@@ -183,7 +183,7 @@ def log_path(directory: str, path: str) -> str:
     return posixpath.join(directory, path) if directory and path else ""
 
 
-def command(spec: ContainerSpec, image: LocalImage) -> list[str]:
+def command(spec: ContainerConfig, image: LocalImage) -> list[str]:
     """Return the command line: a command of the pod replaces command and arguments of the image."""
     if spec.command:
         argv = [*spec.command, *spec.args]
@@ -194,7 +194,7 @@ def command(spec: ContainerSpec, image: LocalImage) -> list[str]:
     return argv
 
 
-def environment(spec: ContainerSpec, image: LocalImage, *, hostname: str, home: str) -> list[str]:
+def environment(spec: ContainerConfig, image: LocalImage, *, hostname: str, home: str) -> list[str]:
     """Return the variables; those of the pod override those of the image."""
     values = {"PATH": PATH, "HOSTNAME": hostname}
     if spec.tty:
@@ -207,10 +207,10 @@ def environment(spec: ContainerSpec, image: LocalImage, *, hostname: str, home: 
     return [f"{name}={value}" for name, value in values.items() if value or name != "HOSTNAME"]
 
 
-def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[Bind]:
+def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[BindMount]:
     """Return the mounts of the pod, and the files of every container that no mount replaces."""
     found = [
-        Bind(
+        BindMount(
             source=mount.host_path,
             part=mount.part,
             target=_absolute(mount.container_path),
@@ -225,7 +225,7 @@ def binds(mounts: Sequence[ContainerMount], place: ContainerPlace) -> list[Bind]
         taken = any(mount.takes(target) for mount in mounts)
         if not taken and path.exists() and path.stat().st_size:
             found.append(
-                Bind(
+                BindMount(
                     source=str(path),
                     part="",
                     target=target,
@@ -272,7 +272,7 @@ def signal_number(name: str) -> int:
     return int(found) + (int(offset) if sign == "+" else -int(offset or 0))
 
 
-def shortfalls(spec: ContainerSpec, level: RuntimeLevel, uid: int) -> list[str]:
+def shortfalls(spec: ContainerConfig, level: RuntimeLevel, uid: int) -> list[str]:
     """Return the requested properties that the level cannot enforce, as text."""
     found = []
     if label := spec.security.selinux_label:
@@ -296,7 +296,7 @@ def _no_limits(asked: ContainerLimits) -> list[str]:
     ]
 
 
-def _no_powers(spec: ContainerSpec, level: RuntimeLevel, uid: int) -> list[str]:
+def _no_powers(spec: ContainerConfig, level: RuntimeLevel, uid: int) -> list[str]:
     found = []
     if level is RuntimeLevel.PLAIN:
         found.append("it shares processes, files and network with the machine: no namespaces")
@@ -341,13 +341,13 @@ def _filter(security: ContainerSecurity, held: frozenset[str]) -> str:
     return base64.b64encode(program).decode()
 
 
-def about(spec: SandboxSpec) -> dict[str, Any]:
+def about(spec: SandboxConfig) -> dict[str, Any]:
     """Return a spec as a document for the supervisor to store."""
     document: dict[str, Any] = msgspec.to_builtins(spec)
     return document
 
 
-def about_container(spec: ContainerSpec) -> dict[str, Any]:
+def about_container(spec: ContainerConfig) -> dict[str, Any]:
     """Return the part of a container's spec that the supervisor keeps on disk. It has no
     variables and no arguments: both may hold secrets."""
     return {

@@ -73,7 +73,7 @@ async def converse(
     """Copy data between the two; return the exit code, or None if the client has disconnected.
     Raises TimeoutError if there is no exit code that many seconds after the last output."""
     ear = _ClientInput(stream, wanted)
-    # Both belong to this function, which ends the one when the other is done.
+    # This function owns both tasks: it ends the one when the other is done.
     loop = asyncio.get_running_loop()
     speaking = loop.create_task(_speak(stream, wanted, client, patience))
     listening = loop.create_task(client.listen(ear.take))

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from kedge.supervisor.logs import older_parts
+from kedge.supervisor.container.logs import older_parts
 
 _CHUNK: Final = 256 << 10
 

@@ -197,7 +197,8 @@ class PortChannels:
             for channel in (2 * number, 2 * number + 1):
                 self._send(channel, port.to_bytes(2, "little"))
         loop = asyncio.get_running_loop()
-        # All connections are opened in parallel; input for a port waits for its connection.
+        # This function owns the tasks. All connections are opened in parallel; input for a port
+        # waits for its connection.
         connecting = [loop.create_task(pod.connect(port)) for port in ports]
         carrying = loop.create_task(self._carry_all(connecting))
         listening = loop.create_task(self._listen(connecting))

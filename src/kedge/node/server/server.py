@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
-from kedge.api.core_v1.container import Container as ContainerSpec
+from kedge.api.core_v1.container import Container as ContainerConfig
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Unreachable
@@ -26,8 +26,9 @@ from kedge.node.server.callers import CallerReview
 from kedge.node.server.sessions import SessionCounter
 from kedge.node.stats.exposition import CONTENT_TYPE
 from kedge.web.duplex import Duplex
+from kedge.web.limits import ServerLimits
 from kedge.web.message import TEXT, HttpRequest, Response, json_response, text_response
-from kedge.web.server import Limits, Server
+from kedge.web.server import HttpServer
 from kedge.web.watchdog import LoopPauses
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class NodeServer:
         self._inotify = Inotify()
         self._sessions = SessionCounter()
         # No handler reads a body, and the caller is known only after a request to the API server.
-        self._server = Server(self.handle, clock, Limits(body_bytes=BODY_BYTES))
+        self._server = HttpServer(self.handle, clock, ServerLimits(body_bytes=BODY_BYTES))
         self._pods: ServedPods | None = None
         self._usage: Usage | None = None
 
@@ -277,7 +278,7 @@ class NodeResponse:
         return self._session(pod, ports.answer(request, target))
 
 
-def _specs(pod: Pod) -> tuple[ContainerSpec, ...]:
+def _specs(pod: Pod) -> tuple[ContainerConfig, ...]:
     spec = pod.spec
     return (*spec.containers, *spec.initContainers, *spec.ephemeralContainers)
 

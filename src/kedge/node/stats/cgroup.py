@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from kedge.supervisor import processes
-from kedge.supervisor.cgroups import Cgroups, Hierarchy
+from kedge.supervisor.kernel import processes
+from kedge.supervisor.kernel.cgroups import Cgroups, Hierarchy
 
 SMALL: Final = 64
 """Enough for one number and its name, and little enough to be had at once."""

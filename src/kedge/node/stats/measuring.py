@@ -16,7 +16,7 @@ from kedge.node.stats.meters import Sources
 from kedge.node.stats.publisher import Publisher
 from kedge.node.stats.raw import Raw
 from kedge.node.stats.sampler import NodePods, Sampler
-from kedge.supervisor import cgroups
+from kedge.supervisor.kernel import cgroups
 from kedge.web.message import HttpRequest, Response
 
 

@@ -20,8 +20,8 @@ from kedge.node.stats.cgroup import (
     TreeSource,
 )
 from kedge.node.stats.track import Track
-from kedge.supervisor import processes
-from kedge.supervisor.cgroups import Cgroups
+from kedge.supervisor.kernel import processes
+from kedge.supervisor.kernel.cgroups import Cgroups
 
 MACHINE: Final = "machine"
 KUBELET: Final = "kubelet"

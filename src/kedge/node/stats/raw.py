@@ -13,7 +13,7 @@ from kedge.node.stats.cgroup import Reading
 from kedge.node.stats.meters import PodMeter
 from kedge.node.stats.sampler import Sampler
 from kedge.node.stats.track import Latest, Track
-from kedge.supervisor.cgroups import Cgroups
+from kedge.supervisor.kernel.cgroups import Cgroups
 
 _UNLIMITED: Final = 1 << 62
 """What the first version of control groups says about no limit is above this."""

@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kedge.supervisor import beneath
-from kedge.supervisor.removal import remove
+from kedge.supervisor.files import beneath
+from kedge.supervisor.files.removal import remove
 
 _DATA: Final = "..data"
 _BESIDE: Final = "..data_tmp"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from kedge.node.pod.dependencies import VolumeFailure
-from kedge.supervisor import libc
-from kedge.supervisor.removal import remove
+from kedge.supervisor.files.removal import remove
+from kedge.supervisor.kernel import libc
 
 _SAFE: Final = libc.MS_NOSUID | libc.MS_NODEV
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")

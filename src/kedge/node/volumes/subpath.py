@@ -9,7 +9,7 @@ from pathlib import Path
 from kedge.api.core_v1.container import VolumeMount
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.node.pod.environment.expansion import expand_strictly
-from kedge.supervisor import beneath
+from kedge.supervisor.files import beneath
 
 
 def wanted(mount: VolumeMount, env: dict[str, str]) -> str:

@@ -29,7 +29,7 @@ from kedge.node.runtime.runtime import ContainerMount
 from kedge.node.volumes import empty_dir, host_path, mounts, payload, subpath, usage
 from kedge.node.volumes.atomic_writer import AtomicWriter
 from kedge.node.volumes.payload import PayloadCollector, together
-from kedge.supervisor import libc
+from kedge.supervisor.kernel import libc
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

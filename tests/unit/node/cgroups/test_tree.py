@@ -7,8 +7,8 @@ import pytest
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.node.cgroups.tree import PodCgroupTree
-from kedge.supervisor import cgroups
-from kedge.supervisor.cgroups import Cgroups
+from kedge.supervisor.kernel import cgroups
+from kedge.supervisor.kernel.cgroups import Cgroups
 
 ROOT = "/kedge/unit-test"
 GUARANTEED = {"limits": {"cpu": "1", "memory": "64Mi"}, "requests": {"cpu": "1", "memory": "64Mi"}}

@@ -16,7 +16,7 @@ from kedge.node.network import bridge as bridges
 from kedge.node.network import masquerade
 from kedge.node.network.bridge import SERVICE, Bridge
 from kedge.node.network.netlink import Netlink
-from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxSpec
+from kedge.node.runtime.runtime import PortMapping, RuntimeFailure, SandboxConfig
 from kedge.testing.clock import FakeClock
 
 _NEW_NET = 0x40000000
@@ -92,8 +92,8 @@ async def bridge(directory: Path, server: tuple[str, int]) -> AsyncIterator[Brid
         await made.remove()
 
 
-def spec(*ports: PortMapping) -> SandboxSpec:
-    return SandboxSpec(namespace="default", name="p", uid="u", ports=ports)
+def spec(*ports: PortMapping) -> SandboxConfig:
+    return SandboxConfig(namespace="default", name="p", uid="u", ports=ports)
 
 
 async def said_by(where: socket.socket, target: tuple[str, int]) -> bytes:

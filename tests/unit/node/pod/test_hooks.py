@@ -5,7 +5,7 @@ import pytest
 from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.probe import ExecAction, HTTPGetAction, LifecycleHandler, SleepAction
 from kedge.node.pod.hooks import HookFailure, run_hook
-from kedge.node.runtime.runtime import ContainerSpec, ExecResult, SandboxSpec
+from kedge.node.runtime.runtime import ContainerConfig, ExecResult, SandboxConfig
 from kedge.testing.clock import FakeClock
 from kedge.testing.runtime import FakeRuntime
 
@@ -14,8 +14,8 @@ CONTAINER = Container(name="ctr")
 
 async def running(clock: FakeClock) -> tuple[FakeRuntime, str]:
     runtime = FakeRuntime(clock)
-    sandbox = await runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
-    identity = await runtime.create_container(sandbox.id, ContainerSpec(name="ctr", image="i"))
+    sandbox = await runtime.run_sandbox(SandboxConfig(namespace="n", name="p", uid="u"))
+    identity = await runtime.create_container(sandbox.id, ContainerConfig(name="ctr", image="i"))
     await runtime.start_container(identity)
     return runtime, identity
 

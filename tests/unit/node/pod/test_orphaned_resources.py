@@ -7,7 +7,7 @@ import pytest
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.pod.orphaned_resources import OrphanedResources
 from kedge.node.pod.runtime_cache import RuntimeCache
-from kedge.node.runtime.runtime import ContainerSpec, SandboxSpec
+from kedge.node.runtime.runtime import ContainerConfig, SandboxConfig
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import LocalNode
 from kedge.testing.pods import new_pod
@@ -24,8 +24,8 @@ class Bench:
     async def leave(self, uid: str) -> None:
         """Leave a running container, a cgroup, volumes, devices and files of a pod."""
         runtime, pod = self.node.runtime, new_pod(metadata={"uid": uid})
-        sandbox = await runtime.run_sandbox(SandboxSpec(namespace="n", name=uid, uid=uid))
-        container = await runtime.create_container(sandbox.id, ContainerSpec(name=uid, image="i"))
+        sandbox = await runtime.run_sandbox(SandboxConfig(namespace="n", name=uid, uid=uid))
+        container = await runtime.create_container(sandbox.id, ContainerConfig(name=uid, image="i"))
         await runtime.start_container(container)
         self.node.cgroups.ensure(pod)
         self.node.volumes.mounted.add(uid)

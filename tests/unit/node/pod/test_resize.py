@@ -10,7 +10,7 @@ from kedge.node.pod.resources import AllocatedResources
 from kedge.node.pod.runtime_cache import PodRuntimeState, RuntimeCache
 from kedge.node.pod.step_failures import StepFailures
 from kedge.node.pod.waiting import RESIZE_STEP
-from kedge.node.runtime.runtime import ContainerSpec, RuntimeFailure, SandboxSpec
+from kedge.node.runtime.runtime import ContainerConfig, RuntimeFailure, SandboxConfig
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import LocalNode
 from kedge.testing.pods import new_pod
@@ -38,8 +38,8 @@ class Bench:
 
     async def observed(self) -> PodRuntimeState:
         runtime = self.node.runtime
-        sandbox = await runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
-        spec = ContainerSpec(name="ctr", image="i")
+        sandbox = await runtime.run_sandbox(SandboxConfig(namespace="n", name="p", uid="u"))
+        spec = ContainerConfig(name="ctr", image="i")
         await runtime.start_container(await runtime.create_container(sandbox.id, spec))
         cache = RuntimeCache(runtime, self.node.clock, lambda uid: None)
         await cache.relist()

@@ -5,11 +5,11 @@ import pytest
 
 from kedge.node.pod.runtime_cache import EMPTY, RuntimeCache, pod_runtime_state
 from kedge.node.runtime.runtime import (
-    ContainerSpec,
+    ContainerConfig,
     PodSandbox,
     RunState,
     RuntimeContainer,
-    SandboxSpec,
+    SandboxConfig,
 )
 from kedge.testing.clock import FakeClock
 from kedge.testing.runtime import FakeRuntime
@@ -36,8 +36,8 @@ class Bench:
         self.task = asyncio.ensure_future(self.seen.run())
 
     async def container(self, name: str = "a") -> str:
-        sandbox = await self.runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
-        spec = ContainerSpec(name=name, image="i")
+        sandbox = await self.runtime.run_sandbox(SandboxConfig(namespace="n", name="p", uid="u"))
+        spec = ContainerConfig(name=name, image="i")
         identity = await self.runtime.create_container(sandbox.id, spec)
         await self.runtime.start_container(identity)
         await self.clock.advance(0)
@@ -100,7 +100,7 @@ async def test_what_is_put_while_everything_is_asked_for_is_not_lost() -> None:
     seen = RuntimeCache(runtime, clock, lambda _: None)
     asking = asyncio.ensure_future(seen.relist())
     await runtime.asked.wait()
-    made = await runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
+    made = await runtime.run_sandbox(SandboxConfig(namespace="n", name="p", uid="u"))
     seen.put_sandbox(made)
     runtime.go_on.set()
     await asking

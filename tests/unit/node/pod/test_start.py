@@ -3,7 +3,7 @@
 from typing import Any
 
 from kedge.node.pod.dependencies import ConfigFailure, DeviceFailure, DeviceGrant
-from kedge.node.runtime.runtime import ContainerDevice, ContainerMount, ContainerSpec
+from kedge.node.runtime.runtime import ContainerConfig, ContainerDevice, ContainerMount
 from kedge.testing.node import LocalNode
 
 RESOURCE = "example.com/d"
@@ -15,7 +15,7 @@ async def create(node: LocalNode, **container: Any) -> None:
     await node.create(container={"resources": LIMITS, **container})
 
 
-def spec_of(node: LocalNode) -> ContainerSpec:
+def spec_of(node: LocalNode) -> ContainerConfig:
     return node.runtime.specs[node.runtime.newest("ctr").id]
 
 

@@ -10,7 +10,7 @@ from kedge.node.pod.actions import StopContainer
 from kedge.node.pod.event_recorder import PodEventRecorder
 from kedge.node.pod.runtime_cache import RuntimeCache
 from kedge.node.pod.stop import ContainerStopper
-from kedge.node.runtime.runtime import ContainerSpec, ExecResult, RuntimeFailure, SandboxSpec
+from kedge.node.runtime.runtime import ContainerConfig, ExecResult, RuntimeFailure, SandboxConfig
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import LocalNode
 from kedge.testing.pods import new_pod
@@ -37,9 +37,9 @@ class Bench:
 
     async def run(self, *names: str) -> None:
         runtime = self.node.runtime
-        sandbox = await runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
+        sandbox = await runtime.run_sandbox(SandboxConfig(namespace="n", name="p", uid="u"))
         for name in names:
-            spec = ContainerSpec(name=name, image="i")
+            spec = ContainerConfig(name=name, image="i")
             self.ids[name] = await runtime.create_container(sandbox.id, spec)
             await runtime.start_container(self.ids[name])
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from kedge.api.core_v1.node_types import Taint
-from kedge.node.runtime.runtime import ExecResult, SandboxSpec
+from kedge.node.runtime.runtime import ExecResult, SandboxConfig
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import PODS, LocalNode
 from kedge.testing.runtime import Life
@@ -111,7 +111,7 @@ async def test_what_happens_while_the_agent_is_away_is_made_up_for(node: LocalNo
 
 async def test_what_nobody_knows_is_cleared_away(node: LocalNode, tmp_path: Path) -> None:
     await node.kill()
-    stranger = SandboxSpec(namespace="default", name="old", uid="u-old")
+    stranger = SandboxConfig(namespace="default", name="old", uid="u-old")
     await node.runtime.run_sandbox(stranger)
     node.cgroups.there.add("u-cgroup")
     (tmp_path / "pods/u-files").mkdir(parents=True)

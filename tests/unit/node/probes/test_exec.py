@@ -4,10 +4,10 @@ from kedge.api.core_v1.probe import ExecAction
 from kedge.node.probes.exec import probe_exec
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.node.runtime.runtime import (
-    ContainerSpec,
+    ContainerConfig,
     ExecResult,
     RuntimeFailure,
-    SandboxSpec,
+    SandboxConfig,
 )
 from kedge.testing.clock import FakeClock
 from kedge.testing.pods import new_pod
@@ -20,8 +20,8 @@ ARGV = ("check", "1")
 
 async def running() -> tuple[FakeRuntime, str]:
     runtime = FakeRuntime(FakeClock())
-    sandbox = await runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
-    identity = await runtime.create_container(sandbox.id, ContainerSpec(name="ctr", image="i"))
+    sandbox = await runtime.run_sandbox(SandboxConfig(namespace="n", name="p", uid="u"))
+    identity = await runtime.create_container(sandbox.id, ContainerConfig(name="ctr", image="i"))
     await runtime.start_container(identity)
     return runtime, identity
 

@@ -6,11 +6,11 @@ import pytest
 from kedge.api.core_v1.pod import Pod
 from kedge.node.probes.prober import Prober, targets
 from kedge.node.runtime.runtime import (
-    ContainerSpec,
+    ContainerConfig,
     ExecResult,
     RuntimeContainer,
     RuntimeFailure,
-    SandboxSpec,
+    SandboxConfig,
 )
 from kedge.testing.clock import FakeClock
 from kedge.testing.pods import new_pod
@@ -41,8 +41,8 @@ class Bench:
 
     async def run(self, **probes: Any) -> None:
         self.pod = new_pod(container=probes)
-        sandbox = await self.runtime.run_sandbox(SandboxSpec(namespace="n", name="p", uid="u"))
-        spec = ContainerSpec(name="ctr", image="i")
+        sandbox = await self.runtime.run_sandbox(SandboxConfig(namespace="n", name="p", uid="u"))
+        spec = ContainerConfig(name="ctr", image="i")
         identity = await self.runtime.create_container(sandbox.id, spec)
         await self.runtime.start_container(identity)
         self.record = self.runtime.newest("ctr")

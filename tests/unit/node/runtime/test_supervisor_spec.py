@@ -8,17 +8,17 @@ from kedge.node.images.image import HOST_IMAGE, LocalImage
 from kedge.node.images.oci import ImageConfig
 from kedge.node.runtime import supervisor_spec
 from kedge.node.runtime.runtime import (
+    ContainerConfig,
     ContainerLimits,
     ContainerMount,
     ContainerSecurity,
-    ContainerSpec,
     DnsConfig,
     RuntimeFailure,
     RuntimeLevel,
-    SandboxSpec,
+    SandboxConfig,
 )
 from kedge.node.runtime.supervisor_spec import ContainerPlace
-from kedge.supervisor.plan import Plan
+from kedge.supervisor.spec import ContainerSpec
 
 CONFIG = ImageConfig(
     env=("PATH=/bin", "MODE=image"),
@@ -45,8 +45,8 @@ def place(tmp_path: Path, level: RuntimeLevel = RuntimeLevel.FULL) -> ContainerP
 HIDES = HostImage(hidden=(HiddenPath("/home", "homes"),), shown=("/home/a",))
 
 
-def plan(image: LocalImage, tmp_path: Path, **more: object) -> Plan:
-    spec = ContainerSpec(name="main", image=image.id, **more)  # type: ignore[arg-type]
+def plan(image: LocalImage, tmp_path: Path, **more: object) -> ContainerSpec:
+    spec = ContainerConfig(name="main", image=image.id, **more)  # type: ignore[arg-type]
     return supervisor_spec.plan(spec, image, place(tmp_path))
 
 
@@ -146,7 +146,7 @@ def test_only_views_of_the_machine_have_to_hide_something(
 
 
 def test_what_a_level_cannot_enforce_is_said_in_words() -> None:
-    spec = ContainerSpec(
+    spec = ContainerConfig(
         name="main",
         image="host",
         resources=ContainerLimits(memory_limit=1, cpu_quota=-1, pids_limit=5),
@@ -170,7 +170,7 @@ def test_limits_that_are_not_asked_for_are_not_told() -> None:
 
 
 def test_a_shared_pid_namespace_is_pointless_beside_the_machine_s_own() -> None:
-    spec = SandboxSpec(namespace="n", name="p", uid="u", host_pid=True, shared_pid=True)
+    spec = SandboxConfig(namespace="n", name="p", uid="u", host_pid=True, shared_pid=True)
     assert not supervisor_spec.shared(spec)["shared_pid"]
 
 
@@ -210,7 +210,7 @@ def test_a_label_of_selinux_is_a_shortfall_at_every_level(
 def test_a_user_namespace_refuses_what_it_cannot_have(
     image: LocalImage, tmp_path: Path, more: dict[str, object], why: str
 ) -> None:
-    spec = ContainerSpec(name="main", image=image.id, **more)  # type: ignore[arg-type]
+    spec = ContainerConfig(name="main", image=image.id, **more)  # type: ignore[arg-type]
     assert supervisor_spec.plan(spec, image, place(tmp_path))
     with pytest.raises(RuntimeFailure, match=why):
         supervisor_spec.plan(spec, image, place(tmp_path)._replace(first_id=65_536))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kedge.node.volumes import mounts
-from kedge.supervisor import libc
+from kedge.supervisor.kernel import libc
 
 
 @pytest.fixture

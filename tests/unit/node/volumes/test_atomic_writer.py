@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kedge.node.volumes import atomic_writer
 from kedge.node.volumes.atomic_writer import VolumeFile
-from kedge.supervisor.removal import remove
+from kedge.supervisor.files.removal import remove
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import pytest
 
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import mounts
-from kedge.supervisor import libc
+from kedge.supervisor.kernel import libc
 
 
 def bind(source: Path, target: Path) -> None:

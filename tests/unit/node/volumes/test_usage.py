@@ -8,7 +8,7 @@ import pytest
 
 from kedge.api.core_v1.pod import RESOURCE, Pod
 from kedge.node.volumes import usage
-from kedge.supervisor.removal import remove
+from kedge.supervisor.files.removal import remove
 
 MI = 1024 * 1024
 

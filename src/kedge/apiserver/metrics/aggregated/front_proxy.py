@@ -11,7 +11,7 @@ from kedge.apiserver.request import User
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import unauthorized
 from kedge.web.message import HttpRequest
-from kedge.web.server import NEXT, PARTED
+from kedge.web.request_reader import COMMA_HEADERS, VALUE_SEPARATOR
 
 CONFIG_MAP: Final = ("kube-system", "extension-apiserver-authentication")
 """Where a cluster says whom its API server is known by, and in which headers it says what."""
@@ -76,7 +76,7 @@ def read(data: Mapping[str, str]) -> FrontProxy:
     )
     used = (*proxy.user_headers, *proxy.uid_headers, *proxy.group_headers, *proxy.extra_prefixes)
     for header in used:
-        if not header.startswith(PARTED):
+        if not header.startswith(COMMA_HEADERS):
             # Several of them would come as one with commas, which names may hold themselves.
             raise Unusable(
                 f'the API server names users in "{header}": only X-Remote-* is understood'
@@ -100,7 +100,7 @@ def _values(http: HttpRequest, headers: tuple[str, ...]) -> list[str]:
     for header in headers:
         text = http.headers.get(header)
         if text is not None:
-            found += [_decoded(value) for value in text.split(NEXT)]
+            found += [_decoded(value) for value in text.split(VALUE_SEPARATOR)]
     return found
 
 

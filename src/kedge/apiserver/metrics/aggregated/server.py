@@ -31,7 +31,8 @@ from kedge.machinery.errors import StatusError
 from kedge.machinery.interfaces import is_unspecified, own_addresses
 from kedge.machinery.window_store import Store
 from kedge.storage.memory import MemoryStore
-from kedge.web.server import Limits, Server
+from kedge.web.limits import ServerLimits
+from kedge.web.server import HttpServer
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ async def serve(
     scraper = Scraper(api.metrics, Known(api.cache), kubelets, store, clock, interval=every)
     app = MetricsApp(api, Gate(client, lambda: proxy.now, clock), _telemetry(scraper))
     # The caller is known only after a call to the cluster, so bodies are not kept.
-    listener = Server(app.handle, clock, Limits(body_bytes=_BODY_BYTES))
+    listener = HttpServer(app.handle, clock, ServerLimits(body_bytes=_BODY_BYTES))
     informers = _informers(api, client, clock)
     port = await listener.listen(config.host, config.port, context)
     running = Running(url(_local(config), port), identity.ca_pem if identity else b"")

@@ -10,7 +10,7 @@ from typing import Final
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.references import FileKeySelector
 from kedge.node.pod.dependencies import ConfigFailure
-from kedge.supervisor import beneath
+from kedge.supervisor.files import beneath
 
 FILE_BYTES: Final = 64 * 1024
 """Bytes of a file, and of all values in it together."""

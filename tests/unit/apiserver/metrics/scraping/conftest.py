@@ -15,7 +15,7 @@ from kedge.machinery.clock import SystemClock
 from kedge.machinery.window_store import Store
 from kedge.testing.kubelet import FakeKubelet
 from kedge.testing.local_server import LocalServer
-from kedge.web.server import Server
+from kedge.web.server import HttpServer
 
 TOKEN = "kubelets-know-it"
 
@@ -29,7 +29,7 @@ class Stage:
         self.identity = pki.ensure(directory / "pki", ["127.0.0.1"])
         self.store = Store(directory / "usage", "")
         self.kubelets: dict[str, FakeKubelet] = {}
-        self.listeners: list[Server] = []
+        self.listeners: list[HttpServer] = []
         self.trusted = ssl.create_default_context(cadata=self.identity.ca_pem.decode())
         self.lines = Kubelets(lambda: Access(self.trusted, TOKEN))
         self.scraper = self.another()
@@ -43,7 +43,7 @@ class Stage:
     async def node(self, name: str, handle: Callable[[Any], Any] | None = None) -> FakeKubelet:
         """A node; its kubelet may be given something else to answer."""
         kubelet = FakeKubelet(self.server.clock, TOKEN)
-        listener = Server(handle or kubelet.handle, SystemClock())
+        listener = HttpServer(handle or kubelet.handle, SystemClock())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         pair = (self.directory / "pki" / "server.crt", self.directory / "pki" / "server.key")
         context.load_cert_chain(*pair)

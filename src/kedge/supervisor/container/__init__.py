@@ -1,0 +1,1 @@
+"""Containers and the commands that are executed in them."""

@@ -1,0 +1,1 @@
+"""Directories that containers write to: opened and removed without trusting their content."""

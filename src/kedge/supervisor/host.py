@@ -1,0 +1,52 @@
+"""The machine as all sandboxes and containers of one supervisor use it."""
+
+import os
+
+from kedge.supervisor.kernel import cgroups, processes
+from kedge.supervisor.launch.launcher import Launcher
+from kedge.supervisor.loop import EventLoop
+
+
+class RuntimeHost:
+    """Event loop, launcher, control groups and pids."""
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        launcher: Launcher,
+        *,
+        root: str,
+        outer: int,
+        isolated: bool,
+        limited: bool,
+    ) -> None:
+        """`outer` is the machine's /proc for a rootless supervisor, else -1."""
+        self.loop = loop
+        self.launcher = launcher
+        self.isolated = isolated
+        """Whether containers have namespaces."""
+        self.root = root
+        """The directory at which roots are mounted."""
+        os.makedirs(root, 0o700, exist_ok=True)
+        self.rootless = outer >= 0
+        """Whether the supervisor is root only in a user namespace."""
+        self._outer = outer
+        self.cgroups = cgroups.here() if limited else None
+        self.boot = processes.boot()
+        self.created_cgroups: set[str] = set()
+        """Cgroups above those of containers that this supervisor created, and removes when they
+        are empty."""
+
+    def own_pid(self) -> int:
+        """Return the pid of this process in the machine's pid namespace."""
+        return int(os.readlink("self", dir_fd=self._outer)) if self.rootless else os.getpid()
+
+    def outer_pid(self, pid: int, process: int) -> int:
+        """Return the pid, in the machine's pid namespace, of a process that is also given as a
+        pidfd."""
+        if not self.rootless:
+            return pid
+        path = f"self/fdinfo/{process}"
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._outer)
+        with open(descriptor) as file:
+            return next(int(line.split()[1]) for line in file if line.startswith("Pid:"))

@@ -1,0 +1,1 @@
+"""Thin layers over the Linux kernel: system calls, control groups, processes, devices."""

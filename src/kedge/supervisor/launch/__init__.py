@@ -1,0 +1,1 @@
+"""From a request to the program of a container: fork, namespaces, privileges, execve."""

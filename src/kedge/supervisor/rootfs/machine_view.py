@@ -1,0 +1,94 @@
+"""The root of a container without an image (`image: host`): the machine's own files, minus
+concealed ones, with writes kept in the container's directory."""
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from kedge.supervisor.kernel import devices, libc
+from kedge.supervisor.rootfs import inside, mounts, overlay
+from kedge.supervisor.rootfs.options import Note, RootfsOptions
+from kedge.supervisor.spec import ContainerSpec
+
+_SCRATCH: Final = ("tmp", "run", "var/tmp")
+"""Directories that are empty and in memory, because programs expect to write there."""
+_VIRTUAL: Final = ("proc", "sys", "dev")
+
+
+def mount(spec: ContainerSpec, options: RootfsOptions, note: Note) -> None:
+    """Mount the machine's own file system as the root."""
+    if options.rootless:
+        _mount_by_parts(spec, options)
+        note(
+            "the machine's own directories are read-only in the container, but for their top level"
+        )
+    else:
+        overlay.mount_or_keep_in_memory(["/"], options, note, concealed=spec["concealed"])
+        _show(spec, options, "")
+
+
+def _mount_by_parts(spec: ContainerSpec, options: RootfsOptions) -> None:
+    """Mount each directory of / by itself, since the kernel does not let a user namespace overlay
+    / with the mounts below it."""
+    place = options.mount_point
+    parts = sorted(os.scandir("/"), key=lambda each: each.name)
+    libc.mount("tmpfs", place, "tmpfs", libc.MS_NODEV, "mode=755")
+    for part in parts:
+        path = f"{place}/{part.name}"
+        if part.is_symlink():
+            os.symlink(os.readlink(part.path), path)
+        elif part.is_dir():
+            os.mkdir(path)
+            if part.name not in (*_VIRTUAL, *_SCRATCH) and part.path not in spec["concealed"]:
+                home = f"{options.home}/parts/{part.name}"
+                _mount_part(
+                    part.path, home, path, spec["concealed"], overlay.USER_XATTR, options.userns
+                )
+    for name in _SCRATCH:
+        if os.path.isdir(f"{place}/{name}"):
+            libc.mount("tmpfs", f"{place}/{name}", "tmpfs", mounts.SAFE, "mode=1777")
+    _show(spec, options, overlay.USER_XATTR)
+
+
+def _mount_part(
+    path: str, home: str, place: str, concealed: Sequence[str], extra: str, userns: int
+) -> None:
+    """Mount one directory of the machine: as an overlay, or else read-only."""
+    for name in ("upper", "work"):
+        os.makedirs(f"{home}/{name}", exist_ok=True)
+    try:
+        overlay.mount([path], home, place, extra, concealed, userns=userns)
+    except OSError:
+        target = os.open(place, os.O_PATH | os.O_CLOEXEC)
+        mounts.bind_read_only(path, target, userns)
+        os.close(target)
+        _cover_below(path, place, concealed)
+
+
+def _cover_below(path: str, place: str, concealed: Sequence[str]) -> None:
+    """Mount empty directories on concealed paths below a directory that could not be overlaid."""
+    root, null = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), devices.null()
+    for each in concealed:
+        inside_it = os.path.relpath(os.path.realpath(each), os.path.realpath(path))
+        if not inside_it.startswith(".."):
+            mounts.hide(root, inside_it, null)
+    os.close(null)
+    os.close(root)
+
+
+def _show(spec: ContainerSpec, options: RootfsOptions, extra: str) -> None:
+    """Mount files and directories of the machine that lie below concealed directories. Paths that
+    are concealed below them again, such as kedge's own files, stay concealed."""
+    mounts.own_new_files(options.userns, options.first_id)
+    root = os.open(options.mount_point, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for number, path in enumerate(filter(os.path.exists, spec["shown"])):
+        is_directory = os.path.isdir(path)
+        target = (inside.directory if is_directory else inside.file)(root, path)
+        if is_directory:
+            home = f"{options.home}/shown/{number}"
+            at = mounts.path_of(target)
+            _mount_part(path, home, at, spec["concealed"], extra, options.userns)
+        else:
+            mounts.bind_read_only(path, target, options.userns)
+        os.close(target)
+    os.close(root)

@@ -1,0 +1,1 @@
+"""Pod sandboxes and their namespaces."""

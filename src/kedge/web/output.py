@@ -1,0 +1,136 @@
+"""The output of one server connection: writes that are joined, and back-pressure."""
+
+import asyncio
+import types
+import zlib
+from collections.abc import Generator, Iterable
+from typing import Protocol
+
+_MAX_UNWRITTEN = 64 << 10
+"""Bytes of responses that are written at once, so that a peer that does not read is noticed."""
+
+
+class WriteQueue(Protocol):
+    """Writes the outputs of all connections at the end of a turn of the event loop."""
+
+    def write_soon(self, output: "Output") -> None: ...
+
+
+class Output:
+    """Responses on their way to one peer."""
+
+    def __init__(self, transport: asyncio.Transport, queue: WriteQueue) -> None:
+        self._transport = transport
+        self._queue = queue
+        self.paused = False
+        """Whether the peer reads more slowly than this server writes."""
+        self._drained: asyncio.Future[None] | None = None
+        self._unwritten: list[bytes] = []
+        """Responses that are written when the other requests of this turn are answered."""
+        self._unwritten_size = 0
+        self._stalled_from = 0.0
+        self._unsent = 0
+
+    def write(self, response: bytes) -> None:
+        """Write a whole response, together with others, at the end of the turn."""
+        if not self._unwritten:
+            self._queue.write_soon(self)
+        self._unwritten.append(response)
+        self._unwritten_size += len(response)
+        if self._unwritten_size > _MAX_UNWRITTEN:
+            self.flush()
+
+    def send(self, data: bytes) -> None:
+        """Write at once, after the responses that still wait."""
+        if self._unwritten:
+            data = b"".join((*self._unwritten, data))
+            self._unwritten.clear()
+            self._unwritten_size = 0
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Write the responses that wait."""
+        if self._unwritten:
+            self.send(b"")
+
+    def pause(self, now: float) -> None:
+        """Note that the transport's buffer is full."""
+        self.paused = True
+        self._stalled_from = now
+        self._unsent = self._transport.get_write_buffer_size()
+
+    def resume(self) -> None:
+        """Wake up the writer that waits in `drain`."""
+        self.paused = False
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    async def drain(self) -> None:
+        """Return when the peer has caught up; raises ConnectionResetError if it has gone."""
+        if self.paused:
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await self._drained
+        if self._transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+
+    def has_stalled(self, now: float, seconds: float) -> bool:
+        """Whether the peer has read nothing for so long; call this regularly."""
+        if not self.paused:
+            return False
+        unsent, before = self._transport.get_write_buffer_size(), self._unsent
+        self._unsent = unsent
+        if unsent < before:
+            self._stalled_from = now
+            return False
+        return now > self._stalled_from + seconds
+
+
+class Chunks:
+    """A chunked body, piece by piece. HTTP/1.0 peers get the pieces without frames."""
+
+    __slots__ = ("_framed", "_output")
+
+    def __init__(self, output: Output, *, framed: bool) -> None:
+        self._output = output
+        self._framed = framed
+
+    @property
+    def paused(self) -> bool:
+        return self._output.paused
+
+    def write(self, data: bytes) -> None:
+        if data:
+            self._output.send(b"%x\r\n%b\r\n" % (len(data), data) if self._framed else data)
+
+    async def drain(self) -> None:
+        await self._output.drain()
+
+    def end(self) -> None:
+        """Write the end of the body."""
+        if self._framed:
+            self._output.send(b"0\r\n\r\n")
+
+
+async def write_pieces(chunks: Chunks, pieces: Iterable[bytes], *, gzip: bool) -> None:
+    """Write a body as fast as the peer reads it."""
+    packer = zlib.compressobj(1, wbits=31) if gzip else None
+    loop = asyncio.get_running_loop()
+    for piece in pieces:
+        # Compressing releases the interpreter lock, so other requests go on meanwhile.
+        data = await loop.run_in_executor(None, packer.compress, piece) if packer else piece
+        chunks.write(data)
+        await chunks.drain()
+        # Pieces are made when they are sent, with a turn of the event loop between two.
+        await _next_turn()
+    if packer:
+        chunks.write(packer.flush())
+    chunks.end()
+
+
+@types.coroutine
+def _next_turn() -> Generator[None, None, None]:
+    """Wait one turn of the event loop."""
+    yield

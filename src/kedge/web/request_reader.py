@@ -1,0 +1,175 @@
+"""Parses the requests of one connection with httptools, within the server's limits."""
+
+from typing import Protocol
+
+import httptools
+
+from kedge.machinery.errors import StatusError, bad_request, too_large
+from kedge.web.limits import ServerLimits
+
+VALUE_SEPARATOR = "\n"
+"""Separates the values of a repeated header that may contain commas."""
+COMMA_HEADERS = ("impersonate-", "x-remote-")
+"""Prefixes of such headers: they contain names of users and groups."""
+
+
+class RequestOwner(Protocol):
+    """The connection of a reader."""
+
+    closing: bool
+    """Whether no further request will be answered."""
+
+    def request_begun(self) -> None: ...
+
+    def request_received(self, body: bytes, *, chunked: bool, is_last: bool) -> None:
+        """Handle a complete request. `chunked` says whether the peer understands chunked
+        responses, `is_last` whether it expects the end of the connection."""
+        ...
+
+    def refuse(self, error: StatusError) -> None: ...
+
+
+class RequestReader:
+    """The request that is being received."""
+
+    url: bytes
+    headers: dict[str, str]
+    body: bytes | bytearray
+    size: int
+    """Received bytes of the body."""
+    length: int
+    """The Content-Length, 0 if there is none."""
+
+    def __init__(self, owner: RequestOwner, limits: ServerLimits) -> None:
+        self._owner = owner
+        self._limits = limits
+        self._parser = httptools.HttpRequestParser(self)
+        self._messages = 0
+        """How many messages the parser has begun to read."""
+        self._received = 0
+        """Bytes received of the message."""
+        self.in_head = False
+        self.in_body = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the request, once it is complete."""
+        self.url = b""
+        self.headers = {}
+        self.body = b""
+        self.size = 0
+        self.length = 0
+        self._head_size = 0
+
+    def close(self) -> None:
+        """Free the parser. It refers to this object: until the garbage collector finds the
+        cycle, a closed connection would take 50 KB."""
+        self._parser = None  # type: ignore[assignment]
+        self._owner = None  # type: ignore[assignment]
+
+    @property
+    def method(self) -> str:
+        return str(self._parser.get_method().decode("latin-1"))
+
+    def feed(self, data: bytes) -> int:
+        """Parse received bytes; returns how many of them belong to HTTP: fewer than all after a
+        request for another protocol. The parser cannot be stopped in the middle."""
+        message, used = self._messages, -1
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            used = upgrade.args[0]
+        except httptools.HttpParserError as error:
+            self._owner.refuse(bad_request(f"malformed HTTP request: {error}"))
+        if message == self._messages:
+            self._limit_message(len(data))
+        return used
+
+    def _limit_message(self, size: int) -> None:
+        """Limit the bytes that the parser itself may hold back of one unfinished message."""
+        limits = self._limits
+        self._received += size
+        if self.in_head and self._received > limits.head_bytes:
+            self._refuse_head()
+        elif self._received > limits.head_bytes + limits.padding * limits.body_bytes:
+            self._owner.refuse(too_large(limits.body_bytes))
+
+    def _limit_head(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > self._limits.head_bytes:
+            self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        self._owner.refuse(StatusError(431, "BadRequest", "request header fields too large"))
+
+    # Callbacks of httptools.
+
+    def on_message_begin(self) -> None:
+        self._messages += 1
+        self._received = 0
+        self.in_head = True
+        self._owner.request_begun()
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        self._limit_head(len(url))
+        if len(self.url) > self._limits.url_bytes:
+            message = "the URL of the request is too long"
+            self._owner.refuse(StatusError(414, "BadRequest", message))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._limit_head(len(name) + len(value))
+        if not self.in_head:
+            return  # a trailer
+        key = name.lower().decode("latin-1")
+        text = value.decode("latin-1")
+        headers = self.headers
+        if key in headers:
+            separator = VALUE_SEPARATOR if key.startswith(COMMA_HEADERS) else ","
+            text = f"{headers[key]}{separator}{text}"
+        headers[key] = text
+        if len(headers) > self._limits.headers:
+            self._owner.refuse(StatusError(431, "BadRequest", "too many header fields"))
+
+    def on_headers_complete(self) -> None:
+        self.in_head = False
+        self.in_body = True
+        if self._owner.closing:
+            return
+        length = self.headers.get("content-length")
+        if length is not None and length.isdecimal():
+            self.length = int(length)
+            if self.length > self._limits.body_bytes:
+                self._owner.refuse(too_large(self._limits.body_bytes))
+
+    def on_body(self, data: bytes) -> None:
+        self.size += len(data)
+        if self.size > self._limits.body_bytes:
+            self._owner.refuse(too_large(self._limits.body_bytes))
+        elif self._owner.closing:
+            return
+        elif not self.body:
+            self.body = data
+        else:
+            # Not a list of pieces: pieces of one byte would take thirty times their content.
+            if isinstance(self.body, bytes):
+                self.body = bytearray(self.body)
+            self.body += data
+
+    def on_message_complete(self) -> None:
+        self.in_body = False
+        if self._owner.closing:
+            return
+        parser = self._parser
+        chunked = parser.get_http_version() != "1.0"
+        is_last = not parser.should_keep_alive() or parser.should_upgrade() or not chunked
+        body = self.body if isinstance(self.body, bytes) else bytes(self.body)
+        self._owner.request_received(body, chunked=chunked, is_last=is_last)
+
+
+def origin_form(target: str) -> str:
+    """Return `/path?query`, also of `http://host/path?query`, which proxies send."""
+    if target.startswith("/"):
+        return target
+    _, separator, rest = target.partition("://")
+    return "/" + rest.partition("/")[2] if separator else target

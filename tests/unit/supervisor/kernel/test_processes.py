@@ -1,0 +1,64 @@
+import os
+import select
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from kedge.supervisor.kernel import processes
+
+
+def test_a_process_is_known_by_its_number_and_its_beginning() -> None:
+    assert processes.began(os.getpid()) > 0
+    assert processes.began(1 << 30) == 0
+
+
+def test_a_tree_ends_as_a_whole() -> None:
+    script = "sleep 1000 & setsid sleep 1001 & echo ready; wait"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        everyone = processes.tree(shell.pid)
+        assert len(everyone) == 3
+        processes.kill_tree(shell.pid)
+        assert shell.wait() == -9
+        # The pipe ends only when the last of those who have it does.
+        assert shell.stdout.read() == b""
+
+
+@pytest.fixture
+def leader() -> Iterator["subprocess.Popen[str]"]:
+    """The first process of a session, with another one in it whose pid it tells."""
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 60 >/dev/null & echo $!; read line"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as started:
+        yield started
+        processes.kill(processes.session(started.pid))
+
+
+def told(leader: "subprocess.Popen[str]") -> int:
+    assert leader.stdout is not None
+    return int(leader.stdout.readline())
+
+
+def test_a_stranger_who_has_got_the_pid_is_left_alone(leader: "subprocess.Popen[str]") -> None:
+    other = told(leader)
+    birth = processes.began(leader.pid)
+    processes.kill_remains(leader.pid, birth - 1, with_session=True)
+    assert leader.poll() is None
+    assert other in processes.session(leader.pid)
+
+
+def test_what_is_left_of_a_session_is_killed(leader: "subprocess.Popen[str]") -> None:
+    other = told(leader)
+    birth = processes.began(leader.pid)
+    leader.communicate("")
+    assert processes.began(leader.pid) == 0
+    watched = os.pidfd_open(other)
+    processes.kill_remains(leader.pid, birth, with_session=True)
+    assert select.select([watched], [], [], 5)[0]
+    os.close(watched)
