@@ -29,9 +29,9 @@ from typing import Any
 
 import uvloop
 
-from kedge.api.metrics_v1alpha1 import frame as wire
-from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
 from kedge.machinery.clock import SystemClock
+from kedge.metrics import frame as wire
+from kedge.metrics.frame import Frame, Measured, MeasuredPod
 from kedge.node.stats.publisher import moment
 
 CLOCK = SystemClock()

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
 from kedge.api.core_v1.pod import Pod
-from kedge.api.metrics_v1alpha1.frame import decode, encode
 from kedge.api.model import ObjectMeta
-from kedge.machinery.window_store import Store
-from kedge.machinery.windows import TICK
+from kedge.metrics.frame import decode, encode
+from kedge.metrics.series import TICK
+from kedge.metrics.window_file import Store
 from kedge.node.observed import Observed, observed
 from kedge.node.runtime.runtime import Container, Sandbox, State
 from kedge.node.stats.meters import Sources

@@ -23,8 +23,6 @@ from kedge.apiserver.config import (
     KubeletTrust,
     ServerConfig,
 )
-from kedge.apiserver.metrics.aggregated.config import PORT as METRICS_PORT
-from kedge.apiserver.metrics.aggregated.config import MetricsServerConfig
 from kedge.cli import flags as read
 from kedge.cli.client_flags import Whereto
 from kedge.cli.failure import Failure
@@ -35,6 +33,8 @@ from kedge.cli.up import UpConfig
 from kedge.client.kubeconfig_paths import path_to_change, paths_to_read
 from kedge.controllers import names as controllers
 from kedge.machinery.interfaces import address_towards
+from kedge.metrics_server.config import PORT as METRICS_PORT
+from kedge.metrics_server.config import MetricsServerConfig
 from kedge.node.config import MOST_PIDS, MOST_PODS, PLUGINS, RESOLUTION, Invitation, NodeConfig
 from kedge.node.record import read_server as server_of
 from kedge.restarter.program import REASON_VARIABLE
@@ -142,7 +142,7 @@ def metrics_server(source: Source) -> MetricsServerConfig:
 def login(source: Source) -> "Callable[[], Login]":
     """How to find the cluster of a kubeconfig or, without one, that of the pod that this is."""
     from kedge.client import login
-    from kedge.metrics_server import in_cluster
+    from kedge.metrics_server.run import in_cluster
 
     found = whereto(source)
     if any(path.exists() for path in found.files):

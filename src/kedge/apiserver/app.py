@@ -9,7 +9,6 @@ import msgspec
 
 from kedge import KUBERNETES, __version__
 from kedge.api import decision
-from kedge.api.metrics_v1alpha1 import frame
 from kedge.apiserver import audit, render, route
 from kedge.apiserver.api import Api
 from kedge.apiserver.audit import AuditLog
@@ -21,7 +20,7 @@ from kedge.apiserver.authorization import access_review
 from kedge.apiserver.authorization.attributes import denied, of_path, of_resource
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.inflight import STREAMED, InFlight, counted
-from kedge.apiserver.metrics import ingest, prometheus
+from kedge.apiserver.metrics import ingest
 from kedge.apiserver.metrics import serve as metrics
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.subresources import binding
@@ -37,6 +36,8 @@ from kedge.machinery.errors import (
     not_found,
     unknown_resource,
 )
+from kedge.metrics import frame
+from kedge.metrics.serve import prometheus
 from kedge.storage.store import DISK_FULL, DiskFull, StoreError
 from kedge.web.message import (
     JSON,

@@ -125,7 +125,7 @@ async def serve(
             app.ready = True
             background.append(tasks.create_task(settle(api, key, clock)))
             if config.scrape_kubelets:
-                from kedge.apiserver.metrics.scraping.starting import scraper
+                from kedge.apiserver.metrics.scrape import scraper
 
                 reading = await scraper(config, api, app.telemetry)
                 background.append(tasks.create_task(reading.run()))

@@ -234,7 +234,7 @@ class Agent:
         """What pods use. Nobody waits for it, so it is not even imported before the rest of what
         starts together has had its turn."""
         await self._clock.sleep(MEASURED_AFTER)
-        from kedge.node.stats.measuring import measure
+        from kedge.node.stats.measure import measure
 
         await measure(
             self._config,

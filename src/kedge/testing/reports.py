@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Mapping
 
-from kedge.api.metrics_v1alpha1.frame import TICK, WIDTH, Frame, Measured, MeasuredPod, encode
+from kedge.metrics.frame import TICK, WIDTH, Frame, Measured, MeasuredPod, encode
 
 DAY = 86400
 

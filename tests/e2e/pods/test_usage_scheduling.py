@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kedge.api.metrics_v1alpha1 import frame
 from kedge.machinery.clock import SystemClock
+from kedge.metrics import frame
 from kedge.testing.reports import Used, report
 
 Json = dict[str, Any]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kedge.api.metrics_v1alpha1 import frame as wire
-from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
 from kedge.cli.connection import Connection
 from kedge.client.discovery import Discovery
 from kedge.client.login import Login
+from kedge.metrics import frame as wire
+from kedge.metrics.frame import Frame, Measured, MeasuredPod
 from kedge.testing.local_server import LocalServer
 
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from kedge.api.core_v1 import node
-from kedge.api.metrics_v1alpha1 import frame
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
+from kedge.metrics import frame
 from kedge.scheduler.scheduler import Scheduler
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.pods import pod_document

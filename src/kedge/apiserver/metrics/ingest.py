@@ -4,10 +4,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, MOST_BYTES, PREFIX, Malformed
 from kedge.apiserver.authorization.node import node_name
 from kedge.apiserver.media import body_type
-from kedge.apiserver.metrics.latest import Latest
 from kedge.apiserver.request import User
 from kedge.machinery.errors import (
     StatusError,
@@ -17,6 +15,8 @@ from kedge.machinery.errors import (
     unauthorized,
     unsupported_media_type,
 )
+from kedge.metrics.frame import CONTENT_TYPE, MOST_BYTES, PREFIX, Malformed
+from kedge.metrics.reports import Latest
 from kedge.web.message import HttpRequest, Response
 
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from kedge.api.resource import Resource
-from kedge.apiserver.metrics.collection import Entry
+from kedge.metrics.collection import Entry
 
 GROUP: Final = "metrics.k8s.io"
 

@@ -12,8 +12,6 @@ from kedge.api.model import ListMeta
 from kedge.apiserver import render
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.metrics import kubernetes
-from kedge.apiserver.metrics.collection import Collection, Entry, Wanted, Writer
-from kedge.apiserver.metrics.encoding import BEGINNINGS, USAGE_BEGINNING
 from kedge.apiserver.metrics.watch import watch
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import check_match, parse_revision
@@ -21,6 +19,8 @@ from kedge.apiserver.verbs.watch import initial_events_on_list
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import StatusError, bad_request, expired, unknown_resource
 from kedge.machinery.selectors import FieldSelector, parse_fields, parse_labels
+from kedge.metrics.collection import Collection, Entry, Wanted, Writer
+from kedge.metrics.serve.encoding import BEGINNINGS, USAGE_BEGINNING
 from kedge.web.message import Response
 
 PAGED_FROM: Final = 20_000

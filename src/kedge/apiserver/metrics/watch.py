@@ -7,12 +7,12 @@ import msgspec
 
 from kedge.apiserver import render
 from kedge.apiserver.api import Api
-from kedge.apiserver.metrics.collection import Change, Collection, Entry, Wanted
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import parse_revision
 from kedge.apiserver.verbs.watch import BOOKMARK_SECONDS, INITIAL_EVENTS_END, Lines, check_options
 from kedge.apiserver.watchcache import Item, event_line
 from kedge.machinery.errors import expired
+from kedge.metrics.collection import Change, Collection, Entry, Wanted
 from kedge.web.message import Response, Sink
 
 ToItem = Callable[[Request, Entry], Item]

@@ -1,7 +1,7 @@
 """What a node tells about usage: raw samples only, statistics are the API server's to tell."""
 
 from kedge.node.stats.exposition import CONTENT_TYPE, cadvisor, resource
-from kedge.node.stats.raw import Raw
+from kedge.node.stats.readings import Raw
 from kedge.node.stats.summary import summary
 from kedge.web.message import HttpRequest, Response, json_response
 

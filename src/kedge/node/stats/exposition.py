@@ -3,9 +3,9 @@
 from typing import Final, NamedTuple
 
 from kedge import KUBERNETES
-from kedge.node.stats import raw
-from kedge.node.stats.raw import Counters, Details, MeasuredPod, Raw
-from kedge.node.stats.track import Latest
+from kedge.metrics.track import Latest
+from kedge.node.stats import readings as raw
+from kedge.node.stats.readings import Counters, Details, MeasuredPod, Raw
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _CPU: Final = "container_cpu_usage_seconds_total"

@@ -6,8 +6,9 @@ from typing import Final
 
 from kedge.api.core_v1.pod import Pod
 from kedge.machinery.clock import Clock
-from kedge.machinery.window_store import Key, Store
-from kedge.machinery.windows import TICK
+from kedge.metrics.series import TICK
+from kedge.metrics.track import Track
+from kedge.metrics.window_file import Key, Store
 from kedge.node.observed import NOTHING, Observed
 from kedge.node.runtime.runtime import Container, State
 from kedge.node.stats.cgroup import (
@@ -19,7 +20,6 @@ from kedge.node.stats.cgroup import (
     Source,
     TreeSource,
 )
-from kedge.node.stats.track import Track
 from kedge.supervisor import processes
 from kedge.supervisor.cgroups import Cgroups
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from kedge.machinery.clock import Clock
-from kedge.machinery.window_store import SLOTS, Columns
-from kedge.machinery.windows import MINUTE, TICK
+from kedge.metrics.series import MINUTE, TICK
+from kedge.metrics.track import BILLION, LONGEST, SHORTEST
+from kedge.metrics.window_file import SLOTS, Columns
 from kedge.node.stats.cgroup import SMALL, GroupSource
 from kedge.node.stats.meters import Meter
-from kedge.node.stats.track import BILLION, LONGEST, SHORTEST
 
 _pread: Final = os.pread
 

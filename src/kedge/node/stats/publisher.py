@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, Answer, Frame, encode, path_of
 from kedge.client.client import Client
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.machinery.windows import TICK
+from kedge.metrics.frame import CONTENT_TYPE, Answer, Frame, encode, path_of
+from kedge.metrics.series import TICK
 
 log = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from kedge.api.core_v1.pod import Pod
-from kedge.api.metrics_v1alpha1.frame import WIDTH, Frame, Measured, MeasuredPod
 from kedge.machinery.clock import Clock
-from kedge.machinery.window_store import Store
-from kedge.machinery.windows import TICK
+from kedge.metrics.frame import WIDTH, Frame, Measured, MeasuredPod
+from kedge.metrics.series import TICK
+from kedge.metrics.track import Track
+from kedge.metrics.window_file import Store
 from kedge.node.observed import Observed
 from kedge.node.stats.meters import Book, Meter, NodeMeter, PodMeter, Sources
 from kedge.node.stats.panel import Panels
-from kedge.node.stats.track import Track
 
 log = logging.getLogger(__name__)
 

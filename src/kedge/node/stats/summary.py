@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from kedge.machinery.durations import format_time
-from kedge.node.stats import raw
-from kedge.node.stats.raw import Counters, Details, MeasuredContainer, MeasuredPod, Raw
-from kedge.node.stats.track import Latest, Track
+from kedge.metrics.track import Latest, Track
+from kedge.node.stats import readings as raw
+from kedge.node.stats.readings import Counters, Details, MeasuredContainer, MeasuredPod, Raw
 
 Document = dict[str, Any]
 

@@ -294,7 +294,7 @@ async def test_18_a_node_has_a_machine_and_system_containers(
 
 
 async def test_19_and_20_a_pod_has_containers_by_name(server: LocalServer, nodes: Any) -> None:
-    from kedge.api.metrics_v1alpha1 import frame
+    from kedge.metrics import frame
 
     await nodes.node("n1")
     await nodes.pod("web", "n1", app="web")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kedge.api.metrics_v1alpha1 import frame
 from kedge.machinery.errors import bad_request, too_large
+from kedge.metrics import frame
 from kedge.testing.local_server import LocalServer
 
 PODS = "/apis/metrics/v1alpha1/pods"

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kedge.api.metrics_v1alpha1 import frame as wire
+from kedge.metrics import frame as wire
 from kedge.testing.local_server import TOKEN, LocalServer, RecordingSink
 from kedge.web.message import HttpRequest, Response
 

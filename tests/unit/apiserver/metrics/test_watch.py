@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kedge.apiserver.metrics.collection import TOLD_AT_ONCE
+from kedge.metrics.collection import TOLD_AT_ONCE
 from kedge.testing.local_server import TABLE, LocalServer
 
 ROOT = "/apis/metrics/v1alpha1"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.machinery.window_store import Store
+from kedge.metrics.window_file import Store
 from kedge.node.stats.meters import Book, Meter, PodMeter, Sources
 from kedge.node.stats.panel import Panels
 from kedge.testing.clock import FakeClock

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, WIDTH, Frame, decode
 from kedge.client.client import Client
 from kedge.client.transport import Call, Reply, Stream, Unreachable
+from kedge.metrics.frame import CONTENT_TYPE, WIDTH, Frame, decode
 from kedge.node.stats.publisher import Publisher
 from kedge.testing.clock import FakeClock
 

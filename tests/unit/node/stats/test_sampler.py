@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1 import container
 from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.metrics_v1alpha1 import frame as frames
-from kedge.api.metrics_v1alpha1.frame import Frame, MeasuredPod, decode, encode, index
-from kedge.machinery.window_store import Store
+from kedge.metrics import frame as frames
+from kedge.metrics.frame import Frame, MeasuredPod, decode, encode, index
+from kedge.metrics.window_file import Store
 from kedge.node.observed import Observed
 from kedge.node.runtime.runtime import Container, State
 from kedge.node.stats.cgroup import Reading, Source

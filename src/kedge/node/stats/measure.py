@@ -1,0 +1,76 @@
+"""Measuring as a whole: from a node's configuration to what it publishes and answers."""
+
+import asyncio
+import functools
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kedge.client.client import Client
+from kedge.machinery.clock import Clock
+from kedge.metrics.window_file import Store
+from kedge.node.config import NodeConfig
+from kedge.node.machine import Machine
+from kedge.node.runtime.runtime import Level
+from kedge.node.server import usage
+from kedge.node.stats.meters import Sources
+from kedge.node.stats.publisher import Publisher
+from kedge.node.stats.readings import Raw
+from kedge.node.stats.sampler import NodePods, Sampler
+from kedge.supervisor import cgroups
+from kedge.web.message import HttpRequest, Response
+
+
+class Supervised(Protocol):
+    """What runs the containers."""
+
+    @property
+    def level(self) -> Level: ...
+
+    @property
+    def supervisor(self) -> int:
+        """Its process, as it is now; 0 if there is none."""
+        ...
+
+
+async def measure(
+    config: NodeConfig,
+    machine: Machine,
+    runtime: Supervised,
+    pods: NodePods,
+    servers: Sequence[Client],
+    clock: Clock,
+    *,
+    uid: Callable[[], str],
+    tell: Callable[[Callable[[HttpRequest], Response | None]], None],
+) -> None:
+    """Until cancelled. `uid` is the node's; `tell` is told who answers questions about usage."""
+    groups = cgroups.here() if runtime.level is Level.FULL else None
+    store = await asyncio.to_thread(Store, config.usage, machine.boot_id)
+    sampler = Sampler(
+        store,
+        pods,
+        Sources(groups, config.cgroup),
+        clock,
+        runtime=lambda: runtime.supervisor,
+    )
+    sampler.forget_strangers()
+    raw = Raw(
+        sampler,
+        groups,
+        machine,
+        node=config.name,
+        state=config.state,
+        images=config.images,
+    )
+    tell(functools.partial(usage.answer, now=raw))
+    publisher = Publisher(
+        sampler,
+        servers,
+        clock,
+        node=config.name,
+        uid=uid,
+        resolution=config.metrics_resolution,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(sampler.run())
+        tasks.create_task(publisher.run())
