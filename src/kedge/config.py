@@ -33,6 +33,7 @@ from kedge.cli.up import UpConfig
 from kedge.client.kubeconfig_paths import path_to_change, paths_to_read
 from kedge.controllers import names as controllers
 from kedge.machinery.interfaces import address_towards
+from kedge.metrics.windows import SHORTEST
 from kedge.metrics_server.config import PORT as METRICS_PORT
 from kedge.metrics_server.config import MetricsServerConfig
 from kedge.node.config import MOST_PIDS, MOST_PODS, PLUGINS, RESOLUTION, Invitation, NodeConfig
@@ -135,7 +136,7 @@ def metrics_server(source: Source) -> MetricsServerConfig:
         key=key,
         kubelets=_kubelets(source),
         resolution=source.get("metrics_resolution", read.resolution_seconds) or SCRAPED_EVERY,
-        window=source.get("metrics_window", read.usage_window) or "10s",
+        window=source.get("metrics_window", read.usage_window) or SHORTEST,
     )
 
 
@@ -360,7 +361,7 @@ def _server(source: Source, *, port: int, admission: tuple[str, ...]) -> ServerC
         local_nodes=source.get("local_nodes", read.nodes) or {},
         token_auth_file=_file(source, "token_auth_file"),
         audit_log=_file(source, "audit_log_path"),
-        metrics_window=source.get("metrics_window", read.usage_window) or "10s",
+        metrics_window=source.get("metrics_window", read.usage_window) or SHORTEST,
         scrape_kubelets=source.get("scrape_kubelets", read.truth) or False,
         kubelets=_kubelets(source),
         scrape_seconds=source.get("metrics_resolution", read.resolution_seconds) or SCRAPED_EVERY,

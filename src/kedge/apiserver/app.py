@@ -36,7 +36,7 @@ from kedge.machinery.errors import (
     not_found,
     unknown_resource,
 )
-from kedge.metrics import frame
+from kedge.metrics.frame_codec import PREFIX
 from kedge.metrics.serve import prometheus
 from kedge.storage.store import DISK_FULL, DiskFull, StoreError
 from kedge.web.message import (
@@ -138,7 +138,7 @@ class App:
             user = self._user(http, target, verb, entry)
             if target is not None:
                 self._authorize(user, verb, target, http, entry)
-            elif http.path.startswith(frame.PREFIX):
+            elif http.path.startswith(PREFIX):
                 ingest.check_sender(self.api.metrics, user, http)
             else:
                 self.api.authorizer.check_path(user, http)
@@ -309,7 +309,7 @@ class App:
     # Paths that name no resource.
 
     def _other(self, http: HttpRequest, user: User) -> Answer:
-        if http.path.startswith(frame.PREFIX):
+        if http.path.startswith(PREFIX):
             return ingest.answer(self.api.metrics, http, user)
         if route.parse(http.path) is None:
             self.api.authorizer.check_path(user, http)

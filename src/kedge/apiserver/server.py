@@ -102,7 +102,7 @@ async def serve(
         everybody = {**users, token: ADMIN}
         app = application(api, everybody, key, lambda: address, audit_log=trail, pauses=pauses)
         app.in_flight = in_flight(config)
-        listener = Server(app.handle, clock, screen=app.screen, refused=api.metrics.turned_away)
+        listener = Server(app.handle, clock, screen=app.screen, refused=api.metrics.refused_unread)
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(api.cache.run()),

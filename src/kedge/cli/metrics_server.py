@@ -88,12 +88,12 @@ def run(config: "MetricsServerConfig", read: "Callable[[], Login]") -> int:
     from kedge.client.transport import Unreachable
     from kedge.machinery.errors import StatusError
     from kedge.metrics_server import run as metrics_server
-    from kedge.metrics_server.front_proxy import Unusable as UnknownProxy
-    from kedge.metrics_server.server import Running
+    from kedge.metrics_server.front_proxy import FrontProxyError as UnknownProxy
+    from kedge.metrics_server.server import MetricsServerAddress
 
     state.check_owner(config.state)
 
-    def say(ready: Running) -> None:
+    def say(ready: MetricsServerAddress) -> None:
         print(f"The metrics API is ready at {ready.url}.", file=sys.stderr)
         if ready.ca_pem:
             where = config.pki / "ca.crt"

@@ -1,19 +1,19 @@
-"""Memory: what was needed for a while goes back to the machine."""
+"""The heap of the C library."""
 
 import ctypes
 from collections.abc import Callable
 from functools import cache
 
 
-def give_back() -> None:
-    """Let the machine have what is free between things that are still in use.
+def trim() -> None:
+    """Return free memory between live objects to the system, if the C library can.
 
-    The C library keeps it otherwise, however much it is; not every one can be asked for it.
+    glibc keeps it otherwise, however much it is; musl has no such function.
     """
-    if (trim := _trim()) is not None:
-        trim(0)
+    if (function := _malloc_trim()) is not None:
+        function(0)
 
 
 @cache
-def _trim() -> Callable[[int], int] | None:
+def _malloc_trim() -> Callable[[int], int] | None:
     return getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -19,7 +19,7 @@ from kedge.machinery.errors import (
     unknown_resource,
 )
 from kedge.metrics.serve import prometheus
-from kedge.metrics_server.delegated_auth import Gate
+from kedge.metrics_server.delegated_auth import DelegatedAuth
 from kedge.web.message import HttpRequest, Response, json_response, text_response
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,9 @@ log = logging.getLogger(__name__)
 class MetricsApp:
     """The whole server, seen from its front door."""
 
-    def __init__(self, api: Api, gate: Gate, telemetry: Telemetry, address: str = "") -> None:
+    def __init__(
+        self, api: Api, gate: DelegatedAuth, telemetry: Telemetry, address: str = ""
+    ) -> None:
         self._api = api
         self._gate = gate
         self._telemetry = telemetry

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from kedge.apiserver.config import KubeletTrust
+from kedge.metrics.windows import SHORTEST
 
 PORT: Final = 4443
 SERVICE: Final = ("kedge-metrics.kube-system.svc", "kedge-metrics.kube-system")
@@ -31,7 +32,7 @@ class MetricsServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Which kubelets are believed."""
     resolution: int = 15
     """Seconds between two readings of a node."""
-    window: str = "10s"
+    window: str = SHORTEST
     """The window whose mean metrics.k8s.io tells."""
 
     @property

@@ -1,4 +1,4 @@
-"""Gate: who asks, and whether they may, as the cluster in front decides it."""
+"""DelegatedAuth: who asks, and whether they may, as the cluster in front decides it."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -32,15 +32,15 @@ FRONT_PROXY: Final = User("front-proxy", ("system:masters",))
 T = TypeVar("T")
 
 
-class Gate:
+class DelegatedAuth:
     """Asks the cluster, and remembers for a moment what it said."""
 
     def __init__(self, client: Client, proxy: Callable[[], FrontProxy], clock: Clock) -> None:
         self._client = client
         self._proxy = proxy
         self._clock = clock
-        self._users: Recent[User | None] = Recent(clock)
-        self._decisions: Recent[Decision] = Recent(clock)
+        self._users: ReviewCache[User | None] = ReviewCache(clock)
+        self._decisions: ReviewCache[Decision] = ReviewCache(clock)
 
     async def user(self, http: HttpRequest) -> User:
         """Who asks; anonymous without credentials, 401 with wrong ones."""
@@ -99,7 +99,7 @@ class Gate:
         return status if isinstance(status, dict) else {}
 
 
-class Recent(Generic[T]):
+class ReviewCache(Generic[T]):
     """What was found out a moment ago."""
 
     def __init__(self, clock: Clock) -> None:

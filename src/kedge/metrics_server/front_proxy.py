@@ -17,7 +17,7 @@ CONFIG_MAP: Final = ("kube-system", "extension-apiserver-authentication")
 """Where a cluster says whom its API server is known by, and in which headers it says what."""
 
 
-class Unusable(Exception):
+class FrontProxyError(Exception):
     """What the cluster says of its front proxy cannot be followed."""
 
 
@@ -65,7 +65,7 @@ class FrontProxy(msgspec.Struct, frozen=True):
 
 
 def read(data: Mapping[str, str]) -> FrontProxy:
-    """What the cluster's ConfigMap says; raises Unusable."""
+    """What the cluster's ConfigMap says; raises FrontProxyError."""
     proxy = FrontProxy(
         ca_pem=data.get("requestheader-client-ca-file", ""),
         allowed=_names(data, "requestheader-allowed-names"),
@@ -78,7 +78,7 @@ def read(data: Mapping[str, str]) -> FrontProxy:
     for header in used:
         if not header.startswith(PARTED):
             # Several of them would come as one with commas, which names may hold themselves.
-            raise Unusable(
+            raise FrontProxyError(
                 f'the API server names users in "{header}": only X-Remote-* is understood'
             )
     return proxy
@@ -92,7 +92,7 @@ def _names(data: Mapping[str, str], key: str) -> tuple[str, ...]:
     try:
         return tuple(msgspec.json.decode(data.get(key) or "[]", type=list[str]))
     except msgspec.DecodeError as error:
-        raise Unusable(f"{'/'.join(CONFIG_MAP)}: {key}: {error}") from None
+        raise FrontProxyError(f"{'/'.join(CONFIG_MAP)}: {key}: {error}") from None
 
 
 def _values(http: HttpRequest, headers: tuple[str, ...]) -> list[str]:

@@ -1,18 +1,18 @@
-"""Mirror: the nodes and pods of another cluster, in the caches of this server."""
+"""CacheMirror: the nodes and pods of another cluster, in the caches of this server."""
 
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
 
-from kedge.apiserver.metrics.cluster import KnownNode, KnownPod
 from kedge.apiserver.watchcache import ResourceCache
+from kedge.metrics.scrape.cluster import NodeSketch, PodSketch
 from kedge.storage.store import Entry, Event
 
-M = TypeVar("M", KnownNode, KnownPod)
+M = TypeVar("M", NodeSketch, PodSketch)
 
 
-class Mirror(Generic[M]):
+class CacheMirror(Generic[M]):
     """A Receiver that tells a cache what has changed in what it needs to know, and no more."""
 
     def __init__(self, cache: ResourceCache, revisions: Iterator[int]) -> None:

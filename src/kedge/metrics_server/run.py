@@ -13,7 +13,7 @@ from typing import Final
 
 import uvloop
 
-from kedge.apiserver.metrics.kubelets import Access
+from kedge.apiserver.metrics.kubelets import KubeletCredentials
 from kedge.client.client import Client
 from kedge.client.kubeconfig import Unusable
 from kedge.client.login import Login
@@ -21,7 +21,7 @@ from kedge.client.transport import Call, Reply, Stream, Transport
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.open_files import raise_limit
 from kedge.metrics_server.config import MetricsServerConfig
-from kedge.metrics_server.server import Running, serve
+from kedge.metrics_server.server import MetricsServerAddress, serve
 from kedge.web.server import note_failure
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _READ_AGAIN: Final = 60.0
 """Seconds after which credentials are read again: tokens of pods are good for an hour."""
 
-OnReady = Callable[[Running], None]
+OnReady = Callable[[MetricsServerAddress], None]
 ReadLogin = Callable[[], Login]
 
 
@@ -51,8 +51,8 @@ async def _run(config: MetricsServerConfig, read: ReadLogin, on_ready: OnReady) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
-    credentials = Credentials(read, clock)
-    client = Client(Renewed(credentials), user_agent="kedge-metrics")
+    credentials = ClusterCredentials(read, clock)
+    client = Client(TokenTransport(credentials), user_agent="kedge-metrics")
     kubelets = KubeletAccess(config, credentials)
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -82,7 +82,7 @@ def in_cluster(environment: Mapping[str, str], home: Path = SERVICE_ACCOUNT) -> 
     return Login(context="", file=home / "token", server=server, ca_pem=ca_pem, token=token)
 
 
-class Credentials:
+class ClusterCredentials:
     """Who we are to the cluster, read again from time to time."""
 
     def __init__(self, read: ReadLogin, clock: Clock) -> None:
@@ -102,10 +102,10 @@ class Credentials:
         return self._login
 
 
-class Renewed:
+class TokenTransport:
     """Fulfils Transport with the token that holds at the time of each request."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: ClusterCredentials) -> None:
         self._credentials = credentials
         self._transport: Transport = replace(credentials.login, token="").transport()
 
@@ -131,12 +131,12 @@ class KubeletAccess:
     """What kubelets are shown, which is what the cluster is shown, and which of them are believed:
     those that the cluster's authority has signed, or as the configuration has it."""
 
-    def __init__(self, config: MetricsServerConfig, credentials: Credentials) -> None:
+    def __init__(self, config: MetricsServerConfig, credentials: ClusterCredentials) -> None:
         self._credentials = credentials
         self._tls = _tls(config, credentials.login)
 
-    def __call__(self) -> Access:
-        return Access(self._tls, self._credentials.login.token)
+    def __call__(self) -> KubeletCredentials:
+        return KubeletCredentials(self._tls, self._credentials.login.token)
 
 
 def _tls(config: MetricsServerConfig, login: Login) -> ssl.SSLContext:

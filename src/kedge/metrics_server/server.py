@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from kedge.api.core_v1 import config_map, node, pod
 from kedge.apiserver import pki
 from kedge.apiserver.api import Api
-from kedge.apiserver.metrics.cluster import Known, KnownNode, KnownPod
-from kedge.apiserver.metrics.kubelets import Access, Kubelets
+from kedge.apiserver.metrics.cluster import CachedCluster
+from kedge.apiserver.metrics.kubelets import KubeletCredentials, Kubelets
+from kedge.apiserver.metrics.scrape import outcomes
 from kedge.apiserver.server import assemble
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.whereabouts import url
@@ -22,14 +23,15 @@ from kedge.client.view import sketches
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.interfaces import is_unspecified, own_addresses
-from kedge.metrics.scrape.scraper import Scraper, outcomes
-from kedge.metrics.window_file import Store
+from kedge.metrics.scrape.cluster import NodeSketch, PodSketch
+from kedge.metrics.scrape.scraper import Scraper
+from kedge.metrics.window_file import WindowFile
 from kedge.metrics_server import front_proxy
 from kedge.metrics_server.app import MetricsApp
 from kedge.metrics_server.config import SERVICE, MetricsServerConfig
-from kedge.metrics_server.delegated_auth import Gate
+from kedge.metrics_server.delegated_auth import DelegatedAuth
 from kedge.metrics_server.front_proxy import CONFIG_MAP, FrontProxy
-from kedge.metrics_server.mirror import Mirror
+from kedge.metrics_server.mirror import CacheMirror
 from kedge.storage.memory import MemoryStore
 from kedge.web.server import Limits, Server
 
@@ -42,7 +44,7 @@ _BODY_BYTES: Final = 64 << 10
 """No handler reads a body. Clients may still send small ones, such as delete options."""
 
 
-class Running(NamedTuple):
+class MetricsServerAddress(NamedTuple):
     """A metrics server that answers."""
 
     url: str
@@ -50,7 +52,7 @@ class Running(NamedTuple):
     """What the server in front needs to trust it; empty if it was given a certificate."""
 
 
-class Proxy:
+class FrontProxyWatcher:
     """The front proxy as the cluster describes it now."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
@@ -59,7 +61,7 @@ class Proxy:
         self.now = FrontProxy("")
 
     async def look(self) -> FrontProxy:
-        """Ask the cluster; raises StatusError, Unreachable or front_proxy.Unusable."""
+        """Ask the cluster; raises StatusError, Unreachable or front_proxy.FrontProxyError."""
         namespace, name = CONFIG_MAP
         try:
             found = await self._client.get(config_map.RESOURCE, name, namespace)
@@ -81,7 +83,7 @@ class Proxy:
                 if fresh and fresh != known:
                     believe(context, fresh)
                     known = fresh
-            except (StatusError, Unreachable, front_proxy.Unusable, ssl.SSLError) as error:
+            except (StatusError, Unreachable, front_proxy.FrontProxyError, ssl.SSLError) as error:
                 log.warning("front proxy not looked up error=%r", str(error))
 
 
@@ -94,27 +96,27 @@ def believe(context: ssl.SSLContext, ca_pem: str) -> None:
 async def serve(
     config: MetricsServerConfig,
     client: Client,
-    access: Callable[[], Access],
+    access: Callable[[], KubeletCredentials],
     clock: Clock,
-    on_ready: Callable[[Running], None],
+    on_ready: Callable[[MetricsServerAddress], None],
 ) -> None:
     """Serve until cancelled; `client` speaks to the cluster, `access` is for its kubelets."""
     identity = _identity(config)
     context = _context(config)
-    proxy = Proxy(client, clock)
+    proxy = FrontProxyWatcher(client, clock)
     if ca_pem := (await proxy.look()).ca_pem:
         believe(context, ca_pem)
     api = await assemble(MemoryStore(clock), clock, ())
     api.metrics.usage_window = config.window
-    store = await asyncio.to_thread(Store, config.windows, "")
+    store = await asyncio.to_thread(WindowFile, config.windows, "")
     kubelets, every = Kubelets(access), config.resolution
-    scraper = Scraper(api.metrics, Known(api.cache), kubelets, store, clock, interval=every)
-    app = MetricsApp(api, Gate(client, lambda: proxy.now, clock), _telemetry(scraper))
+    scraper = Scraper(api.metrics, CachedCluster(api.cache), kubelets, store, clock, interval=every)
+    app = MetricsApp(api, DelegatedAuth(client, lambda: proxy.now, clock), _telemetry(scraper))
     # The caller is known only after a call to the cluster, so bodies are not kept.
     listener = Server(app.handle, clock, Limits(body_bytes=_BODY_BYTES))
     informers = _informers(api, client, clock)
     port = await listener.listen(config.host, config.port, context)
-    running = Running(url(_local(config), port), identity.ca_pem if identity else b"")
+    running = MetricsServerAddress(url(_local(config), port), identity.ca_pem if identity else b"")
 
     async def read_kubelets() -> None:
         for informer in informers:
@@ -169,13 +171,13 @@ def _local(config: MetricsServerConfig) -> str:
 
 def _informers(
     api: Api, client: Client, clock: Clock
-) -> tuple[Informer[KnownNode], Informer[KnownPod]]:
+) -> tuple[Informer[NodeSketch], Informer[PodSketch]]:
     revisions = count(api.store.revision + 1)
-    nodes: Mirror[KnownNode] = Mirror(api.cache.of(node.RESOURCE), revisions)
-    pods: Mirror[KnownPod] = Mirror(api.cache.of(pod.RESOURCE), revisions)
+    nodes: CacheMirror[NodeSketch] = CacheMirror(api.cache.of(node.RESOURCE), revisions)
+    pods: CacheMirror[PodSketch] = CacheMirror(api.cache.of(pod.RESOURCE), revisions)
     return (
-        Informer(client, sketches(node.RESOURCE, KnownNode), nodes, clock),
-        Informer(client, sketches(pod.RESOURCE, KnownPod), pods, clock),
+        Informer(client, sketches(node.RESOURCE, NodeSketch), nodes, clock),
+        Informer(client, sketches(pod.RESOURCE, PodSketch), pods, clock),
     )
 
 

@@ -4,8 +4,9 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kedge.metrics import frame as wire
-from kedge.metrics.frame import Frame, Measured, MeasuredPod
+from kedge.metrics.frame import Frame, FrameContainer, FramePod
+from kedge.metrics.frame_codec import CONTENT_TYPE, encode, path_of
+from kedge.metrics.windows import TICK_SECONDS, WINDOWS
 from kedge.testing.local_server import Answer, LocalServer
 
 DAY = 86400
@@ -13,7 +14,7 @@ DAY = 86400
 
 def row(cpu: float = 0.25, memory: float = 64 << 20) -> list[float]:
     """Windows in which each statistic is told by its value: mean, twice and thrice that."""
-    return [value for _ in wire.WINDOWS for n in (1, 2, 3) for value in (cpu * n, memory * n)]
+    return [value for _ in WINDOWS for n in (1, 2, 3) for value in (cpu * n, memory * n)]
 
 
 class ReportingNodes:
@@ -25,7 +26,7 @@ class ReportingNodes:
 
     @property
     def tick(self) -> int:
-        return int(self.server.clock.now().timestamp()) // wire.TICK
+        return int(self.server.clock.now().timestamp()) // TICK_SECONDS
 
     async def node(self, name: str, **labels: str) -> Any:
         made = await self.server.post(
@@ -54,19 +55,19 @@ class ReportingNodes:
     ) -> Frame:
         """Pods, as namespace/name, with the names of their containers; all use the same."""
         tick = tick or self.tick
-        since = since or tick * wire.TICK - 2 * DAY
-        systems = [Measured("kubelet", since, 1)]
+        since = since or tick * TICK_SECONDS - 2 * DAY
+        systems = [FrameContainer("kubelet", since, 1)]
         at = 1 + len(systems)
         inner = at + len(pods)
         values = [row(4.0, 3 << 30), row(0.03)]
         measured = []
         for number, (key, names) in enumerate(pods.items()):
-            containers = [Measured(each, since, inner + i) for i, each in enumerate(names)]
+            containers = [FrameContainer(each, since, inner + i) for i, each in enumerate(names)]
             inner += len(names)
             namespace, name = key.split("/")
             uid = self.uids.get(key, f"uid-{key}")
             end = (ended or {}).get(key, tick)
-            measured.append(MeasuredPod(namespace, name, uid, since, end, at + number, containers))
+            measured.append(FramePod(namespace, name, uid, since, end, at + number, containers))
         values += [row(cpu * len(names)) for names in pods.values()]
         values += [row(cpu) for names in pods.values() for _ in names]
         numbers = array("f", [value for each in values for value in each])
@@ -74,19 +75,19 @@ class ReportingNodes:
         return Frame(node, uid, tick, resolution, since, systems, measured, numbers)
 
     async def send(
-        self, node: str, body: bytes, *, sender: str = "", type_: str = wire.CONTENT_TYPE
+        self, node: str, body: bytes, *, sender: str = "", type_: str = CONTENT_TYPE
     ) -> Answer:
         headers = {
             "impersonate-user": f"system:node:{sender or node}",
             "impersonate-group": "system:nodes",
         }
         return await self.server.call(
-            "POST", wire.path_of(node), body, content_type=type_, headers=headers
+            "POST", path_of(node), body, content_type=type_, headers=headers
         )
 
     async def report(self, node: str, *pods: str, **more: Any) -> None:
         """Report pods with one container each, in the namespace default unless said otherwise."""
         named = {each if "/" in each else f"default/{each}": ["main"] for each in pods}
         made = self.frame(node, named, **more)
-        answer = await self.send(node, wire.encode(made))
+        answer = await self.send(node, encode(made))
         assert answer.status == 200, answer.text

@@ -8,17 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.metrics import frame as frames
-from kedge.metrics.frame import (
-    WIDTH,
-    Frame,
-    Malformed,
-    Measured,
-    MeasuredPod,
-    Reader,
+from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod, index
+from kedge.metrics.frame_codec import (
+    MOST_BYTES,
+    FrameReader,
+    MalformedFrame,
     decode,
     encode,
-    index,
     path_of,
 )
 
@@ -31,7 +27,7 @@ seconds = st.integers(0, 2**32 - 1)
 def some_frames(draw: st.DrawFn) -> Frame:
     rows = count(1)
     systems = [
-        Measured(name, draw(seconds), next(rows))
+        FrameContainer(name, draw(seconds), next(rows))
         for name in draw(st.lists(names, unique=True, max_size=4))
     ]
     end_tick = draw(st.integers(1, 2**32 - 1))
@@ -40,10 +36,10 @@ def some_frames(draw: st.DrawFn) -> Frame:
     totals = [0 if len(each) == 1 else next(rows) for each in inside]
     pods = []
     for uid, row, containers in zip(uids, totals, inside, strict=True):
-        measured = tuple(Measured(name, draw(seconds), next(rows)) for name in containers)
+        measured = tuple(FrameContainer(name, draw(seconds), next(rows)) for name in containers)
         times = (draw(seconds), draw(st.integers(0, end_tick)))
         row = row or measured[0].row
-        pods.append(MeasuredPod(draw(names), draw(names), uid, *times, row, measured))
+        pods.append(FramePod(draw(names), draw(names), uid, *times, row, measured))
     values = array("q", draw(st.lists(numbers, min_size=4, max_size=4)) * (6 * next(rows)))
     resolution = draw(st.integers(1, 3600))
     node, uid = draw(names), draw(names)
@@ -59,7 +55,7 @@ def test_what_is_written_is_read(frame: Frame) -> None:
 
 @given(st.binary(max_size=300))
 def test_other_bytes_are_refused(body: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFrame):
         decode(body)
 
 
@@ -72,7 +68,7 @@ def test_bytes_that_were_changed_are_a_frame_or_are_refused(
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
         found = decode(bytes(body))
-    except Malformed:
+    except MalformedFrame:
         return
     assert decode(encode(found)) == found
 
@@ -80,16 +76,16 @@ def test_bytes_that_were_changed_are_a_frame_or_are_refused(
 @given(some_frames(), st.data())
 def test_a_part_of_a_frame_is_refused(frame: Frame, data: st.DataObject) -> None:
     body = encode(frame)
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFrame):
         decode(body[: data.draw(st.integers(0, len(body) - 1))])
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFrame):
         decode(body + b"\0")
 
 
-POD = MeasuredPod("shop", "web", "u1", 50, 10, 1, (Measured("main", 50, 2),))
+POD = FramePod("shop", "web", "u1", 50, 10, 1, (FrameContainer("main", 50, 2),))
 
 
-def one_pod(values: "array[float] | array[int]", *pods: MeasuredPod) -> Frame:
+def one_pod(values: "array[float] | array[int]", *pods: FramePod) -> Frame:
     return Frame("n1", "u0", 10, 60, 40, (), pods or (POD,), values)
 
 
@@ -100,7 +96,7 @@ ROWS = array("f", [0.5] * (3 * WIDTH))
 def test_numbers_that_nothing_can_have_are_refused(number: int) -> None:
     values = array("q", [5] * (3 * WIDTH))
     values[60] = number
-    with pytest.raises(Malformed, match="an impossible number"):
+    with pytest.raises(MalformedFrame, match="an impossible number"):
         decode(encode(one_pod(values)))
 
 
@@ -122,7 +118,7 @@ def test_numbers_travel_to_the_nano_and_rounded_up_to_the_kibibyte(floats: list[
 
 
 def test_who_is_measured_is_read_again_only_when_it_changes() -> None:
-    reader = Reader()
+    reader = FrameReader()
     first = reader.read(encode(one_pod(ROWS, POD._replace(end_tick=0))))
     values = array("f", [0.25] * (3 * WIDTH))
     later = one_pod(values, POD._replace(end_tick=0))._replace(end_tick=11, resolution=10)
@@ -140,47 +136,47 @@ def test_who_is_measured_is_read_again_only_when_it_changes() -> None:
 def test_what_was_read_before_never_changes_what_is_read(
     before: list[Frame], data: st.DataObject
 ) -> None:
-    reader = Reader()
+    reader = FrameReader()
     for each in before:
         body = bytearray(encode(each))
         if data.draw(st.booleans()):
             body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-        read, fresh = (_read_or_not(one, bytes(body)) for one in (reader, Reader()))
+        read, fresh = (_read_or_not(one, bytes(body)) for one in (reader, FrameReader()))
         assert read == fresh
 
 
-def _read_or_not(reader: Reader, body: bytes) -> Frame | None:
+def _read_or_not(reader: FrameReader, body: bytes) -> Frame | None:
     try:
         return reader.read(body)
-    except Malformed:
+    except MalformedFrame:
         return None
 
 
 def test_pods_and_containers_are_there_once() -> None:
-    twice = POD._replace(containers=(*POD.containers, Measured("main", 50, 3)))
-    with pytest.raises(Malformed, match="a container is there twice"):
+    twice = POD._replace(containers=(*POD.containers, FrameContainer("main", 50, 3)))
+    with pytest.raises(MalformedFrame, match="a container is there twice"):
         decode(encode(one_pod(array("f", [0.5] * (4 * WIDTH)), twice)))
     empty = POD._replace(containers=(), row=1)
-    with pytest.raises(Malformed, match="a pod is there twice"):
+    with pytest.raises(MalformedFrame, match="a pod is there twice"):
         decode(encode(one_pod(ROWS, empty, empty)))
 
 
 def test_a_pod_is_not_ahead_of_its_node() -> None:
-    with pytest.raises(Malformed, match="other times"):
+    with pytest.raises(MalformedFrame, match="other times"):
         decode(encode(one_pod(ROWS, POD._replace(end_tick=11))))
 
 
 def test_it_is_said_what_is_wrong() -> None:
     body = encode(one_pod(ROWS))
-    with pytest.raises(Malformed, match=r"^the frame ends too early$"):
+    with pytest.raises(MalformedFrame, match=r"^the frame ends too early$"):
         decode(body[:9])
-    with pytest.raises(Malformed, match=r"^the frame ends too early$"):
+    with pytest.raises(MalformedFrame, match=r"^the frame ends too early$"):
         decode(body[:30])
-    with pytest.raises(Malformed, match=r"^a name is not text in UTF-8$"):
+    with pytest.raises(MalformedFrame, match=r"^a name is not text in UTF-8$"):
         decode(body.replace(b"shop", b"sh\xff\xff"))
     nameless = bytearray(body)
     struct.pack_into("<I", nameless, 16, 77)
-    with pytest.raises(Malformed, match=r"^the frame has no name of a number that it uses$"):
+    with pytest.raises(MalformedFrame, match=r"^the frame has no name of a number that it uses$"):
         decode(bytes(nameless))
 
 
@@ -188,24 +184,24 @@ def test_it_is_said_what_is_wrong() -> None:
 def test_counts_have_limits_that_are_looked_at_first(offset: int, what: str) -> None:
     body = bytearray(encode(one_pod(ROWS)))
     struct.pack_into("<I", body, offset, 2**32 - 1)
-    with pytest.raises(Malformed, match=f"at most [0-9]+ {what}"):
+    with pytest.raises(MalformedFrame, match=f"at most [0-9]+ {what}"):
         decode(bytes(body))
 
 
 def test_too_many_bytes_are_not_looked_at() -> None:
-    with pytest.raises(Malformed, match="at most 3145728 bytes"):
-        decode(bytes(frames.MOST_BYTES + 1))
+    with pytest.raises(MalformedFrame, match="at most 3145728 bytes"):
+        decode(bytes(MOST_BYTES + 1))
 
 
 def test_another_version_is_refused() -> None:
     body = bytearray(encode(one_pod(ROWS)))
     body[4] = 2
-    with pytest.raises(Malformed, match="of a version that is known here"):
+    with pytest.raises(MalformedFrame, match="of a version that is known here"):
         decode(bytes(body))
 
 
 def test_rows_are_in_the_order_that_is_documented() -> None:
-    two = POD._replace(containers=(Measured("main", 50, 2), Measured("side", 50, 3)))
+    two = POD._replace(containers=(FrameContainer("main", 50, 2), FrameContainer("side", 50, 3)))
     frame = decode(encode(one_pod(array("q", range(4 * WIDTH)), two)))
     assert frame.amounts(0)[index("10s", "mean", "cpu")] == 0
     assert frame.amounts(0)[index("1d", "95th", "memory")] == 23
@@ -224,7 +220,7 @@ def test_a_pod_of_one_container_has_no_row_of_its_own() -> None:
 
 def test_a_hundred_containers_take_about_ten_kilobytes_beside_their_names() -> None:
     pods = tuple(
-        MeasuredPod("shop", f"p{i}", f"u{i}", 1, 10, 1 + i, (Measured("main", 1, 101 + i),))
+        FramePod("shop", f"p{i}", f"u{i}", 1, 10, 1 + i, (FrameContainer("main", 1, 101 + i),))
         for i in range(100)
     )
     frame = Frame("n1", "u0", 10, 60, 1, (), pods, array("f", [1.0] * (201 * WIDTH)))

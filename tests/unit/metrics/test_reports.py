@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from kedge.apiserver.metrics import serve
-from kedge.metrics import frame as frames
+from kedge.metrics.frame import WIDTH
+from kedge.metrics.frame_codec import encode
+from kedge.metrics.serve import lists
 from kedge.testing.local_server import LocalServer
 
 PODS = "/apis/metrics/v1alpha1/namespaces/default/pods"
@@ -114,13 +115,13 @@ async def test_the_same_bytes_serve_all_who_ask_before_anything_changes(
 async def test_a_finished_pod_keeps_only_its_own_rows(server: LocalServer, one: Any) -> None:
     await server.clock.advance(10)
     live = one.frame("n1", {"default/a": ["main"], "default/job": ["main", "side"]})
-    await one.send("n1", frames.encode(live))
+    await one.send("n1", encode(live))
     before = await server.get(f"{PODS}/job")
     await server.clock.advance(10)
     await one.report("n1", "a")
     entry = server.app.api.metrics.pods.get("default", "job")
     assert entry is not None
-    assert len(entry.frame.values) == 3 * frames.WIDTH
+    assert len(entry.frame.values) == 3 * WIDTH
     entry.stamp(entry.version)
     assert await server.get(f"{PODS}/job") == before
 
@@ -132,7 +133,7 @@ async def test_reports_about_the_same_pods_change_only_what_was_measured(
 
     def frame(cpu: float) -> bytes:
         made = one.frame("n1", {"default/a": ["main"], "default/job": ["main"]}, since=1, cpu=cpu)
-        return frames.encode(made._replace(pods=[p._replace(end_tick=0) for p in made.pods]))
+        return encode(made._replace(pods=[p._replace(end_tick=0) for p in made.pods]))
 
     shown = []
     for cpu in (0.1, 0.2, 0.3):
@@ -160,12 +161,12 @@ async def test_reports_about_the_same_pods_change_only_what_was_measured(
 async def test_objects_of_long_lists_are_written_before_they_are_asked_for_again(
     server: LocalServer, one: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "KEPT_UP_TO", 1)
+    monkeypatch.setattr(lists, "KEPT_UP_TO", 1)
 
     async def written() -> list[bool]:
         live = one.frame("n1", {"default/a": ["main"]})
         pods = [pod._replace(end_tick=0) for pod in live.pods]
-        await one.send("n1", frames.encode(live._replace(pods=pods)))
+        await one.send("n1", encode(live._replace(pods=pods)))
         entry = server.app.api.metrics.pods.get("default", "a")
         assert entry is not None
         return [entry.kept_rest is not None, entry.kept_usage is not None]
@@ -185,7 +186,7 @@ async def test_objects_of_long_lists_are_written_before_they_are_asked_for_again
 async def test_what_was_written_of_long_lists_is_let_go_when_nobody_asks_again(
     server: LocalServer, one: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "KEPT_UP_TO", 1)
+    monkeypatch.setattr(lists, "KEPT_UP_TO", 1)
     await server.clock.advance(10)
     await one.report("n1", "a", "job")
     metrics = server.app.api.metrics

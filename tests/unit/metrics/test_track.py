@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kedge.metrics.frame import UNKNOWN, index
-from kedge.metrics.track import Track
-from kedge.metrics.window_file import Key, Store
-from kedge.node.stats.cgroup import Reading
+from kedge.metrics.frame import index
+from kedge.metrics.series_memory import UNKNOWN
+from kedge.metrics.track import Reading, Track
+from kedge.metrics.window_file import TrackKey, WindowFile
 
 MB = 1 << 20
 
@@ -19,8 +19,8 @@ class Life:
     """A track, told second by second."""
 
     def __init__(self, path: Path, *, tick: int = 0, boot: str = "b") -> None:
-        store = Store(path, boot)
-        slot = store.get(Key("u", "c")) or store.claim(Key("u", "c"))
+        store = WindowFile(path, boot)
+        slot = store.get(TrackKey("u", "c")) or store.claim(TrackKey("u", "c"))
         self.track = Track(slot, tick, same_boot=store.same_boot)
 
     def second(

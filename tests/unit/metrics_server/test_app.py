@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from kedge.metrics.scrape.cluster import NodeSketch, PodSketch, SketchMeta
 
 from kedge.api.core_v1 import node, pod
 from kedge.apiserver.api import Api
-from kedge.apiserver.metrics.cluster import KnownNode, KnownPod, Meta
 from kedge.apiserver.server import assemble
 from kedge.apiserver.telemetry import Telemetry
 from kedge.client.client import Client
@@ -16,9 +16,9 @@ from kedge.client.informer import Informer
 from kedge.client.transport import Call, Reply, Unreachable
 from kedge.client.view import sketches
 from kedge.metrics_server.app import MetricsApp
-from kedge.metrics_server.delegated_auth import Gate
+from kedge.metrics_server.delegated_auth import DelegatedAuth
 from kedge.metrics_server.front_proxy import FrontProxy
-from kedge.metrics_server.mirror import Mirror
+from kedge.metrics_server.mirror import CacheMirror
 from kedge.storage.memory import MemoryStore
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.web.message import HttpRequest
@@ -65,13 +65,13 @@ async def behind(server: LocalServer, nodes: Any) -> Behind:
     await nodes.pod("web", "n1", app="web")
     api = await assemble(MemoryStore(clock), clock, ())
     revisions = count(10)
-    mirrored_nodes: Mirror[KnownNode] = Mirror(api.cache.of(node.RESOURCE), revisions)
-    mirrored_pods: Mirror[KnownPod] = Mirror(api.cache.of(pod.RESOURCE), revisions)
+    mirrored_nodes: CacheMirror[NodeSketch] = CacheMirror(api.cache.of(node.RESOURCE), revisions)
+    mirrored_pods: CacheMirror[PodSketch] = CacheMirror(api.cache.of(pod.RESOURCE), revisions)
     client = server.client
-    server.start(Informer(client, sketches(node.RESOURCE, KnownNode), mirrored_nodes, clock).run())
-    server.start(Informer(client, sketches(pod.RESOURCE, KnownPod), mirrored_pods, clock).run())
+    server.start(Informer(client, sketches(node.RESOURCE, NodeSketch), mirrored_nodes, clock).run())
+    server.start(Informer(client, sketches(pod.RESOURCE, PodSketch), mirrored_pods, clock).run())
     await server.settle()
-    app = MetricsApp(api, Gate(client, lambda: PROXY, clock), Telemetry())
+    app = MetricsApp(api, DelegatedAuth(client, lambda: PROXY, clock), Telemetry())
     api.metrics.take("n1", nodes.frame("n1", {"default/web": ["main"]}))
     return Behind(app, api)
 
@@ -178,9 +178,9 @@ async def test_another_pod_of_the_same_name_begins_anew(
 ) -> None:
     """Even if it was missed that the first one was deleted."""
     (entry,) = behind.metrics.pods.all()
-    mirror: Mirror[KnownPod] = Mirror(behind.cache.of(pod.RESOURCE), count(1000))
+    mirror: CacheMirror[PodSketch] = CacheMirror(behind.cache.of(pod.RESOURCE), count(1000))
     for uid in (entry.uid, "another"):
-        mirror.put(KnownPod(metadata=Meta("web", "default", uid, {"app": "web"})))
+        mirror.put(PodSketch(metadata=SketchMeta("web", "default", uid, {"app": "web"})))
     assert (await behind.proxied(PODS, "a", "system:masters"))[1]["items"] == []
 
 
@@ -200,7 +200,7 @@ class Deaf:
 async def test_if_the_cluster_cannot_be_asked_nobody_is_let_in(
     server: LocalServer, behind: Behind
 ) -> None:
-    gate = Gate(Client(Deaf()), lambda: PROXY, server.clock)
+    gate = DelegatedAuth(Client(Deaf()), lambda: PROXY, server.clock)
     behind.app = MetricsApp(behind.api, gate, Telemetry())
     assert (await behind.proxied(PODS, "ann"))[0] == 500
     assert (await behind.ask(PODS, authorization="Bearer some"))[0] == 500

@@ -4,7 +4,7 @@ import pytest
 
 from kedge.apiserver.request import User
 from kedge.machinery.errors import StatusError
-from kedge.metrics_server.front_proxy import FrontProxy, Unusable, read
+from kedge.metrics_server.front_proxy import FrontProxy, FrontProxyError, read
 from kedge.testing.clock import FakeClock
 from kedge.web.message import HttpRequest
 
@@ -64,5 +64,5 @@ def test_a_cluster_without_a_front_proxy_has_none() -> None:
     ],
 )
 def test_what_cannot_be_followed_safely_is_not(wrong: dict[str, str]) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(FrontProxyError):
         read(DATA | wrong)

@@ -14,7 +14,7 @@ from kedge.cli.main import parser
 from kedge.client.kubeconfig import Unusable
 from kedge.client.login import Login
 from kedge.metrics_server.config import MetricsServerConfig
-from kedge.metrics_server.run import Credentials, KubeletAccess, in_cluster
+from kedge.metrics_server.run import ClusterCredentials, KubeletAccess, in_cluster
 from kedge.testing.clock import FakeClock
 
 INSIDE = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
@@ -42,7 +42,7 @@ def test_outside_of_a_cluster_a_kubeconfig_is_asked_for(home: Path, tmp_path: Pa
 
 async def test_a_token_that_was_renewed_is_taken_over(home: Path) -> None:
     clock = FakeClock()
-    held = Credentials(lambda: in_cluster(INSIDE, home), clock)
+    held = ClusterCredentials(lambda: in_cluster(INSIDE, home), clock)
     (home / "token").write_text("second")
     assert held.login.token == "first"
     await clock.advance(61)
@@ -62,7 +62,7 @@ def test_kubelets_are_believed_as_told_and_not_as_the_api_server_is(
     )
     trust = KubeletTrust(anybody=believed)
     wanted = MetricsServerConfig(state=tmp_path, kubelets=trust)
-    access = KubeletAccess(wanted, Credentials(lambda: login, FakeClock()))()
+    access = KubeletAccess(wanted, ClusterCredentials(lambda: login, FakeClock()))()
     expected = ssl.CERT_NONE if believed else ssl.CERT_REQUIRED
     assert access.tls.verify_mode == expected
 

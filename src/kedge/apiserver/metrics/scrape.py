@@ -1,26 +1,26 @@
-"""How an API server asks the kubelets of its own cluster."""
+"""The scraper of an API server, for the kubelets of its own cluster."""
 
 import asyncio
 import ssl
+from collections.abc import Iterator
 
 from kedge.apiserver.agents import client_context
 from kedge.apiserver.api import Api
 from kedge.apiserver.config import ServerConfig
-from kedge.apiserver.metrics.cluster import Known
-from kedge.apiserver.metrics.kubelets import Access, Kubelets
-from kedge.apiserver.telemetry import Telemetry
-from kedge.metrics.scrape.scraper import Scraper, outcomes
-from kedge.metrics.window_file import Store
+from kedge.apiserver.metrics.cluster import CachedCluster
+from kedge.apiserver.metrics.kubelets import KubeletCredentials, Kubelets
+from kedge.apiserver.telemetry import Telemetry, Values
+from kedge.metrics.scrape.scraper import Scraper
+from kedge.metrics.window_file import WindowFile
 
 
 async def scraper(config: ServerConfig, api: Api, telemetry: Telemetry) -> Scraper:
-    """One that knows the server's nodes and calls them with the server's own certificate."""
-    store = await asyncio.to_thread(Store, config.scraped, "")
-    calls = Calls(config)
+    """A scraper that calls the server's nodes with the server's own certificate."""
+    store = await asyncio.to_thread(WindowFile, config.scraped, "")
     made = Scraper(
         api.metrics,
-        Known(api.cache),
-        Kubelets(calls),
+        CachedCluster(api.cache),
+        Kubelets(NodeClientCredentials(config)),
         store,
         api.clock,
         interval=config.scrape_seconds,
@@ -29,20 +29,30 @@ async def scraper(config: ServerConfig, api: Api, telemetry: Telemetry) -> Scrap
     return made
 
 
-class Calls:
-    """The server's certificate for calling nodes, as it is now, and whom to believe."""
+class NodeClientCredentials:
+    """The server's certificate for calling nodes, read again when it was renewed."""
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
-        self._access: tuple[float, Access] | None = None
+        self._current: tuple[float, KubeletCredentials] | None = None
 
-    def __call__(self) -> Access:
+    def __call__(self) -> KubeletCredentials:
         pki, trust = self._config.pki, self._config.kubelets
         written = (pki / "node-client.crt").stat().st_mtime
-        if self._access is None or self._access[0] != written:
+        if self._current is None or self._current[0] != written:
             context = client_context(pki, trust.authority)
             if trust.anybody:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
-            self._access = written, Access(context)
-        return self._access[1]
+            self._current = written, KubeletCredentials(context)
+        return self._current[1]
+
+
+def outcomes(scraper: Scraper) -> tuple[str, str, Values]:
+    """The counter of scrapes on /metrics: name, text and values."""
+
+    def read() -> Iterator[tuple[str, float]]:
+        for what, number in sorted(scraper.counts.items()):
+            yield f'outcome="{what}"', number
+
+    return "kedge_metrics_scrapes_total", "Readings of kubelets, by what became of them.", read

@@ -1,6 +1,6 @@
-"""Course: the windows of one thing that is read now and then, by counters with times of their own.
+"""IntervalTrack: the windows of one thing whose counters are read now and then, with timestamps.
 
-Between two readings only the average is known. It stands for every second between them: means are
+Only the average between two readings is known. It stands for every second between them: means are
 exact, maxima and percentiles are those of the averages.
 """
 
@@ -8,25 +8,24 @@ from array import array
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kedge.metrics.frame import UNKNOWN
-from kedge.metrics.row import row
-from kedge.metrics.scrape.page import Reading
-from kedge.metrics.series import TICK
-from kedge.metrics.window_file import Slot, State
+from kedge.metrics.frame import row_of
+from kedge.metrics.scrape.page import TimedReading
+from kedge.metrics.series_memory import UNKNOWN
+from kedge.metrics.window_file import TrackSlot, TrackState
+from kedge.metrics.windows import MINUTE, TICK_SECONDS
 
 LONGEST: Final = 300.0
-"""Seconds between two readings beyond which their average says nothing of what was between."""
+"""Seconds between two readings beyond which their average is not used."""
 _SHORTEST: Final = 1.0
 _SET_BACK: Final = 60.0
-"""Seconds by which time must go back to count as set back; for less it is waited."""
-_MINUTE: Final = 60
+"""Seconds by which a clock must go back to count as set back; smaller steps are waited for."""
 _SAME: Final = 1.0
-"""Seconds by which two times of the same start may differ."""
+"""Seconds by which two start times of the same run may differ."""
 _BILLION: Final = 1_000_000_000
 
 
-class Span(NamedTuple):
-    """What is known of the time between two readings."""
+class Interval(NamedTuple):
+    """The averages between two readings."""
 
     begin: float
     end: float
@@ -36,74 +35,74 @@ class Span(NamedTuple):
     """Bytes; -1 if unknown."""
 
 
-_NOTHING: Final = Span(0.0, 0.0, UNKNOWN, UNKNOWN)
+_NOTHING: Final = Interval(0.0, 0.0, UNKNOWN, UNKNOWN)
 
 
-class Course:
-    """One thing. What it knows lies in a slot and outlives the process, but for the last tick."""
+class IntervalTrack:
+    """One thing. Its data are in a slot and outlive the process, except for the last tick."""
 
-    __slots__ = ("_at", "_counter", "_cpu", "_memory", "_run", "_slot", "_spans", "since")
+    __slots__ = ("_at", "_counter", "_cpu", "_intervals", "_memory", "_run", "_slot", "since")
 
-    def __init__(self, slot: Slot, reading: Reading) -> None:
-        """Go on with what a slot knows; of a new one the first reading is about to come."""
+    def __init__(self, slot: TrackSlot, reading: TimedReading) -> None:
+        """Continue with the data of a slot; `reading` is the one that is added next."""
         state = slot.load()
         self._slot = slot
         self.since = state.since
-        """The second since which something is known; 0 if nothing is."""
+        """The first second with data; 0 if there is none."""
         self._run = state.run / 1000
         self._counter, self._at = state.counter, state.at
-        tick = state.tick or int(_begin(reading)) // TICK
+        tick = state.tick or int(_begin(reading)) // TICK_SECONDS
         self._cpu, self._memory = slot.series(tick)
-        self._spans: list[Span] = []
-        """What follows the last tick that was closed."""
+        self._intervals: list[Interval] = []
+        """Intervals that end after the last closed tick."""
 
     @property
     def tick(self) -> int:
-        """The last that was closed."""
+        """The last closed tick."""
         return self._cpu.tick
 
     @property
     def ready(self) -> int:
-        """The last of which all readings have come."""
-        return int(self._at) // TICK
+        """The last tick that the readings cover."""
+        return int(self._at) // TICK_SECONDS
 
     @property
-    def tells(self) -> bool:
-        """Whether there is a closed tick of which something is known."""
-        return 0 < self.since < self.tick * TICK
+    def has_data(self) -> bool:
+        """Whether a closed tick has data."""
+        return 0 < self.since < self.tick * TICK_SECONDS
 
-    def read(self, reading: Reading) -> None:
-        """Take in the next reading; one that was taken in already changes nothing."""
+    def read(self, reading: TimedReading) -> None:
+        """Add the next reading; the same reading again changes nothing."""
         if reading.time < self._at - _SET_BACK:
             self._move(int(reading.time))
         elif self._at and reading.time - self._at < _SHORTEST:
             return
-        span = self._span(reading)
-        if span is not None:
-            self._spans.append(span)
-            if not self.since and span.cores >= 0:
-                self.since = max(1, int(span.begin))
+        interval = self._interval(reading)
+        if interval is not None:
+            self._intervals.append(interval)
+            if not self.since and interval.cores >= 0:
+                self.since = max(1, int(interval.begin))
         self._run, self._counter, self._at = reading.started, reading.cpu, reading.time
         self._save()
 
     def close(self, tick: int) -> None:
-        """Close all ticks up to this one, whether or not anything is known of them."""
+        """Close all ticks up to this one, with or without data."""
         if tick <= self.tick:
             return
-        begin = self._spans[0].begin if self._spans else tick * TICK
-        first = max(self.tick, min(int(begin) // TICK, tick - 1)) + 1
+        begin = self._intervals[0].begin if self._intervals else tick * TICK_SECONDS
+        first = max(self.tick, min(int(begin) // TICK_SECONDS, tick - 1)) + 1
         for number in range(first, tick + 1):
             self._close(number)
-        end = tick * TICK
-        self._spans = [span for span in self._spans if span.end > end]
+        end = tick * TICK_SECONDS
+        self._intervals = [interval for interval in self._intervals if interval.end > end]
         self._save()
 
     def row(self) -> "array[float]":
         """The numbers of all windows, in the order of a frame."""
-        return row(self._cpu, self._memory)
+        return row_of(self._cpu, self._memory)
 
-    def _span(self, reading: Reading) -> Span | None:
-        """What the reading says of the time since the last one, or since the start."""
+    def _interval(self, reading: TimedReading) -> Interval | None:
+        """The interval since the last reading, or since the start of the container."""
         same = abs(reading.started - self._run) < _SAME and reading.cpu >= self._counter >= 0
         if self._at and same:
             begin, used = self._at, reading.cpu - self._counter
@@ -115,33 +114,37 @@ class Course:
         if not begin or not 0 < elapsed <= LONGEST:
             return None
         cores = used / _BILLION / elapsed if used >= 0 else UNKNOWN
-        return Span(begin, reading.time, cores, reading.memory)
+        return Interval(begin, reading.time, cores, reading.memory)
 
     def _close(self, tick: int) -> None:
-        end = tick * TICK
-        spans = [span for span in self._spans if span.end > end - TICK and span.begin < end]
-        # Most often one span is all there is.
-        only = spans[0] if len(spans) == 1 and _covers(spans[0], end) else None
-        for second in range(end - TICK + 1, end + 1):
-            at = only or next((each for each in spans if _holds(each, second)), _NOTHING)
+        end = tick * TICK_SECONDS
+        intervals = [
+            interval
+            for interval in self._intervals
+            if interval.end > end - TICK_SECONDS and interval.begin < end
+        ]
+        # Mostly a single interval covers the tick.
+        only = intervals[0] if len(intervals) == 1 and _covers(intervals[0], end) else None
+        for second in range(end - TICK_SECONDS + 1, end + 1):
+            at = only or next((each for each in intervals if _holds(each, second)), _NOTHING)
             self._cpu.add(second, at.cores)
             self._memory.add(second, at.memory)
-        self._cpu.close(tick, *_mean(_shares(spans, end, 2)))
-        self._memory.close(tick, *_mean(_shares(spans, end, 3)))
+        self._cpu.close(tick, *_mean(_shares(intervals, end, 2)))
+        self._memory.close(tick, *_mean(_shares(intervals, end, 3)))
 
     def _move(self, second: int) -> None:
-        """Time has been set back: what is known stays known, as if it had been just before."""
-        for passed in range(second - _MINUTE, second):
+        """Follow a clock that was set back; the data then end just before this second."""
+        for passed in range(second - MINUTE, second):
             self._cpu.skip(passed)
             self._memory.skip(passed)
-        self._cpu, self._memory = self._slot.series(second // TICK)
-        self._spans = []
+        self._cpu, self._memory = self._slot.series(second // TICK_SECONDS)
+        self._intervals = []
         self._counter = -1
         self._at = 0.0
         self.since = min(self.since, max(1, second))
 
     def _save(self) -> None:
-        state = State(
+        state = TrackState(
             since=self.since,
             run=round(self._run * 1000),
             tick=self._cpu.tick,
@@ -151,28 +154,28 @@ class Course:
         self._slot.save(state)
 
 
-def _begin(reading: Reading) -> float:
-    """Since when a first reading says anything."""
+def _begin(reading: TimedReading) -> float:
+    """The begin of the first interval."""
     recent = 0 < reading.time - reading.started <= LONGEST
     return reading.started if recent else reading.time
 
 
-def _covers(span: Span, end: int) -> bool:
-    """Whether it is all there is of a tick."""
-    return span.begin <= end - TICK and span.end >= end
+def _covers(interval: Interval, end: int) -> bool:
+    """Whether it covers the whole tick that ends then."""
+    return interval.begin <= end - TICK_SECONDS and interval.end >= end
 
 
-def _holds(span: Span, second: int) -> bool:
-    """Whether most of the second that ends then is in it."""
-    return span.begin <= second - 0.5 < span.end
+def _holds(interval: Interval, second: int) -> bool:
+    """Whether it covers most of the second that ends then."""
+    return interval.begin <= second - 0.5 < interval.end
 
 
-def _shares(spans: list[Span], end: int, field: int) -> Iterator[tuple[float, float]]:
-    """Values within a tick, each with how many seconds of it it stands for."""
-    for span in spans:
-        value = span[field]
+def _shares(intervals: list[Interval], end: int, field: int) -> Iterator[tuple[float, float]]:
+    """Values within a tick, each with the seconds that it covers."""
+    for interval in intervals:
+        value = interval[field]
         if value >= 0:
-            yield value, min(span.end, end) - max(span.begin, end - TICK)
+            yield value, min(interval.end, end) - max(interval.begin, end - TICK_SECONDS)
 
 
 def _mean(shares: Iterator[tuple[float, float]]) -> tuple[float, float]:

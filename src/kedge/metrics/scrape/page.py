@@ -1,4 +1,4 @@
-"""Page: what a kubelet answers at /metrics/resource, read from Prometheus' text."""
+"""KubeletPage: the readings in the Prometheus text of a kubelet's /metrics/resource."""
 
 import re
 from functools import lru_cache
@@ -13,13 +13,13 @@ _LINE: Final = re.compile(
 )
 _LABEL: Final = re.compile(r'(\w+)="([^"\\]*)"')
 _MOST: Final = 2.0**60
-"""Neither bytes nor nanoseconds will be more."""
+"""Larger numbers of bytes or nanoseconds are ignored."""
 _AHEAD: Final = 30.0
 """Seconds by which the clock of a node may be ahead."""
 
 
-class Reading(NamedTuple):
-    """What was read of one thing at one moment."""
+class TimedReading(NamedTuple):
+    """The counters of one thing, with the times of their reading and of its start."""
 
     time: float
     """Seconds since the epoch, by the clock of the node."""
@@ -32,22 +32,22 @@ class Reading(NamedTuple):
 
 
 class PodReadings(NamedTuple):
-    """What was read of a pod."""
+    """The readings of a pod."""
 
-    total: Reading | None
-    containers: dict[str, Reading]
+    total: TimedReading | None
+    containers: dict[str, TimedReading]
 
 
-class Page(NamedTuple):
-    """What was read of a node."""
+class KubeletPage(NamedTuple):
+    """The readings of a node and its pods."""
 
-    machine: Reading | None
+    machine: TimedReading | None
     pods: dict[tuple[str, str], PodReadings]
     """By namespace and name."""
 
 
-class _Draft:
-    """A reading of which the lines have not all come."""
+class _PartialReading:
+    """A reading whose lines have not all been read."""
 
     __slots__ = ("cpu", "memory", "started", "time")
 
@@ -58,12 +58,12 @@ class _Draft:
 
 
 _Place = tuple[str, str, str]
-"""Namespace, pod and container; empty where that says nothing."""
+"""Namespace, pod and container; empty for a pod as a whole, and for the node."""
 
 
-def parse(text: bytes, now: float) -> Page:
-    """Read what is known of a text and pass over the rest; `now` is the time of what has none."""
-    drafts: dict[_Place, _Draft] = {}
+def parse(text: bytes, now: float) -> KubeletPage:
+    """Read the known lines and skip the others; lines without a timestamp are from `now`."""
+    drafts: dict[_Place, _PartialReading] = {}
     for kind, what, labels, number, stamp in _LINE.findall(text):
         place = _place(labels)
         value = _number(number)
@@ -71,15 +71,15 @@ def parse(text: bytes, now: float) -> Page:
             continue
         draft = drafts.get(place)
         if draft is None:
-            draft = drafts[place] = _Draft()
+            draft = drafts[place] = _PartialReading()
         _note(draft, what, value, int(stamp) / 1000 if stamp else now)
     return _page(drafts, now + _AHEAD)
 
 
-def _note(draft: _Draft, what: bytes, value: float, time: float) -> None:
+def _note(draft: _PartialReading, what: bytes, value: float, time: float) -> None:
     match what:
         case b"start_time_seconds":
-            # Its stamp says when that was told, not when anything was measured.
+            # Its timestamp is that of the page, not of a measurement.
             draft.started = value
             return
         case b"cpu_usage_seconds_total":
@@ -90,16 +90,16 @@ def _note(draft: _Draft, what: bytes, value: float, time: float) -> None:
     draft.time = max(draft.time, time)
 
 
-def _page(drafts: dict[_Place, _Draft], latest: float) -> Page:
+def _page(drafts: dict[_Place, _PartialReading], latest: float) -> KubeletPage:
     machine = None
     pods: dict[tuple[str, str], PodReadings] = {}
     for (namespace, name, container), draft in drafts.items():
         if not draft.time:
             continue
         started = draft.started if draft.started < draft.time else 0.0
-        reading = Reading(draft.time, draft.cpu, draft.memory, started)
+        reading = TimedReading(draft.time, draft.cpu, draft.memory, started)
         if not name:
-            # If its clock is wrong, somebody has to say so.
+            # Kept even if its clock is wrong, so that the scraper reports it.
             machine = reading
             continue
         if draft.time > latest:
@@ -111,12 +111,12 @@ def _page(drafts: dict[_Place, _Draft], latest: float) -> Page:
             known.containers[container] = reading
         else:
             pods[namespace, name] = known._replace(total=reading)
-    return Page(machine, pods)
+    return KubeletPage(machine, pods)
 
 
 @lru_cache(65536)
 def _place(labels: bytes) -> _Place | None:
-    """What a line is about; None if that cannot be said."""
+    """The subject of a line; None if its labels do not name one."""
     if not labels:
         return "", "", ""
     found = dict(_LABEL.findall(labels.decode("utf-8", "replace")))
@@ -130,7 +130,7 @@ def _kind(place: _Place) -> bytes:
 
 
 def _number(text: bytes) -> float:
-    """A number from 0 on; -1 for whatever else stands there."""
+    """A number from 0 on; -1 for any other text."""
     try:
         value = float(text)
     except ValueError:

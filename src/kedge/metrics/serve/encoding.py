@@ -1,7 +1,7 @@
-"""Rows of numbers as JSON: what clients get of an object, joined from numbers and what is between.
+"""Rows of a frame as JSON, in both metrics groups.
 
-Lists have tens of thousands of these, all new every ten seconds. All numbers of a row are therefore
-turned into text by one call, with the smallest unit; the few that a larger unit suits are mended.
+Lists have tens of thousands of rows, all new every ten seconds. Therefore one call encodes all
+numbers of a row, in the smallest unit; the few that fit a larger unit are then replaced.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,33 +11,28 @@ from typing import Final
 
 import msgspec
 
-from kedge.metrics.frame import (
-    RESOURCES,
-    STATISTICS,
-    TICK,
-    WINDOWS,
-    Frame,
-    Measured,
-    index,
-)
+from kedge.machinery.durations import SECOND, format_duration
+from kedge.metrics.frame import Frame, FrameContainer, index
+from kedge.metrics.windows import RESOURCES, STATISTICS, TICK_SECONDS, WINDOWS
 
-LENGTHS: Final = {"10s": 10, "1m": 60, "1h": 3600, "1d": 86400}
-"""Seconds."""
 BEGINNINGS: Final = {
     kind: b'{"kind":"%b","apiVersion":"metrics/v1alpha1","metadata":' % kind.encode()
     for kind in ("Pod", "Node")
 }
-"""What precedes the metadata of an object of a kind of metrics/v1alpha1."""
+"""JSON before the metadata of an object of metrics/v1alpha1, by kind."""
 USAGE_BEGINNING: Final = b'{"metadata":'
-"""What precedes that of an element of a list of metrics.k8s.io."""
+"""JSON before the metadata of an element of a list of metrics.k8s.io."""
 _PER_WINDOW: Final = len(STATISTICS) * len(RESOURCES)
+_LONGEST: Final = max(WINDOWS.values())
 _UNITS: Final = (b"n", b"Ki")
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def pod(frame: Frame, end_tick: int, measured: Sequence[Measured], total: tuple[int, int]) -> bytes:
-    """What follows the metadata of a Pod of metrics/v1alpha1; `total`: its row and since when."""
-    end = end_tick * TICK
+def pod(
+    frame: Frame, end_tick: int, measured: Sequence[FrameContainer], total: tuple[int, int]
+) -> bytes:
+    """JSON after the metadata of a Pod of metrics/v1alpha1; `total` is its row and first second."""
+    end = end_tick * TICK_SECONDS
     pieces: list[bytes] = []
     _containers(pieces, b',"containers":[', frame, measured, end)
     if len(measured) > 1:
@@ -49,34 +44,36 @@ def pod(frame: Frame, end_tick: int, measured: Sequence[Measured], total: tuple[
 
 
 def node(frame: Frame) -> bytes:
-    """What follows the metadata of a Node of metrics/v1alpha1."""
-    end = frame.end_tick * TICK
+    """JSON after the metadata of a Node of metrics/v1alpha1."""
+    end = frame.end_tick * TICK_SECONDS
     pieces = [b',"machine":', *_windows(frame.amounts(0), end, frame.since)]
     _containers(pieces, b',"systemContainers":[', frame, frame.systems, end)
     pieces.append(b"}")
     return b"".join(pieces)
 
 
-def pod_usage(frame: Frame, end_tick: int, measured: Sequence[Measured], window: str) -> bytes:
-    """What follows the metadata of a PodMetrics of metrics.k8s.io. A container that has ended uses
-    nothing, and is left out: autoscalers take one that is there for one that runs."""
+def pod_usage(
+    frame: Frame, end_tick: int, measured: Sequence[FrameContainer], window: str
+) -> bytes:
+    """JSON after the metadata of a PodMetrics of metrics.k8s.io. A container that has ended is left
+    out: autoscalers count every container in the list as running."""
     at = _mean(window)
     usages = [
         b'{"name":%b,"usage":%b}' % (_quoted(each.name), usage)
         for each in measured
         if (usage := _amounts(*frame.pair(each.row, at))) != b"{}"
     ]
-    return b',%b,"containers":[%b]}' % (_moment(end_tick * TICK, window), b",".join(usages))
+    return b',%b,"containers":[%b]}' % (_moment(end_tick * TICK_SECONDS, window), b",".join(usages))
 
 
 def node_usage(frame: Frame, window: str) -> bytes:
-    """What follows the metadata of a NodeMetrics of metrics.k8s.io."""
+    """JSON after the metadata of a NodeMetrics of metrics.k8s.io."""
     usage = _amounts(*frame.pair(0, _mean(window)))
-    return b',%b,"usage":%b}' % (_moment(frame.end_tick * TICK, window), usage)
+    return b',%b,"usage":%b}' % (_moment(frame.end_tick * TICK_SECONDS, window), usage)
 
 
 def metadata(name: str, namespace: str, uid: str, version: int, created: int, marks: str) -> bytes:
-    """The metadata of an object; `marks` are its labels, written by the function below."""
+    """The metadata of an object; `marks` are its labels as JSON, made by the function below."""
     place = f'"namespace":"{namespace}",' if namespace else ""
     return (
         f'{{"name":"{name}",{place}"uid":"{uid}","resourceVersion":"{version}",'
@@ -85,7 +82,7 @@ def metadata(name: str, namespace: str, uid: str, version: int, created: int, ma
 
 
 def marks(labels: Mapping[str, str]) -> str:
-    """Labels as the last part of metadata."""
+    """JSON of labels, as the last part of metadata."""
     return _marks(tuple(labels.items()))
 
 
@@ -95,7 +92,7 @@ def _marks(labels: tuple[tuple[str, str], ...]) -> str:
 
 
 def _containers(
-    pieces: list[bytes], head: bytes, frame: Frame, measured: Sequence[Measured], end: int
+    pieces: list[bytes], head: bytes, frame: Frame, measured: Sequence[FrameContainer], end: int
 ) -> None:
     for each in measured:
         pieces += (head, b'{"metadata":{"name":', _quoted(each.name), b'},"metrics":')
@@ -111,38 +108,38 @@ _AROUND: Final = [
     piece.encode()
     for piece in ("{" + ",".join(f'"{w}":{{@,{_AMOUNTS}}}' for w in WINDOWS) + "}").split("#")
 ]
-"""What is before each number, beginning with the unit of the one before, and after the last; where
-there is an @, times go."""
+"""The text around the numbers of a row: each piece begins with the unit of the number before it.
+An @ stands for the times of a window."""
 
 
 def _windows(row: Sequence[int], end: int, since: int) -> list[bytes]:
-    """All windows of one row, which end together; one begins when the measuring did, if later."""
+    """JSON of all windows of one row; a window begins with the first reading, if that is later."""
     least = min(row)
     if least < 0:
         return [_incomplete(row, end, since)]
     pieces = _ended(end).copy()
-    if since > end - LENGTHS[WINDOWS[-1]]:
+    if since > end - _LONGEST:
         for number, times in enumerate(_times(end, since)):
             at = number * _PER_WINDOW
             pieces[2 * at] = _AROUND[at].replace(b"@", times)
     text = _encode(row)
     pieces[1::2] = text[1:-1].split(b",")
     if not least or b"000," in text or 0 in [number & 1023 for number in row[1::2]]:
-        _mend(pieces, row)
+        _enlarge_units(pieces, row)
     return pieces
 
 
 @lru_cache(64)
 def _ended(end: int) -> list[bytes]:
-    """Windows of things that were measured from their beginning on, with room for numbers."""
+    """JSON of windows that were measured for their whole length, with gaps for the numbers."""
     times = _times(end, 0)[0]
     pieces = [b""] * (2 * len(_AROUND) - 1)
     pieces[::2] = [piece.replace(b"@", times) for piece in _AROUND]
     return pieces
 
 
-def _mend(pieces: list[bytes], row: Sequence[int]) -> None:
-    """Give those a larger unit that lose nothing by it."""
+def _enlarge_units(pieces: list[bytes], row: Sequence[int]) -> None:
+    """Give numbers a larger unit if that is exact."""
     for at, number in enumerate(row):
         if at & 1:
             if not number & 1023:
@@ -154,7 +151,7 @@ def _mend(pieces: list[bytes], row: Sequence[int]) -> None:
 
 
 def _incomplete(row: Sequence[int], end: int, since: int) -> bytes:
-    """Windows of which not everything is known; what is not known is left out."""
+    """JSON of windows with missing numbers, which are left out."""
     written = []
     for number, (window, times) in enumerate(zip(WINDOWS, _times(end, since), strict=True)):
         numbers = row[number * _PER_WINDOW :]
@@ -167,10 +164,10 @@ def _incomplete(row: Sequence[int], end: int, since: int) -> bytes:
 
 
 def _times(end: int, since: int) -> list[bytes]:
-    """When each window ends, and when it begins if that is later than it should."""
+    """The end of each window, and its begin if that is later than its length says."""
     ended = b'"endtime":"%b"' % moment(end)
     begun = b'%b,"starttime":"%b"' % (ended, moment(since))
-    return [begun if since > end - length else ended for length in LENGTHS.values()]
+    return [begun if since > end - length else ended for length in WINDOWS.values()]
 
 
 def _amounts(cpu: int, memory: int) -> bytes:
@@ -192,7 +189,9 @@ def _moment(end: int, window: str) -> bytes:
     return b'"timestamp":"%b","window":"%b"' % (moment(end), _GO_DURATIONS[window])
 
 
-_GO_DURATIONS: Final = {"10s": b"10s", "1m": b"1m0s", "1h": b"1h0m0s", "1d": b"24h0m0s"}
+_GO_DURATIONS: Final = {
+    name: format_duration(seconds * SECOND).encode() for name, seconds in WINDOWS.items()
+}
 
 
 def moment(seconds: int) -> bytes:
@@ -225,7 +224,7 @@ def _kibibytes(number: int) -> bytes:
 
 
 def _large(number: int, step: int, units: Sequence[str]) -> bytes:
-    """The number in the largest unit that loses nothing."""
+    """The number in the largest unit in which it is exact."""
     if not number:
         return b"0"
     at = 0

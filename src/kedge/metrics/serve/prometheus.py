@@ -1,11 +1,11 @@
-"""The windows as Prometheus text: nodes, pods and containers, in gauges of cores and bytes."""
+"""Windows of nodes, pods and containers as Prometheus text: gauges of cores and bytes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kedge.metrics.collection import Entry
-from kedge.metrics.frame import RESOURCES, STATISTICS, WINDOWS
-from kedge.metrics.reports import Latest
+from kedge.metrics.reports import NodeReports
+from kedge.metrics.usage_object import UsageObject
+from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
 
 _PIECE: Final = 256 << 10
 _UNITS: Final = ("cpu_usage_cores", "memory_usage_bytes")
@@ -17,11 +17,11 @@ _COLUMNS: Final = tuple(
 )
 
 
-def pages(latest: Latest) -> Iterator[bytes]:
+def pages(reports: NodeReports) -> Iterator[bytes]:
     """The whole text, in pieces."""
     piece: list[str] = []
     size = 0
-    for text in _families(latest):
+    for text in _families(reports):
         piece.append(text)
         size += len(text)
         if size >= _PIECE:
@@ -30,13 +30,13 @@ def pages(latest: Latest) -> Iterator[bytes]:
     yield "".join(piece).encode()
 
 
-def nodes(latest: Latest) -> str:
-    """Only what whole machines use."""
-    return "".join(_family("kedge_node", "whole machines", _machines(latest.nodes.all())))
+def nodes(reports: NodeReports) -> str:
+    """Only the usage of whole machines."""
+    return "".join(_family("kedge_node", "whole machines", _machines(reports.nodes.all())))
 
 
-def _families(latest: Latest) -> Iterator[str]:
-    nodes, pods = list(latest.nodes.all()), list(latest.pods.all())
+def _families(reports: NodeReports) -> Iterator[str]:
+    nodes, pods = list(reports.nodes.all()), list(reports.pods.all())
     yield from _family("kedge_node", "whole machines", _machines(nodes))
     yield from _family("kedge_system_container", "daemons of nodes", _systems(nodes))
     yield from _family("kedge_pod", "whole pods", _pods(pods))
@@ -60,12 +60,12 @@ def _family(prefix: str, what: str, rows: Iterable[Row]) -> Iterator[str]:
             yield "".join(lines)
 
 
-def _machines(entries: Iterable[Entry]) -> Iterator[Row]:
+def _machines(entries: Iterable[UsageObject]) -> Iterator[Row]:
     for entry in entries:
         yield f'node="{entry.name}"', entry.frame.row(0)
 
 
-def _systems(entries: Iterable[Entry]) -> Iterator[Row]:
+def _systems(entries: Iterable[UsageObject]) -> Iterator[Row]:
     for entry in entries:
         for each in entry.frame.systems:
             yield (
@@ -74,19 +74,19 @@ def _systems(entries: Iterable[Entry]) -> Iterator[Row]:
             )
 
 
-def _pods(entries: Iterable[Entry]) -> Iterator[Row]:
+def _pods(entries: Iterable[UsageObject]) -> Iterator[Row]:
     for entry in entries:
         yield _place(entry), entry.frame.row(entry.row)
 
 
-def _containers(entries: Iterable[Entry]) -> Iterator[Row]:
+def _containers(entries: Iterable[UsageObject]) -> Iterator[Row]:
     for entry in entries:
         for each in entry.containers or ():
             labels = f'{_place(entry)},container="{_escaped(each.name)}"'
             yield labels, entry.frame.row(each.row)
 
 
-def _place(entry: Entry) -> str:
+def _place(entry: UsageObject) -> str:
     return f'node="{entry.node}",namespace="{entry.namespace}",pod="{entry.name}"'
 
 

@@ -1,12 +1,12 @@
 """What a node tells about usage: raw samples only, statistics are the API server's to tell."""
 
 from kedge.node.stats.exposition import CONTENT_TYPE, cadvisor, resource
-from kedge.node.stats.readings import Raw
+from kedge.node.stats.readings import NodeReadings
 from kedge.node.stats.summary import summary
 from kedge.web.message import HttpRequest, Response, json_response
 
 
-def answer(request: HttpRequest, now: Raw) -> Response | None:
+def answer(request: HttpRequest, now: NodeReadings) -> Response | None:
     """None if the path is none of these."""
     match request.path.rstrip("/"):
         case "/stats/summary":

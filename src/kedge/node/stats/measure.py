@@ -7,20 +7,20 @@ from typing import Protocol
 
 from kedge.client.client import Client
 from kedge.machinery.clock import Clock
-from kedge.metrics.window_file import Store
+from kedge.metrics.window_file import WindowFile
 from kedge.node.config import NodeConfig
 from kedge.node.machine import Machine
 from kedge.node.runtime.runtime import Level
 from kedge.node.server import usage
-from kedge.node.stats.meters import Sources
+from kedge.node.stats.meters import UsageSources
 from kedge.node.stats.publisher import Publisher
-from kedge.node.stats.readings import Raw
-from kedge.node.stats.sampler import NodePods, Sampler
+from kedge.node.stats.readings import NodeReadings
+from kedge.node.stats.sampler import PodSource, Sampler
 from kedge.supervisor import cgroups
 from kedge.web.message import HttpRequest, Response
 
 
-class Supervised(Protocol):
+class RuntimeProcess(Protocol):
     """What runs the containers."""
 
     @property
@@ -35,8 +35,8 @@ class Supervised(Protocol):
 async def measure(
     config: NodeConfig,
     machine: Machine,
-    runtime: Supervised,
-    pods: NodePods,
+    runtime: RuntimeProcess,
+    pods: PodSource,
     servers: Sequence[Client],
     clock: Clock,
     *,
@@ -45,16 +45,16 @@ async def measure(
 ) -> None:
     """Until cancelled. `uid` is the node's; `tell` is told who answers questions about usage."""
     groups = cgroups.here() if runtime.level is Level.FULL else None
-    store = await asyncio.to_thread(Store, config.usage, machine.boot_id)
+    store = await asyncio.to_thread(WindowFile, config.usage, machine.boot_id)
     sampler = Sampler(
         store,
         pods,
-        Sources(groups, config.cgroup),
+        UsageSources(groups, config.cgroup),
         clock,
         runtime=lambda: runtime.supervisor,
     )
     sampler.forget_strangers()
-    raw = Raw(
+    raw = NodeReadings(
         sampler,
         groups,
         machine,

@@ -1,4 +1,4 @@
-"""Raw: the latest readings of everything on this node, with what only single files tell."""
+"""NodeReadings: the last reading of each container, with details that are read on request."""
 
 import os
 from collections.abc import Iterator
@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kedge.api.core_v1.pod import Pod
-from kedge.metrics.track import Latest, Track
+from kedge.metrics.track import LastReading, Reading, Track
 from kedge.node.machine import Machine, meminfo
 from kedge.node.runtime.runtime import Container
 from kedge.node.stats import cgroup
-from kedge.node.stats.cgroup import Reading
 from kedge.node.stats.meters import PodMeter
 from kedge.node.stats.sampler import Sampler
 from kedge.supervisor.cgroups import Cgroups
@@ -19,7 +18,7 @@ _UNLIMITED: Final = 1 << 62
 """What the first version of control groups says about no limit is above this."""
 
 
-class Details(NamedTuple):
+class CgroupDetails(NamedTuple):
     """What a control group tells beside its working set; 0 where it does not."""
 
     usage: int = 0
@@ -47,7 +46,7 @@ class Details(NamedTuple):
     processes: int = 0
 
 
-class Counters(NamedTuple):
+class InterfaceCounters(NamedTuple):
     """What has passed an interface."""
 
     name: str
@@ -61,20 +60,20 @@ class Counters(NamedTuple):
     send_drops: int
 
 
-class MeasuredContainer(NamedTuple):
+class ContainerReading(NamedTuple):
     """A container that runs."""
 
     container: Container
-    latest: Latest
+    latest: LastReading
 
 
-class MeasuredPod(NamedTuple):
+class PodReading(NamedTuple):
     """A pod of which something runs."""
 
     pod: Pod
-    total: Latest
+    total: LastReading
     group: str
-    containers: list[MeasuredContainer]
+    containers: list[ContainerReading]
 
     @property
     def pid(self) -> int:
@@ -86,7 +85,7 @@ class MeasuredPod(NamedTuple):
         return min(each.container.started_at for each in self.containers) / 1e9
 
 
-class Raw:
+class NodeReadings:
     """What there is to be told now."""
 
     def __init__(
@@ -107,17 +106,17 @@ class Raw:
         """A directory on the file system that pods write to."""
         self.images = images
 
-    def pods(self) -> Iterator[MeasuredPod]:
+    def pods(self) -> Iterator[PodReading]:
         for meter in self._sampler.meters.values():
             containers = [
-                MeasuredContainer(container, track.latest)
+                ContainerReading(container, track.latest)
                 for container, track in meter.running()
                 if track.latest is not None
             ]
             if containers:
                 yield _pod(meter, containers)
 
-    def whole(self) -> Latest | None:
+    def whole(self) -> LastReading | None:
         """The machine."""
         return self._sampler.node.machine.latest
 
@@ -126,21 +125,21 @@ class Raw:
             if track.latest is not None:
                 yield name, track
 
-    def details(self, path: str) -> Details:
+    def details(self, path: str) -> CgroupDetails:
         """Of a control group; nothing, if there are none."""
         groups = self._cgroups
         if groups is None or not path:
-            return Details()
+            return CgroupDetails()
         memory, cpu = groups.place("memory"), groups.place("cpu")
         of_memory = _memory_v2 if memory is not None and memory.unified else _memory_v1
         of_cpu = _cpu_v2 if cpu is not None and cpu.unified else _cpu_v1
-        read = Files(groups, path)
-        return Details(
+        read = CgroupFiles(groups, path)
+        return CgroupDetails(
             **of_memory(read), **of_cpu(read), processes=read.number("pids", "pids.current")
         )
 
 
-class Files:
+class CgroupFiles:
     """The files of one control group."""
 
     def __init__(self, cgroups: Cgroups, path: str) -> None:
@@ -160,7 +159,7 @@ class Files:
         return value if 0 < value < _UNLIMITED else 0
 
 
-def _memory_v1(read: Files) -> dict[str, int]:
+def _memory_v1(read: CgroupFiles) -> dict[str, int]:
     stat = read.fields("memory", "memory.stat")
     return {
         "usage": read.number("memory", "memory.usage_in_bytes"),
@@ -176,7 +175,7 @@ def _memory_v1(read: Files) -> dict[str, int]:
     }
 
 
-def _memory_v2(read: Files) -> dict[str, int]:
+def _memory_v2(read: CgroupFiles) -> dict[str, int]:
     stat = read.fields("memory", "memory.stat")
     return {
         "usage": read.number("memory", "memory.current"),
@@ -192,7 +191,7 @@ def _memory_v2(read: Files) -> dict[str, int]:
     }
 
 
-def _cpu_v1(read: Files) -> dict[str, int]:
+def _cpu_v1(read: CgroupFiles) -> dict[str, int]:
     stat = read.fields("cpu", "cpu.stat")
     spent = read.fields("cpuacct", "cpuacct.stat")
     return {
@@ -207,7 +206,7 @@ def _cpu_v1(read: Files) -> dict[str, int]:
     }
 
 
-def _cpu_v2(read: Files) -> dict[str, int]:
+def _cpu_v2(read: CgroupFiles) -> dict[str, int]:
     stat = read.fields("cpu", "cpu.stat")
     words = read.words("cpu", "cpu.max")
     quota, period = [int(each) if each.isdigit() else 0 for each in words] or (0, 0)
@@ -225,7 +224,7 @@ def _cpu_v2(read: Files) -> dict[str, int]:
     }
 
 
-def interfaces(pid: int | str) -> list[Counters]:
+def interfaces(pid: int | str) -> list[InterfaceCounters]:
     """What has passed the interfaces that a process sees, without its own loopback."""
     try:
         lines = Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]
@@ -236,7 +235,7 @@ def interfaces(pid: int | str) -> list[Counters]:
         name, _, rest = line.partition(":")
         numbers = [int(each) for each in rest.split()]
         if name.strip() != "lo" and len(numbers) >= 12:
-            found.append(Counters(name.strip(), *numbers[:4], *numbers[8:12]))
+            found.append(InterfaceCounters(name.strip(), *numbers[:4], *numbers[8:12]))
     return found
 
 
@@ -262,15 +261,15 @@ def began() -> float:
     return 0.0
 
 
-def _pod(meter: PodMeter, containers: list[MeasuredContainer]) -> MeasuredPod:
+def _pod(meter: PodMeter, containers: list[ContainerReading]) -> PodReading:
     total = meter.total.latest if meter.total is not None else None
     if total is None or total.time < containers[0].latest.time:
         total = _added([each.latest for each in containers])
     group = os.path.dirname(containers[0].container.cgroup)
-    return MeasuredPod(meter.pod, total, group, containers)
+    return PodReading(meter.pod, total, group, containers)
 
 
-def _added(parts: list[Latest]) -> Latest:
+def _added(parts: list[LastReading]) -> LastReading:
     readings = [each.reading for each in parts]
     whole = Reading(sum(each.cpu for each in readings), sum(each.memory for each in readings))
-    return Latest(parts[0].time, whole, sum(max(0.0, each.cores) for each in parts))
+    return LastReading(parts[0].time, whole, sum(max(0.0, each.cores) for each in parts))

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from kedge.apiserver import pki
-from kedge.apiserver.metrics.cluster import Known
-from kedge.apiserver.metrics.kubelets import Access, Kubelets
+from kedge.apiserver.metrics.cluster import CachedCluster
+from kedge.apiserver.metrics.kubelets import KubeletCredentials, Kubelets
 from kedge.machinery.clock import SystemClock
 from kedge.metrics.scrape.scraper import Scraper
-from kedge.metrics.window_file import Store
+from kedge.metrics.window_file import WindowFile
 from kedge.testing.kubelet import FakeKubelet
 from kedge.testing.local_server import LocalServer
 from kedge.web.server import Server
@@ -27,18 +27,20 @@ class Stage:
         self.server = server
         self.directory = directory
         self.identity = pki.ensure(directory / "pki", ["127.0.0.1"])
-        self.store = Store(directory / "usage", "")
+        self.store = WindowFile(directory / "usage", "")
         self.kubelets: dict[str, FakeKubelet] = {}
         self.listeners: list[Server] = []
         self.trusted = ssl.create_default_context(cadata=self.identity.ca_pem.decode())
-        self.lines = Kubelets(lambda: Access(self.trusted, TOKEN))
+        self.lines = Kubelets(lambda: KubeletCredentials(self.trusted, TOKEN))
         self.scraper = self.another()
 
     def another(self) -> Scraper:
         """A collector that goes on with what the last one left."""
         api = self.server.app.api
         clock = self.server.clock
-        return Scraper(api.metrics, Known(api.cache), self.lines, self.store, clock, interval=10)
+        return Scraper(
+            api.metrics, CachedCluster(api.cache), self.lines, self.store, clock, interval=10
+        )
 
     async def node(self, name: str, handle: Callable[[Any], Any] | None = None) -> FakeKubelet:
         """A node; its kubelet may be given something else to answer."""

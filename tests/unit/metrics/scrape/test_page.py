@@ -2,7 +2,7 @@
 
 import pytest
 
-from kedge.metrics.scrape.page import Reading, parse
+from kedge.metrics.scrape.page import TimedReading, parse
 
 NOW = 1_900_000_000.0
 TEXT = b"""\
@@ -22,21 +22,21 @@ resource_scrape_error 0
 
 def test_a_page_has_the_node_its_pods_and_their_containers() -> None:
     page = parse(TEXT, NOW)
-    assert page.machine == Reading(1899999995.0, 1_234_500_000_000, 1e9, 0.0)
+    assert page.machine == TimedReading(1899999995.0, 1_234_500_000_000, 1e9, 0.0)
     web = page.pods["shop", "web"]
-    assert web.total == Reading(1899999991.0, 5_000_000_000, 7e7, 0.0)
-    assert web.containers == {"main": Reading(1899999990.123, 4_500_000_000, 6.7e7, 1.8999e9)}
+    assert web.total == TimedReading(1899999991.0, 5_000_000_000, 7e7, 0.0)
+    assert web.containers == {"main": TimedReading(1899999990.123, 4_500_000_000, 6.7e7, 1.8999e9)}
 
 
 def test_what_has_no_time_was_read_now() -> None:
     page = parse(b"node_cpu_usage_seconds_total 1\nnode_memory_working_set_bytes 2\n", NOW)
-    assert page.machine == Reading(NOW, 1_000_000_000, 2.0, 0.0)
+    assert page.machine == TimedReading(NOW, 1_000_000_000, 2.0, 0.0)
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "1e300", "many", "0x10"])
 def test_what_is_no_possible_number_is_unknown(value: str) -> None:
     text = f"node_cpu_usage_seconds_total {value} 5\nnode_memory_working_set_bytes 2 1000\n"
-    assert parse(text.encode(), NOW).machine == Reading(1.0, -1, 2.0, 0.0)
+    assert parse(text.encode(), NOW).machine == TimedReading(1.0, -1, 2.0, 0.0)
 
 
 @pytest.mark.parametrize(

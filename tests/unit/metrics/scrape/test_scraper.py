@@ -8,7 +8,7 @@ import pytest
 
 from kedge.apiserver.metrics import kubelets
 from kedge.metrics.scrape import scraper
-from kedge.metrics.window_file import Key
+from kedge.metrics.window_file import TrackKey
 from kedge.testing.local_server import LocalServer
 from kedge.web.message import HttpRequest, Response, text_response
 
@@ -104,11 +104,11 @@ async def test_a_pod_that_is_deleted_is_forgotten_with_its_memory(
     await stage.node("n1")
     uid = await stage.pod("n1", "web")
     await stage.rounds(3)
-    assert stage.store.get(Key(uid, "main")) is not None
+    assert stage.store.get(TrackKey(uid, "main")) is not None
     await server.delete("/api/v1/namespaces/default/pods/web", {"gracePeriodSeconds": 0})
     assert (await server.get(PODS))["items"] == []
     await stage.rounds(1)
-    assert stage.store.get(Key(uid, "main")) is None
+    assert stage.store.get(TrackKey(uid, "main")) is None
 
 
 async def test_only_the_node_s_own_pods_and_containers_count(

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.machinery.quantity import Quantity
-from kedge.metrics.frame import RESOURCES, STATISTICS, WIDTH, WINDOWS, Frame, Measured
+from kedge.metrics.frame import WIDTH, Frame, FrameContainer
 from kedge.metrics.serve import encoding
+from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
 
 END = 1_900_000_000
 DAY = 86400
@@ -20,7 +21,7 @@ amounts = st.one_of(st.integers(0, 1 << 50), round_ones, st.integers(0, 99).map(
 
 def shown(row: list[int], since: int = 0) -> Any:
     frame = Frame("n1", "u", END // 10, 10, since, (), (), array("q", row))
-    measured = [Measured("main", since, 0)]
+    measured = [FrameContainer("main", since, 0)]
     rest = encoding.pod(frame, END // 10, measured, (0, since))
     return json.loads(encoding.BEGINNINGS["Pod"] + b"{}" + rest)
 
@@ -66,7 +67,7 @@ def test_windows_that_began_late_say_when() -> None:
 def test_usage_is_that_of_the_window_which_is_asked_for() -> None:
     row = list(range(1_000_001, 1_000_001 + WIDTH))
     frame = Frame("n1", "u", END // 10, 10, 0, (), (), array("q", row))
-    rest = encoding.pod_usage(frame, END // 10, [Measured('a"b', 0, 0)], "1m")
+    rest = encoding.pod_usage(frame, END // 10, [FrameContainer('a"b', 0, 0)], "1m")
     text = encoding.USAGE_BEGINNING + b"{}" + rest
     assert json.loads(text) == {
         "metadata": {},
@@ -80,7 +81,7 @@ def test_a_container_that_has_ended_has_no_usage_and_is_left_out() -> None:
     """36: autoscalers pass over a pod of which one container seems to be without a value."""
     values = array("q", [1_000_000] * WIDTH + [-1] * WIDTH)
     frame = Frame("n1", "u", END // 10, 10, 0, (), (), values)
-    measured = [Measured("main", 0, 0), Measured("setup", 0, 1)]
+    measured = [FrameContainer("main", 0, 0), FrameContainer("setup", 0, 1)]
     rest = encoding.pod_usage(frame, END // 10, measured, "1m")
     text = encoding.USAGE_BEGINNING + b"{}" + rest
     assert [each["name"] for each in json.loads(text)["containers"]] == ["main"]

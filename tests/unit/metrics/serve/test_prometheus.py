@@ -4,8 +4,9 @@ import re
 from array import array
 from typing import Any
 
-from kedge.metrics import frame as wire
-from kedge.metrics.frame import Frame, Measured
+from kedge.metrics.frame import WIDTH, Frame, FrameContainer
+from kedge.metrics.frame_codec import encode
+from kedge.metrics.series_memory import UNKNOWN
 from kedge.testing.local_server import LocalServer
 
 SAMPLE = re.compile(
@@ -44,10 +45,10 @@ async def test_whatever_a_node_calls_its_daemons_stays_within_its_label(
 ) -> None:
     await nodes.node("n1")
     name = 'a"} 1\nfake{b="\\'
-    values = array("f", [0.5, 1024.0] * wire.WIDTH)
-    daemons = [Measured(name, 1, 1)]
+    values = array("f", [0.5, 1024.0] * WIDTH)
+    daemons = [FrameContainer(name, 1, 1)]
     frame = Frame("n1", "u", nodes.tick, 10, nodes.tick * 10 - 60, daemons, [], values)
-    assert (await nodes.send("n1", wire.encode(frame))).status == 200
+    assert (await nodes.send("n1", encode(frame))).status == 200
     lines = [line for line in (await text(server)).splitlines() if line[0] != "#"]
     assert all(SAMPLE.fullmatch(line) for line in lines)
     assert any(r'container="a\"} 1\nfake{b=\"\\"' in line for line in lines)
@@ -55,7 +56,7 @@ async def test_whatever_a_node_calls_its_daemons_stays_within_its_label(
 
 async def test_what_is_not_known_is_not_told(server: LocalServer, nodes: Any) -> None:
     await nodes.node("n1")
-    values = array("f", [wire.UNKNOWN] * wire.WIDTH)
+    values = array("f", [UNKNOWN] * WIDTH)
     frame = Frame("n1", "u", nodes.tick, 10, nodes.tick * 10 - 60, [], [], values)
-    assert (await nodes.send("n1", wire.encode(frame))).status == 200
+    assert (await nodes.send("n1", encode(frame))).status == 200
     assert [line for line in (await text(server)).splitlines() if line[0] != "#"] == []

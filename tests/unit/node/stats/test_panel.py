@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.metrics.window_file import Store
-from kedge.node.stats.meters import Book, Meter, PodMeter, Sources
+from kedge.metrics.window_file import WindowFile
+from kedge.node.stats.meters import PodMeter, TrackIndex, UsageMeter, UsageSources
 from kedge.node.stats.panel import Panels
 from kedge.testing.clock import FakeClock
 from kedge.testing.measured import NODE, MeasuredMachine, Version, group
@@ -23,8 +23,8 @@ class Bench:
         self.clock = FakeClock()
         self.machine = machine
         machine.run("web", "main", "side", began=START)
-        book = Book(Store(directory / "usage", "boot"), self.clock)
-        self.pod = PodMeter(machine.known["uid-web"][0], book, Sources(machine.cgroups, NODE))
+        book = TrackIndex(WindowFile(directory / "usage", "boot"), self.clock)
+        self.pod = PodMeter(machine.known["uid-web"][0], book, UsageSources(machine.cgroups, NODE))
         self.use(0.0)
         self.pod.see(*machine.known["uid-web"])
         self.second = START
@@ -32,7 +32,7 @@ class Bench:
         self.panels = Panels(self.pod.meters())
 
     @property
-    def main(self) -> Meter:
+    def main(self) -> UsageMeter:
         return self.pod.containers["main"]
 
     def use(self, cpu: float, memory: int = 10 * MB, inactive: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Raw samples, which only the node tells (point 17): the pages that stock tools read."""
+"""NodeReadings samples, which only the node tells (point 17): the pages that stock tools read."""
 
 import re
 from datetime import UTC, datetime
@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kedge.metrics.window_file import Store
+from kedge.metrics.window_file import WindowFile
 from kedge.node.machine import Machine
 from kedge.node.server import usage
-from kedge.node.stats.meters import SYSTEMS, Sources
-from kedge.node.stats.readings import Raw
+from kedge.node.stats.meters import SYSTEMS, UsageSources
+from kedge.node.stats.readings import NodeReadings
 from kedge.node.stats.sampler import Sampler
 from kedge.testing.clock import FakeClock
 from kedge.testing.measured import NODE, MeasuredMachine, Version, group
@@ -23,12 +23,12 @@ MB = 1 << 20
 MACHINE = Machine(hostname="m", cpus=4, memory=8 << 30, boot_id="b", machine_id="i", kernel="6.18")
 
 
-async def measured(directory: Path, machine: MeasuredMachine) -> Raw:
+async def measured(directory: Path, machine: MeasuredMachine) -> NodeReadings:
     """A pod with two containers after two seconds."""
     clock = FakeClock()
     machine.use("/", cpu=90, memory=0)
-    store = Store(directory / "usage", "b")
-    sampler = Sampler(store, machine, Sources(machine.cgroups, NODE), clock, runtime=lambda: 0)
+    store = WindowFile(directory / "usage", "b")
+    sampler = Sampler(store, machine, UsageSources(machine.cgroups, NODE), clock, runtime=lambda: 0)
     machine.run("web", "main", "side", began=START)
     machine.use(NODE, cpu=3, memory=8 * MB)
     for second in (1, 2):
@@ -37,10 +37,12 @@ async def measured(directory: Path, machine: MeasuredMachine) -> Raw:
         machine.use(group("uid-web", "main"), cpu=1.0 * second, memory=4 * MB, inactive=MB)
         machine.use(group("uid-web", "side"), cpu=0.25 * second, memory=2 * MB)
         sampler.take(START + second)
-    return Raw(sampler, machine.cgroups, MACHINE, node="n1", state=directory, images=directory)
+    return NodeReadings(
+        sampler, machine.cgroups, MACHINE, node="n1", state=directory, images=directory
+    )
 
 
-def asked(raw: Raw, path: str, query: str = "") -> str:
+def asked(raw: NodeReadings, path: str, query: str = "") -> str:
     found = usage.answer(HttpRequest("GET", path, query), raw)
     assert found is not None
     assert isinstance(found.body, bytes)
@@ -48,12 +50,12 @@ def asked(raw: Raw, path: str, query: str = "") -> str:
 
 
 @pytest.fixture(params=["v1", "v2"])
-async def raw(tmp_path: Path, request: pytest.FixtureRequest) -> Raw:
+async def raw(tmp_path: Path, request: pytest.FixtureRequest) -> NodeReadings:
     version: Version = request.param
     return await measured(tmp_path, MeasuredMachine(tmp_path / "cgroup", version))
 
 
-async def test_the_page_for_autoscalers_has_upstreams_series_and_labels(raw: Raw) -> None:
+async def test_the_page_for_autoscalers_has_upstreams_series_and_labels(raw: NodeReadings) -> None:
     page = asked(raw, "/metrics/resource")
     stamp = (START + 2) * 1000
     labels = 'container="main",namespace="shop",pod="web"'
@@ -70,7 +72,7 @@ async def test_the_page_for_autoscalers_has_upstreams_series_and_labels(raw: Raw
     assert len(kinds) == 8
 
 
-async def test_every_line_is_one_that_prometheus_reads(raw: Raw) -> None:
+async def test_every_line_is_one_that_prometheus_reads(raw: NodeReadings) -> None:
     value = r"-?[0-9.e+-]+"
     line = re.compile(rf'[a-z_]+(\{{([a-zA-Z_]+="[^"]*",?)*\}})? {value}( [0-9]+)?')
     for path in ("/metrics/resource", "/metrics/cadvisor"):
@@ -78,7 +80,7 @@ async def test_every_line_is_one_that_prometheus_reads(raw: Raw) -> None:
             assert each.startswith("# ") or line.fullmatch(each), each
 
 
-async def test_the_summary_has_upstreams_shape(raw: Raw) -> None:
+async def test_the_summary_has_upstreams_shape(raw: NodeReadings) -> None:
     found: Any = msgspec.json.decode(asked(raw, "/stats/summary"))
     node, (pod,) = found["node"], found["pods"]
     assert node["nodeName"] == "n1"
@@ -95,13 +97,13 @@ async def test_the_summary_has_upstreams_shape(raw: Raw) -> None:
     assert pod["memory"]["workingSetBytes"] == 6 * MB
 
 
-async def test_the_summary_can_be_brief(raw: Raw) -> None:
+async def test_the_summary_can_be_brief(raw: NodeReadings) -> None:
     found: Any = msgspec.json.decode(asked(raw, "/stats/summary", "only_cpu_and_memory=true"))
     assert set(found["node"]) == {"nodeName", "startTime", "systemContainers", "cpu", "memory"}
     assert set(found["pods"][0]) == {"podRef", "startTime", "containers", "cpu", "memory"}
 
 
-async def test_the_large_page_names_groups_of_pods_and_of_containers(raw: Raw) -> None:
+async def test_the_large_page_names_groups_of_pods_and_of_containers(raw: NodeReadings) -> None:
     page = asked(raw, "/metrics/cadvisor")
     of_pod = f'container="",id="{group("uid-web")}",image="",name="",namespace="shop",pod="web"'
     assert f'container_cpu_usage_seconds_total{{{of_pod},cpu="total"}} 3.0' in page
@@ -125,7 +127,7 @@ async def test_a_container_that_has_ended_is_not_told_of(
     assert 'container="side"' in asked(raw, "/metrics/resource")
 
 
-async def test_statistics_are_not_the_nodes_to_tell(raw: Raw) -> None:
+async def test_statistics_are_not_the_nodes_to_tell(raw: NodeReadings) -> None:
     for path in ("/stats/", "/metrics/probes", "/stats/summary/web"):
         assert usage.answer(HttpRequest("GET", path), raw) is None
     assert "95th" not in asked(raw, "/stats/summary")
