@@ -29,9 +29,10 @@ from typing import Any
 
 import uvloop
 
-from kedge.api.metrics_v1alpha1 import frame as wire
-from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
 from kedge.machinery.clock import SystemClock
+from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
+from kedge.metrics.frame_codec import CONTENT_TYPE, encode, path_of
+from kedge.metrics.windows import TICK_SECONDS
 from kedge.node.stats.publisher import moment
 
 CLOCK = SystemClock()
@@ -174,25 +175,25 @@ class Node:
         self.delay = moment(zlib.crc32(self.name.encode()))
         """Seconds after a tick at which it reports."""
         self._last = 0
-        body = wire.encode(self._first(pods, random.Random(number)))
-        rows = (1 + len(SYSTEMS) + len(pods)) * 8 * wire.WIDTH
+        body = encode(self._first(pods, random.Random(number)))
+        rows = (1 + len(SYSTEMS) + len(pods)) * 8 * WIDTH
         self._about, self._rows = bytearray(body[:-rows]), body[-rows:]
 
     def _first(self, pods: Sequence[tuple[str, str]], chance: random.Random) -> Frame:
         since = int(CLOCK.now().timestamp()) - 2 * 86400
         at = 1 + len(SYSTEMS)
         measured = [
-            MeasuredPod(
-                f"bench-{n}", name, uid, since, 0, at + n, [Measured("main", since, at + n)]
+            FramePod(
+                f"bench-{n}", name, uid, since, 0, at + n, [FrameContainer("main", since, at + n)]
             )
             for n, (name, uid) in enumerate(pods)
         ]
         numbers = array("q")
-        for _ in range((at + len(pods)) * wire.WIDTH // 2):
+        for _ in range((at + len(pods)) * WIDTH // 2):
             numbers.append(chance.randrange(10**9))
             numbers.append(chance.randrange(10**6))
-        systems = [Measured(name, since, 1 + n) for n, name in enumerate(SYSTEMS)]
-        return Frame(self.name, "u", 1, wire.TICK, since, systems, measured, numbers)
+        systems = [FrameContainer(name, since, 1 + n) for n, name in enumerate(SYSTEMS)]
+        return Frame(self.name, "u", 1, TICK_SECONDS, since, systems, measured, numbers)
 
     def frame(self, tick: int) -> bytes:
         struct.pack_into("<I", self._about, _END_TICK_AT, tick)
@@ -200,12 +201,12 @@ class Node:
         return bytes(self._about) + self._rows[turn:] + self._rows[:turn]
 
     def next_tick(self) -> int:
-        self._last = max(int(CLOCK.now().timestamp()) // wire.TICK, self._last + 1)
+        self._last = max(int(CLOCK.now().timestamp()) // TICK_SECONDS, self._last + 1)
         return self._last
 
     async def send(self, body: bytes) -> None:
         status, answer = await self._connection.request(
-            "POST", wire.path_of(self.name), body, wire.CONTENT_TYPE
+            "POST", path_of(self.name), body, CONTENT_TYPE
         )
         assert status == 200, answer
 
@@ -257,7 +258,7 @@ async def reporting(nodes: Sequence[Node]) -> None:
     async def one(node: Node) -> None:
         while True:
             now = CLOCK.now().timestamp()
-            due = (now // wire.TICK + 1) * wire.TICK + node.delay
+            due = (now // TICK_SECONDS + 1) * TICK_SECONDS + node.delay
             await CLOCK.sleep(due - now)
             await node.report()
 
@@ -405,7 +406,7 @@ async def while_reporting(
     server: Server, reader: Reader, flags: argparse.Namespace, idle: float, rest: float
 ) -> None:
     """`idle` and `rest`: the memory and the processor time that it takes anyway."""
-    await CLOCK.sleep(wire.TICK - CLOCK.now().timestamp() % wire.TICK + 1)
+    await CLOCK.sleep(TICK_SECONDS - CLOCK.now().timestamp() % TICK_SECONDS + 1)
     before, start = server.user_and_system(), CLOCK.monotonic()
     await CLOCK.sleep(flags.seconds)
     minutes = (CLOCK.monotonic() - start) / 60
@@ -419,7 +420,7 @@ async def while_reporting(
     )
     show("memory for them", f"{server.resident_mb() - idle:8.1f} MB", "40 MB")
     some = f"{USAGE}?labelSelector=app%3Dapp-1"
-    old = await reader.run(ages, some, 2.0 * wire.TICK)
+    old = await reader.run(ages, some, 2.0 * TICK_SECONDS)
     show(
         "how old what is read is",
         f"p50 {old[len(old) // 2]:6.2f}   p99 {old[int(len(old) * 0.99)]:6.2f} s",

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
 from kedge.api.core_v1.pod import Pod
-from kedge.api.metrics_v1alpha1.frame import decode, encode
 from kedge.api.model import ObjectMeta
-from kedge.machinery.window_store import Store
-from kedge.machinery.windows import TICK
+from kedge.metrics.frame_codec import decode, encode
+from kedge.metrics.window_file import WindowFile
+from kedge.metrics.windows import TICK_SECONDS
 from kedge.node.pod.runtime_cache import PodRuntimeState, pod_runtime_state
 from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer
-from kedge.node.stats.meters import Sources
+from kedge.node.stats.meters import UsageSources
 from kedge.node.stats.publisher import SPREAD
 from kedge.node.stats.sampler import Sampler
 from kedge.supervisor.kernel import cgroups
@@ -189,8 +189,8 @@ class Round:
 
     def __init__(self, directory: Path, groups: Cgroups, pods: Pods) -> None:
         self.clock = Clock()
-        store = Store(directory / "usage", "boot")
-        sources = Sources(groups, ROOT)
+        store = WindowFile(directory / "usage", "boot")
+        sources = UsageSources(groups, ROOT)
         self.sampler = Sampler(store, pods, sources, self.clock, runtime=os.getppid)
 
     def take(self, second: int) -> None:
@@ -199,7 +199,7 @@ class Round:
 
     def grow_old(self) -> None:
         """An hour passes, so that there is something that each tick takes the place of."""
-        for second in range(TICK, HOUR, TICK):
+        for second in range(TICK_SECONDS, HOUR, TICK_SECONDS):
             self.take(second)
 
     def minute(self, begin: int, files: Changing | None, publish: int) -> float:

@@ -23,8 +23,6 @@ from kedge.apiserver.config import (
     KubeletTrust,
     ServerConfig,
 )
-from kedge.apiserver.metrics.aggregated.config import PORT as METRICS_PORT
-from kedge.apiserver.metrics.aggregated.config import MetricsServerConfig
 from kedge.cli import flags as read
 from kedge.cli.client_flags import Whereto
 from kedge.cli.failure import Failure
@@ -35,6 +33,9 @@ from kedge.cli.up import UpConfig
 from kedge.client.kubeconfig_paths import path_to_change, paths_to_read
 from kedge.controllers import names as controllers
 from kedge.machinery.interfaces import address_towards
+from kedge.metrics.windows import SHORTEST
+from kedge.metrics_server.config import PORT as METRICS_PORT
+from kedge.metrics_server.config import MetricsServerConfig
 from kedge.node.config import MOST_PIDS, MOST_PODS, PLUGINS, RESOLUTION, Invitation, NodeConfig
 from kedge.node.host.node_record import read_server as server_of
 from kedge.restarter.program import REASON_VARIABLE
@@ -135,14 +136,14 @@ def metrics_server(source: Source) -> MetricsServerConfig:
         key=key,
         kubelets=_kubelets(source),
         resolution=source.get("metrics_resolution", read.resolution_seconds) or SCRAPED_EVERY,
-        window=source.get("metrics_window", read.usage_window) or "10s",
+        window=source.get("metrics_window", read.usage_window) or SHORTEST,
     )
 
 
 def login(source: Source) -> "Callable[[], Login]":
     """How to find the cluster of a kubeconfig or, without one, that of the pod that this is."""
     from kedge.client import login
-    from kedge.metrics_server import in_cluster
+    from kedge.metrics_server.run import in_cluster
 
     found = whereto(source)
     if any(path.exists() for path in found.files):
@@ -360,7 +361,7 @@ def _server(source: Source, *, port: int, admission: tuple[str, ...]) -> ServerC
         local_nodes=source.get("local_nodes", read.nodes) or {},
         token_auth_file=_file(source, "token_auth_file"),
         audit_log=_file(source, "audit_log_path"),
-        metrics_window=source.get("metrics_window", read.usage_window) or "10s",
+        metrics_window=source.get("metrics_window", read.usage_window) or SHORTEST,
         scrape_kubelets=source.get("scrape_kubelets", read.truth) or False,
         kubelets=_kubelets(source),
         scrape_seconds=source.get("metrics_resolution", read.resolution_seconds) or SCRAPED_EVERY,

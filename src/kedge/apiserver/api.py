@@ -18,7 +18,7 @@ from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.agents import Agents
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.long_work import LongWork
-from kedge.apiserver.metrics.latest import Latest
+from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
@@ -52,8 +52,8 @@ class Api:
         self.clock = clock
         self.random = random
         self.long_work = LongWork()
-        self.metrics = Latest(cache, clock)
-        """What nodes have reported of themselves and their pods."""
+        self.metrics = node_reports(cache, clock)
+        """The usage that nodes have reported."""
         self.agents: Agents | None = None
         """How nodes are called; None if this server calls none."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

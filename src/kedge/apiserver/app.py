@@ -9,7 +9,6 @@ import msgspec
 
 from kedge import KUBERNETES, __version__
 from kedge.api import decision
-from kedge.api.metrics_v1alpha1 import frame
 from kedge.apiserver import audit, render, route
 from kedge.apiserver.api import Api
 from kedge.apiserver.audit import AuditLog
@@ -21,7 +20,7 @@ from kedge.apiserver.authorization import access_review
 from kedge.apiserver.authorization.attributes import denied, of_path, of_resource
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.inflight import STREAMED, InFlight, counted
-from kedge.apiserver.metrics import ingest, prometheus
+from kedge.apiserver.metrics import ingest
 from kedge.apiserver.metrics import serve as metrics
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.subresources import binding
@@ -37,6 +36,8 @@ from kedge.machinery.errors import (
     not_found,
     unknown_resource,
 )
+from kedge.metrics.frame_codec import PREFIX
+from kedge.metrics.serve import prometheus
 from kedge.storage.store import DISK_FULL, DiskFull, StoreError
 from kedge.web.message import (
     JSON,
@@ -137,7 +138,7 @@ class App:
             user = self._user(http, target, verb, entry)
             if target is not None:
                 self._authorize(user, verb, target, http, entry)
-            elif http.path.startswith(frame.PREFIX):
+            elif http.path.startswith(PREFIX):
                 ingest.check_sender(self.api.metrics, user, http)
             else:
                 self.api.authorizer.check_path(user, http)
@@ -308,7 +309,7 @@ class App:
     # Paths that name no resource.
 
     def _other(self, http: HttpRequest, user: User) -> Answer:
-        if http.path.startswith(frame.PREFIX):
+        if http.path.startswith(PREFIX):
             return ingest.answer(self.api.metrics, http, user)
         if route.parse(http.path) is None:
             self.api.authorizer.check_path(user, http)

@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from kedge.metrics.windows import SHORTEST
+
 StoreKind = Literal["sqlite", "memory"]
 
 ADMISSION_PLUGINS: Final = (
@@ -79,7 +81,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     local_nodes: Mapping[str, str] = {}
     """Nodes that keep what is theirs in this directory, and their addresses: they get their
     certificates when the server has its own."""
-    metrics_window: str = "10s"
+    metrics_window: str = SHORTEST
     """The window whose mean metrics.k8s.io tells."""
     scrape_kubelets: bool = False
     """Whether nodes that do not report what they use are asked for it."""

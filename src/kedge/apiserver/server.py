@@ -102,7 +102,9 @@ async def serve(
         everybody = {**users, token: ADMIN}
         app = application(api, everybody, key, lambda: address, audit_log=trail, pauses=pauses)
         app.in_flight = in_flight(config)
-        listener = HttpServer(app.handle, clock, screen=app.screen, refused=api.metrics.turned_away)
+        listener = HttpServer(
+            app.handle, clock, screen=app.screen, refused=api.metrics.refused_unread
+        )
         async with asyncio.TaskGroup() as tasks:
             background = [
                 tasks.create_task(api.cache.run()),
@@ -125,7 +127,7 @@ async def serve(
             app.ready = True
             background.append(tasks.create_task(settle(api, key, clock)))
             if config.scrape_kubelets:
-                from kedge.apiserver.metrics.scraping.starting import scraper
+                from kedge.apiserver.metrics.scrape import scraper
 
                 reading = await scraper(config, api, app.telemetry)
                 background.append(tasks.create_task(reading.run()))

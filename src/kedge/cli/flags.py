@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kedge.controllers import names
+from kedge.metrics.windows import DAY, SHORTEST, TICK_SECONDS, WINDOWS
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import StoreKind
     from kedge.cli.up import RestartPolicy
     from kedge.machinery.quantity import Quantity
 
-USAGE_WINDOWS: Final = ("10s", "1m", "1h", "1d")
 STORES: Final[tuple["StoreKind", ...]] = ("sqlite", "memory")
 RESTART_POLICIES: Final[tuple["RestartPolicy", ...]] = ("always", "never")
 OUTPUTS: Final = ("json", "yaml")
@@ -146,9 +146,9 @@ def add_kubelet_trust(parser: ArgumentParser) -> None:
 def add_metrics_window(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-window",
-        choices=USAGE_WINDOWS,
+        choices=tuple(WINDOWS),
         help="the window that kubectl top and autoscalers see (default: $KEDGE_METRICS_WINDOW,"
-        " else 10s)",
+        f" else {SHORTEST})",
     )
 
 
@@ -501,14 +501,14 @@ def seconds(value: str) -> float:
 def resolution_seconds(value: str) -> int:
     """Whole seconds, ten or more, which is how often nodes have anything new to report."""
     amount = seconds(value)
-    if amount < 10 or amount % 1 or amount > 86400:
+    if amount < TICK_SECONDS or amount % 1 or amount > DAY:
         raise argparse.ArgumentTypeError(f'"{value}" is not from 10s to 24h, in whole seconds')
     return int(amount)
 
 
 def usage_window(value: str) -> str:
-    if value not in USAGE_WINDOWS:
-        raise argparse.ArgumentTypeError(f'"{value}" is none of {", ".join(USAGE_WINDOWS)}')
+    if value not in WINDOWS:
+        raise argparse.ArgumentTypeError(f'"{value}" is none of {", ".join(WINDOWS)}')
     return value
 
 

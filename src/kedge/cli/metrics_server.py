@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from kedge.cli import client_flags, flags
 
 if TYPE_CHECKING:
-    from kedge.apiserver.metrics.aggregated.config import MetricsServerConfig
     from kedge.client.login import Login
+    from kedge.metrics_server.config import MetricsServerConfig
 
 NAME: Final = "metrics-server"
 HELP: Final = "Serve the metrics API in front of another cluster"
@@ -81,19 +81,19 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(config: "MetricsServerConfig", read: "Callable[[], Login]") -> int:
     """Run the server till it is told to end."""
-    from kedge import metrics_server
-    from kedge.apiserver.metrics.aggregated.front_proxy import Unusable as UnknownProxy
-    from kedge.apiserver.metrics.aggregated.server import Running
     from kedge.apiserver.startup import innermost
     from kedge.cli import state
     from kedge.cli.failure import Failure
     from kedge.client.kubeconfig import Unusable
     from kedge.client.transport import Unreachable
     from kedge.machinery.errors import StatusError
+    from kedge.metrics_server import run as metrics_server
+    from kedge.metrics_server.front_proxy import FrontProxyError as UnknownProxy
+    from kedge.metrics_server.server import MetricsServerAddress
 
     state.check_owner(config.state)
 
-    def say(ready: Running) -> None:
+    def say(ready: MetricsServerAddress) -> None:
         print(f"The metrics API is ready at {ready.url}.", file=sys.stderr)
         if ready.ca_pem:
             where = config.pki / "ca.crt"

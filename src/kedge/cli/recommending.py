@@ -16,9 +16,8 @@ from kedge.machinery.durations import human_age, parse_time
 from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Format, Quantity
 from kedge.machinery.selectors import labels_from_map, labels_from_object
+from kedge.metrics.windows import DAY, HOUR
 
-_HOUR: Final = 3600
-_DAY: Final = 86400
 _LEAST: Final = {"cpu": 1_000_000, "memory": 1 << 20}
 """The steps in which amounts are proposed: a thousandth of a core (in nanos), a mebibyte."""
 _SMALLEST: Final = {"cpu": 10, "memory": 16}
@@ -116,21 +115,21 @@ def evidence(pods: Sequence[Pod], container: str) -> dict[str, Evidence]:
         each.metrics for pod in pods for each in pod.containers if each.metadata.name == container
     ]
     spans = [_span(windows["1d"]) for windows in seen if "1d" in windows]
-    length = "1d" if spans and max(spans) > _HOUR else "1h"
+    length = "1d" if spans and max(spans) > HOUR else "1h"
     chosen = [windows[length] for windows in seen if length in windows]
     found = {}
     for resource in RESOURCES:
         usual = [each.ninety_fifth[resource] for each in chosen if resource in each.ninety_fifth]
         most = [each.max[resource] for each in chosen if resource in each.max]
         if usual and most:
-            seconds = min(max(spans), _HOUR if length == "1h" else _DAY)
+            seconds = min(max(spans), HOUR if length == "1h" else DAY)
             found[resource] = Evidence(length, seconds, len(usual), max(usual), max(most))
     return found
 
 
 def _span(window: Metrics) -> int:
     if not window.starttime:
-        return _DAY
+        return DAY
     return int((parse_time(window.endtime) - parse_time(window.starttime)).total_seconds())
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from kedge.cli import client_flags
 from kedge.cli.client_flags import Whereto
+from kedge.metrics.windows import MAIN, STATISTICS, WINDOWS
 
 NAME: Final = "top"
 HELP: Final = "Show what nodes, pods and containers use, live"
@@ -25,9 +26,6 @@ EXAMPLES: Final = """\
   kedge top pods --containers --window 1d --statistic max --once
   kedge top pods -o json"""
 
-WINDOWS: Final = ("10s", "1m", "1h", "1d")
-STATISTICS: Final = ("mean", "max", "95th")
-
 
 def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
@@ -41,7 +39,10 @@ def add_flags(parser: ArgumentParser) -> None:
     client_flags.add_everywhere(parser)
     client_flags.add_label_selector(parser)
     parser.add_argument(
-        "--window", choices=WINDOWS, default="1m", help="how far to look back (default: 1m)"
+        "--window",
+        choices=tuple(WINDOWS),
+        default=MAIN,
+        help=f"how far to look back (default: {MAIN})",
     )
     parser.add_argument(
         "--statistic", choices=STATISTICS, default="mean", help="what to show (default: mean)"

@@ -21,6 +21,7 @@ from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError, not_found
 from kedge.machinery.quantity import Quantity
+from kedge.metrics.windows import SHORTEST
 
 _PAUSE: Final = 0.25
 """Seconds between two paintings at least."""
@@ -165,7 +166,7 @@ class Scene:
 
     def _remember(self, measured: Any) -> None:
         for key, windows in _histories(measured):
-            amount = windows["10s"].mean.get("cpu", NOTHING) if "10s" in windows else NOTHING
+            amount = windows[SHORTEST].mean.get("cpu", NOTHING) if SHORTEST in windows else NOTHING
             self._histories.setdefault(key, deque(maxlen=_HISTORY)).append(amount)
 
     def lines(self) -> list[Line]:

@@ -12,6 +12,7 @@ from kedge.api.metrics_v1alpha1.pod import Pod, windows_of
 from kedge.api.metrics_v1alpha1.windows import Metrics, Windows, added, cores, megabytes
 from kedge.api.model import ResourceList
 from kedge.machinery.quantity import Quantity
+from kedge.metrics.windows import MAIN
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 NOTHING: Final = Quantity.from_value(0)
@@ -25,7 +26,7 @@ class Look(NamedTuple):
     """nodes, pods, or the name of a node."""
     everywhere: bool = False
     labels: str = ""
-    window: str = "1m"
+    window: str = MAIN
     statistic: str = "mean"
     sort_by: str = "cpu"
     containers: bool = False

@@ -194,6 +194,7 @@ class Client:
             resourceVersion=version,
             labelSelector=labels,
             fieldSelector=fields,
+            **view.parameters,
         )
         headers = {**self._agent, "accept": view.accept}
         call = Call("GET", path_of(view.resource, namespace), query, headers, told=True)

@@ -1,7 +1,7 @@
 """View: the form in which a client reads the objects of a resource, whole or in outline."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -27,6 +27,8 @@ class View(Generic[V]):
     """The media type of one object."""
     accept_list: str = JSON
     """The media type of a list."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Further query parameters of a watch."""
 
 
 class OutlineMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -57,9 +59,9 @@ def outlines(resource: Resource[Any]) -> View[Outline]:
     return View(resource, _outline.decode, PARTIAL, PARTIAL_LIST)
 
 
-def sketches(resource: Resource[Any], type_: type[W]) -> View[W]:
+def sketches(resource: Resource[Any], type_: type[W], **parameters: str) -> View[W]:
     """Only those fields of each object that a Struct declares."""
-    return View(resource, msgspec.json.Decoder(type_).decode)
+    return View(resource, msgspec.json.Decoder(type_).decode, parameters=parameters)
 
 
 _outline = msgspec.json.Decoder(Outline)

@@ -246,7 +246,7 @@ class Agent:
         """Measure the usage of pods. Nothing waits for it, so even its import is delayed until the
         rest has started."""
         await self._clock.sleep(MEASURE_AFTER_SECONDS)
-        from kedge.node.stats.measuring import measure
+        from kedge.node.stats.measure import measure
 
         await measure(
             self._config,

@@ -19,6 +19,7 @@ from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import objects, sketches
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
+from kedge.metrics.selection import HURRY_NODES
 from kedge.scheduler.cycle import Turn, decide
 from kedge.scheduler.decisions import Log, Record, described, record
 from kedge.scheduler.deeds import Deeds
@@ -114,7 +115,8 @@ class Scheduler:
 
     def _measured(self, rounds: Rounds) -> Informer[NodeReport]:
         receiver = NodeReports(self._snapshot, rounds)
-        view = sketches(node_metrics.RESOURCE, NodeReport)
+        # The scheduler watches all the time, so nodes keep their own resolution.
+        view = sketches(node_metrics.RESOURCE, NodeReport, **{HURRY_NODES: "false"})
         return Informer(self._client, view, receiver, self._clock)
 
     # Fulfils kedge.api.decision.Decisions.

@@ -3,7 +3,9 @@
 from array import array
 from collections.abc import Mapping
 
-from kedge.api.metrics_v1alpha1.frame import TICK, WIDTH, Frame, Measured, MeasuredPod, encode
+from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
+from kedge.metrics.frame_codec import encode
+from kedge.metrics.windows import TICK_SECONDS
 
 DAY = 86400
 
@@ -14,13 +16,13 @@ Used = tuple[float, float]
 def report(node: str, now: float, machine: Used, pods: Mapping[tuple[str, str], Used]) -> bytes:
     """The frame of a node that has used the same for two days, and so have its pods; these are
     named by namespace/name and uid."""
-    tick = int(now) // TICK
-    since = tick * TICK - 2 * DAY
+    tick = int(now) // TICK_SECONDS
+    since = tick * TICK_SECONDS - 2 * DAY
     measured = []
     for number, (key, uid) in enumerate(pods):
         namespace, name = key.split("/")
-        inside = (Measured("main", since, 1 + len(pods) + number),)
-        measured.append(MeasuredPod(namespace, name, uid, since, tick, 1 + number, inside))
+        inside = (FrameContainer("main", since, 1 + len(pods) + number),)
+        measured.append(FramePod(namespace, name, uid, since, tick, 1 + number, inside))
     rows = [machine, *pods.values(), *pods.values()]
     values = array("f", [each for row in rows for each in row * (WIDTH // 2)])
-    return encode(Frame(node, "uid", tick, TICK, since, (), measured, values))
+    return encode(Frame(node, "uid", tick, TICK_SECONDS, since, (), measured, values))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kedge.api.metrics_v1alpha1 import frame
 from kedge.machinery.clock import SystemClock
+from kedge.metrics.frame_codec import CONTENT_TYPE, path_of
 from kedge.testing.reports import Used, report
 
 Json = dict[str, Any]
@@ -36,10 +36,10 @@ def says(api: Any, node: str, machine: Used, pods: dict[tuple[str, str], Used]) 
     """Report in the name of a node."""
     request = api.request(
         "POST",
-        frame.path_of(node),
+        path_of(node),
         Impersonate_User=f"system:node:{node}",
         Impersonate_Group="system:nodes",
-        Content_Type=frame.CONTENT_TYPE,
+        Content_Type=CONTENT_TYPE,
     )
     request.data = report(node, SystemClock().now().timestamp(), machine, pods)
     api.open(request).close()

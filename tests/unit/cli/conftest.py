@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kedge.api.metrics_v1alpha1 import frame as wire
-from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
 from kedge.cli.connection import Connection
 from kedge.client.discovery import Discovery
 from kedge.client.login import Login
+from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
+from kedge.metrics.windows import TICK_SECONDS
 from kedge.testing.local_server import LocalServer
 
 
@@ -44,15 +44,15 @@ class Usage:
 
     def report(self, cores: float, *, ended: bool = False) -> None:
         """Each container uses that much, and 64 MiB; it may have ended long ago."""
-        tick = int(self._server.clock.now().timestamp()) // wire.TICK
-        since = tick * wire.TICK - 1800
+        tick = int(self._server.clock.now().timestamp()) // TICK_SECONDS
+        since = tick * TICK_SECONDS - 1800
         end = tick - 60 if ended else 0
         pods = []
         for key, (uid, names) in self._pods.items():
             namespace, name = key.split("/")
-            inside = [Measured(each, since, 0) for each in names]
-            pods.append(MeasuredPod(namespace, name, uid, since, end, 0, inside))
-        values = array("f", [cores, 64 << 20] * (wire.WIDTH // 2))
+            inside = [FrameContainer(each, since, 0) for each in names]
+            pods.append(FramePod(namespace, name, uid, since, end, 0, inside))
+        values = array("f", [cores, 64 << 20] * (WIDTH // 2))
         self._server.app.api.metrics.take("n1", Frame("n1", "u", tick, 10, since, [], pods, values))
 
 

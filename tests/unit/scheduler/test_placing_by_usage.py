@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from kedge.api.core_v1 import node
-from kedge.api.metrics_v1alpha1 import frame
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
+from kedge.metrics.frame_codec import CONTENT_TYPE, path_of
 from kedge.scheduler.scheduler import Scheduler
 from kedge.testing.local_server import TOKEN, LocalServer
 from kedge.testing.pods import pod_document
@@ -51,7 +51,7 @@ class Cluster:
         who = {"impersonate-user": f"system:node:{name}", "impersonate-group": "system:nodes"}
         body = report(name, now, machine, used)
         answer = await self.server.call(
-            "POST", frame.path_of(name), body, content_type=frame.CONTENT_TYPE, headers=who
+            "POST", path_of(name), body, content_type=CONTENT_TYPE, headers=who
         )
         assert answer.status == 200, answer.text
         for _ in range(5):
@@ -216,7 +216,7 @@ async def test_who_may_ask_and_what_they_may_hear() -> None:
 
 async def test_the_scheduler_does_not_hurry_nodes_that_report_seldom() -> None:
     async with LocalServer.running() as server:
-        client = Client(LocalTransport(partial(admitted, server)), user_agent="kube-scheduler")
+        client = Client(LocalTransport(partial(admitted, server)))
         task = server.start(Scheduler(client, server.clock).run())
         for _ in range(5):
             await server.settle()

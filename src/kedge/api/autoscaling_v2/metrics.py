@@ -11,6 +11,7 @@ from kedge.api.model import EXTENSION, Int32, LabelSelector, Model
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity
+from kedge.metrics.windows import STATISTICS, WINDOWS
 
 SOURCES = {
     "ContainerResource": "containerResource",
@@ -20,8 +21,6 @@ SOURCES = {
     "Resource": "resource",
 }
 """The field that holds a metric of each type."""
-WINDOWS = ("10s", "1m", "1h", "1d")
-STATISTICS = ("mean", "max", "95th")
 _ORDER = ("object", "external", "pods", "resource", "containerResource")
 
 
@@ -311,7 +310,7 @@ def _windowed(
     source: ResourceMetricSource | ContainerResourceMetricSource, path: str
 ) -> Iterator[FieldError]:
     if source.window:
-        yield from rules.one_of(f"{path}.window", source.window, WINDOWS)
+        yield from rules.one_of(f"{path}.window", source.window, tuple(WINDOWS))
     if source.statistic:
         yield from rules.one_of(f"{path}.statistic", source.statistic, STATISTICS)
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from kedge.api.metrics_v1alpha1.windows import MAIN, Metrics, Windows, cores, megabytes
+from kedge.api.metrics_v1alpha1.windows import Metrics, Windows, cores, megabytes
 from kedge.api.resource import Column, name_column
+from kedge.metrics.windows import MAIN
 
 WindowsOf = Callable[[Any], Windows]
 

@@ -7,9 +7,6 @@ from msgspec import field
 from kedge.api.model import Model, ResourceList, Time
 from kedge.machinery.quantity import Quantity
 
-MAIN: str = "1m"
-"""The window that people are shown unless they ask for another."""
-
 
 class Metrics(Model):
     """Statistics of one window of time."""

@@ -1,1 +1,1 @@
-"""What nodes and pods use: taken in from nodes, kept in memory, served in both metrics groups."""
+"""The door of the API server to kedge.metrics: requests, the watch cache and kubelets."""

@@ -1,13 +1,11 @@
-"""Where nodes leave their frames: POST /kedge/metrics/v1/nodes/{node}, each for itself."""
+"""POST /kedge/metrics/v1/nodes/{node}: each node reports its own usage in a frame."""
 
 from urllib.parse import unquote
 
 import msgspec
 
-from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, MOST_BYTES, PREFIX, Malformed
 from kedge.apiserver.authorization.node import node_name
 from kedge.apiserver.media import body_type
-from kedge.apiserver.metrics.latest import Latest
 from kedge.apiserver.request import User
 from kedge.machinery.errors import (
     StatusError,
@@ -17,32 +15,34 @@ from kedge.machinery.errors import (
     unauthorized,
     unsupported_media_type,
 )
+from kedge.metrics.frame_codec import CONTENT_TYPE, MOST_BYTES, PREFIX, MalformedFrame
+from kedge.metrics.reports import NodeReports
 from kedge.web.message import HttpRequest, Response
 
 
-def answer(latest: Latest, http: HttpRequest, user: User) -> Response:
-    """Take a frame in; raises what it is refused with."""
+def answer(reports: NodeReports, http: HttpRequest, user: User) -> Response:
+    """Accept a frame; raises StatusError."""
     name = unquote(http.path.removeprefix(PREFIX))
-    check_sender(latest, user, http)
+    check_sender(reports, user, http)
     if http.method != "POST":
         raise method_not_allowed()
     given = http.headers.get("content-type", "")
     if given != CONTENT_TYPE and body_type(given) != CONTENT_TYPE:
-        raise latest.refused("malformed", unsupported_media_type(given, [CONTENT_TYPE]))
+        raise reports.refused("malformed", unsupported_media_type(given, [CONTENT_TYPE]))
     if len(http.body) > MOST_BYTES:
-        raise latest.refused("oversized", too_large(MOST_BYTES))
+        raise reports.refused("oversized", too_large(MOST_BYTES))
     try:
-        frame = latest.reader(name).read(http.body)
-    except Malformed as error:
-        raise latest.refused("malformed", bad_request(f"this is no frame: {error}")) from None
-    return Response(200, msgspec.json.encode(latest.take(name, frame)))
+        frame = reports.reader(name).read(http.body)
+    except MalformedFrame as error:
+        raise reports.refused("malformed", bad_request(f"this is no frame: {error}")) from None
+    return Response(200, msgspec.json.encode(reports.take(name, frame)))
 
 
-def check_sender(latest: Latest, user: User, http: HttpRequest) -> None:
-    """Nobody speaks for a node but the node, whatever rights anybody was given."""
+def check_sender(reports: NodeReports, user: User, http: HttpRequest) -> None:
+    """Refuse everyone but the node itself, whatever they are authorized for."""
     name = unquote(http.path.removeprefix(PREFIX))
     if "system:unauthenticated" in user.groups:
-        raise latest.refused("not-the-node", unauthorized())
+        raise reports.refused("not-the-node", unauthorized())
     if not name or node_name(user) != name:
         why = f'User "{user.name}" cannot report what node "{name}" uses: only the node itself can'
-        raise latest.refused("not-the-node", StatusError(403, "Forbidden", f"forbidden: {why}"))
+        raise reports.refused("not-the-node", StatusError(403, "Forbidden", f"forbidden: {why}"))

@@ -1,4 +1,4 @@
-"""Watch: what is measured, as it comes in; who reads slowly gets only the newest of each object."""
+"""UsageWatch: events of usage; a slow reader gets only the last event of each object."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -7,26 +7,28 @@ import msgspec
 
 from kedge.apiserver import render
 from kedge.apiserver.api import Api
-from kedge.apiserver.metrics.collection import Change, Collection, Entry, Wanted
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import parse_revision
 from kedge.apiserver.verbs.watch import BOOKMARK_SECONDS, INITIAL_EVENTS_END, Lines, check_options
 from kedge.apiserver.watchcache import Item, event_line
 from kedge.machinery.errors import expired
+from kedge.metrics.collection import Collection, UsageChange
+from kedge.metrics.selection import Selection
+from kedge.metrics.usage_object import UsageObject
 from kedge.web.message import Response, Sink
 
-ToItem = Callable[[Request, Entry], Item]
+ToItem = Callable[[UsageObject], Item]
 _PIECE = 256 << 10
 _SHARED = 2048
-"""Changes that are written once for all who are told of them; more are written as they are read."""
+"""Events that are written once for all watches; longer lists are written as they are sent."""
 _KEPT = 16
-"""How many different such news are kept."""
+"""Texts of events that are kept for other watches."""
 
 
 def watch(
-    api: Api, request: Request, collection: Collection, wanted: Wanted, to_item: ToItem
+    api: Api, request: Request, collection: Collection, selection: Selection, to_item: ToItem
 ) -> Response:
-    """Follow a selection from a version on; 0 begins with everything there is."""
+    """Watch a selection from a version on; version 0 begins with all objects."""
     query = request.query
     version, initial = query.get("resourceVersion"), query.get("sendInitialEvents")
     check_options(version, query.get("resourceVersionMatch"), initial)
@@ -37,12 +39,12 @@ def watch(
     seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
     choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
     lines = Lines(api, request, choice)
-    follower = Follower(
+    follower = UsageWatch(
         api,
         collection,
-        wanted,
+        selection,
         lines,
-        lambda entry: to_item(request, entry),
+        to_item,
         same=(
             request.resource.api_version,
             request.namespace,
@@ -60,16 +62,17 @@ def watch(
     return Response(200, stream)
 
 
-class Follower:
-    """One watch. It remembers only up to which version it has told."""
+class UsageWatch:
+    """One watch. Its only state is the version up to which it has sent events: it looks up changes
+    in the collection when the peer can take them, so a slow peer costs no memory."""
 
     def __init__(
         self,
         api: Api,
         collection: Collection,
-        wanted: Wanted,
+        selection: Selection,
         lines: Lines,
-        to_item: Callable[[Entry], Item],
+        to_item: ToItem,
         *,
         same: object,
         bookmarks: bool,
@@ -77,11 +80,11 @@ class Follower:
     ) -> None:
         self._clock = api.clock
         self._collection = collection
-        self._wanted = wanted
+        self._selection = selection
         self._lines = lines
         self._to_item = to_item
         self._same = same
-        """Equal for those who are told the same in the same words."""
+        """Equal for watches that get the same events in the same form."""
         self._bookmarks = bookmarks
         self._deadline = deadline
         self._position = 0
@@ -95,26 +98,26 @@ class Follower:
             error = expired(f"too old resource version: {since} ({self._collection.forgotten})")
             sink.write(event_line("ERROR", msgspec.json.encode(error.status())))
             return
-        # A version that is still to come is another server's: it says nothing about this one.
+        # A version from the future is that of another server and means nothing here.
         if not since or since > versions.last:
             await self._begin()
         else:
             self._position = since
         if announce:
             sink.write(self._lines.bookmark(self._position, {INITIAL_EVENTS_END: "true"}))
-        self._collection.listeners[self._wake.set] = self._wanted
+        self._collection.listeners[self._wake.set] = self._selection
         try:
             async with asyncio.TaskGroup() as group:
-                timer = group.create_task(self._call_time())
+                timer = group.create_task(self._wake_in_time())
                 await self._follow()
                 timer.cancel()
         finally:
             del self._collection.listeners[self._wake.set]
 
     async def _begin(self) -> None:
-        """Tell everything there is."""
+        """Send all objects."""
         self._position = self._collection.versions.last
-        for entry in self._collection.select(self._wanted):
+        for entry in self._collection.select(self._selection):
             self._sink.write(self._line("ADDED", entry))
             if self._sink.paused:
                 await self._sink.drain()
@@ -122,7 +125,7 @@ class Follower:
     async def _follow(self) -> None:
         next_bookmark = self._clock.monotonic() + BOOKMARK_SECONDS
         while True:
-            await self._tell()
+            await self._send()
             now = self._clock.monotonic()
             if now >= self._deadline:
                 break
@@ -133,29 +136,29 @@ class Follower:
             self._wake.clear()
         self._mark()
 
-    async def _tell(self) -> None:
-        """Tell what has changed; what changes again meanwhile is told in its newest state."""
+    async def _send(self) -> None:
+        """Send events; an object that changes again meanwhile is sent once, in its newest state."""
         while self._position < self._collection.versions.last:
-            for until, text in self._news():
+            for until, text in self._events():
                 self._sink.write(text)
                 self._position = until
                 if self._sink.paused:
                     await self._sink.drain()
                     break
 
-    def _news(self) -> Iterable[tuple[int, bytes]]:
-        """What has changed, in pieces, and up to which version each piece tells it."""
+    def _events(self) -> Iterable[tuple[int, bytes]]:
+        """The events since the last version, in pieces, each with its last version."""
         kept, key = self._collection.news, (self._same, self._position)
         if self._lines.plain and key in kept:
             return kept[key]
-        changes = self._collection.changes_after(self._position, self._wanted)
+        changes = self._collection.changes_after(self._position, self._selection)
         news = self._written(changes, self._collection.versions.last)
         if not self._lines.plain or len(changes) > _SHARED or len(kept) >= _KEPT:
             return news
         kept[key] = shared = tuple(news)
         return shared
 
-    def _written(self, changes: Iterable[Change], last: int) -> Iterator[tuple[int, bytes]]:
+    def _written(self, changes: Iterable[UsageChange], last: int) -> Iterator[tuple[int, bytes]]:
         piece: list[bytes] = []
         size = 0
         for version, type_, entry in changes:
@@ -166,7 +169,7 @@ class Follower:
                 piece, size = [], 0
         yield last, b"".join(piece)
 
-    def _line(self, type_: str, entry: Entry) -> bytes:
+    def _line(self, type_: str, entry: UsageObject) -> bytes:
         if self._lines.plain:
             return event_line(type_, entry.body())
         return self._lines.of(type_, self._to_item(entry))
@@ -175,8 +178,8 @@ class Follower:
         if self._bookmarks:
             self._sink.write(self._lines.bookmark(self._position))
 
-    async def _call_time(self) -> None:
-        """Wake up when a bookmark is due, or the end."""
+    async def _wake_in_time(self) -> None:
+        """Wake up when a bookmark or the end of the watch is due."""
         while True:
             left = self._deadline - self._clock.monotonic()
             await self._clock.sleep(max(min(left, BOOKMARK_SECONDS), 0.01))

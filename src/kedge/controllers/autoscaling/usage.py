@@ -13,15 +13,9 @@ from kedge.client.client import Client
 from kedge.controllers.autoscaling.proposal import Sample, Unknown
 from kedge.machinery.durations import parse_duration, parse_time
 from kedge.machinery.errors import StatusError
+from kedge.metrics.windows import MAIN, WINDOWS
 
 NOTHING: Final = "no metrics returned from resource metrics API"
-LENGTHS: Final = {
-    "10s": timedelta(seconds=10),
-    "1m": timedelta(minutes=1),
-    "1h": timedelta(hours=1),
-    "1d": timedelta(days=1),
-}
-DEFAULT_WINDOW: Final = "1m"
 
 
 class Wanted(NamedTuple):
@@ -69,12 +63,14 @@ def from_usage(pod: PodMetrics, wanted: Wanted) -> Sample | None:
 
 
 def from_windows(pod: windowed.Pod, wanted: Wanted) -> Sample | None:
-    length = wanted.window or DEFAULT_WINDOW
+    length = wanted.window or MAIN
     metrics = _windows(pod, wanted.container).get(length)
     if metrics is None:
         return None
     value = _value([_statistic(metrics, wanted.statistic)], wanted.resource)
-    return None if value is None else Sample(value, parse_time(metrics.endtime), LENGTHS[length])
+    if value is None:
+        return None
+    return Sample(value, parse_time(metrics.endtime), timedelta(seconds=WINDOWS[length]))
 
 
 def _windows(pod: windowed.Pod, container: str) -> Windows:

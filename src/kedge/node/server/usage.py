@@ -1,12 +1,12 @@
 """Serves raw usage samples; the API server computes statistics."""
 
 from kedge.node.stats.exposition import CONTENT_TYPE, cadvisor, resource
-from kedge.node.stats.raw import Raw
+from kedge.node.stats.readings import NodeReadings
 from kedge.node.stats.summary import summary
 from kedge.web.message import HttpRequest, Response, json_response
 
 
-def answer(request: HttpRequest, now: Raw) -> Response | None:
+def answer(request: HttpRequest, now: NodeReadings) -> Response | None:
     """Return the page for a path; None if there is none."""
     match request.path.rstrip("/"):
         case "/stats/summary":

@@ -5,8 +5,9 @@ import os
 import resource
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from kedge.metrics.track import Reading
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.kernel.cgroups import Cgroups, Hierarchy
 
@@ -33,16 +34,7 @@ _MOST_STALE: Final = 1 << 28
 again it changes and what is inactive does not, that grows by and by to sixteen times as much."""
 
 
-class Reading(NamedTuple):
-    """How much was used at one moment."""
-
-    cpu: int
-    """Nanoseconds of processor time since it began; -1 if that cannot be known."""
-    memory: int
-    """Bytes of the working set; -1 if that cannot be known."""
-
-
-class Source(Protocol):
+class UsageSource(Protocol):
     """Something whose usage can be read."""
 
     def read(self) -> tuple[int, int] | None:

@@ -3,9 +3,9 @@
 from typing import Final, NamedTuple
 
 from kedge import KUBERNETES
-from kedge.node.stats import raw
-from kedge.node.stats.raw import Counters, Details, MeasuredPod, Raw
-from kedge.node.stats.track import Latest
+from kedge.metrics.track import LastReading
+from kedge.node.stats import readings as raw
+from kedge.node.stats.readings import CgroupDetails, InterfaceCounters, NodeReadings, PodReading
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _CPU: Final = "container_cpu_usage_seconds_total"
@@ -15,7 +15,7 @@ _STARTED: Final = "container_start_time_seconds"
 Labels = dict[str, str]
 
 
-class Page:
+class TextPage:
     """Series by family, in the text form of Prometheus."""
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class Page:
         return "".join("".join(lines) for lines in self._families.values() if len(lines) > 1)
 
 
-def resource(now: Raw) -> str:
+def resource(now: NodeReadings) -> str:
     """The little that autoscalers need."""
-    page = Page()
+    page = TextPage()
     for name, kind, text in _RESOURCE:
         page.family(name, kind, text)
     whole = now.whole()
@@ -58,9 +58,9 @@ def resource(now: Raw) -> str:
     return page.text()
 
 
-def cadvisor(now: Raw) -> str:
+def cadvisor(now: NodeReadings) -> str:
     """All that is known, of containers and of the pods around them."""
-    page = Page()
+    page = TextPage()
     for name, kind, text in (*_MACHINE, *(each[:3] for each in _DETAILS), *_OTHERS, *_NETWORK):
         page.family(name, kind, text)
     machine = now.machine
@@ -78,13 +78,13 @@ def cadvisor(now: Raw) -> str:
     return page.text()
 
 
-def _add_whole(page: Page, whole: Latest, details: Details) -> None:
+def _add_whole(page: TextPage, whole: LastReading, details: CgroupDetails) -> None:
     """The machine, as the group of all groups."""
     labels = dict.fromkeys(("container", "id", "image", "name", "namespace", "pod"), "")
     _add_group(page, labels | {"id": "/"}, whole, details, raw.began())
 
 
-def _add_pod(page: Page, now: Raw, measured: MeasuredPod) -> None:
+def _add_pod(page: TextPage, now: NodeReadings, measured: PodReading) -> None:
     meta = measured.pod.metadata
     labels = {"namespace": meta.namespace, "pod": meta.name}
     group = {"container": "", "id": measured.group, "image": "", "name": "", **labels}
@@ -106,7 +106,7 @@ def _add_pod(page: Page, now: Raw, measured: MeasuredPod) -> None:
 
 
 def _add_group(
-    page: Page, labels: Labels, latest: Latest, details: Details, started: float
+    page: TextPage, labels: Labels, latest: LastReading, details: CgroupDetails, started: float
 ) -> None:
     at = latest.time
     page.add(_CPU, {**labels, "cpu": "total"}, _seconds(latest), at)
@@ -123,12 +123,14 @@ def _add_group(
             page.add(name, labels, value / scale if scale > 1 else value, at)
 
 
-def _add_interface(page: Page, labels: Labels, counters: Counters, total: Latest) -> None:
+def _add_interface(
+    page: TextPage, labels: Labels, counters: InterfaceCounters, total: LastReading
+) -> None:
     for name, value in zip((each.name for each in _NETWORK), counters[1:], strict=True):
         page.add(name, labels, value, total.time)
 
 
-def _seconds(latest: Latest) -> float:
+def _seconds(latest: LastReading) -> float:
     return latest.reading.cpu / 1e9
 
 
@@ -136,7 +138,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """What a family of series is called, and what it says."""
 
     name: str
@@ -145,35 +147,41 @@ class Family(NamedTuple):
 
 
 _RESOURCE: Final = (
-    Family(_CPU, "counter", "[STABLE] Processor time of a container, in core-seconds"),
-    Family(_WORKING_SET, "gauge", "[STABLE] Working set of a container, in bytes"),
-    Family(_STARTED, "gauge", "[STABLE] When a container began, in seconds since the epoch"),
-    Family(
+    MetricFamily(_CPU, "counter", "[STABLE] Processor time of a container, in core-seconds"),
+    MetricFamily(_WORKING_SET, "gauge", "[STABLE] Working set of a container, in bytes"),
+    MetricFamily(_STARTED, "gauge", "[STABLE] When a container began, in seconds since the epoch"),
+    MetricFamily(
         "node_cpu_usage_seconds_total",
         "counter",
         "[STABLE] Processor time of the node, in core-seconds",
     ),
-    Family("node_memory_working_set_bytes", "gauge", "[STABLE] Working set of the node, in bytes"),
-    Family(
+    MetricFamily(
+        "node_memory_working_set_bytes", "gauge", "[STABLE] Working set of the node, in bytes"
+    ),
+    MetricFamily(
         "pod_cpu_usage_seconds_total",
         "counter",
         "[STABLE] Processor time of a pod, in core-seconds",
     ),
-    Family("pod_memory_working_set_bytes", "gauge", "[STABLE] Working set of a pod, in bytes"),
-    Family("resource_scrape_error", "gauge", "[STABLE] 1 if something could not be measured"),
+    MetricFamily(
+        "pod_memory_working_set_bytes", "gauge", "[STABLE] Working set of a pod, in bytes"
+    ),
+    MetricFamily("resource_scrape_error", "gauge", "[STABLE] 1 if something could not be measured"),
 )
 _MACHINE: Final = (
-    Family("cadvisor_version_info", "gauge", "What measures, and on what; always 1"),
-    Family("machine_cpu_cores", "gauge", "Logical processors of the machine"),
-    Family("machine_memory_bytes", "gauge", "Memory of the machine"),
-    Family("machine_swap_bytes", "gauge", "Swap of the machine"),
+    MetricFamily("cadvisor_version_info", "gauge", "What measures, and on what; always 1"),
+    MetricFamily("machine_cpu_cores", "gauge", "Logical processors of the machine"),
+    MetricFamily("machine_memory_bytes", "gauge", "Memory of the machine"),
+    MetricFamily("machine_swap_bytes", "gauge", "Swap of the machine"),
 )
 _OTHERS: Final = (
-    Family(_CPU, "counter", "Processor time used, in seconds"),
-    Family(_WORKING_SET, "gauge", "Working set: memory less what could be given back at once"),
-    Family(_STARTED, "gauge", "When it began, in seconds since the epoch"),
-    Family("container_last_seen", "gauge", "When it was last measured"),
-    Family("container_memory_failures_total", "counter", "Page faults"),
+    MetricFamily(_CPU, "counter", "Processor time used, in seconds"),
+    MetricFamily(
+        _WORKING_SET, "gauge", "Working set: memory less what could be given back at once"
+    ),
+    MetricFamily(_STARTED, "gauge", "When it began, in seconds since the epoch"),
+    MetricFamily("container_last_seen", "gauge", "When it was last measured"),
+    MetricFamily("container_memory_failures_total", "counter", "TextPage faults"),
 )
 _DETAILS: Final = (
     ("container_cpu_user_seconds_total", "counter", "Time in user mode", "user", 10**9),
@@ -209,14 +217,16 @@ _DETAILS: Final = (
 _WHERE_LIMITED: Final = ("quota", "periods", "throttled_periods", "throttled")
 """What is only told of those that have a limit of processor time."""
 _NETWORK: Final = (
-    Family("container_network_receive_bytes_total", "counter", "Bytes received"),
-    Family("container_network_receive_packets_total", "counter", "Packets received"),
-    Family("container_network_receive_errors_total", "counter", "Errors while receiving"),
-    Family("container_network_receive_packets_dropped_total", "counter", "Packets lost on arrival"),
-    Family("container_network_transmit_bytes_total", "counter", "Bytes sent"),
-    Family("container_network_transmit_packets_total", "counter", "Packets sent"),
-    Family("container_network_transmit_errors_total", "counter", "Errors while sending"),
-    Family(
+    MetricFamily("container_network_receive_bytes_total", "counter", "Bytes received"),
+    MetricFamily("container_network_receive_packets_total", "counter", "Packets received"),
+    MetricFamily("container_network_receive_errors_total", "counter", "Errors while receiving"),
+    MetricFamily(
+        "container_network_receive_packets_dropped_total", "counter", "Packets lost on arrival"
+    ),
+    MetricFamily("container_network_transmit_bytes_total", "counter", "Bytes sent"),
+    MetricFamily("container_network_transmit_packets_total", "counter", "Packets sent"),
+    MetricFamily("container_network_transmit_errors_total", "counter", "Errors while sending"),
+    MetricFamily(
         "container_network_transmit_packets_dropped_total", "counter", "Packets lost on departure"
     ),
 )

@@ -6,8 +6,9 @@ from typing import Final
 
 from kedge.api.core_v1.pod import Pod
 from kedge.machinery.clock import Clock
-from kedge.machinery.window_store import Key, Store
-from kedge.machinery.windows import TICK
+from kedge.metrics.track import Reading, Track
+from kedge.metrics.window_file import TrackKey, WindowFile
+from kedge.metrics.windows import TICK_SECONDS
 from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState
 from kedge.node.runtime.runtime import RunState, RuntimeContainer
 from kedge.node.stats.cgroup import (
@@ -15,11 +16,9 @@ from kedge.node.stats.cgroup import (
     GroupSource,
     MachineSource,
     ProcessSource,
-    Reading,
-    Source,
     TreeSource,
+    UsageSource,
 )
-from kedge.node.stats.track import Track
 from kedge.supervisor.kernel import processes
 from kedge.supervisor.kernel.cgroups import Cgroups
 
@@ -36,7 +35,7 @@ _NEW: Final = 10
 """Seconds for which what a container has used since it began counts as used just now."""
 
 
-class Sources:
+class UsageSources:
     """Finds out how something can be measured on this machine."""
 
     def __init__(self, cgroups: Cgroups | None, root: str) -> None:
@@ -45,39 +44,39 @@ class Sources:
         self._root = root
         self._kept = Descriptors()
 
-    def of_container(self, container: RuntimeContainer) -> Source:
+    def of_container(self, container: RuntimeContainer) -> UsageSource:
         if self._cgroups is not None and container.cgroup:
             group = GroupSource(self._cgroups, container.cgroup, self._kept)
             if group.read() is not None:
                 return group
         return TreeSource(container.pid)
 
-    def of_pod(self, container: RuntimeContainer) -> Source | None:
+    def of_pod(self, container: RuntimeContainer) -> UsageSource | None:
         """Of the pod of a container; None if its containers must be added up."""
         if self._cgroups is None or not container.cgroup:
             return None
         return GroupSource(self._cgroups, os.path.dirname(container.cgroup), self._kept)
 
-    def of_pods(self) -> Source | None:
+    def of_pods(self) -> UsageSource | None:
         if self._cgroups is None:
             return None
         return GroupSource(self._cgroups, self._root, self._kept)
 
-    def of_machine(self) -> Source:
+    def of_machine(self) -> UsageSource:
         return MachineSource(self._cgroups)
 
 
-class Meter:
+class UsageMeter:
     """One thing that is measured: what remembers it, and where it is read."""
 
     __slots__ = ("run", "source", "track")
 
     def __init__(self, track: Track) -> None:
         self.track = track
-        self.source: Source | None = None
+        self.source: UsageSource | None = None
         self.run = 0
 
-    def read_from(self, source: Source | None, run: int) -> None:
+    def read_from(self, source: UsageSource | None, run: int) -> None:
         if self.source is not None:
             self.source.close()
         self.source, self.run = source, run
@@ -91,13 +90,13 @@ class Meter:
             self.track.sample(second, clock.monotonic(), self.run, reading)
 
 
-class Book:
+class TrackIndex:
     """Tracks by key, as the store has them."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: WindowFile, clock: Clock) -> None:
         self._store = store
         self.clock = clock
-        self._by_pod: dict[str, list[Key]] = {}
+        self._by_pod: dict[str, list[TrackKey]] = {}
         for slot in store:
             self._by_pod.setdefault(slot.key.uid, []).append(slot.key)
 
@@ -109,13 +108,13 @@ class Book:
     def uids(self) -> list[str]:
         return list(self._by_pod)
 
-    def begin(self, key: Key) -> Track:
+    def begin(self, key: TrackKey) -> Track:
         """A track of which nothing is known."""
         self._store.claim(key)
         self._by_pod.setdefault(key.uid, []).append(key)
         return self._opened(key)
 
-    def fork(self, key: Key, other: Track) -> Track:
+    def fork(self, key: TrackKey, other: Track) -> Track:
         """A track that knows what another knows."""
         slot = self._store.claim(key)
         slot.take_over(other.slot)
@@ -126,12 +125,12 @@ class Book:
         for key in self._by_pod.pop(uid, ()):
             self._store.release(key)
 
-    def _opened(self, key: Key) -> Track:
+    def _opened(self, key: TrackKey) -> Track:
         slot = self._store.get(key)
         assert slot is not None
         second = int(self.clock.now().timestamp())
-        track = Track(slot, (second - 1) // TICK, same_boot=self._store.same_boot)
-        if max(track.tick * TICK, track.since) > second:
+        track = Track(slot, (second - 1) // TICK_SECONDS, same_boot=self._store.same_boot)
+        if max(track.tick * TICK_SECONDS, track.since) > second:
             track.move(second)
         track.settle(second)
         return track
@@ -142,7 +141,7 @@ class PodMeter:
 
     __slots__ = ("_book", "_sources", "_total", "containers", "over", "pod", "seen")
 
-    def __init__(self, pod: Pod, book: Book, sources: Sources) -> None:
+    def __init__(self, pod: Pod, book: TrackIndex, sources: UsageSources) -> None:
         self.pod = pod
         self._book = book
         self._sources = sources
@@ -150,9 +149,9 @@ class PodMeter:
         """What of it there was when somebody last looked."""
         known = dict(book.of(pod.metadata.uid))
         total = known.pop("", None)
-        self.containers = {name: Meter(track) for name, track in known.items()}
+        self.containers = {name: UsageMeter(track) for name, track in known.items()}
         self._put_in_order()
-        self._total = Meter(total) if total is not None else None
+        self._total = UsageMeter(total) if total is not None else None
         self.over = self._is_over()
         """Nothing of it will ever run again, and its last tick is closed."""
 
@@ -186,7 +185,7 @@ class PodMeter:
         self.over = self._is_over()
         self._see_total(next(iter(running.values()), None))
 
-    def meters(self) -> list[Meter]:
+    def meters(self) -> list[UsageMeter]:
         """All that is measured of it, the total after its parts; nothing if it is over."""
         if self.over:
             return []
@@ -230,10 +229,10 @@ class PodMeter:
         by_place = sorted(self.containers, key=lambda name: order.get(name, len(order)))
         self.containers = {name: self.containers[name] for name in by_place}
 
-    def _begin(self, name: str, container: RuntimeContainer) -> Meter:
-        track = self._book.begin(Key(self.pod.metadata.uid, name))
+    def _begin(self, name: str, container: RuntimeContainer) -> UsageMeter:
+        track = self._book.begin(TrackKey(self.pod.metadata.uid, name))
         self._start(track, container.started_at, container.started_at)
-        meter = self.containers[name] = Meter(track)
+        meter = self.containers[name] = UsageMeter(track)
         return meter
 
     def _start(self, track: Track, run: int, began: int) -> None:
@@ -249,14 +248,14 @@ class PodMeter:
             return
         begins = self._total is None and self._has_several()
         if begins:
-            self._total = Meter(self._begin_total())
+            self._total = UsageMeter(self._begin_total())
         if self._total is None:
             return
         source = self._sources.of_pod(running)
         if source is None:
             meters = [meter for meter in self.containers.values() if meter.source is not None]
             # Whenever one of them begins or ends, the sum begins anew.
-            self._total.read_from(Sum(meters), _run_of(meters))
+            self._total.read_from(SumSource(meters), _run_of(meters))
         elif self._total.source is None:
             self._total.read_from(source, 1)
         if begins and not self._total.track.since:
@@ -269,7 +268,7 @@ class PodMeter:
 
     def _begin_total(self) -> Track:
         """What was used before a second container came, the one used that had been there."""
-        key = Key(self.pod.metadata.uid, "")
+        key = TrackKey(self.pod.metadata.uid, "")
         measured = [meter.track for meter in self.containers.values() if meter.track.since]
         if not measured:
             return self._book.begin(key)
@@ -285,10 +284,10 @@ class PodMeter:
         return min((each.started_at for each in seen.containers if each.started_at), default=0)
 
 
-class Sum:
-    """What several things have used that were measured just before. Fulfils Source."""
+class SumSource:
+    """What several things have used that were measured just before. Fulfils UsageSource."""
 
-    def __init__(self, meters: list[Meter]) -> None:
+    def __init__(self, meters: list[UsageMeter]) -> None:
         self._meters = meters
 
     def read(self) -> Reading | None:
@@ -305,11 +304,11 @@ class Sum:
 class NodeMeter:
     """The machine, and what of it is neither a pod nor unknown."""
 
-    def __init__(self, book: Book, sources: Sources, runtime: Callable[[], int]) -> None:
+    def __init__(self, book: TrackIndex, sources: UsageSources, runtime: Callable[[], int]) -> None:
         """`runtime` is the process that runs containers, as it is now; 0 if there is none."""
         known = book.of("")
         self._meters = {
-            name: Meter(known.get(name) or book.begin(Key("", name)))
+            name: UsageMeter(known.get(name) or book.begin(TrackKey("", name)))
             for name in (MACHINE, *SYSTEMS)
         }
         self._runtime = runtime
@@ -328,7 +327,7 @@ class NodeMeter:
     def systems(self) -> dict[str, Track]:
         return {name: self._meters[name].track for name in SYSTEMS}
 
-    def sample(self, second: int, clock: Clock, pods: Iterator[Meter]) -> None:
+    def sample(self, second: int, clock: Clock, pods: Iterator[UsageMeter]) -> None:
         """After the pods have been."""
         if self._runtime() != self._runtime_pid:
             self._runtime_pid = self._runtime()
@@ -336,7 +335,7 @@ class NodeMeter:
             self._meters[RUNTIME].read_from(source, processes.began(self._runtime_pid))
         if not isinstance(self._meters[PODS].source, GroupSource):
             running = [meter for meter in pods if meter.source is not None]
-            self._meters[PODS].read_from(Sum(running), _run_of(running))
+            self._meters[PODS].read_from(SumSource(running), _run_of(running))
         for name in (MACHINE, KUBELET, RUNTIME, PODS):
             self._meters[name].sample(second, clock)
         self._rest(second, clock)
@@ -372,11 +371,11 @@ class NodeMeter:
             meter.read_from(None, 0)
 
 
-def _fresh(meter: Meter, second: int) -> bool:
+def _fresh(meter: UsageMeter, second: int) -> bool:
     latest = meter.track.latest
     return latest is not None and latest.time == second
 
 
-def _run_of(meters: list[Meter]) -> int:
+def _run_of(meters: list[UsageMeter]) -> int:
     """A number that changes whenever one of them begins anew."""
     return sum(meter.run for meter in meters) % _RUNS

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from kedge.machinery.clock import Clock
-from kedge.machinery.window_store import SLOTS, Columns
-from kedge.machinery.windows import MINUTE, TICK
+from kedge.metrics.track import BILLION, LONGEST, SHORTEST
+from kedge.metrics.window_file import SLOTS, SecondColumns
+from kedge.metrics.windows import MINUTE, TICK_SECONDS
 from kedge.node.stats.cgroup import SMALL, GroupSource
-from kedge.node.stats.meters import Meter
-from kedge.node.stats.track import BILLION, LONGEST, SHORTEST
+from kedge.node.stats.meters import UsageMeter
 
 _pread: Final = os.pread
 
@@ -23,9 +23,9 @@ _pread: Final = os.pread
 class Panel:
     """Groups that are remembered in one piece of the store."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: SecondColumns) -> None:
         self._columns = columns
-        self._meters: list[Meter] = []
+        self._meters: list[UsageMeter] = []
         self._sources: list[GroupSource] = []
         self._places = array("H")
         self._cpu = array("i")
@@ -38,7 +38,7 @@ class Panel:
         self._looked = array("q")
         """How much processor time it had used by then: who does nothing changes nothing."""
 
-    def add(self, meter: Meter, source: GroupSource) -> None:
+    def add(self, meter: UsageMeter, source: GroupSource) -> None:
         cpu, usage, _ = source.descriptors
         self._meters.append(meter)
         self._sources.append(source)
@@ -49,16 +49,16 @@ class Panel:
         for column, value in zip(self._bounds(), _bounds_of(source), strict=True):
             column.append(value)
 
-    def sample(self, second: int, clock: Clock) -> list[Meter]:
+    def sample(self, second: int, clock: Clock) -> list[UsageMeter]:
         """Measure everything for this second; those are returned that must be looked at by
         themselves."""
         # Of all that is done each second this is done most often, and so with few calls.
         columns, monotonic = self._columns, clock.monotonic
         seconds, counters, ats = columns.second, columns.counter, columns.at
         minute, anyway = second % MINUTE * SLOTS, second % MINUTE == 0
-        due = second % TICK == 0
+        due = second % TICK_SECONDS == 0
         parse = self._sources[0].parse
-        unusual: list[Meter] = []
+        unusual: list[UsageMeter] = []
         for number, (place, spent, usage, low, high, inactive) in enumerate(
             zip(self._places, self._cpu, self._usage, *self._bounds(), strict=True)
         ):
@@ -107,14 +107,14 @@ def _bounds_of(source: GroupSource) -> tuple[int, int, int]:
 class Panels:
     """All panels, and what is in none of them."""
 
-    def __init__(self, meters: Iterable[Meter]) -> None:
+    def __init__(self, meters: Iterable[UsageMeter]) -> None:
         self._panels: dict[int, Panel] = {}
         """By what they are written to."""
-        self._single: list[Meter] = []
+        self._single: list[UsageMeter] = []
         for meter in meters:
             self._add(meter)
 
-    def _add(self, meter: Meter) -> None:
+    def _add(self, meter: UsageMeter) -> None:
         source = _group(meter)
         if source is None:
             self._single.append(meter)
@@ -132,7 +132,7 @@ class Panels:
         return not unusual and not any(map(_group, self._single))
 
 
-def _group(meter: Meter) -> GroupSource | None:
+def _group(meter: UsageMeter) -> GroupSource | None:
     """The group in which something is that can be in a panel: what begins, or begins anew, is
     looked at by itself."""
     source, track = meter.source, meter.track

@@ -8,12 +8,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, Answer, Frame, encode, path_of
 from kedge.client.client import Client
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.machinery.windows import TICK
+from kedge.metrics.frame import Frame
+from kedge.metrics.frame_codec import CONTENT_TYPE, FrameReply, encode, path_of
+from kedge.metrics.windows import TICK_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +28,10 @@ PATIENCE: Final = 20.0
 _SLOWEST: Final = 600.0
 """Seconds that a server which refuses is left alone, at most."""
 
-_answer = msgspec.json.Decoder(Answer)
+_answer = msgspec.json.Decoder(FrameReply)
 
 
-class Measurements(Protocol):
+class FrameSource(Protocol):
     """What is measured here (kedge.node.stats.sampler)."""
 
     async def next_tick(self) -> int: ...
@@ -45,7 +46,7 @@ class Publisher:
 
     def __init__(
         self,
-        measurements: Measurements,
+        measurements: FrameSource,
         servers: Sequence[Client],
         clock: Clock,
         *,
@@ -72,7 +73,7 @@ class Publisher:
                 tasks.create_task(self._tell(server))
 
     async def _tell(self, server: Client) -> None:
-        hearing = Hearing(self._resolution, self._place)
+        hearing = ReportSchedule(self._resolution, self._place)
         while True:
             tick = await self._measurements.next_tick()
             if not hearing.wants(tick, self._clock.monotonic(), news=self._has_news(tick)):
@@ -81,7 +82,7 @@ class Publisher:
             await self._clock.sleep(moment(self._place))
             await self._send(server, hearing, body)
 
-    async def _send(self, server: Client, hearing: "Hearing", body: bytes) -> None:
+    async def _send(self, server: Client, hearing: "ReportSchedule", body: bytes) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
                 path = path_of(self._node)
@@ -111,7 +112,7 @@ def moment(place: int) -> float:
     return place // 1000 % MOMENTS / MOMENTS * SPREAD
 
 
-class Hearing:
+class ReportSchedule:
     """How often one server is told."""
 
     def __init__(self, resolution: int, place: int) -> None:
@@ -127,15 +128,15 @@ class Hearing:
 
     def wants(self, tick: int, now: float, *, news: bool) -> bool:
         """Whether it is to be told of this tick."""
-        every = max(1, self.resolution // TICK)
+        every = max(1, self.resolution // TICK_SECONDS)
         mine = tick % every == self._place % every
         return (mine or news or self._owed) and now >= self._not_before
 
-    def heard(self, answer: Answer) -> None:
+    def heard(self, answer: FrameReply) -> None:
         self._owed = False
         self._pause = 0.0
         asked = answer.resolution
-        self.resolution = min(self._own, max(TICK, asked)) if asked else self._own
+        self.resolution = min(self._own, max(TICK_SECONDS, asked)) if asked else self._own
         if self._complaint:
             log.info("usage is published again")
             self._complaint = ""

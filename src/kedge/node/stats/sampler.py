@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from kedge.api.core_v1.pod import Pod
-from kedge.api.metrics_v1alpha1.frame import WIDTH, Frame, Measured, MeasuredPod
 from kedge.machinery.clock import Clock
-from kedge.machinery.window_store import Store
-from kedge.machinery.windows import TICK
+from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
+from kedge.metrics.track import Track
+from kedge.metrics.window_file import WindowFile
+from kedge.metrics.windows import TICK_SECONDS
 from kedge.node.pod.runtime_cache import PodRuntimeState
-from kedge.node.stats.meters import Book, Meter, NodeMeter, PodMeter, Sources
+from kedge.node.stats.meters import NodeMeter, PodMeter, TrackIndex, UsageMeter, UsageSources
 from kedge.node.stats.panel import Panels
-from kedge.node.stats.track import Track
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _PATIENCE: Final = 60
 """Seconds that time may have been set back for it to be waited for."""
 
 
-class NodePods(Protocol):
+class PodSource(Protocol):
     """The pods of this node (kedge.node.pod.workers)."""
 
     def pods(self) -> list[Pod]: ...
@@ -41,9 +41,9 @@ class Sampler:
 
     def __init__(
         self,
-        store: Store,
-        pods: NodePods,
-        sources: Sources,
+        store: WindowFile,
+        pods: PodSource,
+        sources: UsageSources,
         clock: Clock,
         *,
         runtime: Callable[[], int],
@@ -53,7 +53,7 @@ class Sampler:
         self._pods = pods
         self._sources = sources
         self._clock = clock
-        self._book = Book(store, clock)
+        self._book = TrackIndex(store, clock)
         self.node = NodeMeter(self._book, sources, runtime)
         self.meters: dict[str, PodMeter] = {}
         """By uid."""
@@ -102,15 +102,15 @@ class Sampler:
         if second != self._second + 1:
             self._panels = None
         self._second = second
-        self._close((second - 1) // TICK)
+        self._close((second - 1) // TICK_SECONDS)
         self._see()
         if self._panels is None:
             self._panels = Panels(meter for pod in self.meters.values() for meter in pod.meters())
         if not self._panels.sample(second, self._clock):
             self._panels = None
         self.node.sample(second, self._clock, self._running())
-        if second % TICK == 0:
-            self._close(second // TICK)
+        if second % TICK_SECONDS == 0:
+            self._close(second // TICK_SECONDS)
 
     def _close(self, tick: int) -> None:
         """End a tick, if that has not been done."""
@@ -135,12 +135,12 @@ class Sampler:
         log.warning("the clock was set back seconds=%d", self._second - second)
         for track in self._tracks():
             track.move(second)
-        self._tick = (second - 1) // TICK
+        self._tick = (second - 1) // TICK_SECONDS
 
     def _see(self) -> None:
         """Which pods there are, and what of them runs."""
         version = self._pods.version()
-        if version == self._version and self._second % TICK:
+        if version == self._version and self._second % TICK_SECONDS:
             return
         if version != self._version:
             self._panels = None
@@ -167,7 +167,7 @@ class Sampler:
             if uid and uid not in here:
                 self._book.forget(uid)
 
-    def _running(self) -> Iterator[Meter]:
+    def _running(self) -> Iterator[UsageMeter]:
         for pod in self.meters.values():
             yield from pod.containers.values()
 
@@ -191,7 +191,7 @@ class Sampler:
         rows = Rows()
         rows.add(self.node.machine)
         systems = [
-            Measured(name, track.since, rows.add(track))
+            FrameContainer(name, track.since, rows.add(track))
             for name, track in self.node.systems.items()
             if _tells(track)
         ]
@@ -216,16 +216,14 @@ class Rows:
         return len(self.values) // WIDTH - 1
 
 
-def _measured(
-    pod: PodMeter, measured: list[tuple[str, Track]], rows: Rows, now: int
-) -> MeasuredPod:
-    containers = [Measured(name, track.since, rows.add(track)) for name, track in measured]
+def _measured(pod: PodMeter, measured: list[tuple[str, Track]], rows: Rows, now: int) -> FramePod:
+    containers = [FrameContainer(name, track.since, rows.add(track)) for name, track in measured]
     meta, total = pod.pod.metadata, pod.total
     assert total is not None
     row = containers[0].row if len(containers) == 1 else rows.add(total)
     ended = total.tick if total.tick != now else 0
     since = min(each.since for each in containers)
-    return MeasuredPod(meta.namespace, meta.name, meta.uid, since, ended, row, containers)
+    return FramePod(meta.namespace, meta.name, meta.uid, since, ended, row, containers)
 
 
 def _containers(pod: PodMeter) -> list[tuple[str, Track]]:
@@ -234,4 +232,4 @@ def _containers(pod: PodMeter) -> list[tuple[str, Track]]:
 
 def _tells(track: Track) -> bool:
     """Whether there is a tick of which it knows something."""
-    return 0 < track.since <= track.tick * TICK
+    return 0 < track.since <= track.tick * TICK_SECONDS

@@ -6,20 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from kedge.machinery.durations import format_time
-from kedge.node.stats import raw
-from kedge.node.stats.raw import Counters, Details, MeasuredContainer, MeasuredPod, Raw
-from kedge.node.stats.track import Latest, Track
+from kedge.metrics.track import LastReading, Track
+from kedge.node.stats import readings as raw
+from kedge.node.stats.readings import (
+    CgroupDetails,
+    ContainerReading,
+    InterfaceCounters,
+    NodeReadings,
+    PodReading,
+)
 
 Document = dict[str, Any]
 
 
-def summary(now: Raw, *, only_cpu_and_memory: bool) -> Document:
+def summary(now: NodeReadings, *, only_cpu_and_memory: bool) -> Document:
     """Of the node and every pod that runs on it."""
     pods = [_pod(now, each, only_cpu_and_memory) for each in now.pods()]
     return {"node": _node(now, only_cpu_and_memory), "pods": pods}
 
 
-def _node(now: Raw, brief: bool) -> Document:
+def _node(now: NodeReadings, brief: bool) -> Document:
     found: Document = {
         "nodeName": now.node,
         "systemContainers": [_system(name, track) for name, track in now.systems()],
@@ -67,7 +73,7 @@ def _system(name: str, track: Track) -> Document:
     }
 
 
-def _pod(now: Raw, measured: MeasuredPod, brief: bool) -> Document:
+def _pod(now: NodeReadings, measured: PodReading, brief: bool) -> Document:
     meta = measured.pod.metadata
     details = now.details(measured.group)
     found = {
@@ -86,7 +92,7 @@ def _pod(now: Raw, measured: MeasuredPod, brief: bool) -> Document:
     return found
 
 
-def _container(now: Raw, measured: MeasuredContainer, brief: bool) -> Document:
+def _container(now: NodeReadings, measured: ContainerReading, brief: bool) -> Document:
     container, latest = measured
     found = {
         "name": container.name,
@@ -99,7 +105,7 @@ def _container(now: Raw, measured: MeasuredContainer, brief: bool) -> Document:
     return found
 
 
-def _cpu(latest: Latest) -> Document:
+def _cpu(latest: LastReading) -> Document:
     found: Document = {"time": time_text(latest.time)}
     if latest.cores >= 0:
         found["usageNanoCores"] = round(latest.cores * 1e9)
@@ -108,7 +114,7 @@ def _cpu(latest: Latest) -> Document:
     return found
 
 
-def _memory(latest: Latest, details: Details) -> Document:
+def _memory(latest: LastReading, details: CgroupDetails) -> Document:
     found: Document = {"time": time_text(latest.time)}
     if latest.reading.memory >= 0:
         found["workingSetBytes"] = latest.reading.memory
@@ -123,7 +129,7 @@ def _memory(latest: Latest, details: Details) -> Document:
     return found
 
 
-def _network(interfaces: list[Counters], at: float) -> Document:
+def _network(interfaces: list[InterfaceCounters], at: float) -> Document:
     shown = [
         {
             "name": each.name,

@@ -294,12 +294,12 @@ async def test_18_a_node_has_a_machine_and_system_containers(
 
 
 async def test_19_and_20_a_pod_has_containers_by_name(server: LocalServer, nodes: Any) -> None:
-    from kedge.api.metrics_v1alpha1 import frame
+    from kedge.metrics.frame_codec import encode
 
     await nodes.node("n1")
     await nodes.pod("web", "n1", app="web")
     made = nodes.frame("n1", {"default/web": ["main", "side"]})
-    await nodes.send("n1", frame.encode(made))
+    await nodes.send("n1", encode(made))
     web = await server.get(f"{PODS}/web")
     assert [each["metadata"] for each in web["containers"]] == [{"name": "main"}, {"name": "side"}]
     assert web["metadata"]["labels"] == {"app": "web"}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kedge.api.metrics_v1alpha1 import frame
 from kedge.machinery.errors import bad_request, too_large
+from kedge.metrics.frame_codec import CONTENT_TYPE, MOST_BYTES, encode, path_of
 from kedge.testing.local_server import LocalServer
 
 PODS = "/apis/metrics/v1alpha1/pods"
@@ -29,12 +29,12 @@ def counted(server: LocalServer, what: str) -> int:
 
 
 async def test_a_node_reports_only_for_itself(server: LocalServer, two: Any) -> None:
-    body = frame.encode(two.frame("n1", {"default/a": ["main"]}))
+    body = encode(two.frame("n1", {"default/a": ["main"]}))
     assert (await two.send("n1", body, sender="n2")).status == 403
     assert (await two.send("n2", body)).status == 403
-    as_admin = await server.call("POST", frame.path_of("n1"), body, content_type=frame.CONTENT_TYPE)
+    as_admin = await server.call("POST", path_of("n1"), body, content_type=CONTENT_TYPE)
     assert as_admin.status == 403
-    nobody = await server.call("POST", frame.path_of("n1"), body, token=None)
+    nobody = await server.call("POST", path_of("n1"), body, token=None)
     assert nobody.status == 401
     assert counted(server, "not-the-node") == 3
     assert counted(server, "wrong-node") == 1
@@ -60,29 +60,29 @@ async def test_a_pod_of_the_same_name_but_another_uid_is_not_the_pod(
 
 def test_a_frame_too_large_to_be_read_is_counted(server: LocalServer) -> None:
     latest = server.app.api.metrics
-    latest.turned_away(frame.path_of("n1"), too_large(frame.MOST_BYTES))
-    latest.turned_away(frame.path_of("n1"), bad_request("malformed HTTP request"))
-    latest.turned_away("/api/v1/pods", too_large(frame.MOST_BYTES))
+    latest.refused_unread(path_of("n1"), too_large(MOST_BYTES))
+    latest.refused_unread(path_of("n1"), bad_request("malformed HTTP request"))
+    latest.refused_unread("/api/v1/pods", too_large(MOST_BYTES))
     assert counted(server, "oversized") == 1
 
 
 async def test_what_is_no_frame_is_refused(server: LocalServer, two: Any) -> None:
-    good = frame.encode(two.frame("n1", {"default/a": ["main"]}))
+    good = encode(two.frame("n1", {"default/a": ["main"]}))
     for body in (b"", b"{}", good[:-1], good + b"x", b"XXXX" + good[4:]):
         assert (await two.send("n1", body)).status == 400, body[:20]
     assert (await two.send("n1", good, type_="application/json")).status == 415
-    assert (await two.send("n1", b"x" * (frame.MOST_BYTES + 1))).status == 413
+    assert (await two.send("n1", b"x" * (MOST_BYTES + 1))).status == 413
     assert (counted(server, "malformed"), counted(server, "oversized")) == (6, 1)
     assert (await two.send("n1", good)).status == 200
 
 
 async def test_a_replayed_frame_is_refused(server: LocalServer, two: Any) -> None:
     await server.clock.advance(60)
-    body = frame.encode(two.frame("n1", {"default/a": ["main"]}))
+    body = encode(two.frame("n1", {"default/a": ["main"]}))
     assert (await two.send("n1", body)).status == 200
     version = (await server.get(PODS))["metadata"]["resourceVersion"]
     again = await two.send("n1", body)
-    older = await two.send("n1", frame.encode(two.frame("n1", {}, tick=two.tick - 1)))
+    older = await two.send("n1", encode(two.frame("n1", {}, tick=two.tick - 1)))
     assert (again.status, older.status) == (409, 409)
     assert counted(server, "replayed") == 2
     assert (await server.get(PODS))["metadata"]["resourceVersion"] == version
@@ -91,27 +91,27 @@ async def test_a_replayed_frame_is_refused(server: LocalServer, two: Any) -> Non
 async def test_frames_from_the_future_and_from_long_ago_are_refused(
     server: LocalServer, two: Any
 ) -> None:
-    future = await two.send("n1", frame.encode(two.frame("n1", {}, tick=two.tick + 4)))
-    past = await two.send("n1", frame.encode(two.frame("n1", {}, tick=two.tick - 7)))
+    future = await two.send("n1", encode(two.frame("n1", {}, tick=two.tick + 4)))
+    past = await two.send("n1", encode(two.frame("n1", {}, tick=two.tick - 7)))
     assert (future.status, past.status) == (422, 422)
     assert (counted(server, "future"), counted(server, "old")) == (1, 1)
-    ahead = await two.send("n1", frame.encode(two.frame("n1", {}, tick=two.tick + 2)))
+    ahead = await two.send("n1", encode(two.frame("n1", {}, tick=two.tick + 2)))
     assert ahead.status == 200
 
 
 async def test_a_node_that_is_not_registered_is_told_so(server: LocalServer, two: Any) -> None:
-    answer = await two.send("n9", frame.encode(two.frame("n9", {})))
+    answer = await two.send("n9", encode(two.frame("n9", {})))
     assert answer.status == 404
 
 
 async def test_other_methods_are_refused(server: LocalServer, two: Any) -> None:
     who = {"impersonate-user": "system:node:n1", "impersonate-group": "system:nodes"}
-    assert (await server.call("GET", frame.path_of("n1"), headers=who)).status == 405
+    assert (await server.call("GET", path_of("n1"), headers=who)).status == 405
 
 
 async def test_a_name_that_is_no_json_does_no_harm(server: LocalServer, two: Any) -> None:
     made = two.frame("n1", {"default/a": ['"}],"x":{"']})
-    assert (await two.send("n1", frame.encode(made))).status == 200
+    assert (await two.send("n1", encode(made))).status == 200
     (pod,) = (await server.get(PODS))["items"]
     assert pod["containers"][0]["metadata"]["name"] == '"}],"x":{"'
 
@@ -121,7 +121,7 @@ async def test_somebody_who_watches_makes_the_node_report_each_tick(
 ) -> None:
     async def told(node: str) -> Any:
         await server.clock.advance(10)
-        answer = await two.send(node, frame.encode(two.frame(node, {}, resolution=60)))
+        answer = await two.send(node, encode(two.frame(node, {}, resolution=60)))
         return answer.document
 
     assert await told("n1") == {}

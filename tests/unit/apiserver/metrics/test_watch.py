@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kedge.apiserver.metrics.collection import TOLD_AT_ONCE
+from kedge.metrics.collection import NOTIFIED_AT_ONCE
 from kedge.testing.local_server import TABLE, LocalServer
 
 ROOT = "/apis/metrics/v1alpha1"
@@ -123,7 +123,7 @@ async def test_tables_stay_tables_beside_those_who_watch_the_same_as_objects(
 async def test_many_watchers_are_told_in_turns_and_in_the_same_words(
     server: LocalServer, shop: Any
 ) -> None:
-    watching = [await server.watch(f"{PODS}?watch=true") for _ in range(3 * TOLD_AT_ONCE)]
+    watching = [await server.watch(f"{PODS}?watch=true") for _ in range(3 * NOTIFIED_AT_ONCE)]
     other = await server.watch(f"{PODS}?watch=true&fieldSelector=metadata.name%3Da")
     for each in watching:
         each.sink.lines.clear()

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from kedge.metrics.track import Reading
 from kedge.node.stats.cgroup import (
     Descriptors,
     GroupSource,
     MachineSource,
     ProcessSource,
-    Reading,
     TreeSource,
     busy,
     fields,

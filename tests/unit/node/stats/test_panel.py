@@ -1,11 +1,19 @@
 """Groups that are read together say what each would say if it were read by itself."""
 
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kedge.machinery.window_store import Store
-from kedge.node.stats.meters import Book, Meter, PodMeter, Sources
+from kedge.machinery.clock import Clock
+from kedge.metrics.window_file import SLOTS, WindowFile
+from kedge.metrics.windows import TICK_SECONDS
+from kedge.node.stats.meters import PodMeter, TrackIndex, UsageMeter, UsageSources
 from kedge.node.stats.panel import Panels
 from kedge.testing.clock import FakeClock
 from kedge.testing.measured import NODE, MeasuredMachine, Version, group
@@ -23,8 +31,8 @@ class Bench:
         self.clock = FakeClock()
         self.machine = machine
         machine.run("web", "main", "side", began=START)
-        book = Book(Store(directory / "usage", "boot"), self.clock)
-        self.pod = PodMeter(machine.known["uid-web"][0], book, Sources(machine.cgroups, NODE))
+        book = TrackIndex(WindowFile(directory / "usage", "boot"), self.clock)
+        self.pod = PodMeter(machine.known["uid-web"][0], book, UsageSources(machine.cgroups, NODE))
         self.use(0.0)
         self.pod.see(*machine.known["uid-web"])
         self.second = START
@@ -32,7 +40,7 @@ class Bench:
         self.panels = Panels(self.pod.meters())
 
     @property
-    def main(self) -> Meter:
+    def main(self) -> UsageMeter:
         return self.pod.containers["main"]
 
     def use(self, cpu: float, memory: int = 10 * MB, inactive: int = 0) -> None:
@@ -164,3 +172,142 @@ def held(bench: Bench) -> int:
     latest = bench.main.track.latest
     assert latest is not None
     return latest.reading.memory
+
+
+class SteppedClock:
+    """A clock that a test sets, for code that does not wait."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(START + self.seconds, UTC)
+
+    def monotonic(self) -> float:
+        return 1000.0 + self.seconds
+
+
+class Step(NamedTuple):
+    """One second in the life of a pod."""
+
+    missed: int
+    """Seconds without a sample before it."""
+    late: float
+    """The delay of the sample, as a part of a second."""
+    used: int
+    """Milliseconds of processor time since the step before; -1 if the counter starts again."""
+    memory: int
+    event: str
+    """`restart` for another run of the container, `gone` if its group cannot be read."""
+
+
+class Side:
+    """A pod in a file of its own, sampled in one of two ways and closed as a Sampler does it."""
+
+    def __init__(self, path: Path, machine: MeasuredMachine, clock: Clock, *, panels: bool) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._with_panels = panels
+        self._panels: Panels | None = None
+        self._tick = self._second = 0
+        index = TrackIndex(WindowFile(path, "boot"), clock)
+        self.pod = PodMeter(machine.known["uid-web"][0], index, UsageSources(machine.cgroups, NODE))
+
+    def take(self, second: int) -> None:
+        self._close((second - 1) // TICK_SECONDS)
+        pod, observed = self._machine.known["uid-web"]
+        if second != self._second + 1 or observed is not self.pod.seen:
+            self._panels = None
+        self.pod.see(pod, observed)
+        if self._with_panels:
+            if self._panels is None:
+                self._panels = Panels(self.pod.meters())
+            if not self._panels.sample(second, self._clock):
+                self._panels = None
+        else:
+            for meter in self.pod.meters():
+                meter.sample(second, self._clock)
+        self._second = second
+        if second % TICK_SECONDS == 0:
+            self._close(second // TICK_SECONDS)
+
+    def _close(self, tick: int) -> None:
+        if self._tick and tick > self._tick:
+            self.pod.close(tick)
+        self._tick = max(tick, self._tick)
+
+    def lose_group(self) -> None:
+        """Close the files of a group; a removed file could be read otherwise."""
+        meter = self.pod.containers.get("main")
+        if meter is not None and meter.source is not None:
+            meter.source.close()
+        self._panels = None
+
+    def state(self) -> list[object]:
+        """Everything that a track remembers, byte by byte, and everything that it shows."""
+        found: list[object] = []
+        for track in self.pod.tracks():
+            slot, columns = track.slot, track.slot.columns
+            rings = [bytes(ring[slot.place :: SLOTS]) for ring in (columns.cpu, columns.memory)]
+            found += [slot.key, slot.load(), bytes(slot.memory), rings]
+            found += [track.latest, track.row(), track.pending, track.since, track.run]
+        return found
+
+
+steps = st.lists(
+    st.builds(
+        Step,
+        missed=st.sampled_from([0, 0, 0, 0, 0, 0, 0, 1, 4, 9, 10, 11, 70]),
+        late=st.sampled_from([0.0, 0.0, 0.0, 0.1, 0.5, 0.8]),
+        used=st.sampled_from([0, 0, 5, 250, 1000, 4000, -1]),
+        memory=st.sampled_from([0, 1, 7 * MB, 10 * MB, 10 * MB + 4096, 900 * MB]),
+        event=st.sampled_from(["", "", "", "", "", "", "", "", "restart", "gone"]),
+    ),
+    min_size=5,
+    max_size=30,
+)
+
+
+@given(steps, st.sampled_from(["v1", "hybrid", "v2"]), st.sampled_from([0, MB]))
+@settings(max_examples=40, deadline=None)
+def test_a_panel_leaves_the_same_data_behind_as_tracks_sampled_one_by_one(
+    told: list[Step], version: Version, inactive: int
+) -> None:
+    """How much memory is inactive does not change here: a panel and a source look at it at
+    different times, on purpose."""
+    with tempfile.TemporaryDirectory() as directory:
+        clock = SteppedClock()
+        machine = MeasuredMachine(Path(directory) / "cgroup", version)
+        cpu = 0.0
+        use = _users(machine, inactive)
+        use(cpu, 10 * MB)
+        machine.run("web", "main", "side", began=START)
+        sides = [
+            Side(Path(directory) / name, machine, cast(Clock, clock), panels=name == "panels")
+            for name in ("panels", "single")
+        ]
+        second = 0
+        for step in told:
+            second += step.missed + 1
+            clock.seconds = second + step.late
+            cpu = 0.0 if step.used < 0 else cpu + step.used / 1000
+            use(cpu, step.memory)
+            if step.event == "restart":
+                machine.run("web", "main", "side", began=START + clock.seconds)
+            if step.event == "gone":
+                machine.remove(WEB)
+            for side in sides:
+                if step.event == "gone":
+                    side.lose_group()
+                side.take(START + second)
+            assert sides[0].state() == sides[1].state()
+        for side in sides:
+            side.pod.end()
+
+
+def _users(machine: MeasuredMachine, inactive: int) -> Callable[[float, int], None]:
+    def use(cpu: float, memory: int) -> None:
+        for path in (WEB, SIDE, WHOLE):
+            machine.use(path, cpu=cpu, memory=memory, inactive=inactive)
+
+    return use

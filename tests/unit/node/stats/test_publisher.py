@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from kedge.api.metrics_v1alpha1.frame import CONTENT_TYPE, WIDTH, Frame, decode
 from kedge.client.client import Client
 from kedge.client.transport import Call, Reply, Stream, Unreachable
+from kedge.metrics.frame import WIDTH, Frame
+from kedge.metrics.frame_codec import CONTENT_TYPE, decode
 from kedge.node.stats.publisher import Publisher
 from kedge.testing.clock import FakeClock
 

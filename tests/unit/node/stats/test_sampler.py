@@ -14,13 +14,16 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1 import container
 from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.metrics_v1alpha1 import frame as frames
-from kedge.api.metrics_v1alpha1.frame import Frame, MeasuredPod, decode, encode, index
-from kedge.machinery.window_store import Store
+from kedge.metrics.frame import Frame, FramePod, index
+from kedge.metrics.frame_codec import decode, encode
+from kedge.metrics.series_memory import UNKNOWN
+from kedge.metrics.track import Reading
+from kedge.metrics.window_file import WindowFile
+from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
 from kedge.node.pod.runtime_cache import PodRuntimeState
 from kedge.node.runtime.runtime import RunState, RuntimeContainer
-from kedge.node.stats.cgroup import Reading, Source
-from kedge.node.stats.meters import SYSTEMS, Book, PodMeter, Sources
+from kedge.node.stats.cgroup import UsageSource
+from kedge.node.stats.meters import SYSTEMS, PodMeter, TrackIndex, UsageSources
 from kedge.node.stats.sampler import Sampler
 from kedge.testing.clock import FakeClock
 from kedge.testing.measured import NODE, MeasuredMachine, group
@@ -42,8 +45,8 @@ class Bench:
 
     def restart(self) -> None:
         """What is known now, is known from the file."""
-        store = Store(self._directory / "usage", "boot")
-        sources = Sources(self.machine.cgroups if self._grouped else None, NODE)
+        store = WindowFile(self._directory / "usage", "boot")
+        sources = UsageSources(self.machine.cgroups if self._grouped else None, NODE)
         self.sampler = Sampler(
             store, self.machine, sources, self.clock, runtime=lambda: self.machine.runtime
         )
@@ -59,7 +62,7 @@ class Bench:
     def frame(self) -> Frame:
         return decode(encode(self.sampler.frame("n1", "node-uid", 10)))
 
-    def pod(self, name: str = "web") -> MeasuredPod:
+    def pod(self, name: str = "web") -> FramePod:
         return next(pod for pod in self.frame().pods if pod.name == name)
 
     def shows(self, row: int, window: str, statistic: str, resource: str = "cpu") -> float:
@@ -125,8 +128,8 @@ async def test_point_21_all_windows_end_together_from_the_first_tick_on(bench: B
     frame = bench.frame()
     assert frame.end_tick * 10 == START + 10
     row = bench.pod().containers[0].row
-    for window in frames.WINDOWS:
-        for statistic in frames.STATISTICS:
+    for window in WINDOWS:
+        for statistic in STATISTICS:
             assert bench.shows(row, window, statistic) == 0.5
             assert bench.shows(row, window, statistic, "memory") == MB
 
@@ -233,7 +236,10 @@ async def test_pods_that_went_while_no_agent_ran_are_forgotten(bench: Bench) -> 
     del bench.machine.known["uid-web"]
     bench.restart()
     bench.sampler.forget_strangers()
-    assert {slot.key.uid for slot in Store(bench._directory / "usage", "boot")} == {"", "uid-db"}
+    assert {slot.key.uid for slot in WindowFile(bench._directory / "usage", "boot")} == {
+        "",
+        "uid-db",
+    }
 
 
 async def test_a_container_that_starts_again_keeps_its_windows(bench: Bench) -> None:
@@ -280,7 +286,7 @@ async def test_an_initial_container_is_part_of_the_total(bench: Bench) -> None:
     assert bench.shows(pod.row, "10s", "max") == 0.25
     rows = {each.name: each.row for each in pod.containers}
     assert bench.shows(rows["main"], "1m", "max") == 0.25
-    assert bench.shows(rows["setup"], "10s", "max") == frames.UNKNOWN
+    assert bench.shows(rows["setup"], "10s", "max") == UNKNOWN
     assert bench.shows(rows["setup"], "1h", "max") == 1.0
 
 
@@ -488,14 +494,14 @@ SHAPES: dict[str, Callable[[random.Random, int], tuple[float, int]]] = {
 }
 
 
-class Scripted(Sources):
+class Scripted(UsageSources):
     """Containers that use what a script says."""
 
     def __init__(self) -> None:
         super().__init__(None, "")
         self.used = dict.fromkeys(SHAPES, Reading(0, 0))
 
-    def of_container(self, container: RuntimeContainer) -> Source:
+    def of_container(self, container: RuntimeContainer) -> UsageSource:
         return Line(self, container.name)
 
 
@@ -538,7 +544,7 @@ def test_point_29_a_day_of_every_shape_is_what_all_values_say(
 ) -> None:
     chance = random.Random(11)
     clock, script = Stepping(), Scripted()
-    book = Book(Store(tmp_path / "usage", "b"), clock)
+    book = TrackIndex(WindowFile(tmp_path / "usage", "b"), clock)
     meters = {}
     for name in SHAPES:
         machine.run(name, name, began=START)
@@ -566,10 +572,10 @@ def test_point_29_a_day_of_every_shape_is_what_all_values_say(
 
 
 def check(name: str, row: tuple[float, ...], kept: list[tuple[float, int]]) -> None:
-    for at, resource in enumerate(frames.RESOURCES):
+    for at, resource in enumerate(RESOURCES):
         values = [float(each[at]) for each in kept]
         values[40_000:40_600] = [math.nan] * 600
-        for window, seconds in zip(frames.WINDOWS, (10, 60, 3600, DAY), strict=True):
+        for window, seconds in zip(WINDOWS, (10, 60, 3600, DAY), strict=True):
             known = [each for each in values[-seconds:] if not math.isnan(each)]
             ranked = known if seconds <= 60 else means(values[-seconds:])
             expected = {

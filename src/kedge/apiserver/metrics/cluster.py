@@ -1,0 +1,111 @@
+"""The nodes and pods of the watch cache, as kedge.metrics needs to know them."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kedge.api.core_v1 import node, pod
+from kedge.apiserver.watchcache import Change, Item, WatchCache
+from kedge.machinery.clock import Clock
+from kedge.metrics.reports import NodeReports, ObjectIdentity
+from kedge.metrics.scrape.cluster import NodeSketch, PodSketch
+
+
+class IdentityMeta(msgspec.Struct, frozen=True):
+    """Metadata of a reported object."""
+
+    uid: str = ""
+    labels: dict[str, str] = {}
+
+
+class IdentitySpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The node of a reported pod."""
+
+    node_name: str = ""
+
+
+class IdentitySketch(msgspec.Struct, frozen=True):
+    """The fields of a node or pod that make its identity."""
+
+    metadata: IdentityMeta = IdentityMeta()
+    spec: IdentitySpec = IdentitySpec()
+
+
+_identity = msgspec.json.Decoder(IdentitySketch)
+_pod = msgspec.json.Decoder(PodSketch)
+_node = msgspec.json.Decoder(NodeSketch)
+
+
+class CachedCluster:
+    """Reads the caches of a server. Fulfils Identities and ScrapedCluster."""
+
+    def __init__(self, cache: WatchCache) -> None:
+        self._pods = cache.of(pod.RESOURCE)
+        self._nodes = cache.of(node.RESOURCE)
+        self._decoded: dict[str, tuple[Item, PodSketch]] = {}
+        """Pods that scraping looks up every few seconds, each until it changes."""
+
+    def node_identity(self, name: str) -> ObjectIdentity | None:
+        return _identified(self._nodes.get(self._nodes.resource.key("", name)))
+
+    def pod_identity(self, namespace: str, name: str) -> ObjectIdentity | None:
+        return _identified(self._pods.get(self._pods.resource.key(namespace, name)))
+
+    def nodes(self) -> Iterable[NodeSketch]:
+        return [_node.decode(item.body) for item in self._nodes.values()]
+
+    def node(self, name: str) -> NodeSketch | None:
+        item = self._nodes.get(self._nodes.resource.key("", name))
+        return None if item is None else _node.decode(item.body)
+
+    def pod(self, namespace: str, name: str) -> PodSketch | None:
+        key = self._pods.resource.key(namespace, name)
+        item = self._pods.get(key)
+        if item is None:
+            self._decoded.pop(key, None)
+            return None
+        decoded = self._decoded.get(key)
+        if decoded is None or decoded[0] is not item:
+            decoded = self._decoded[key] = (item, _pod.decode(item.body))
+        return decoded[1]
+
+    def uids(self) -> set[str]:
+        """The uids of all nodes and pods."""
+        items = (*self._nodes.values(), *self._pods.values())
+        return {_node.decode(item.body).metadata.uid for item in items}
+
+
+def node_reports(cache: WatchCache, clock: Clock) -> NodeReports:
+    """Reports that follow the nodes and pods of a cache."""
+    reports = NodeReports(CachedCluster(cache), clock)
+    pods, nodes = cache.of(pod.RESOURCE), cache.of(node.RESOURCE)
+
+    def pod_changed(change: Change | None) -> None:
+        if change is None:
+            return
+        key = change.item.key.removeprefix(pods.resource.prefix)
+        if change.type == "DELETED":
+            reports.pod_deleted(key)
+        elif key in reports.pods.entries:
+            # Labels are decoded on first use, so they are read only if they are needed.
+            reports.relabel_pod(key, change.item.labels)
+
+    def node_changed(change: Change | None) -> None:
+        if change is None:
+            return
+        name = change.item.key.removeprefix(nodes.resource.prefix)
+        if change.type == "DELETED":
+            reports.node_deleted(name)
+        elif name in reports.nodes.entries:
+            reports.relabel_node(name, change.item.labels)
+
+    pods.listeners.add(pod_changed)
+    nodes.listeners.add(node_changed)
+    return reports
+
+
+def _identified(item: Item | None) -> ObjectIdentity | None:
+    if item is None:
+        return None
+    found = _identity.decode(item.body)
+    return ObjectIdentity(found.metadata.uid, found.metadata.labels, found.spec.node_name)

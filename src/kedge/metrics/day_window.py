@@ -1,0 +1,148 @@
+"""The window of a day: blocks for the mean and the maximum, a histogram for the percentile.
+
+A day has 8,640 ticks. Keeping mean, maximum and covered time of each, as for an hour, would take
+86 KB per series, and a sorted structure again as much; this takes 21 KB, of which a tick touches a
+few bytes. The price, in accuracy:
+
+- mean: exact but for the oldest block of five minutes, which counts by the part of it that is still
+  within the day, as if its values were spread evenly. With k of n ticks left, values between a and
+  b make that wrong by at most k (n - k) / n (b - a), so the mean of a full day by (b - a) / 1152.
+  The rounding of 30 additions in 32 bits adds less than 0.001 %.
+- maximum: exact, but a peak may be remembered for up to five minutes longer than a day.
+- 95th: within half a step of the scale, 0.73 % for CPU and 0.89 % for memory. The rank is exact:
+  each tick has its own code, so the tick that leaves takes its own code out of the histogram.
+"""
+
+from array import array
+from collections import Counter
+
+from kedge.metrics.hour_window import HourWindow
+from kedge.metrics.scale import ABSENT, CODES, ZERO, LogScale
+from kedge.metrics.series_memory import (
+    BLOCK_TICKS,
+    BLOCKS,
+    DAY_TICKS,
+    PEAKS,
+    SUMS,
+    UNKNOWN,
+    WEIGHTS,
+)
+from kedge.metrics.statistics import Statistics, Total, rank
+
+
+class DayWindow:
+    """Blocks and codes of a day, in the memory of a series.
+
+    The code of the 95th is found by a cursor instead of a search: `_below` counts the ticks with
+    codes lower than `_at`. A tick adds one value and removes one, so the rank moves by at most one
+    and the cursor by few codes, however many ticks there are.
+    """
+
+    __slots__ = (
+        "_at",
+        "_below",
+        "_closed",
+        "_floats",
+        "_histogram",
+        "_scale",
+        "_shorts",
+        "ticks",
+    )
+
+    def __init__(
+        self, floats: "memoryview[float]", shorts: "memoryview[int]", scale: LogScale
+    ) -> None:
+        self._floats = floats
+        self._shorts = shorts
+        self._scale = scale
+        self._histogram = array("H", bytes(2 * CODES))
+        """The number of ticks with each code."""
+        self.ticks = 0
+        """Ticks with data."""
+        self._at, self._below = ZERO, 0
+        self._closed = Total()
+        """All blocks but the newest and the oldest; these two change with each tick."""
+
+    def is_empty(self) -> bool:
+        """Whether the memory has no code."""
+        return not self._shorts.tobytes().strip(b"\0")
+
+    def load(self, tick: int) -> None:
+        """Compute everything that is not in the memory, which ends with this tick."""
+        for code, count in Counter(self._shorts[:DAY_TICKS]).items():
+            self._histogram[code] = count if code else 0
+        self.ticks = sum(self._histogram)
+        self._move_cursor()
+        self._closed = self._sum_closed(tick)
+
+    def put(self, tick: int, mean: float, peak: float, covered: float) -> None:
+        """Replace the tick of a day ago; the mean is UNKNOWN if the tick has no data."""
+        self._put_block(tick, mean, peak, covered)
+        self._put_code(tick % DAY_TICKS, ABSENT if mean < 0 else self._scale.code(mean))
+
+    def _put_block(self, tick: int, mean: float, peak: float, covered: float) -> None:
+        floats, slot = self._floats, tick // BLOCK_TICKS % BLOCKS
+        if tick % BLOCK_TICKS == 0:
+            floats[SUMS + slot], floats[WEIGHTS + slot] = 0.0, 0.0
+            floats[PEAKS + slot] = UNKNOWN
+            self._closed = self._sum_closed(tick)
+        if covered:
+            floats[SUMS + slot] += mean * covered
+            floats[WEIGHTS + slot] += covered
+            floats[PEAKS + slot] = max(floats[PEAKS + slot], peak)
+
+    def _put_code(self, slot: int, code: int) -> None:
+        old = self._shorts[slot]
+        self._shorts[slot] = code
+        if old != ABSENT:
+            self._histogram[old] -= 1
+            self.ticks -= 1
+            self._below -= old < self._at
+        if code != ABSENT:
+            self._histogram[code] += 1
+            self.ticks += 1
+            self._below += code < self._at
+        self._move_cursor()
+
+    def _move_cursor(self) -> None:
+        """Move to the code of the 95th."""
+        wanted = rank(self.ticks)
+        while self._below >= wanted and self._at > ZERO:
+            self._at -= 1
+            self._below -= self._histogram[self._at]
+        while self._below + self._histogram[self._at] < wanted and self._at < CODES - 1:
+            self._below += self._histogram[self._at]
+            self._at += 1
+
+    def statistics(self, tick: int, hour: HourWindow) -> Statistics | None:
+        """None without data."""
+        floats, closed = self._floats, self._closed
+        newest = tick // BLOCK_TICKS % BLOCKS
+        oldest = (newest + 1) % BLOCKS
+        part = (BLOCK_TICKS - 1 - tick % BLOCK_TICKS) / BLOCK_TICKS
+        total = closed.sum + floats[SUMS + newest] + floats[SUMS + oldest] * part
+        weight = closed.weight + floats[WEIGHTS + newest] + floats[WEIGHTS + oldest] * part
+        if not weight or not self.ticks:
+            return None
+        peaks = (floats[PEAKS + newest], floats[PEAKS + oldest] if part else 0.0)
+        # The hour's own maximum too: after a loss of power its page may be the only one written.
+        peak = max(closed.peak, hour.peak, *peaks)
+        if self.ticks == hour.ticks:
+            # All data are of this hour, which keeps every value: a new pod gets the exact 95th.
+            percentile = hour.percentile()
+        else:
+            # The middle of a step may be above the largest value in it.
+            percentile = min(self._scale.value(self._at), peak)
+        return Statistics(min(total / weight, peak), peak, percentile)
+
+    def _sum_closed(self, tick: int) -> Total:
+        newest = tick // BLOCK_TICKS % BLOCKS
+        oldest = (newest + 1) % BLOCKS
+        sums, weights, peaks = (
+            array("f", self._floats[at : at + BLOCKS]) for at in (SUMS, WEIGHTS, PEAKS)
+        )
+        for slot in (newest, oldest):
+            sums[slot], weights[slot], peaks[slot] = 0.0, 0.0, UNKNOWN
+        found = Total()
+        found.add(sum(sums), sum(weights), max(peaks))
+        return found

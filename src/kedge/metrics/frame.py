@@ -1,0 +1,131 @@
+"""Frame: the usage of one node and its pods over all windows, at the end of one tick."""
+
+from array import array
+from collections.abc import Sequence
+from math import ceil
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kedge.metrics.series import Series
+from kedge.metrics.series_memory import UNKNOWN
+from kedge.metrics.windows import RESOURCES, STATISTICS, WINDOWS
+
+WIDTH: Final = len(WINDOWS) * len(STATISTICS) * len(RESOURCES)
+"""Numbers in a row: for each window, for each statistic, cpu and then memory."""
+MOST: Final = 1 << 61
+"""Numbers of a frame are below this."""
+ROW: Final = Struct(f"={WIDTH}q")
+_FLOATS: Final = Struct(f"={WIDTH}f")
+_PAIR: Final = Struct("=2q")
+_PER_WINDOW: Final = len(STATISTICS) * len(RESOURCES)
+_LIKELY: Final = 1 << 20
+"""Cores below which no further check is needed."""
+
+
+class FrameContainer(NamedTuple):
+    """A container, of a pod or of the system."""
+
+    name: str
+    since: int
+    """The second at which it was first measured."""
+    row: int
+    """The number of its row."""
+
+
+class FramePod(NamedTuple):
+    """A pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    since: int
+    end_tick: int
+    """The last tick of a pod that has ended; 0 for that of the frame."""
+    row: int
+    """The row of its total; a pod with one container shares the row of the container."""
+    containers: Sequence[FrameContainer]
+
+
+class Frame(NamedTuple):
+    """The report of a node. Row 0 is the machine."""
+
+    node: str
+    uid: str
+    end_tick: int
+    resolution: int
+    """Seconds between two frames of this node."""
+    since: int
+    """The second at which the machine was first measured."""
+    systems: Sequence[FrameContainer]
+    pods: Sequence[FramePod]
+    values: "array[float] | array[int]"
+    """All rows: as measured, in cores and bytes ("f"), or as sent, in whole numbers ("q")."""
+
+    def row(self, number: int) -> tuple[float, ...]:
+        """The numbers of one row, in cores and bytes, in the order of `index`."""
+        if self.values.typecode == "f":
+            return _FLOATS.unpack_from(self.values, number * _FLOATS.size)
+        amounts = iter(self.amounts(number))
+        return tuple(
+            each
+            for cpu, memory in zip(amounts, amounts, strict=True)
+            for each in (_cores(cpu), _bytes(memory))
+        )
+
+    def amounts(self, number: int) -> tuple[int, ...]:
+        """The whole numbers of one row: billionths of a core, kibibytes."""
+        return ROW.unpack_from(self.values, number * ROW.size)
+
+    def pair(self, number: int, at: int) -> tuple[int, int]:
+        """Two neighbours among these numbers: cpu and memory of one statistic."""
+        return _PAIR.unpack_from(self.values, number * ROW.size + 8 * at)
+
+
+def index(window: str, statistic: str, resource: str) -> int:
+    """The position of a number in a row."""
+    at = list(WINDOWS).index(window) * len(STATISTICS) + STATISTICS.index(statistic)
+    return at * len(RESOURCES) + RESOURCES.index(resource)
+
+
+def row_of(cpu: Series, memory: Series) -> "array[float]":
+    """One row, of two series; UNKNOWN stands for missing numbers."""
+    numbers = array("f", [UNKNOWN]) * WIDTH
+    at = 0
+    for name in WINDOWS:
+        used, held = cpu.window(name), memory.window(name)
+        if used is not None:
+            numbers[at], numbers[at + 2], numbers[at + 4] = used
+        if held is not None:
+            numbers[at + 1], numbers[at + 3], numbers[at + 5] = held
+        at += _PER_WINDOW
+    return numbers
+
+
+def in_whole_numbers(frame: Frame) -> Frame:
+    """The frame with its rows as they are sent; decision 14 explains why in whole numbers."""
+    if frame.values.typecode == "q":
+        return frame
+    numbers = array("q", bytes(8 * len(frame.values)))
+    cores, sizes = frame.values[::2], frame.values[1::2]
+    numbers[::2] = array(
+        "q", [int(n * 1e9 + 0.5) if 0 <= n < _LIKELY else _nanos(n) for n in cores]
+    )
+    numbers[1::2] = array("q", [_kibibytes(size) for size in sizes])
+    return frame._replace(values=numbers)
+
+
+def _nanos(cores: float) -> int:
+    """Billionths of a core; -1 for a missing value, or NaN."""
+    return min(int(cores * 1e9 + 0.5), MOST - 1) if 0 <= cores < MOST else -1
+
+
+def _kibibytes(size: float) -> int:
+    return ceil(size / 1024) if 0 <= size < MOST else -1
+
+
+def _cores(nanos: int) -> float:
+    return nanos / 1e9 if nanos >= 0 else UNKNOWN
+
+
+def _bytes(kibibytes: int) -> float:
+    return float(kibibytes << 10) if kibibytes >= 0 else UNKNOWN

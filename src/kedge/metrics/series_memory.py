@@ -1,0 +1,86 @@
+"""Layout of the memory of a series: which part of it is where, how it is cleared and checked.
+
+The memory belongs to the caller, so that it can be a part of a mapped file and outlive the process.
+It has two arrays: floats (means, maxima, sums) and shorts (codes of the day, covered time).
+"""
+
+import sys
+from array import array
+from typing import Any, Final
+
+from kedge.metrics.scale import CODES
+from kedge.metrics.windows import DAY, HOUR, MINUTE, TICK_SECONDS
+
+UNKNOWN: Final = -1.0
+"""Stands for a missing value; no measured value is negative."""
+HOUR_TICKS: Final = HOUR // TICK_SECONDS
+DAY_TICKS: Final = DAY // TICK_SECONDS
+BLOCK_TICKS: Final = 30
+"""Ticks that share one sum, one weight and one maximum for the window of a day: five minutes."""
+BLOCKS: Final = DAY_TICKS // BLOCK_TICKS + 1
+"""One more than a day has: the newest block is being filled while a part of the oldest still
+counts."""
+
+# Floats, in this order: for each tick of an hour its mean and its maximum; for each block of a day
+# the sum of mean * covered seconds, the covered seconds, and the maximum.
+MEANS: Final = 0
+MAXIMA: Final = MEANS + HOUR_TICKS
+SUMS: Final = MAXIMA + HOUR_TICKS
+WEIGHTS: Final = SUMS + BLOCKS
+PEAKS: Final = WEIGHTS + BLOCKS
+_FLOATS: Final = PEAKS + BLOCKS
+# Shorts: the code of each tick of a day, then the covered milliseconds of each tick of an hour.
+COVERED: Final = DAY_TICKS
+_SHORTS: Final = COVERED + HOUR_TICKS
+
+SIZE: Final = 4 * _FLOATS + 2 * _SHORTS
+"""Bytes of one series, apart from its values of the last minute: 24,348."""
+NO_MEANS: Final = array("f", [UNKNOWN] * HOUR_TICKS).tobytes()
+"""The means of an hour without data."""
+_PLAUSIBLE: Final = bytes([*range(0x5E), 0x80, 0xBF])
+"""The highest bytes of floats from 0 to 2**61, of -0.0 and of numbers around -1."""
+
+
+def split(memory: memoryview) -> "tuple[memoryview[float], memoryview[int]]":
+    """The floats and the shorts in the memory."""
+    at = 4 * _FLOATS
+    return memory[:at].cast("f"), memory[at : at + 2 * _SHORTS].cast("H")
+
+
+def clear(memory: memoryview, minute: "memoryview[float]") -> None:
+    """Make the memory that of a series without data."""
+    floats, shorts = split(memory)
+    minute[:] = memoryview(array("f", [UNKNOWN]) * MINUTE)
+    floats[:] = memoryview(array("f", [UNKNOWN]) * _FLOATS)
+    floats[SUMS:PEAKS] = memoryview(array("f", [0.0]) * (PEAKS - SUMS))
+    shorts[:] = memoryview(array("H", bytes(2 * _SHORTS)))
+
+
+def is_plausible(memory: memoryview, minute: "memoryview[float]") -> bool:
+    """Whether every number in the memory is one that a series can have written.
+
+    Looks only at the highest byte of each number: NaN, infinity, negative numbers and huge ones
+    are found by one call of `translate` for thousands of numbers, since an agent that starts
+    checks every slot of its file before it measures anything.
+    """
+    high = 0 if sys.byteorder == "big" else 1
+    floats, shorts = memory[: 4 * _FLOATS], memory[4 * _FLOATS : 4 * _FLOATS + 2 * DAY_TICKS]
+    numbers = minute.tobytes() + floats
+    wrong = numbers[3 * high :: 4].translate(None, _PLAUSIBLE)
+    return not wrong and max(bytes(shorts[high::2])) < CODES >> 8
+
+
+def fill(ring: "memoryview[Any]", first: int, last: int, value: float) -> None:
+    """Write a value from one position of a ring to another, both included; positions only grow."""
+    filled = array(ring.format, [value]) * len(ring)
+    if last - first + 1 >= len(ring):
+        ring[:] = memoryview(filled)
+        return
+    begin, end = first % len(ring), last % len(ring) + 1
+    for part in [slice(begin, end)] if begin < end else [slice(begin, None), slice(0, end)]:
+        ring[part] = memoryview(filled)[part]
+
+
+def listed(numbers: "memoryview[float]") -> list[float]:
+    """The numbers as a list: much faster than iterating; typeshed declares the wrong type."""
+    return numbers.tolist()  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""The newest usage as JSON documents and as Prometheus text."""

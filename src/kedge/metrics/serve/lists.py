@@ -1,0 +1,108 @@
+"""JSON of objects and lists in one group and version, in pieces that are written one at a time."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kedge.metrics.collection import Collection, Writer
+from kedge.metrics.selection import Selection
+from kedge.metrics.serve.encoding import BEGINNINGS, USAGE_BEGINNING
+from kedge.metrics.usage_object import UsageObject
+
+KEPT_UP_TO: Final = 2_000
+"""Objects in a list whose body is kept for the next reader."""
+_PIECE: Final = 128
+"""Objects in one piece of a list."""
+
+
+class ListForm(NamedTuple):
+    """A kind in one group and version."""
+
+    kind: str
+    list_kind: str
+    api_version: str
+    window: str
+    """The window of metrics.k8s.io; empty for metrics/v1alpha1, which has all windows."""
+
+    def write(self) -> Writer:
+        """The function that makes the JSON of objects in this form."""
+        return partial(_usages, self.window) if self.window else _bodies
+
+    @property
+    def beginning(self) -> bytes:
+        """What precedes the metadata of an element of a list."""
+        return USAGE_BEGINNING if self.window else BEGINNINGS[self.kind]
+
+
+def one(form: ListForm, found: UsageObject) -> bytes:
+    """The JSON of a single object, with its kind."""
+    if not form.window:
+        return found.body()
+    head = f'{{"kind":"{form.kind}","apiVersion":"{form.api_version}",'
+    return head.encode() + found.usage(form.window)[1:]
+
+
+def whole(
+    form: ListForm, collection: Collection, selection: Selection, metadata: Any
+) -> bytes | Iterable[bytes]:
+    """The list of all objects, or of all in a namespace; kept until the next change.
+
+    A long list is not kept: by the time it is sent the next node has reported, and a second copy of
+    everything would wait for a reader that never comes. Its objects keep their JSON instead.
+    """
+    key = (form.api_version, selection.namespace)
+    kept = collection.lists.get(key)
+    if kept is not None:
+        return kept
+    objects = collection.select(selection)
+    fresh = pieces(form, objects, metadata)
+    if len(objects) > KEPT_UP_TO:
+        collection.keep_ready(form.api_version, form.write())
+        return fresh
+    collection.lists[key] = kept = fresh if isinstance(fresh, bytes) else list(fresh)
+    return kept
+
+
+def pieces(
+    form: ListForm, objects: Sequence[UsageObject], metadata: Any
+) -> bytes | Iterable[bytes]:
+    """The list of these objects; a short one in one piece, which is sent at once."""
+    head: dict[str, Any] = {"kind": form.list_kind, "apiVersion": form.api_version}
+    encoded = msgspec.json.encode(head | {"metadata": metadata, "items": []})
+    made = _joined(encoded[:-2], form, objects)
+    return next(made) if len(objects) <= _PIECE else made
+
+
+def _joined(head: bytes, form: ListForm, objects: Sequence[UsageObject]) -> Iterator[bytes]:
+    """The list, in pieces. JSON that does not exist yet is made when its piece is due, so that
+    other requests are served in between."""
+    write, beginning = form.write(), form.beginning
+    last = max(0, len(objects) - 1) // _PIECE * _PIECE
+    for at in range(0, last, _PIECE):
+        yield head + _items(beginning, *write(objects[at : at + _PIECE]))
+        head = b","
+    yield head + _items(beginning, *write(objects[last:])) + b"]}\n"
+
+
+def _items(beginning: bytes, metadata: list[bytes], rests: list[bytes]) -> bytes:
+    """Objects, separated by commas."""
+    made = [b"," + beginning] * (3 * len(rests))
+    made[:1] = [beginning] if rests else []
+    made[1::3] = metadata
+    made[2::3] = rests
+    return b"".join(made)
+
+
+def _usages(window: str, objects: Sequence[UsageObject]) -> tuple[list[bytes], list[bytes]]:
+    rests = [each.kept_usage or each.usage_rest(window) for each in objects]
+    return _metadata(objects), rests
+
+
+def _bodies(objects: Sequence[UsageObject]) -> tuple[list[bytes], list[bytes]]:
+    return _metadata(objects), [each.kept_rest or each.rest() for each in objects]
+
+
+def _metadata(objects: Sequence[UsageObject]) -> list[bytes]:
+    return [each.kept_metadata or each.metadata() for each in objects]

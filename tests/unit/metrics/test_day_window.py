@@ -1,0 +1,62 @@
+"""The window of a day: its errors are as small as its description says."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kedge.metrics import series_memory
+from kedge.metrics.day_window import DayWindow
+from kedge.metrics.hour_window import HourWindow
+from kedge.metrics.scale import CPU
+from kedge.metrics.series_memory import BLOCK_TICKS, DAY_TICKS, SIZE
+from kedge.metrics.windows import MINUTE
+
+
+def blank() -> tuple[HourWindow, DayWindow]:
+    memory = memoryview(bytearray(SIZE))
+    series_memory.clear(memory, memoryview(bytearray(4 * MINUTE)).cast("f"))
+    floats, shorts = series_memory.split(memory)
+    return HourWindow(floats, shorts), DayWindow(floats, shorts, CPU)
+
+
+@given(st.integers(0, BLOCK_TICKS - 1), st.integers(1, BLOCK_TICKS))
+@settings(max_examples=12, deadline=None)
+def test_the_oldest_block_makes_the_mean_wrong_by_a_1152nd_of_its_spread(
+    extra: int, busy: int
+) -> None:
+    """Worst case: one block is half busy, half idle, and the day ends within it."""
+    hour, day = blank()
+    ticks = DAY_TICKS + extra
+    values = [1.0 if tick < busy else 0.0 for tick in range(ticks)]
+    for tick, value in enumerate(values):
+        hour.put(tick, value, value, 10.0)
+        day.put(tick, value, value, 10.0)
+    found = day.statistics(ticks - 1, hour)
+    assert found is not None
+    expected = sum(values[-DAY_TICKS:]) / DAY_TICKS
+    assert abs(found.mean - expected) <= 1 / 1152 + 1e-5
+
+
+def test_a_peak_is_remembered_for_a_day_and_at_most_a_block_longer() -> None:
+    hour, day = blank()
+    peaks = {}
+    for tick in range(DAY_TICKS + 2 * BLOCK_TICKS):
+        value = 8.0 if tick == 0 else 0.5
+        hour.put(tick, value, value, 10.0)
+        day.put(tick, value, value, 10.0)
+        found = day.statistics(tick, hour)
+        assert found is not None
+        peaks[tick] = found.max
+    assert peaks[DAY_TICKS - 1] == 8.0
+    assert peaks[DAY_TICKS + BLOCK_TICKS] == 0.5
+
+
+def test_the_cursor_follows_the_95th_in_both_directions() -> None:
+    hour, day = blank()
+    for tick in range(3 * DAY_TICKS):
+        value = (0.01, 16.0, 0.01)[tick // DAY_TICKS]
+        hour.put(tick, value, value, 10.0)
+        day.put(tick, value, value, 10.0)
+        if tick % DAY_TICKS == DAY_TICKS - 1:
+            found = day.statistics(tick, hour)
+            assert found is not None
+            assert abs(found.percentile / value - 1) < 0.0073

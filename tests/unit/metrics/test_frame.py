@@ -1,0 +1,231 @@
+"""Frames: what is written is read, and what is no frame is refused whatever it is."""
+
+import struct
+from array import array
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod, index
+from kedge.metrics.frame_codec import (
+    MOST_BYTES,
+    FrameReader,
+    MalformedFrame,
+    decode,
+    encode,
+    path_of,
+)
+
+names = st.text(alphabet="abcdefghijklmnopqrstuvwxyz-0123456789é", min_size=1, max_size=60)
+numbers = st.one_of(st.just(-1), st.integers(0, 2**61 - 1))
+seconds = st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def some_frames(draw: st.DrawFn) -> Frame:
+    rows = count(1)
+    systems = [
+        FrameContainer(name, draw(seconds), next(rows))
+        for name in draw(st.lists(names, unique=True, max_size=4))
+    ]
+    end_tick = draw(st.integers(1, 2**32 - 1))
+    inside = draw(st.lists(st.lists(names, unique=True, max_size=3), max_size=6))
+    uids = draw(st.lists(names, unique=True, min_size=len(inside), max_size=len(inside)))
+    totals = [0 if len(each) == 1 else next(rows) for each in inside]
+    pods = []
+    for uid, row, containers in zip(uids, totals, inside, strict=True):
+        measured = tuple(FrameContainer(name, draw(seconds), next(rows)) for name in containers)
+        times = (draw(seconds), draw(st.integers(0, end_tick)))
+        row = row or measured[0].row
+        pods.append(FramePod(draw(names), draw(names), uid, *times, row, measured))
+    values = array("q", draw(st.lists(numbers, min_size=4, max_size=4)) * (6 * next(rows)))
+    resolution = draw(st.integers(1, 3600))
+    node, uid = draw(names), draw(names)
+    return Frame(
+        node, uid, end_tick, resolution, draw(seconds), tuple(systems), tuple(pods), values
+    )
+
+
+@given(some_frames())
+def test_what_is_written_is_read(frame: Frame) -> None:
+    assert decode(encode(frame)) == frame
+
+
+@given(st.binary(max_size=300))
+def test_other_bytes_are_refused(body: bytes) -> None:
+    with pytest.raises(MalformedFrame):
+        decode(body)
+
+
+@given(some_frames(), st.data())
+def test_bytes_that_were_changed_are_a_frame_or_are_refused(
+    frame: Frame, data: st.DataObject
+) -> None:
+    body = bytearray(encode(frame))
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = decode(bytes(body))
+    except MalformedFrame:
+        return
+    assert decode(encode(found)) == found
+
+
+@given(some_frames(), st.data())
+def test_a_part_of_a_frame_is_refused(frame: Frame, data: st.DataObject) -> None:
+    body = encode(frame)
+    with pytest.raises(MalformedFrame):
+        decode(body[: data.draw(st.integers(0, len(body) - 1))])
+    with pytest.raises(MalformedFrame):
+        decode(body + b"\0")
+
+
+POD = FramePod("shop", "web", "u1", 50, 10, 1, (FrameContainer("main", 50, 2),))
+
+
+def one_pod(values: "array[float] | array[int]", *pods: FramePod) -> Frame:
+    return Frame("n1", "u0", 10, 60, 40, (), pods or (POD,), values)
+
+
+ROWS = array("f", [0.5] * (3 * WIDTH))
+
+
+@pytest.mark.parametrize("number", [2**61, 2**63 - 1, -7, -(2**63)])
+def test_numbers_that_nothing_can_have_are_refused(number: int) -> None:
+    values = array("q", [5] * (3 * WIDTH))
+    values[60] = number
+    with pytest.raises(MalformedFrame, match="an impossible number"):
+        decode(encode(one_pod(values)))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), 3e38, -7.0])
+def test_what_cannot_have_been_measured_travels_as_unknown(number: float) -> None:
+    values = array("f", ROWS)
+    values[60] = number
+    frame = decode(encode(one_pod(values)))
+    assert frame.row(1)[60 - 2 * WIDTH] == -1
+
+
+@given(st.lists(st.floats(0, 2.0**30, width=32), min_size=3 * WIDTH, max_size=3 * WIDTH))
+def test_numbers_travel_to_the_nano_and_rounded_up_to_the_kibibyte(floats: list[float]) -> None:
+    frame = decode(encode(one_pod(array("f", floats))))
+    for sent, found in zip(floats[:WIDTH:2], frame.amounts(0)[::2], strict=True):
+        assert abs(found - sent * 1e9) <= max(1, found * 1e-15)
+    for sent, found in zip(floats[1:WIDTH:2], frame.amounts(0)[1::2], strict=True):
+        assert (found - 1) * 1024 < sent <= found * 1024
+
+
+def test_who_is_measured_is_read_again_only_when_it_changes() -> None:
+    reader = FrameReader()
+    first = reader.read(encode(one_pod(ROWS, POD._replace(end_tick=0))))
+    values = array("f", [0.25] * (3 * WIDTH))
+    later = one_pod(values, POD._replace(end_tick=0))._replace(end_tick=11, resolution=10)
+    second = reader.read(encode(later))
+    assert second.pods is first.pods
+    assert (second.end_tick, second.resolution) == (11, 10)
+    assert second.amounts(0)[0] == 250_000_000
+    third = reader.read(encode(later._replace(since=41)))
+    assert third.since == 41
+    assert third.pods is not first.pods
+    assert third == decode(encode(later._replace(since=41)))
+
+
+@given(st.lists(some_frames(), max_size=4), st.data())
+def test_what_was_read_before_never_changes_what_is_read(
+    before: list[Frame], data: st.DataObject
+) -> None:
+    reader = FrameReader()
+    for each in before:
+        body = bytearray(encode(each))
+        if data.draw(st.booleans()):
+            body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+        read, fresh = (_read_or_not(one, bytes(body)) for one in (reader, FrameReader()))
+        assert read == fresh
+
+
+def _read_or_not(reader: FrameReader, body: bytes) -> Frame | None:
+    try:
+        return reader.read(body)
+    except MalformedFrame:
+        return None
+
+
+def test_pods_and_containers_are_there_once() -> None:
+    twice = POD._replace(containers=(*POD.containers, FrameContainer("main", 50, 3)))
+    with pytest.raises(MalformedFrame, match="a container is there twice"):
+        decode(encode(one_pod(array("f", [0.5] * (4 * WIDTH)), twice)))
+    empty = POD._replace(containers=(), row=1)
+    with pytest.raises(MalformedFrame, match="a pod is there twice"):
+        decode(encode(one_pod(ROWS, empty, empty)))
+
+
+def test_a_pod_is_not_ahead_of_its_node() -> None:
+    with pytest.raises(MalformedFrame, match="other times"):
+        decode(encode(one_pod(ROWS, POD._replace(end_tick=11))))
+
+
+def test_it_is_said_what_is_wrong() -> None:
+    body = encode(one_pod(ROWS))
+    with pytest.raises(MalformedFrame, match=r"^the frame ends too early$"):
+        decode(body[:9])
+    with pytest.raises(MalformedFrame, match=r"^the frame ends too early$"):
+        decode(body[:30])
+    with pytest.raises(MalformedFrame, match=r"^a name is not text in UTF-8$"):
+        decode(body.replace(b"shop", b"sh\xff\xff"))
+    nameless = bytearray(body)
+    struct.pack_into("<I", nameless, 16, 77)
+    with pytest.raises(MalformedFrame, match=r"^the frame has no name of a number that it uses$"):
+        decode(bytes(nameless))
+
+
+@pytest.mark.parametrize(("offset", "what"), [(28, "names"), (40, "pods"), (44, "containers")])
+def test_counts_have_limits_that_are_looked_at_first(offset: int, what: str) -> None:
+    body = bytearray(encode(one_pod(ROWS)))
+    struct.pack_into("<I", body, offset, 2**32 - 1)
+    with pytest.raises(MalformedFrame, match=f"at most [0-9]+ {what}"):
+        decode(bytes(body))
+
+
+def test_too_many_bytes_are_not_looked_at() -> None:
+    with pytest.raises(MalformedFrame, match="at most 3145728 bytes"):
+        decode(bytes(MOST_BYTES + 1))
+
+
+def test_another_version_is_refused() -> None:
+    body = bytearray(encode(one_pod(ROWS)))
+    body[4] = 2
+    with pytest.raises(MalformedFrame, match="of a version that is known here"):
+        decode(bytes(body))
+
+
+def test_rows_are_in_the_order_that_is_documented() -> None:
+    two = POD._replace(containers=(FrameContainer("main", 50, 2), FrameContainer("side", 50, 3)))
+    frame = decode(encode(one_pod(array("q", range(4 * WIDTH)), two)))
+    assert frame.amounts(0)[index("10s", "mean", "cpu")] == 0
+    assert frame.amounts(0)[index("1d", "95th", "memory")] == 23
+    (pod,) = frame.pods
+    assert frame.amounts(pod.row)[index("1m", "max", "cpu")] == 24 + 8
+    assert frame.amounts(pod.containers[0].row)[index("1h", "mean", "memory")] == 48 + 13
+    assert frame.pair(pod.containers[1].row, index("10s", "max", "cpu")) == (72 + 2, 72 + 3)
+
+
+def test_a_pod_of_one_container_has_no_row_of_its_own() -> None:
+    frame = decode(encode(one_pod(array("q", range(3 * WIDTH)))))
+    (pod,) = frame.pods
+    assert pod.row == pod.containers[0].row == 1
+    assert frame.amounts(pod.row)[0] == 48
+
+
+def test_a_hundred_containers_take_about_ten_kilobytes_beside_their_names() -> None:
+    pods = tuple(
+        FramePod("shop", f"p{i}", f"u{i}", 1, 10, 1 + i, (FrameContainer("main", 1, 101 + i),))
+        for i in range(100)
+    )
+    frame = Frame("n1", "u0", 10, 60, 1, (), pods, array("f", [1.0] * (201 * WIDTH)))
+    assert len(encode(frame)) < 201 * 4 * WIDTH + 100 * 48
+
+
+def test_a_node_is_named_in_the_path() -> None:
+    assert path_of("n1") == "/kedge/metrics/v1/nodes/n1"

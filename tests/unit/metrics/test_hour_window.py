@@ -1,0 +1,56 @@
+"""The window of an hour against sorting everything."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kedge.metrics import series_memory
+from kedge.metrics.hour_window import HourWindow
+from kedge.metrics.series_memory import HOUR_TICKS, SIZE, UNKNOWN
+from kedge.metrics.windows import MINUTE
+
+
+def blank() -> HourWindow:
+    memory = memoryview(bytearray(SIZE))
+    series_memory.clear(memory, memoryview(bytearray(4 * MINUTE)).cast("f"))
+    return HourWindow(*series_memory.split(memory))
+
+
+@given(st.integers(2, 40), st.sampled_from([-1, 1]))
+@settings(max_examples=30, deadline=None)
+def test_the_sorted_part_is_refilled_when_large_values_leave(levels: int, sign: int) -> None:
+    """Rising and falling series: the largest values are the first to leave, or the last."""
+    window = blank()
+    values: list[float] = []
+    for tick in range(1, 2 * HOUR_TICKS + 1):
+        mean = float(levels + sign * (tick * levels // (2 * HOUR_TICKS)))
+        values.append(mean)
+        window.put(tick, mean, mean, 10.0)
+        last = sorted(values[-HOUR_TICKS:])
+        expected = last[math.ceil(len(last) * 0.95) - 1]
+        assert window.percentile() == expected
+        assert window.peak == last[-1]
+    found = window.statistics()
+    assert found is not None
+    assert found.mean == pytest.approx(sum(last) / len(last), rel=1e-6)
+
+
+def test_an_hour_without_data_has_no_statistics() -> None:
+    window = blank()
+    window.put(1, 2.0, 3.0, 10.0)
+    assert window.statistics() == (2.0, 3.0, 2.0)
+    for tick in range(2, HOUR_TICKS + 2):
+        window.put(tick, UNKNOWN, UNKNOWN, 0.0)
+    assert window.ticks == 0
+    assert window.statistics() is None
+
+
+def test_the_last_ticks_are_found_across_the_end_of_the_ring() -> None:
+    window = blank()
+    for tick in range(HOUR_TICKS - 2, HOUR_TICKS + 3):
+        window.put(tick, float(tick), float(tick), 10.0)
+    means, covered = window.last(HOUR_TICKS + 2, 6)
+    assert sorted(means) == [UNKNOWN, 358.0, 359.0, 360.0, 361.0, 362.0]
+    assert sorted(covered) == [0, 10_000, 10_000, 10_000, 10_000, 10_000]
