@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from cluster import Cluster, home
 
-from kedge.api.core_v1.pod import RESOURCE
+from kedge.api.core_v1.pod.pod import RESOURCE
 from kedge.machinery.quantity import Quantity
 from kedge.node import downward
 from kedge.node.downward import Surroundings

@@ -21,8 +21,9 @@ from statistics import mean
 from time import process_time
 from typing import Any, Final, NamedTuple, Protocol
 
-from kedge.api.core_v1 import node, pod
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1 import node
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.scheduler.cycle import Placement, Turn, decide
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.load import Amount

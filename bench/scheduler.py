@@ -8,9 +8,10 @@ from collections.abc import Callable
 from time import process_time
 from typing import Any
 
-from kedge.api.core_v1 import node, pod
+from kedge.api.core_v1 import node
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.scheduler.cycle import Placement, Turn, Unfit, decide
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.load import Amount

@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.metrics_v1alpha1.frame import decode, encode
 from kedge.api.model import ObjectMeta
 from kedge.machinery.window_store import Store

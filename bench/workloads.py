@@ -20,8 +20,8 @@ from cluster import Cluster, Home, home
 from kedge.api.apps_v1.deployment import RESOURCE as DEPLOYMENTS
 from kedge.api.coordination_v1.lease import RESOURCE as LEASES
 from kedge.api.core_v1.node import RESOURCE as NODES
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import MERGE_PATCH, Client, DeleteOptions
 from kedge.client.http import HttpTransport
 from kedge.client.informer import Informer

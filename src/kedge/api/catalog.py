@@ -24,13 +24,13 @@ from kedge.api.core_v1 import (
     namespace,
     node,
     persistent_volume_claim,
-    pod,
     replication_controller,
     resource_quota,
     secret,
     service,
     service_account,
 )
+from kedge.api.core_v1.pod import pod
 from kedge.api.discovery_v1 import endpoint_slice
 from kedge.api.events_v1 import event as events_v1_event
 from kedge.api.metrics_v1 import usage as usage_v1

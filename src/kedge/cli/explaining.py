@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kedge.api.core_v1 import limit_range, persistent_volume_claim, pod
-from kedge.api.core_v1.container import Container, ResourceRequirements
+from kedge.api.core_v1 import limit_range, persistent_volume_claim
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.container import Container, ResourceRequirements
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.limits.bounds import Bound, Bounds, bounds_of
 from kedge.api.limits.defaulting import Given
 from kedge.api.limits.violations import Violation, asked_together, claim_violations

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client, DeleteOptions, Preconditions

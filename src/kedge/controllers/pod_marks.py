@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.client.client import STRATEGIC_PATCH, Client
 from kedge.controllers.known import Known
 from kedge.controllers.pod_state import condition

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.api.model import Object
 from kedge.machinery.durations import moved, parse_time
 

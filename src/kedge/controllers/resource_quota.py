@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1 import persistent_volume_claim, pod, service
+from kedge.api.core_v1 import persistent_volume_claim, service
+from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.resource_quota import RESOURCE, ResourceQuota, ResourceQuotaStatus
 from kedge.api.quota.account import Account
 from kedge.api.quota.measure import Measure, Meter, Usage

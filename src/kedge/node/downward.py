@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from kedge.api.core_v1.container import Container, EnvVarSource
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.projection import DownwardAPIVolumeFile
+from kedge.api.core_v1.pod.container import Container, EnvVarSource
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.references import ResourceFieldSelector
+from kedge.api.core_v1.volume.projection import DownwardAPIVolumeFile
 from kedge.machinery import fieldpath
 from kedge.machinery.quantity import Quantity
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from kedge.api.core_v1.container import Container, EphemeralContainer
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.security import PodSecurityContext, SeccompProfile, SecurityContext
+from kedge.api.core_v1.pod.container import Container, EphemeralContainer
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.security import PodSecurityContext, SeccompProfile, SecurityContext
 from kedge.node import security_modules
 from kedge.node.parts import ConfigFailure, Image
 from kedge.node.runtime.runtime import PidMode, Security

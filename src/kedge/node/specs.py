@@ -5,8 +5,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container, EphemeralContainer
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.container import Container, EphemeralContainer
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node import marks
 from kedge.node.expansion import expand_all
 from kedge.node.hosts import kernel_hostname

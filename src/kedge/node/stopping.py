@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kedge.api.core_v1.container import Container
+from kedge.api.core_v1.pod.container import Container
 from kedge.node.hooks import HookFailure, run_hook
 from kedge.node.observed import Observations
 from kedge.node.parts import Parts

@@ -1,6 +1,6 @@
 """Telling: events about a pod and its containers, in the words that people know."""
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.parts import Events
 from kedge.node.plan import Plan, label
 

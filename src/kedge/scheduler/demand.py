@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.affinity import PodAffinityTerm, WeightedPodAffinityTerm
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar, pod_level, pod_requests
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.affinity import PodAffinityTerm, WeightedPodAffinityTerm
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar, pod_level, pod_requests
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.resource_names import CPU, MEMORY
 from kedge.api.label_selector import compiled
 from kedge.api.quota.pods import as_granted

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from kedge.api.core_v1.event import MESSAGE_LIMIT
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.policy_v1.pod_disruption_budget import PodDisruptionBudget
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Cache

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kedge.api import label_selector
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.policy_v1.pod_disruption_budget import PodDisruptionBudget
 from kedge.scheduler.cycle import MOST_COMPARISONS, Sieve, Turn, Unfit, refused, unavailable
 from kedge.scheduler.demand import Demand

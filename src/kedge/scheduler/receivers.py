@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.informer import Key
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD

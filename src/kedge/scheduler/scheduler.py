@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from kedge.api import decision as told
 from kedge.api.builtin.resources import RESOURCES
-from kedge.api.core_v1 import namespace, node, persistent_volume_claim, pod
+from kedge.api.core_v1 import namespace, node, persistent_volume_claim
+from kedge.api.core_v1.pod import pod
 from kedge.api.metrics_v1alpha1 import node as node_metrics
 from kedge.api.policy_v1 import pod_disruption_budget
 from kedge.api.resource import Resource

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kedge.api.core_v1.affinity import TopologySpreadConstraint
 from kedge.api.core_v1.node_selection import required_nodes
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.tolerations import untolerated
+from kedge.api.core_v1.pod.affinity import TopologySpreadConstraint
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.tolerations import untolerated
 from kedge.api.label_selector import compiled
 from kedge.machinery.selectors import LabelSelector
 from kedge.scheduler.demand import Demand

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from kedge.api.core_v1.affinity import NodeSelector
 from kedge.api.core_v1.persistent_volume_claim import STORAGE_CLASS
+from kedge.api.core_v1.pod.affinity import NodeSelector
 from kedge.api.model import OwnerReference
 from kedge.client.informer import Cache
 

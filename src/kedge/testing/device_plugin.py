@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.deviceplugin import ContainerAllocateResponse, Device, Owner, Plugin
 from kedge.deviceplugin.messages import DevicePluginOptions
 from kedge.machinery.clock import Clock, SystemClock

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.api.model import ObjectMeta
 from kedge.node.observed import NOTHING, Observed, observed
 from kedge.node.runtime.runtime import Container, Sandbox, State

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import ResourceHealth, ResourceStatus
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import ResourceHealth, ResourceStatus
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object, ObjectMeta

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 
 
 def pod_document(

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from kedge.api.core_v1 import node
-from kedge.api.core_v1 import pod as pods
 from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.pod import pod as pods
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.snapshot import Namespace, NamespaceMeta, Snapshot
 from kedge.scheduler.usage import Container, Meta, PodReport, Reading, Window, Windows

@@ -2,7 +2,7 @@
 
 from kedge.api.catalog import BUILT_IN, Catalog
 from kedge.api.core_v1.config_map import RESOURCE as CONFIG_MAPS
-from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 
 
 def test_no_two_kinds_share_a_path_or_a_place_in_the_store() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import MERGED_SET, Bytes, Int32, Model, ObjectMeta, Time, keyed
 from kedge.api.structs import schema_of
 from kedge.machinery.quantity import Quantity

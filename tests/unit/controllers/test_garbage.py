@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.api.core_v1 import config_map, node, pod
+from kedge.api.core_v1 import config_map, node
+from kedge.api.core_v1.pod import pod
 from kedge.api.model import OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.view import Outline, OutlineMeta

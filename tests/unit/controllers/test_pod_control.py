@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from kedge.api.apps_v1 import replica_set
-from kedge.api.core_v1 import pod as pods
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod as pods
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import Client
 from kedge.client.events import Recorder
 from kedge.controllers.claims import Claims

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.api.core_v1.pod import RESOURCE
+from kedge.api.core_v1.pod.pod import RESOURCE
 from kedge.machinery.schema import ANY, Schema
 from kedge.machinery.shape import AsMapping, Misfit, fit
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.admission import admit
 from kedge.testing.node import NODE, Here
 from kedge.testing.pods import new_pod

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.allotment import Allotment, summary
 from kedge.node.observed import NOTHING
 from kedge.testing.pods import new_pod

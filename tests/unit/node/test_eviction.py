@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.node.eviction import PERIOD, Eviction
 from kedge.node.observed import Observed
 from kedge.node.runtime.runtime import Container, State

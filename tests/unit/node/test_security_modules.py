@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.admission import Rejection
 from kedge.node.security_modules import APP_ARMOR, SELINUX, enabled, objection
 from kedge.testing.pods import new_pod

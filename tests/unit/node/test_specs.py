@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.container import EphemeralContainer
+from kedge.api.core_v1.pod.container import EphemeralContainer
 from kedge.node import marks
 from kedge.node.parts import ConfigFailure, Given
 from kedge.node.runtime.runtime import Dns, PortMapping, Resources, Security

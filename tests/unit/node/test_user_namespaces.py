@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import SystemClock
 from kedge.node.files import PodFiles
 from kedge.node.runtime.runtime import RuntimeFailure

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.projection import DownwardAPIProjection, DownwardAPIVolumeSource
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.volume.projection import DownwardAPIProjection, DownwardAPIVolumeSource
 from kedge.machinery.quantity import Quantity
 from kedge.node import downward
 from kedge.node.downward import Surroundings

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.apps_v1 import rolling, workload
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_validation import validate_template
-from kedge.api.core_v1.pod_warnings import warn_template
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate_template
+from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.label_selector import validate_label_selector
 from kedge.api.model import Int32, IntOrString, LabelSelector, Model, Object, Time, keyed
 from kedge.api.resource import STATUS, Column, Resource, age_column, name_column

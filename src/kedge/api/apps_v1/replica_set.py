@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.apps_v1 import workload
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import Int32, LabelSelector, Model, Object, Time, keyed
 from kedge.api.resource import (
     SCALE,

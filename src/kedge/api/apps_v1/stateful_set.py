@@ -10,11 +10,11 @@ from kedge.api import rules
 from kedge.api.apps_v1 import rolling, workload
 from kedge.api.core_v1 import persistent_volume_claim
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_validation import validate_template
-from kedge.api.core_v1.pod_warnings import warn_template
-from kedge.api.core_v1.volume import PersistentVolumeClaimVolumeSource, Volume
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate_template
+from kedge.api.core_v1.pod.warnings import warn_template
+from kedge.api.core_v1.volume.volume import PersistentVolumeClaimVolumeSource, Volume
 from kedge.api.model import Int32, IntOrString, LabelSelector, Model, Object, Time, keyed
 from kedge.api.resource import (
     SCALE,

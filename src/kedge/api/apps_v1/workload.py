@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from kedge.api import rules
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_validation import validate_template
-from kedge.api.core_v1.pod_warnings import warn_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate_template
+from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.label_selector import compiled, validate_label_selector
 from kedge.api.model import LabelSelector, Object
 from kedge.api.resource import Column, enc_hook

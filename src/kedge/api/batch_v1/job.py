@@ -23,8 +23,8 @@ from kedge.api.batch_v1.job_validation import (
     validate,
     validate_update,
 )
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_warnings import warn_template
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.model import LabelSelector
 from kedge.api.resource import STATUS, Age, Column, Resource, age_column, name_column
 from kedge.machinery import durations

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import field
 
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import SET, Int32, LabelSelector, Model, Object, Time, merged
 
 INDEXED = "Indexed"

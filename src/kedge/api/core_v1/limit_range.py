@@ -8,7 +8,8 @@ from msgspec import field
 from msgspec.structs import replace
 
 from kedge.api import rules
-from kedge.api.core_v1 import pod, resource_names
+from kedge.api.core_v1 import resource_names
+from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.resource_defaults import rounded
 from kedge.api.label_selector import compiled, validate_label_selector
 from kedge.api.model import (

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from kedge.api.core_v1.affinity import NodeSelectorRequirement, NodeSelectorTerm
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.affinity import NodeSelectorRequirement, NodeSelectorTerm
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.machinery.selectors import LabelSelector, Requirement, labels_from_map
 
 Labels = Mapping[str, str]

@@ -6,8 +6,8 @@ from typing import Final
 
 from kedge.api import rules
 from kedge.api.core_v1 import path_rules
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.references import (
     ConfigMapKeySelector,
     FileKeySelector,

@@ -7,9 +7,9 @@ from msgspec import field
 from msgspec.structs import replace
 
 from kedge.api import rules
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_validation import validate_template
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate_template
 from kedge.api.label_selector import shown_labels
 from kedge.api.model import ATOMIC, Int32, Model, Object, Time, keyed
 from kedge.api.resource import (

@@ -6,10 +6,10 @@ from typing import Final
 
 from kedge.api import rules
 from kedge.api.core_v1 import resource_names
-from kedge.api.core_v1.container import ResourceClaim, ResourceRequirements
 from kedge.api.core_v1.nesting import within
-from kedge.api.core_v1.pod_resources import pod_level, total
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.container import ResourceClaim, ResourceRequirements
+from kedge.api.core_v1.pod.resources import pod_level, total
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError, Minded
 from kedge.machinery.quantity import Quantity

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.limits.bounds import Bound, Bounds, Gifts
 from kedge.machinery.quantity import Quantity
 

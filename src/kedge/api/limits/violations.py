@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from kedge.api.core_v1.limit_range import CLAIM, CONTAINER, POD
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import POD_LEVEL, Bound, total
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import POD_LEVEL, Bound, total
 from kedge.api.limits.bounds import Amounts, Bounds, Narrowest, Rule
 from kedge.machinery.quantity import Quantity, times
 

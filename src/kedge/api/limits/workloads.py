@@ -11,10 +11,10 @@ from kedge.api.apps_v1.stateful_set import StatefulSet
 from kedge.api.batch_v1 import cron_job, job
 from kedge.api.batch_v1.cron_job import CronJob
 from kedge.api.batch_v1.job import Job
-from kedge.api.core_v1 import pod as pods
 from kedge.api.core_v1 import replication_controller
 from kedge.api.core_v1.nesting import within
-from kedge.api.core_v1.pod import Pod, PodTemplateSpec
+from kedge.api.core_v1.pod import pod as pods
+from kedge.api.core_v1.pod.pod import Pod, PodTemplateSpec
 from kedge.api.core_v1.replication_controller import ReplicationController
 from kedge.api.core_v1.resource_validation import (
     validate_container_resources,

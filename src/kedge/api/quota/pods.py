@@ -6,12 +6,12 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.affinity import PodAffinityTerm
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar, pod_level, pod_requests, qos_class, total
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.pod_status import ContainerStatus
+from kedge.api.core_v1.pod.affinity import PodAffinityTerm
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar, pod_level, pod_requests, qos_class, total
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.status import ContainerStatus
 from kedge.api.core_v1.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,

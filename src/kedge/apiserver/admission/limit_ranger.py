@@ -5,7 +5,7 @@ Workloads are not refused: whoever writes one whose pods would be is warned.
 
 from kedge.api.core_v1.limit_range import RESOURCE, LimitRange
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.limits.bounds import Bounds, bounds_of
 from kedge.api.limits.defaulting import with_defaults
 from kedge.api.limits.violations import claim_violations, pod_violations, refusal

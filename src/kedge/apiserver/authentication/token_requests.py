@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from kedge.api.builtin import schemas
-from kedge.api.core_v1 import node, pod, secret
+from kedge.api.core_v1 import node, secret
+from kedge.api.core_v1.pod import pod
 from kedge.api.model import Document
 from kedge.api.resource import Resource
 from kedge.apiserver import managed, render

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from kedge.api.core_v1 import node, pod
+from kedge.api.core_v1 import node
+from kedge.api.core_v1.pod import pod
 from kedge.api.metrics_v1alpha1.frame import (
     PREFIX,
     TICK,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kedge.api import metadata
-from kedge.api.core_v1.pod import (
+from kedge.api.core_v1.pod.pod import (
     Pod,
     only_ephemeral,
     only_resources,

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import RESOURCE, HorizontalPodAutoscaler
 from kedge.api.autoscaling_v2.metrics import MetricSpec, MetricStatus
-from kedge.api.core_v1 import pod as pods
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod as pods
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery

@@ -13,7 +13,7 @@ from kedge.api.autoscaling_v2.metrics import (
     ResourceMetricSource,
     ResourceMetricStatus,
 )
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.autoscaling.proposal import (
     AverageUse,
     Proposal,

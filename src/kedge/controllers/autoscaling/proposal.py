@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Final, Protocol
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar, pod_level, pod_requests
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar, pod_level, pod_requests
 from kedge.controllers.pod_state import condition, is_leaving
 from kedge.machinery.durations import parse_time
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from kedge.api.apps_v1.workload import same
 from kedge.api.batch_v1.job import RESOURCE
 from kedge.api.batch_v1.job_types import Job, JobStatus, is_finished
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
 from kedge.client.client import STRATEGIC_PATCH, Client
 from kedge.client.events import NORMAL, WARNING, Recorder

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from kedge.api.batch_v1.job_types import JobCondition, JobStatus, UncountedTerminatedPods
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.batch.job_policies import judged
 from kedge.controllers.batch.job_tally import (
     COMPLETE,

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import ContainerStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import ContainerStatus
 from kedge.controllers.pod_state import condition
 from kedge.machinery.durations import moved, parse_time
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from kedge.api.batch_v1.job_types import INDEXED, Job, UncountedTerminatedPods
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.batch.job_backoff import Backoff, ended_at
 from kedge.controllers.batch.job_indexes import Indexes
 from kedge.controllers.batch.job_policies import FAIL_INDEX, FAIL_JOB, judged, met

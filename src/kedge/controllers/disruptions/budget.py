@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kedge.api.apps_v1 import rolling
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Condition, LabelSelector
 from kedge.api.policy_v1.pod_disruption_budget import (
     PodDisruptionBudget,

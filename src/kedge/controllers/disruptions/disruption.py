@@ -4,9 +4,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.api.label_selector import compiled
 from kedge.api.policy_v1.pod_disruption_budget import (
     RESOURCE,

@@ -5,7 +5,7 @@ from typing import Any
 
 from kedge.api.apps_v1 import deployment, replica_set, stateful_set
 from kedge.api.core_v1 import replication_controller
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object, OwnerReference
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery

@@ -8,8 +8,8 @@ from kedge.api.coordination_v1.lease import RESOURCE as LEASES
 from kedge.api.coordination_v1.lease import Lease
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.controllers.known import Shared

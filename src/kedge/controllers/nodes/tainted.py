@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kedge.api.core_v1.affinity import Toleration
 from kedge.api.core_v1.node_types import Node, NodeCondition, Taint
-from kedge.api.core_v1.tolerations import tolerates
+from kedge.api.core_v1.pod.affinity import Toleration
+from kedge.api.core_v1.pod.tolerations import tolerates
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"

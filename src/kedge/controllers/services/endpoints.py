@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from kedge.api.apps_v1.workload import same
 from kedge.api.core_v1.endpoints import RESOURCE, Endpoints
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.service import RESOURCE as SERVICES
 from kedge.api.core_v1.service_types import Service
 from kedge.api.model import ObjectMeta

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.service import RESOURCE as SERVICES
 from kedge.api.core_v1.service_types import Service
 from kedge.api.discovery_v1.endpoint_slice import (

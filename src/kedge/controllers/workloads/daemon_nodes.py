@@ -5,7 +5,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.daemon_set import RESOURCE, TEMPLATE_GENERATION, DaemonSet
-from kedge.api.core_v1.affinity import (
+from kedge.api.core_v1.node_selection import NAME_FIELD, required_nodes, required_terms
+from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.pod.affinity import (
     Affinity,
     NodeAffinity,
     NodeSelector,
@@ -13,11 +15,9 @@ from kedge.api.core_v1.affinity import (
     NodeSelectorTerm,
     Toleration,
 )
-from kedge.api.core_v1.node_selection import NAME_FIELD, required_nodes, required_terms
-from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.tolerations import untolerated
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.tolerations import untolerated
 from kedge.controllers.pod_control import pod_of
 
 HASH: Final = "controller-revision-hash"

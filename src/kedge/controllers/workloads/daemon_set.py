@@ -14,8 +14,8 @@ from kedge.api.apps_v1.daemon_set import RESOURCE, DaemonSet
 from kedge.api.apps_v1.workload import same
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
 from kedge.api.model import Object
 from kedge.client.client import Client

@@ -7,7 +7,7 @@ from datetime import datetime
 from kedge.api.apps_v1 import rolling
 from kedge.api.apps_v1.daemon_set import DaemonSet, DaemonSetStatus
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.pod_state import ENDED, is_available, is_leaving, is_ready
 from kedge.controllers.workloads.daemon_nodes import Eligibility, is_updated, node_of
 

@@ -9,8 +9,8 @@ from kedge.api.apps_v1.deployment import RESOURCE, Deployment, DeploymentConditi
 from kedge.api.apps_v1.replica_set import RESOURCE as REPLICA_SETS
 from kedge.api.apps_v1.replica_set import ReplicaSet
 from kedge.api.apps_v1.workload import same
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.controller_revision import RESOURCE, ControllerRevision
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.label_selector import compiled
 from kedge.api.model import LabelSelector, Object, ObjectMeta
 from kedge.api.resource import Resource, dec_hook

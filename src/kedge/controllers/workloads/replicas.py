@@ -9,9 +9,9 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.workload import same
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.client.client import Client

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.core_v1.replication_controller import (
     RESOURCE,
     ReplicationController,

@@ -11,7 +11,7 @@ from kedge.api.apps_v1.deployment import RESOURCE as DEPLOYMENTS
 from kedge.api.apps_v1.deployment import Deployment
 from kedge.api.apps_v1.replica_set import ReplicaSet, ReplicaSetSpec
 from kedge.api.apps_v1.workload import same
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import LabelSelector, ObjectMeta
 from kedge.api.resource import enc_hook
 from kedge.controllers.pod_control import owned_by

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from kedge.api.apps_v1.stateful_set import RESOURCE as SETS
 from kedge.api.apps_v1.stateful_set import StatefulSet
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE, PersistentVolumeClaim
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object, OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client

@@ -11,8 +11,8 @@ from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet, StatefulSetCon
 from kedge.api.apps_v1.workload import same
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder

@@ -7,7 +7,7 @@ from itertools import islice
 
 from kedge.api.apps_v1 import rolling
 from kedge.api.apps_v1.stateful_set import StatefulSet, StatefulSetStatus
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.pod_state import ENDED, is_available, is_leaving, is_ready
 from kedge.controllers.workloads.stateful_pods import (
     first_ordinal,

@@ -1,7 +1,7 @@
 """Exec probe: a command in the container, well if it ends with 0."""
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.probe import ExecAction
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.probe import ExecAction
 from kedge.machinery.durations import SECOND, format_duration
 from kedge.node.expansion import expand_all
 from kedge.node.parts import ConfigFailure

@@ -1,7 +1,7 @@
 """TCP probe: whether a connection can be opened."""
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.probe import TCPSocketAction
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.probe import TCPSocketAction
 from kedge.machinery.clock import Clock
 from kedge.node.probes.dialing import connect
 from kedge.node.probes.http import dial_error

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import Clock
 from kedge.machinery.window_store import Key, Store
 from kedge.machinery.windows import TICK

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.machine import Machine, meminfo
 from kedge.node.runtime.runtime import Container
 from kedge.node.stats import cgroup

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.metrics_v1alpha1.frame import WIDTH, Frame, Measured, MeasuredPod
 from kedge.machinery.clock import Clock
 from kedge.machinery.window_store import Store

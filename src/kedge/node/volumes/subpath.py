@@ -6,7 +6,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from kedge.api.core_v1.container import VolumeMount
+from kedge.api.core_v1.pod.container import VolumeMount
 from kedge.node.expansion import strictly_expanded
 from kedge.node.parts import ConfigFailure
 from kedge.supervisor import beneath

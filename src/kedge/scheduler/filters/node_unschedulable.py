@@ -1,6 +1,6 @@
 """NodeUnschedulable: a cordoned node takes only pods that tolerate it."""
 
-from kedge.api.core_v1.tolerations import UNSCHEDULABLE, tolerated
+from kedge.api.core_v1.pod.tolerations import UNSCHEDULABLE, tolerated
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filter import Prepared, Refusal
 from kedge.scheduler.node_state import NodeState

@@ -1,6 +1,6 @@
 """TaintToleration: taints keep pods away that do not tolerate them."""
 
-from kedge.api.core_v1.tolerations import untolerated
+from kedge.api.core_v1.pod.tolerations import untolerated
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filter import Prepared, Refusal
 from kedge.scheduler.node_state import NodeState

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kedge.api.core_v1.node_selection import Match, compiled
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filter import Check, Prepared, Refusal
 from kedge.scheduler.node_state import NodeState

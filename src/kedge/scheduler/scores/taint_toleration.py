@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kedge.api.core_v1.tolerations import tolerated
+from kedge.api.core_v1.pod.tolerations import tolerated
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.scores.score import BEST, scaled

@@ -1,7 +1,7 @@
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod_spec import PodSpec, PodTemplateSpec
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.spec import PodSpec, PodTemplateSpec
 from kedge.api.core_v1.replication_controller import (
     RESOURCE,
     ReplicationController,

@@ -1,7 +1,7 @@
 from typing import Any
 
 from kedge.api.core_v1.limit_range import RESOURCE
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.limits.bounds import Bounds, bounds_of
 from kedge.api.limits.defaulting import ANNOTATION, Given, defaulted
 from kedge.machinery.quantity import Quantity

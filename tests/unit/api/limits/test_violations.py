@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kedge.api.core_v1 import persistent_volume_claim
 from kedge.api.core_v1.limit_range import RESOURCE
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.limits.bounds import Bounds, bounds_of
 from kedge.api.limits.violations import (
     Violation,

@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.resource_quota import ResourceQuotaSpec
 from kedge.api.quota.account import Account, increase
 from kedge.api.quota.pods import Pods

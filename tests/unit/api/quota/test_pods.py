@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.quota.measure import Measure
 from kedge.api.quota.pods import Pods
 from kedge.machinery.durations import parse_time

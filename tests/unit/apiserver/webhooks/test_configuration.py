@@ -9,7 +9,8 @@ from kedge.api.apps_v1 import deployment
 from kedge.api.autoscaling_v1 import horizontal_pod_autoscaler as hpa_v1
 from kedge.api.autoscaling_v2 import horizontal_pod_autoscaler as hpa_v2
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import event, namespace, node, pod
+from kedge.api.core_v1 import event, namespace, node
+from kedge.api.core_v1.pod import pod
 from kedge.api.events_v1 import event as events_event
 from kedge.api.resource import Resource
 from kedge.apiserver.watchcache import ResourceCache

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kedge.api.batch_v1.job_types import Job, JobSpec, JobStatus, UncountedTerminatedPods
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.api.model import ObjectMeta
 from kedge.controllers.batch.job_account import MOST_UNCOUNTED, counted, entry, is_settled
 from kedge.controllers.batch.job_tally import FINALIZER, Tally, is_tracked

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import (
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import (
     ContainerState,
     ContainerStateTerminated,
     ContainerStatus,

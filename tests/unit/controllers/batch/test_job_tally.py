@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kedge.api.batch_v1.job_types import Job, JobSpec, JobStatus
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.api.model import ObjectMeta
 from kedge.controllers.batch.job_tally import FINALIZER, INDEX, INDEX_FAILURES, Tally, deadline_in
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kedge.api.apps_v1.daemon_set import RESOURCE, DaemonSet
 from kedge.api.core_v1.node import RESOURCE as NODES
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.workloads.daemon_nodes import HASH, node_of
 from kedge.controllers.workloads.daemon_steps import (
     Needs,

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.replica_set import ReplicaSetCondition
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.api.model import ObjectMeta
 from kedge.controllers.workloads.replicas import (
     Failure,

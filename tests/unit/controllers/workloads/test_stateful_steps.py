@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.workloads.stateful_pods import ordinal_of, revision_of
 from kedge.controllers.workloads.stateful_steps import (
     Create,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.node.cgroups.tree import PodTree
 from kedge.supervisor import cgroups
 from kedge.supervisor.cgroups import Cgroups

@@ -1,6 +1,6 @@
 import pytest
 
-from kedge.api.core_v1.probe import GRPCAction
+from kedge.api.core_v1.pod.probe import GRPCAction
 from kedge.node.probes import health_service
 from kedge.node.probes.health_service import probe_grpc
 from kedge.node.probes.outcome import Outcome, ProbeError, Result

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1 import container
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod import container
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.metrics_v1alpha1 import frame as frames
 from kedge.api.metrics_v1alpha1.frame import Frame, MeasuredPod, decode, encode, index
 from kedge.machinery.window_store import Store

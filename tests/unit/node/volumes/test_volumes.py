@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.parts import ConfigFailure, VolumeFailure

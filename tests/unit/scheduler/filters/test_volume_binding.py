@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from kedge.api.core_v1.pod.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from kedge.api.model import OwnerReference
 from kedge.scheduler.cycle import Turn, Unfit, decide
 from kedge.scheduler.demand import Demand

@@ -5,7 +5,8 @@ from typing import Final
 
 import msgspec
 
-from kedge.api.core_v1 import node, pod
+from kedge.api.core_v1 import node
+from kedge.api.core_v1.pod import pod
 from kedge.apiserver.watchcache import Item, WatchCache
 
 _PREFERRED: Final = ("InternalIP", "InternalDNS", "Hostname", "ExternalIP", "ExternalDNS")
