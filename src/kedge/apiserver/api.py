@@ -89,7 +89,7 @@ class Api:
     async def put_bytes(self, resource: Resource[Any], key: str, value: bytes, expect: int) -> Item:
         """Store what is encoded already; returns once every reader sees it."""
         home = stored(resource)
-        entry = await self.store.put(key, value, expect=expect, ttl=home.ttl)
+        entry = await self.store.put(key, value, expect=expect, ttl=home.strategy.ttl)
         return await self._seen(home, entry)
 
     async def delete(self, resource: Resource[Any], item: Item) -> Item:

@@ -78,7 +78,7 @@ class Item:
         """The values of the resource's selectable fields."""
         if self._fields is None:
             obj = resource.decode(self.body)
-            self._fields = {name: read(obj) for name, read in resource.fields.items()}
+            self._fields = {name: read(obj) for name, read in resource.presentation.fields.items()}
         return self._fields
 
 

@@ -116,7 +116,7 @@ def _refused(resource: Resource[Any], manifest: Manifest, why: str) -> Refusal:
 def explained(resource: Resource[Any], obj: Object, bounds: Bounds) -> Explained:
     """Where the amounts of an object as it was written come from, and what is against them."""
     if isinstance(obj, PersistentVolumeClaim):
-        claim = resource.default(obj)
+        claim = resource.strategy.default(obj)
         asked = claim.spec.resources.requests.items()
         rows = [(NOTHING, name, str(amount), MANIFEST, NOTHING, NOTHING) for name, amount in asked]
         return Explained(rows, claim_violations(bounds, claim))
@@ -133,8 +133,8 @@ def _template(obj: Object) -> PodSpec:
 def _new_pod(resource: Resource[Any], obj: Object) -> Pod:
     """The pod as LimitRanger first sees it."""
     if isinstance(obj, Pod):
-        return pod.default(obj)
-    template = template_of(resource.default(obj))
+        return pod.RESOURCE.strategy.default(obj)
+    template = template_of(resource.strategy.default(obj))
     return Pod() if template is None else pod_from(template.spec, obj.metadata.namespace)
 
 

@@ -5,7 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from kedge.api.core_v1.pod.pod import RESOURCE, Pod, PodCondition
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.client.client import STRATEGIC_PATCH, Client, DeleteOptions, Preconditions
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time

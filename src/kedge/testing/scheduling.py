@@ -34,7 +34,7 @@ def new_node(
         "spec": {"taints": [*taints], "unschedulable": unschedulable},
         "status": {"allocatable": offered, "capacity": offered},
     }
-    return node.RESOURCE.default(node.RESOURCE.from_document(document))
+    return node.RESOURCE.strategy.default(node.RESOURCE.from_document(document))
 
 
 def demand(

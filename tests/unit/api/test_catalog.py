@@ -22,7 +22,7 @@ def test_every_second_view_is_of_a_resource_that_is_stored() -> None:
 def test_no_short_name_leads_to_two_kinds() -> None:
     seen: dict[str, str] = {}
     for each in BUILT_IN:
-        for name in each.short_names:
+        for name in each.presentation.short_names:
             assert seen.setdefault(name, each.plural) == each.plural
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod.pod import PodCondition
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.api.model import LabelSelector, ObjectMeta
 from kedge.api.policy_v1.pod_disruption_budget import (
     PodDisruptionBudget,

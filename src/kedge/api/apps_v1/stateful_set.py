@@ -16,15 +16,9 @@ from kedge.api.core_v1.pod.validation import validate_template
 from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.core_v1.volume.volume import PersistentVolumeClaimVolumeSource, Volume
 from kedge.api.model import Int32, IntOrString, LabelSelector, Model, Object, Time, keyed
-from kedge.api.resource import (
-    SCALE,
-    STATUS,
-    Column,
-    Resource,
-    ScalePaths,
-    age_column,
-    name_column,
-)
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -178,11 +172,11 @@ def _default_strategy(strategy: StatefulSetUpdateStrategy) -> StatefulSetUpdateS
     return StatefulSetUpdateStrategy(type=type_, rollingUpdate=pace)
 
 
-def begin(obj: StatefulSet) -> StatefulSet:
+def prepare_for_create(obj: StatefulSet) -> StatefulSet:
     return _without_max_unavailable(obj)
 
 
-def carry(new: StatefulSet, old: StatefulSet) -> StatefulSet:
+def prepare_for_update(new: StatefulSet, old: StatefulSet) -> StatefulSet:
     before = old.spec.updateStrategy.rollingUpdate
     if before is not None and before.maxUnavailable is not None:
         return new
@@ -314,30 +308,34 @@ def warn(obj: StatefulSet) -> Iterator[str]:
         )
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[StatefulSet] = Resource(
     type=StatefulSet,
     group="apps",
     plural="statefulsets",
-    short_names=["sts"],
-    categories=["all"],
     subresources=[SCALE, STATUS],
     scale=ScalePaths(),
-    default=default,
-    begin=begin,
-    carry=carry,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    warn=warn,
-    check_name=names.dns_label,
-    columns=[
-        name_column(),
-        Column(
-            name="Ready",
-            description="How many pods are ready, of those wanted.",
-            cell=lambda obj: f"{obj.status.readyReplicas}/{obj.spec.replicas or 0}",
-        ),
-        age_column(),
-        *workload.template_columns(lambda obj: obj.spec.template),
-    ],
+    strategy=Strategy(
+        default=default,
+        prepare_for_create=prepare_for_create,
+        prepare_for_update=prepare_for_update,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=warn,
+        check_name=names.dns_label,
+    ),
+    presentation=Presentation(
+        short_names=["sts"],
+        categories=["all"],
+        columns=[
+            name_column(),
+            Column(
+                name="Ready",
+                description="How many pods are ready, of those wanted.",
+                cell=lambda obj: f"{obj.status.readyReplicas}/{obj.spec.replicas or 0}",
+            ),
+            age_column(),
+            *workload.template_columns(lambda obj: obj.spec.template),
+        ],
+    ),
 )

@@ -11,7 +11,8 @@ from kedge.api.core_v1.pod.validation import validate_template
 from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.label_selector import compiled, validate_label_selector
 from kedge.api.model import LabelSelector, Object
-from kedge.api.resource import Column, enc_hook
+from kedge.api.presentation import Column
+from kedge.api.resource import enc_hook
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 

@@ -18,7 +18,9 @@ from kedge.api.autoscaling_v2.metrics import (
     validate_reference,
 )
 from kedge.api.model import Int32, Model, Object, Time, keyed
-from kedge.api.resource import STATUS, Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity
 
@@ -267,16 +269,12 @@ COLUMNS = (
     age_column(),
 )
 
-RESOURCE = Resource(
+RESOURCE: Resource[HorizontalPodAutoscaler] = Resource(
     type=HorizontalPodAutoscaler,
     group="autoscaling",
     version="v2",
     plural="horizontalpodautoscalers",
-    short_names=["hpa"],
-    categories=["all"],
     subresources=[STATUS],
-    default=default,
-    validate=validate,
-    validate_status=validate_status,
-    columns=COLUMNS,
+    strategy=Strategy(default=default, validate=validate, validate_status=validate_status),
+    presentation=Presentation(short_names=["hpa"], categories=["all"], columns=COLUMNS),
 )

@@ -6,7 +6,9 @@ from msgspec import field
 
 from kedge.api import rules
 from kedge.api.model import Int32, MicroTime, Model, Object
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -60,21 +62,25 @@ def _strategy(strategy: str) -> Iterator[FieldError]:
         yield FieldError.not_supported(path, strategy, STRATEGIES)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Lease] = Resource(
     type=Lease,
     group="coordination.k8s.io",
     plural="leases",
-    counts_generation=False,
-    create_on_update=True,
-    unconditional_update=False,
-    validate=validate,
-    columns=[
-        name_column(),
-        Column(
-            name="Holder",
-            cell=lambda obj: obj.spec.holderIdentity or "",
-            description="Who holds the lease.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        allows_unconditional_update=False,
+        validate=validate,
+    ),
+    presentation=Presentation(
+        columns=[
+            name_column(),
+            Column(
+                name="Holder",
+                cell=lambda obj: obj.spec.holderIdentity or "",
+                description="Who holds the lease.",
+            ),
+            age_column(),
+        ]
+    ),
 )

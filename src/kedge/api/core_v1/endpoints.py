@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from kedge.api import rules
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Int32, Model, Object
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -157,24 +159,28 @@ def _places(subset: EndpointSubset) -> Iterator[str]:
             yield f"{host}:{port.port}"
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Endpoints] = Resource(
     type=Endpoints,
     plural="endpoints",
-    deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     registry="services/endpoints",
     singular="endpoints",
-    short_names=["ep"],
-    counts_generation=False,
-    create_on_update=True,
-    default=default,
-    validate=validate,
-    columns=[
-        name_column(),
-        Column(
-            name="Endpoints",
-            cell=summary,
-            description="The addresses, or the first of them.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        default=default,
+        validate=validate,
+    ),
+    presentation=Presentation(
+        deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        short_names=["ep"],
+        columns=[
+            name_column(),
+            Column(
+                name="Endpoints",
+                cell=summary,
+                description="The addresses, or the first of them.",
+            ),
+            age_column(),
+        ],
+    ),
 )

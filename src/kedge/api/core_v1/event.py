@@ -7,7 +7,9 @@ from msgspec import field
 from kedge.api import rules
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Int32, MicroTime, Model, Object, Time
-from kedge.api.resource import Age, Column, Resource
+from kedge.api.presentation import Age, Column, Presentation
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -197,21 +199,25 @@ def reference_fields(prefix: str) -> dict[str, Callable[[Event], str]]:
     return {f"{prefix}.{name}": of(name) for name in _REFERENCE_FIELDS}
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Event] = Resource(
     type=Event,
     plural="events",
-    short_names=["ev"],
-    counts_generation=False,
-    create_on_update=True,
-    ttl=TTL,
-    check_name=names.path_segment,
-    validate=validate,
-    fields={
-        **reference_fields("involvedObject"),
-        "reason": lambda obj: obj.reason,
-        "reportingComponent": lambda obj: obj.reportingComponent,
-        "source": _source_field,
-        "type": lambda obj: obj.type,
-    },
-    columns=COLUMNS,
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        ttl=TTL,
+        check_name=names.path_segment,
+        validate=validate,
+    ),
+    presentation=Presentation(
+        short_names=["ev"],
+        fields={
+            **reference_fields("involvedObject"),
+            "reason": lambda obj: obj.reason,
+            "reportingComponent": lambda obj: obj.reportingComponent,
+            "source": _source_field,
+            "type": lambda obj: obj.type,
+        },
+        columns=COLUMNS,
+    ),
 )

@@ -19,7 +19,9 @@ from kedge.api.model import (
     Model,
     Object,
 )
-from kedge.api.resource import Resource, created_column, name_column
+from kedge.api.presentation import Presentation, created_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names, selectors
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity, times
@@ -175,7 +177,7 @@ def _field_selector(type_: str, text: str, path: str) -> Iterator[FieldError]:
 def selectable_fields(type_: str) -> Mapping[str, Callable[[Any], str]]:
     """What a field selector may ask of the objects that items of a type are about."""
     if type_ in (CONTAINER, POD):
-        return {**_METADATA_FIELDS, **pod.RESOURCE.fields}
+        return {**_METADATA_FIELDS, **pod.RESOURCE.presentation.fields}
     return _METADATA_FIELDS
 
 
@@ -273,14 +275,18 @@ def _ratio(item: LimitRangeItem, name: str, path: str) -> Iterator[FieldError]:
         yield FieldError.invalid(at, ratio, why)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[LimitRange] = Resource(
     type=LimitRange,
     plural="limitranges",
-    short_names=["limits"],
-    counts_generation=False,
-    create_on_update=True,
-    default=default,
-    validate=validate,
-    # Only with `-o wide`, unlike upstream: the kind's first users were shown nothing but names.
-    columns=(name_column(), dataclasses.replace(created_column(), priority=1)),
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        default=default,
+        validate=validate,
+    ),
+    presentation=Presentation(
+        short_names=["limits"],
+        # Only with `-o wide`, unlike upstream: the kind's first users were shown nothing but names.
+        columns=(name_column(), dataclasses.replace(created_column(), priority=1)),
+    ),
 )

@@ -12,15 +12,9 @@ from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.core_v1.pod.validation import validate_template
 from kedge.api.label_selector import shown_labels
 from kedge.api.model import ATOMIC, Int32, Model, Object, Time, keyed
-from kedge.api.resource import (
-    SCALE,
-    STATUS,
-    Column,
-    Resource,
-    ScalePaths,
-    age_column,
-    name_column,
-)
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 _COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
@@ -149,57 +143,61 @@ def _containers(obj: ReplicationController, name: str) -> str:
     return ",".join(getattr(each, name) for each in obj.spec.template.spec.containers)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[ReplicationController] = Resource(
     type=ReplicationController,
     plural="replicationcontrollers",
-    short_names=["rc"],
-    categories=["all"],
     subresources=[SCALE, STATUS],
     scale=ScalePaths(),
-    orphans_dependents=True,
     registry="controllers",
-    default=default,
-    validate=validate,
-    validate_status=validate_status,
-    fields={"status.replicas": lambda obj: str(obj.status.replicas)},
-    columns=[
-        name_column(),
-        Column(
-            name="Desired",
-            type="integer",
-            cell=lambda obj: obj.spec.replicas or 0,
-            description="How many pods are wanted.",
-        ),
-        Column(
-            name="Current",
-            type="integer",
-            cell=lambda obj: obj.status.replicas,
-            description="How many there are.",
-        ),
-        Column(
-            name="Ready",
-            type="integer",
-            cell=lambda obj: obj.status.readyReplicas,
-            description="How many are ready.",
-        ),
-        age_column(),
-        Column(
-            name="Containers",
-            cell=lambda obj: _containers(obj, "name"),
-            priority=1,
-            description="Names of the containers.",
-        ),
-        Column(
-            name="Images",
-            cell=lambda obj: _containers(obj, "image"),
-            priority=1,
-            description="Images of the containers.",
-        ),
-        Column(
-            name="Selector",
-            cell=lambda obj: shown_labels(obj.spec.selector),
-            priority=1,
-            description="Labels by which the pods are known.",
-        ),
-    ],
+    strategy=Strategy(
+        orphans_dependents=True,
+        default=default,
+        validate=validate,
+        validate_status=validate_status,
+    ),
+    presentation=Presentation(
+        short_names=["rc"],
+        categories=["all"],
+        fields={"status.replicas": lambda obj: str(obj.status.replicas)},
+        columns=[
+            name_column(),
+            Column(
+                name="Desired",
+                type="integer",
+                cell=lambda obj: obj.spec.replicas or 0,
+                description="How many pods are wanted.",
+            ),
+            Column(
+                name="Current",
+                type="integer",
+                cell=lambda obj: obj.status.replicas,
+                description="How many there are.",
+            ),
+            Column(
+                name="Ready",
+                type="integer",
+                cell=lambda obj: obj.status.readyReplicas,
+                description="How many are ready.",
+            ),
+            age_column(),
+            Column(
+                name="Containers",
+                cell=lambda obj: _containers(obj, "name"),
+                priority=1,
+                description="Names of the containers.",
+            ),
+            Column(
+                name="Images",
+                cell=lambda obj: _containers(obj, "image"),
+                priority=1,
+                description="Images of the containers.",
+            ),
+            Column(
+                name="Selector",
+                cell=lambda obj: shown_labels(obj.spec.selector),
+                priority=1,
+                description="Labels by which the pods are known.",
+            ),
+        ],
+    ),
 )

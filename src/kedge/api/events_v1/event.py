@@ -11,7 +11,9 @@ from kedge.api.core_v1 import event as core
 from kedge.api.core_v1.event import EventSource
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Int32, MicroTime, Model, Object, Time
-from kedge.api.resource import Column, Resource, StoredAs
+from kedge.api.presentation import Column, Presentation
+from kedge.api.resource import Resource, StoredAs
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -187,23 +189,30 @@ _FIELD_NAMES = {
     "reportingController": "reportingComponent",
 }
 
-RESOURCE = Resource(
+RESOURCE: Resource[Event] = Resource(
     type=Event,
     group="events.k8s.io",
     plural="events",
-    short_names=["ev"],
-    counts_generation=False,
-    create_on_update=True,
-    ttl=core.TTL,
-    check_name=names.dns_subdomain,
-    validate=validate,
-    validate_update=validate_update,
     store_as=StoredAs(core.RESOURCE, to_stored, from_stored, _FIELD_NAMES),
-    fields={
-        **{name: _through_core(read) for name, read in core.reference_fields("regarding").items()},
-        "reason": lambda obj: obj.reason,
-        "reportingController": lambda obj: obj.reportingController,
-        "type": lambda obj: obj.type,
-    },
-    columns=tuple(_columns()),
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        ttl=core.TTL,
+        check_name=names.dns_subdomain,
+        validate=validate,
+        validate_update=validate_update,
+    ),
+    presentation=Presentation(
+        short_names=["ev"],
+        fields={
+            **{
+                name: _through_core(read)
+                for name, read in core.reference_fields("regarding").items()
+            },
+            "reason": lambda obj: obj.reason,
+            "reportingController": lambda obj: obj.reportingController,
+            "type": lambda obj: obj.type,
+        },
+        columns=tuple(_columns()),
+    ),
 )

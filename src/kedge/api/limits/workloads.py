@@ -10,11 +10,12 @@ from kedge.api.apps_v1.replica_set import ReplicaSet
 from kedge.api.apps_v1.stateful_set import StatefulSet
 from kedge.api.batch_v1 import cron_job, job
 from kedge.api.batch_v1.cron_job import CronJob
-from kedge.api.batch_v1.job import Job
+from kedge.api.batch_v1.job_types import Job
 from kedge.api.core_v1 import replication_controller
 from kedge.api.core_v1.nesting import within
-from kedge.api.core_v1.pod import pod as pods
-from kedge.api.core_v1.pod.pod import Pod, PodTemplateSpec
+from kedge.api.core_v1.pod import defaults
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.core_v1.replication_controller import ReplicationController
 from kedge.api.core_v1.resource_validation import (
     validate_container_resources,
@@ -63,7 +64,7 @@ def pod_from(template: PodTemplateSpec, namespace: str) -> Pod:
         labels=template.metadata.labels,
         annotations=template.metadata.annotations,
     )
-    return pods.default(Pod(metadata=meta, spec=template.spec))
+    return defaults.default(Pod(metadata=meta, spec=template.spec))
 
 
 class Outcome(NamedTuple):

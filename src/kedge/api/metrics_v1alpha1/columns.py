@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kedge.api.metrics_v1alpha1.windows import MAIN, Metrics, Windows, cores, megabytes
-from kedge.api.resource import Column, name_column
+from kedge.api.presentation import Column, name_column
 
 WindowsOf = Callable[[Any], Windows]
 

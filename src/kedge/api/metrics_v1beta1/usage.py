@@ -6,7 +6,8 @@ from msgspec import field
 
 from kedge.api.metrics_v1alpha1.windows import added
 from kedge.api.model import Model, Object, ResourceList, Time
-from kedge.api.resource import Column, Resource, name_column
+from kedge.api.presentation import Column, Presentation, name_column
+from kedge.api.resource import Resource
 
 
 class ContainerMetrics(Model):
@@ -57,8 +58,11 @@ def pods(type_: type[Object], version: str) -> Resource[Object]:
         singular="pod",
         verbs=("get", "list"),
         measured=True,
-        fields={"spec.nodeName": lambda pod: ""},
-        columns=(name_column(), *_usage_columns(_of_pod), _window_column()),
+        registry="metrics.k8s.io/pods",
+        presentation=Presentation(
+            fields={"spec.nodeName": lambda pod: ""},
+            columns=(name_column(), *_usage_columns(_of_pod), _window_column()),
+        ),
     )
 
 
@@ -74,7 +78,10 @@ def nodes(type_: type[Object], version: str) -> Resource[Object]:
         namespaced=False,
         verbs=("get", "list"),
         measured=True,
-        columns=(name_column(), *_usage_columns(_of_node), _window_column()),
+        registry="metrics.k8s.io/nodes",
+        presentation=Presentation(
+            columns=(name_column(), *_usage_columns(_of_node), _window_column())
+        ),
     )
 
 

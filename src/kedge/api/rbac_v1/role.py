@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from kedge.api.model import Model, Object
 from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -60,12 +61,14 @@ def validate_rule(rule: PolicyRule, path: str) -> Iterator[FieldError]:
         yield FieldError.required(f"{path}.resources", why)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Role] = Resource(
     type=Role,
     group=GROUP,
     plural="roles",
-    counts_generation=False,
-    create_on_update=True,
-    check_name=names.path_segment,
-    validate=validate,
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        check_name=names.path_segment,
+        validate=validate,
+    ),
 )

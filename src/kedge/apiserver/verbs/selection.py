@@ -27,9 +27,12 @@ def selected(request: Request) -> Selection:
 
 def _check(resource: Resource[Any], fields: FieldSelector) -> None:
     for term in fields.terms:
-        if term.field in ("metadata.name", "metadata.namespace") or term.field in resource.fields:
+        if (
+            term.field in ("metadata.name", "metadata.namespace")
+            or term.field in resource.presentation.fields
+        ):
             continue
-        if resource.fields:
+        if resource.presentation.fields:
             raise bad_request(f"field label not supported: {term.field}")
         raise bad_request(
             f'"{term.field}" is not a known field selector: '

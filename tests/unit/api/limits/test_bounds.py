@@ -13,7 +13,9 @@ def bounds(**ranges: list[dict[str, Any]]) -> Bounds:
     documents = (
         {"metadata": {"name": name}, "spec": {"limits": items}} for name, items in ranges.items()
     )
-    return bounds_of([RESOURCE.default(RESOURCE.from_document(each)) for each in documents])
+    return bounds_of(
+        [RESOURCE.strategy.default(RESOURCE.from_document(each)) for each in documents]
+    )
 
 
 def test_rules_stand_in_the_order_of_names_then_of_items() -> None:

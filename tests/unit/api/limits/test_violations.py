@@ -23,7 +23,9 @@ def bounds(**ranges: list[dict[str, Any]]) -> Bounds:
     documents = (
         {"metadata": {"name": name}, "spec": {"limits": items}} for name, items in ranges.items()
     )
-    return bounds_of([RESOURCE.default(RESOURCE.from_document(each)) for each in documents])
+    return bounds_of(
+        [RESOURCE.strategy.default(RESOURCE.from_document(each)) for each in documents]
+    )
 
 
 def limited(*amounts: str, **meta: Any) -> Pod:

@@ -17,7 +17,7 @@ TEMPLATE = {
 
 def bounds(item: dict[str, Any]) -> Bounds:
     document = {"metadata": {"name": "limits"}, "spec": {"limits": [item]}}
-    return bounds_of([RESOURCE.default(RESOURCE.from_document(document))])
+    return bounds_of([RESOURCE.strategy.default(RESOURCE.from_document(document))])
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.kind)
@@ -27,7 +27,9 @@ def test_pods_are_made_from_the_template_of_every_workload(resource: Resource[An
     if resource.kind == "CronJob":
         spec = {"jobTemplate": {"spec": spec}}
         path = "spec.jobTemplate.spec.template"
-    obj = resource.default(resource.from_document({"metadata": {"name": "w"}, "spec": spec}))
+    obj = resource.strategy.default(
+        resource.from_document({"metadata": {"name": "w"}, "spec": spec})
+    )
     template = template_of(obj)
     assert template is not None
     assert template.path == path

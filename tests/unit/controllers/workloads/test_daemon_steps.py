@@ -26,7 +26,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def daemon_set(**pace: Any) -> DaemonSet:
     strategy = {"type": "RollingUpdate", "rollingUpdate": pace}
     spec = {"template": {"spec": {"containers": [{"name": "c"}]}}, "updateStrategy": strategy}
-    return RESOURCE.default(RESOURCE.from_document({"metadata": {"name": "d"}, "spec": spec}))
+    return RESOURCE.strategy.default(
+        RESOURCE.from_document({"metadata": {"name": "d"}, "spec": spec})
+    )
 
 
 def view(owner: DaemonSet, count: int) -> View:

@@ -30,7 +30,7 @@ def stateful_set(replicas: int = 3, **spec: Any) -> StatefulSet:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
     selector = {"matchLabels": {"app": "web"}}
     full = {"replicas": replicas, "selector": selector, "template": template, **spec}
-    return RESOURCE.default(
+    return RESOURCE.strategy.default(
         RESOURCE.from_document({"metadata": {"name": "web", "uid": "u"}, "spec": full})
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.api.core_v1.pod.status import ContainerStateTerminated, ContainerStatus
-from kedge.api.resource import Age, Column, age_column, name_column
+from kedge.api.presentation import Age, Column, age_column, name_column
 
 if TYPE_CHECKING:
     from kedge.api.core_v1.pod.pod import Pod

@@ -93,7 +93,7 @@ def default_spec(spec: PodSpec) -> PodSpec:
     return replace(spec, **changes)
 
 
-def begin(pod: "Pod") -> "Pod":
+def prepare_for_create(pod: "Pod") -> "Pod":
     """A pod that nobody has placed yet."""
     status = PodStatus(phase="Pending", qosClass=qos_class(pod))
     if pod.spec.schedulingGates:
@@ -108,7 +108,7 @@ def begin(pod: "Pod") -> "Pod":
     return replace(pod, spec=spec, status=status)
 
 
-def carry_status(new: "Pod", old: "Pod") -> "Pod":
+def prepare_for_status_update(new: "Pod", old: "Pod") -> "Pod":
     """A written status with what its writer may not take back."""
     status = new.status
     generation = status.observedGeneration or old.status.observedGeneration

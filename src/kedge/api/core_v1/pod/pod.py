@@ -3,48 +3,26 @@
 from msgspec import field
 
 from kedge.api.core_v1.pod.columns import COLUMNS, row_conditions
-from kedge.api.core_v1.pod.defaults import begin, carry_status, default, default_template
-from kedge.api.core_v1.pod.resize import only_resources, validate_resize
-from kedge.api.core_v1.pod.resources import qos_class
-from kedge.api.core_v1.pod.spec import PodSpec, PodTemplateSpec
-from kedge.api.core_v1.pod.status import ContainerStatus, PodCondition, PodStatus
+from kedge.api.core_v1.pod.defaults import (
+    default,
+    prepare_for_create,
+    prepare_for_status_update,
+)
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.api.core_v1.pod.update import (
-    only_ephemeral,
-    validate_ephemeral,
     validate_status,
     validate_update,
 )
 from kedge.api.core_v1.pod.validation import (
     validate,
     validate_new,
-    validate_spec,
-    validate_template,
 )
 from kedge.api.core_v1.pod.warnings import warn
 from kedge.api.model import Object
+from kedge.api.presentation import Presentation
 from kedge.api.resource import STATUS, Resource, Subresource
-
-__all__ = [
-    "RESOURCE",
-    "ContainerStatus",
-    "Pod",
-    "PodCondition",
-    "PodSpec",
-    "PodStatus",
-    "PodTemplateSpec",
-    "carry_status",
-    "default",
-    "default_template",
-    "only_ephemeral",
-    "only_resources",
-    "qos_class",
-    "validate",
-    "validate_ephemeral",
-    "validate_new",
-    "validate_resize",
-    "validate_spec",
-    "validate_template",
-]
+from kedge.api.strategy import Strategy
 
 
 class Pod(Object):
@@ -60,7 +38,7 @@ _STREAM = ("create", "get")
 _PROXY = ("create", "delete", "get", "patch", "update")
 
 
-def grace(pod: Pod, asked: int | None) -> int:
+def grace_period(pod: Pod, asked: int | None) -> int:
     """How long a pod may take to end: one that runs nowhere needs no time at all."""
     if not pod.spec.nodeName or pod.status.phase in ("Succeeded", "Failed"):
         return 0
@@ -74,11 +52,9 @@ def _address(pod: Pod) -> str:
     return pod.status.podIPs[0].ip if pod.status.podIPs else ""
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Pod] = Resource(
     type=Pod,
     plural="pods",
-    short_names=["po"],
-    categories=["all"],
     subresources=[
         Subresource("attach", _STREAM, "PodAttachOptions"),
         Subresource("binding", ("create",), "Binding"),
@@ -91,28 +67,34 @@ RESOURCE = Resource(
         Subresource("resize"),
         STATUS,
     ],
-    default=default,
-    begin=begin,
-    carry_status=carry_status,
-    grace=grace,
-    answers_with_object=True,
-    validate=validate,
-    validate_new=validate_new,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    warn=warn,
-    columns=COLUMNS,
-    row_conditions=row_conditions,
-    fields={
-        "spec.host": lambda pod: pod.spec.nodeName,
-        "spec.nodeName": lambda pod: pod.spec.nodeName,
-        "spec.restartPolicy": lambda pod: pod.spec.restartPolicy,
-        "spec.schedulerName": lambda pod: pod.spec.schedulerName,
-        "spec.serviceAccountName": lambda pod: pod.spec.serviceAccountName,
-        "spec.hostNetwork": lambda pod: "true" if pod.spec.hostNetwork else "false",
-        "status.phase": lambda pod: pod.status.phase,
-        "status.podIP": _address,
-        "status.podIPs": _address,
-        "status.nominatedNodeName": lambda pod: pod.status.nominatedNodeName,
-    },
+    strategy=Strategy(
+        default=default,
+        prepare_for_create=prepare_for_create,
+        prepare_for_status_update=prepare_for_status_update,
+        grace_period=grace_period,
+        returns_deleted_object=True,
+        validate=validate,
+        validate_new=validate_new,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=warn,
+    ),
+    presentation=Presentation(
+        short_names=["po"],
+        categories=["all"],
+        columns=COLUMNS,
+        row_conditions=row_conditions,
+        fields={
+            "spec.host": lambda pod: pod.spec.nodeName,
+            "spec.nodeName": lambda pod: pod.spec.nodeName,
+            "spec.restartPolicy": lambda pod: pod.spec.restartPolicy,
+            "spec.schedulerName": lambda pod: pod.spec.schedulerName,
+            "spec.serviceAccountName": lambda pod: pod.spec.serviceAccountName,
+            "spec.hostNetwork": lambda pod: "true" if pod.spec.hostNetwork else "false",
+            "status.phase": lambda pod: pod.status.phase,
+            "status.podIP": _address,
+            "status.podIPs": _address,
+            "status.nominatedNodeName": lambda pod: pod.status.nominatedNodeName,
+        },
+    ),
 )

@@ -206,9 +206,11 @@ def test_rows_of_finished_pods_are_marked() -> None:
 
 
 def test_wide_columns_show_none_rather_than_nothing() -> None:
-    wide = [column.cell(pod({}, {})) for column in RESOURCE.columns if column.priority]
+    wide = [column.cell(pod({}, {})) for column in RESOURCE.presentation.columns if column.priority]
     assert wide == ["<none>"] * 4
     gates = {"readinessGates": [{"conditionType": "x"}, {"conditionType": "y"}], "nodeName": "n"}
     met = {"podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "x", "status": "True"}]}
-    wide = [column.cell(pod(gates, met)) for column in RESOURCE.columns if column.priority]
+    wide = [
+        column.cell(pod(gates, met)) for column in RESOURCE.presentation.columns if column.priority
+    ]
     assert wide == ["10.0.0.1", "n", "<none>", "1/2"]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kedge.api.core_v1.pod.pod import RESOURCE, default, default_template
+from kedge.api.core_v1.pod.defaults import default, default_template
+from kedge.api.core_v1.pod.pod import RESOURCE
 from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.testing.pods import new_pod, pod_document
 

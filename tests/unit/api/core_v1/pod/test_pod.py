@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from kedge.api.core_v1.pod.pod import RESOURCE, ContainerStatus, Pod, PodStatus
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.status import ContainerStatus, PodStatus
 from kedge.api.core_v1.references import ResourceFieldSelector
 from kedge.api.resource import enc_hook
 from kedge.machinery.schema import Schema
@@ -85,15 +86,15 @@ def test_a_stored_pod_reads_back_as_it_was() -> None:
 )
 def test_pods_are_selected_by_fields(field: str, value: str) -> None:
     spec = {"nodeName": "n1", "hostNetwork": True, "serviceAccountName": "robot"}
-    assert RESOURCE.fields[field](new_pod(spec=spec)) == value
+    assert RESOURCE.presentation.fields[field](new_pod(spec=spec)) == value
 
 
 def test_the_address_is_selected_by_either_name() -> None:
     status = {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}
     pod = RESOURCE.from_document(pod_document() | {"status": status})
-    assert RESOURCE.fields["status.podIP"](pod) == "10.0.0.1"
+    assert RESOURCE.presentation.fields["status.podIP"](pod) == "10.0.0.1"
 
 
 def test_new_pods_are_pending_whatever_was_written() -> None:
-    pod = RESOURCE.begin(Pod(status=PodStatus(phase="Running")))
+    pod = RESOURCE.strategy.prepare_for_create(Pod(status=PodStatus(phase="Running")))
     assert (pod.status.phase, pod.status.qosClass) == ("Pending", "BestEffort")

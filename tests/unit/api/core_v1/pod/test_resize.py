@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kedge.api.core_v1.pod.pod import RESOURCE, Pod, only_resources, validate, validate_resize
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.resize import only_resources, validate_resize
+from kedge.api.core_v1.pod.validation import validate
 from kedge.testing.pods import new_pod, without_nothing
 
 CASES = yaml.safe_load(Path(__file__).with_name("resize.yaml").read_text())
@@ -17,7 +19,7 @@ def changed(old: Pod, after: dict[str, Any]) -> Pod:
     document["spec"].update(after.get("spec", {}))
     document["spec"]["containers"][0].update(after.get("container", {}))
     document["status"].update(after.get("status", {}))
-    return RESOURCE.default(RESOURCE.from_document(without_nothing(document)))
+    return RESOURCE.strategy.default(RESOURCE.from_document(without_nothing(document)))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])

@@ -7,14 +7,10 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod.pod import (
-    RESOURCE,
-    Pod,
-    carry_status,
-    only_ephemeral,
-    validate,
-    validate_ephemeral,
-)
+from kedge.api.core_v1.pod.defaults import prepare_for_status_update
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.update import only_ephemeral, validate_ephemeral
+from kedge.api.core_v1.pod.validation import validate
 from kedge.machinery.errors import FieldError
 from kedge.testing.pods import new_pod, without_nothing
 
@@ -27,7 +23,7 @@ def changed(old: Pod, after: dict[str, Any]) -> Pod:
     document["spec"]["containers"][0].update(after.get("container", {}))
     document["status"].update(after.get("status", {}))
     document["metadata"].update(after.get("metadata", {}))
-    return RESOURCE.default(RESOURCE.from_document(without_nothing(document)))
+    return RESOURCE.strategy.default(RESOURCE.from_document(without_nothing(document)))
 
 
 def errors_of(via: str, new: Pod, old: Pod) -> list[FieldError]:
@@ -35,9 +31,13 @@ def errors_of(via: str, new: Pod, old: Pod) -> list[FieldError]:
         new = only_ephemeral(new, old)
         return [*validate(new), *validate_ephemeral(new, old)]
     if via == "status":
-        return list(RESOURCE.validate_status(replace(carry_status(new, old), spec=old.spec), old))
+        return list(
+            RESOURCE.strategy.validate_status(
+                replace(prepare_for_status_update(new, old), spec=old.spec), old
+            )
+        )
     new = replace(new, status=old.status)
-    return [*validate(new), *RESOURCE.validate_update(new, old)]
+    return [*validate(new), *RESOURCE.strategy.validate_update(new, old)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
@@ -52,7 +52,7 @@ def test_changes_are_allowed_and_refused_as_in_kubernetes(case: dict[str, Any]) 
 def test_a_refused_update_names_the_fields_that_differ() -> None:
     old = new_pod()
     new = changed(old, {"spec": {"hostname": "a", "subdomain": "b"}})
-    (error,) = RESOURCE.validate_update(new, old)
+    (error,) = RESOURCE.strategy.validate_update(new, old)
     assert str(error).splitlines()[1:] == ["  spec.hostname", "  spec.subdomain"]
 
 
@@ -77,7 +77,7 @@ def test_a_container_that_ended_lives_again_only_if_it_may_restart(
     pod = new_pod(spec={"restartPolicy": pod_policy}, container=container)
     old = changed(pod, {"status": {"containerStatuses": [ENDED]}})
     new = changed(pod, {"status": {"containerStatuses": [ALIVE]}})
-    assert [str(error) for error in RESOURCE.validate_status(new, old)] == (
+    assert [str(error) for error in RESOURCE.strategy.validate_status(new, old)] == (
         []
         if allowed
         else [
@@ -90,7 +90,7 @@ def test_a_container_that_ended_lives_again_only_if_it_may_restart(
 def test_a_written_status_keeps_what_older_nodes_leave_out() -> None:
     old = changed(new_pod(), {"status": {"observedGeneration": 3}})
     new = changed(old, {"status": {"qosClass": "", "observedGeneration": 0, "phase": "Running"}})
-    status = carry_status(new, old).status
+    status = prepare_for_status_update(new, old).status
     assert (status.phase, status.qosClass, status.observedGeneration) == (
         "Running",
         "BestEffort",

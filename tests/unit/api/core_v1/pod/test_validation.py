@@ -7,13 +7,9 @@ import msgspec
 import pytest
 import yaml
 
-from kedge.api.core_v1.pod.pod import (
-    PodTemplateSpec,
-    default_template,
-    validate,
-    validate_new,
-    validate_template,
-)
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate, validate_new, validate_template
 from kedge.api.resource import dec_hook
 from kedge.testing.pods import new_pod, pod_document
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kedge.api.core_v1.pod.pod import validate
+from kedge.api.core_v1.pod.validation import validate
 from kedge.testing.pods import new_pod
 
 CASES = yaml.safe_load(Path(__file__).with_name("validation.yaml").read_text())
