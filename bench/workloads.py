@@ -26,7 +26,7 @@ from kedge.client.client import MERGE_PATCH, Client, DeleteOptions
 from kedge.client.http import HttpTransport
 from kedge.client.informer import Informer
 from kedge.client.view import objects
-from kedge.controllers.known import Known
+from kedge.controllers.shared_informers import Known
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.durations import format_micro_time, format_time
 from kedge.machinery.errors import StatusError

@@ -22,7 +22,6 @@ from kedge.controllers.batch.job import JobController
 from kedge.controllers.batch.ttl_after_finished import TtlAfterFinishedController
 from kedge.controllers.disruptions.disruption import DisruptionController
 from kedge.controllers.garbage_collector import GarbageCollector
-from kedge.controllers.known import Shared
 from kedge.controllers.limit_ranges import LimitRangeController
 from kedge.controllers.namespace import NamespaceController
 from kedge.controllers.namespaces import Namespaces
@@ -34,6 +33,7 @@ from kedge.controllers.resource_quota import ResourceQuotaController
 from kedge.controllers.services.endpoint_slice import EndpointSliceController
 from kedge.controllers.services.endpoint_slice_mirroring import EndpointSliceMirroringController
 from kedge.controllers.services.endpoints import EndpointsController
+from kedge.controllers.shared_informers import Shared
 from kedge.controllers.workloads.daemon_set import DaemonSetController
 from kedge.controllers.workloads.deployment import DeploymentController
 from kedge.controllers.workloads.replica_set import ReplicaSetController

@@ -14,10 +14,10 @@ from kedge.client.discovery import Discovery, Served
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Cache, Informer
 from kedge.client.view import Outline, OutlineMeta, outlines
-from kedge.controllers import garbage
-from kedge.controllers.garbage import Claim, Graph, Node, Reference
+from kedge.controllers import owner_graph
 from kedge.controllers.kinds import Definition, Kinds, definitions
 from kedge.controllers.loop import Loop
+from kedge.controllers.owner_graph import Claim, Graph, Node, Reference
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.selectors import escape
@@ -142,21 +142,21 @@ class GarbageCollector:
 
     async def reconcile(self, uid: str) -> None:
         while (node := self.graph.get(uid)) is not None:
-            match garbage.decide(self.graph, node):
-                case garbage.Look(references):
+            match owner_graph.decide(self.graph, node):
+                case owner_graph.Look(references):
                     if not await self._look(node, references):
                         return
                     continue
-                case garbage.Delete(policy, unblock):
+                case owner_graph.Delete(policy, unblock):
                     self._warn(node)
                     await self._delete(node, policy, unblock)
-                case garbage.Disown(uids):
+                case owner_graph.Disown(uids):
                     self._warn(node)
                     await self._disown(node, uids)
-                case garbage.Release():
+                case owner_graph.Release():
                     await self._all_synced()
-                    await self._remove_finalizer(node, garbage.FOREGROUND)
-                case garbage.Orphan():
+                    await self._remove_finalizer(node, owner_graph.FOREGROUND)
+                case owner_graph.Orphan():
                     await self._all_synced()
                     await self._orphan(node)
             return
@@ -209,7 +209,7 @@ class GarbageCollector:
             name=node.name,
             uid=node.uid,
         )
-        for each in garbage.misplaced(self.graph, node):
+        for each in owner_graph.misplaced(self.graph, node):
             owner = (
                 f"[{each.api_version}/{each.kind}, namespace: {node.namespace}, "
                 f"name: {each.name}, uid: {each.uid}]"
@@ -258,7 +258,7 @@ class GarbageCollector:
         left = iter(list(self.graph.dependents(node)))
         while some := list(islice(left, WORKERS)):
             await asyncio.gather(*(self._disown(dependent, owner) for dependent in some))
-        await self._remove_finalizer(node, garbage.ORPHAN)
+        await self._remove_finalizer(node, owner_graph.ORPHAN)
 
     async def _remove_finalizer(self, node: Node, finalizer: str) -> None:
         def without(meta: OutlineMeta) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from kedge.client.client import Client, DeleteOptions
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Key
 from kedge.client.view import outlines
-from kedge.controllers.emptying import Findings, Leftover, conditions, merged, unexpected
 from kedge.controllers.loop import Loop
+from kedge.controllers.namespace_content import Findings, Leftover, conditions, merged, unexpected
 from kedge.controllers.namespaces import Namespaces
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time

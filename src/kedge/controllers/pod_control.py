@@ -10,8 +10,8 @@ from kedge.api.model import Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
-from kedge.controllers.known import Known
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
+from kedge.controllers.shared_informers import Known
 from kedge.machinery.errors import StatusError
 
 SLOW_START: Final = 1

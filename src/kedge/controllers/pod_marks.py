@@ -8,8 +8,8 @@ from msgspec.structs import asdict, replace
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod.status import PodCondition
 from kedge.client.client import STRATEGIC_PATCH, Client
-from kedge.controllers.known import Known
 from kedge.controllers.pod_state import condition
+from kedge.controllers.shared_informers import Known
 from kedge.machinery.durations import format_time
 
 

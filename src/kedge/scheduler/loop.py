@@ -23,8 +23,8 @@ from kedge.scheduler.cycle import (
     refused,
 )
 from kedge.scheduler.decisions import Log, record
-from kedge.scheduler.deeds import Deeds
 from kedge.scheduler.demand import Demand
+from kedge.scheduler.pod_writes import Deeds
 from kedge.scheduler.preemption import Candidate, Hopeless, search_victims
 from kedge.scheduler.queue import Entry, Queue
 from kedge.scheduler.receivers import NEIGHBOURLY, Pods

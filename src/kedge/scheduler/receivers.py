@@ -10,9 +10,9 @@ from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.queue import Queue
-from kedge.scheduler.rounds import Rounds
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.usage import NodeReport, used_by_node
+from kedge.scheduler.usage_reader import Rounds
 
 NEIGHBOURLY: Final = frozenset((INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD))
 """Filters for which a pod matters to nodes other than its own."""

@@ -22,18 +22,18 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.scheduler.cycle import Turn, decide
 from kedge.scheduler.decisions import Log, Record, described, record
-from kedge.scheduler.deeds import Deeds
 from kedge.scheduler.demand import Demand
 from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, VOLUME_BINDING
 from kedge.scheduler.loop import Loop
+from kedge.scheduler.pod_writes import Deeds
 from kedge.scheduler.queue import Queue
 from kedge.scheduler.receivers import NodeReports, Nodes, Pods
-from kedge.scheduler.rounds import Rounds
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.scores.scores import SCORES
 from kedge.scheduler.snapshot import Namespace, Snapshot
 from kedge.scheduler.storage import Claim, PersistentVolume, StorageClass
 from kedge.scheduler.usage import NodeReport
+from kedge.scheduler.usage_reader import Rounds
 
 NAME: Final = "default-scheduler"
 """Pods name the scheduler that they wait for; this is also who reports events."""

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from kedge.client.client import Client
-from kedge.controllers.known import Shared
+from kedge.controllers.shared_informers import Shared
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.testing.local_server import LocalServer

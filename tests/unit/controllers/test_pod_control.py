@@ -7,9 +7,9 @@ from kedge.api.core_v1.pod import pod as pods
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import Client
 from kedge.client.events import Recorder
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Known, Shared, controller_of
+from kedge.controllers.adoption import Claims
 from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches, pod_of
+from kedge.controllers.shared_informers import Known, Shared, controller_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.testing.controllers import Workshop, workshop

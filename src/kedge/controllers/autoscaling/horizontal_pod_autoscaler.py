@@ -26,8 +26,8 @@ from kedge.controllers.autoscaling.pace import Bounds, Memory, Verdict, decide
 from kedge.controllers.autoscaling.proposal import Proposal, Unknown, propose
 from kedge.controllers.autoscaling.report import Report
 from kedge.controllers.autoscaling.usage import samples
-from kedge.controllers.known import Known, Shared, key_of
 from kedge.controllers.loop import Loop, together
+from kedge.controllers.shared_informers import Known, Shared, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError

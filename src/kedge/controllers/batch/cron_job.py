@@ -20,10 +20,10 @@ from kedge.client.events import NORMAL, WARNING, Recorder, reference_to
 from kedge.client.informer import Key
 from kedge.controllers import namespaces
 from kedge.controllers.batch.cron_times import MANY, Missed, missed, next_due
-from kedge.controllers.known import Shared, controller_of, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import Shared, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time, moved, parse_time
 from kedge.machinery.errors import StatusError

@@ -18,6 +18,7 @@ from kedge.client.client import STRATEGIC_PATCH, Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers import namespaces
+from kedge.controllers.adoption import Claims
 from kedge.controllers.batch.job_account import (
     counted,
     ended,
@@ -39,8 +40,6 @@ from kedge.controllers.batch.job_tally import (
     is_indexed,
     is_tracked,
 )
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.pod_control import (
     AT_ONCE,
@@ -52,6 +51,7 @@ from kedge.controllers.pod_control import (
     room_for_more,
 )
 from kedge.controllers.pod_state import is_leaving, is_ready
+from kedge.controllers.shared_informers import Shared, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError

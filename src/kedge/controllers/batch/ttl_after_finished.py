@@ -7,9 +7,9 @@ from kedge.api.batch_v1.job import RESOURCE
 from kedge.api.batch_v1.job_types import Job
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import Shared, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import StatusError

@@ -18,10 +18,10 @@ from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.disruptions import budget as pure
 from kedge.controllers.disruptions.scales import Scales, Unscalable
-from kedge.controllers.known import Shared, controller_of, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving, is_ready
+from kedge.controllers.shared_informers import Shared, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.selectors import LabelSelector

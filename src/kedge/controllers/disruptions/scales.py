@@ -9,7 +9,7 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object, OwnerReference
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
-from kedge.controllers.known import Known, Shared, controller_of
+from kedge.controllers.shared_informers import Known, Shared, controller_of
 from kedge.machinery.errors import StatusError, qualified
 
 

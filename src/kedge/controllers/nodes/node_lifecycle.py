@@ -12,13 +12,13 @@ from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
-from kedge.controllers.known import Shared
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.nodes import tainted
 from kedge.controllers.nodes.node_health import EXCLUDED, GRACE, STARTUP_GRACE, silent, zone_of
 from kedge.controllers.nodes.zones import Allowance, State, rate_of, state_of
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import condition, is_ready
+from kedge.controllers.shared_informers import Shared
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time, parse_time
 from kedge.machinery.errors import StatusError

@@ -9,9 +9,9 @@ from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import STRATEGIC_PATCH, Client, DeleteOptions, Preconditions
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
 from kedge.controllers.loop import Loop
 from kedge.controllers.pod_state import ENDED, is_leaving
+from kedge.controllers.shared_informers import Shared, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError

@@ -12,11 +12,11 @@ from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.disruptions.budget import TARGET
-from kedge.controllers.known import Shared, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.nodes.tainted import evicting, patience
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import Shared, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 

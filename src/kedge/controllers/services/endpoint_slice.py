@@ -12,7 +12,6 @@ from kedge.api.discovery_v1.endpoint_slice import RESOURCE, EndpointSlice
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import is_leaving
@@ -25,6 +24,7 @@ from kedge.controllers.services.slicing import (
     plan,
     wanted,
 )
+from kedge.controllers.shared_informers import Shared, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 

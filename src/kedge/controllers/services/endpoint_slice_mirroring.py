@@ -25,13 +25,13 @@ from kedge.api.resource import enc_hook
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import NAME_LIMIT, owned_by
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.services.slicing import MANAGED_BY, SERVICE_NAME
 from kedge.controllers.services.subsets import repacked
+from kedge.controllers.shared_informers import Shared, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 

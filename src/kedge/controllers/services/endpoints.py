@@ -14,7 +14,6 @@ from kedge.api.model import ObjectMeta
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import is_leaving
@@ -26,6 +25,7 @@ from kedge.controllers.services.backends import (
     selects,
 )
 from kedge.controllers.services.subsets import bounded, subsets_of
+from kedge.controllers.shared_informers import Shared, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 

@@ -21,12 +21,12 @@ from kedge.api.model import Object
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
+from kedge.controllers.adoption import Claims
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import Shared, controller_of, key_of
 from kedge.controllers.workloads.daemon_nodes import HASH, daemon_pod
 from kedge.controllers.workloads.daemon_steps import (
     Needs,

@@ -15,11 +15,11 @@ from kedge.api.label_selector import compiled
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
+from kedge.controllers.adoption import Claims
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import ENDED, is_leaving
+from kedge.controllers.shared_informers import Shared, controller_of, key_of
 from kedge.controllers.workloads import deployment_status as progress
 from kedge.controllers.workloads import revisions, rollout
 from kedge.controllers.workloads.rollout import Resize, Sets

@@ -14,9 +14,9 @@ from kedge.api.label_selector import compiled
 from kedge.api.model import LabelSelector, Object, ObjectMeta
 from kedge.api.resource import Resource, dec_hook
 from kedge.client.client import Client, DeleteOptions, Preconditions
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Known, controller_of, key_of
+from kedge.controllers.adoption import Claims
 from kedge.controllers.pod_control import owned_by
+from kedge.controllers.shared_informers import Known, controller_of, key_of
 from kedge.machinery.errors import StatusError
 
 PREFIX_LIMIT: Final = 223

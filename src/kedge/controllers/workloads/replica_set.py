@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from kedge.api.apps_v1.replica_set import RESOURCE, ReplicaSet, ReplicaSetCondition
 from kedge.api.label_selector import compiled
 from kedge.client.client import Client
-from kedge.controllers.known import Shared
+from kedge.controllers.shared_informers import Shared
 from kedge.controllers.workloads.replicas import (
     Failure,
     Kind,

@@ -17,8 +17,7 @@ from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.events import Recorder
 from kedge.client.informer import Key
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
+from kedge.controllers.adoption import Claims
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import (
@@ -39,6 +38,7 @@ from kedge.controllers.pod_state import (
     is_leaving,
     is_ready,
 )
+from kedge.controllers.shared_informers import Shared, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError

@@ -9,7 +9,7 @@ from kedge.api.core_v1.replication_controller import (
     ReplicationControllerCondition,
 )
 from kedge.client.client import Client
-from kedge.controllers.known import Shared
+from kedge.controllers.shared_informers import Shared
 from kedge.controllers.workloads.replicas import (
     Failure,
     Kind,

@@ -14,9 +14,9 @@ from kedge.api.model import Object, OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
-from kedge.controllers.known import Known
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import Known
 from kedge.controllers.workloads.stateful_pods import claims_of, ordinal_of, ordinals
 from kedge.machinery.errors import StatusError, conflict
 

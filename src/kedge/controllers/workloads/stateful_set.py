@@ -17,8 +17,7 @@ from kedge.api.label_selector import compiled
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
+from kedge.controllers.adoption import Claims
 from kedge.controllers.loop import Loop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import (
@@ -29,6 +28,7 @@ from kedge.controllers.pod_control import (
     room_for_more,
 )
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import Shared, controller_of, key_of
 from kedge.controllers.workloads.history import History, Revisions, template_of
 from kedge.controllers.workloads.replicas import next_available
 from kedge.controllers.workloads.stateful_claims import UNSUPPORTED, StatefulClaims, no_volumes

@@ -10,7 +10,7 @@ from kedge.controllers.autoscaling.horizontal_pod_autoscaler import (
     PERIOD,
     HorizontalPodAutoscalerController,
 )
-from kedge.controllers.known import Shared
+from kedge.controllers.shared_informers import Shared
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.testing.controllers import Workshop, workshop

@@ -7,7 +7,7 @@ import pytest
 
 from kedge.controllers.batch.cron_job import CronJobController
 from kedge.controllers.batch.job import JobController
-from kedge.controllers.known import Shared
+from kedge.controllers.shared_informers import Shared
 from kedge.testing.controllers import Workshop, workshop
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 from kedge.client.client import Client
 from kedge.client.transport import Call, Reply, Transport
 from kedge.controllers.batch.job import JobController
-from kedge.controllers.known import Shared
+from kedge.controllers.shared_informers import Shared
 from kedge.testing.controllers import Workshop, workshop
 
 Json = dict[str, Any]

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from kedge.controllers.known import Shared
 from kedge.controllers.nodes.node_lifecycle import NodeLifecycleController
 from kedge.controllers.nodes.taint_eviction import TaintEvictionController
+from kedge.controllers.shared_informers import Shared
 from kedge.machinery.durations import format_micro_time, format_time
 from kedge.testing.controllers import Workshop, workshop
 

@@ -9,7 +9,7 @@ from kedge.api.core_v1.pod import pod
 from kedge.api.model import OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.view import Outline, OutlineMeta
-from kedge.controllers.garbage import (
+from kedge.controllers.owner_graph import (
     FOREGROUND,
     LEAVE,
     ORPHAN,

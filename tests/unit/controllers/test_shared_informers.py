@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from kedge.api.core_v1.config_map import RESOURCE, ConfigMap
 from kedge.api.model import ObjectMeta, OwnerReference
 from kedge.client.informer import Key
-from kedge.controllers.known import Known, Shared
+from kedge.controllers.shared_informers import Known, Shared
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
 

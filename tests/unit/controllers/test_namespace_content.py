@@ -2,7 +2,7 @@ from kedge.api.core_v1 import config_map
 from kedge.api.core_v1.namespace import NamespaceCondition
 from kedge.api.core_v1.pod import pod
 from kedge.client.view import Outline, OutlineMeta
-from kedge.controllers.emptying import (
+from kedge.controllers.namespace_content import (
     CONTENT,
     DELETION,
     DISCOVERY,

@@ -8,9 +8,9 @@ import msgspec
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.client.client import STRATEGIC_PATCH, Client
-from kedge.controllers.known import Known, controller_of
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import Known, controller_of
 from kedge.machinery.errors import StatusError, conflict
 
 T = TypeVar("T", bound=Object)

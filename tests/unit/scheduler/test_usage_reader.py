@@ -13,8 +13,8 @@ from kedge.scheduler.demand import Demand
 from kedge.scheduler.load import Amount
 from kedge.scheduler.queue import Queue
 from kedge.scheduler.receivers import NodeReports, Pods
-from kedge.scheduler.rounds import PACE, Rounds
 from kedge.scheduler.usage import NodeReport, PodReport
+from kedge.scheduler.usage_reader import PACE, Rounds
 from kedge.testing.clock import FakeClock
 from kedge.testing.scheduling import cluster, demand, new_node, pod_report
 from kedge.web.message import Response
