@@ -26,7 +26,7 @@ from kedge.client.client import MERGE_PATCH, Client, DeleteOptions
 from kedge.client.http import HttpTransport
 from kedge.client.informer import Informer
 from kedge.client.view import objects
-from kedge.controllers.shared_informers import Known
+from kedge.controllers.shared_informers import ObjectCache
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.durations import format_micro_time, format_time
 from kedge.machinery.errors import StatusError
@@ -80,7 +80,7 @@ class SimulatedNodes:
     def __init__(self, client: Client, count: int) -> None:
         self.client = client
         self.names = [f"simulated-{number}" for number in range(count)]
-        self.pods: Known[Pod] = Known()
+        self.pods: ObjectCache[Pod] = ObjectCache()
         self.beating = True
         self._waiting: asyncio.Queue[Pod] = asyncio.Queue()
         self._changed = asyncio.Event()
@@ -224,7 +224,7 @@ def deployment_template(name: str, image: str) -> Any:
     return DEPLOYMENTS.to_document(deployment(name, 0, image))["spec"]["template"]
 
 
-def images(pods: Known[Pod]) -> set[str]:
+def images(pods: ObjectCache[Pod]) -> set[str]:
     return {pod.spec.containers[0].image for pod in pods}
 
 

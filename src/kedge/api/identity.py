@@ -5,7 +5,7 @@ from functools import cached_property
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Identity:
+class ResourceIdentity:
     """Names one kind in one version."""
 
     plural: str

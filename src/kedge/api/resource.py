@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from kedge.api import structs
-from kedge.api.identity import Identity
+from kedge.api.identity import ResourceIdentity
 from kedge.api.model import Document, Object, ObjectMeta
 from kedge.api.presentation import Presentation
 from kedge.api.strategy import Strategy
@@ -47,7 +47,7 @@ class ScalePaths:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Resource(Identity, Generic[T]):
+class Resource(ResourceIdentity, Generic[T]):
     """One kind in one version: its identity and type, its strategy and its presentation.
 
     It is an Identity rather than holding one because names are what most code asks for, and because

@@ -10,13 +10,13 @@ from kedge.api.resource import Resource
 from kedge.client.client import STRATEGIC_PATCH, Client
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
-from kedge.controllers.shared_informers import Known, controller_of
+from kedge.controllers.shared_informers import ObjectCache, controller_of
 from kedge.machinery.errors import StatusError, conflict
 
 T = TypeVar("T", bound=Object)
 
 
-class Claims(Generic[T]):
+class Adoption(Generic[T]):
     """How owners of one kind come by dependents of another."""
 
     def __init__(
@@ -24,7 +24,7 @@ class Claims(Generic[T]):
         client: Client,
         owners: Resource[Any],
         dependents: Resource[T],
-        known: Known[T],
+        known: ObjectCache[T],
         *,
         finalizers: Sequence[str] = (),
     ) -> None:

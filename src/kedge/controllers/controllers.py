@@ -33,7 +33,7 @@ from kedge.controllers.resource_quota import ResourceQuotaController
 from kedge.controllers.services.endpoint_slice import EndpointSliceController
 from kedge.controllers.services.endpoint_slice_mirroring import EndpointSliceMirroringController
 from kedge.controllers.services.endpoints import EndpointsController
-from kedge.controllers.shared_informers import Shared
+from kedge.controllers.shared_informers import SharedInformers
 from kedge.controllers.workloads.daemon_set import DaemonSetController
 from kedge.controllers.workloads.deployment import DeploymentController
 from kedge.controllers.workloads.replica_set import ReplicaSetController
@@ -69,7 +69,7 @@ class Controllers:
         one. `enabled` names the controllers to run."""
         discovery = Discovery(client)
         known = Namespaces()
-        self._shared = Shared(client, clock)
+        self._shared = SharedInformers(client, clock)
         self._namespaces = Informer(client, namespaces.view(), known, clock)
         shared = self._shared
         makers: dict[str, Callable[[], Controller]] = {

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kedge.api.core_v1.limit_range import RESOURCE, LimitRange
-from kedge.api.limits.bounds import Bounds, bounds_of
-from kedge.api.limits.violations import Violation
+from kedge.api.limits.bounds import NamespaceLimits, bounds_of
+from kedge.api.limits.violations import LimitRangeViolation
 from kedge.api.limits.workloads import RESOURCES, outcome, pod_from, template_of
 from kedge.api.model import Object
 from kedge.api.resource import Resource
@@ -16,7 +16,7 @@ from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import objects, sketches
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
@@ -38,7 +38,7 @@ class _Owner(msgspec.Struct, frozen=True, gc=False):
     controller: bool = False
 
 
-class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class _WorkloadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -52,10 +52,10 @@ class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         return not self.deletion_timestamp and not any(o.controller for o in self.owner_references)
 
 
-class Sketch(msgspec.Struct, frozen=True, gc=False):
+class PartialWorkload(msgspec.Struct, frozen=True, gc=False):
     """A workload, reduced to who it is and how often its spec was changed."""
 
-    metadata: _Meta
+    metadata: _WorkloadMeta
 
 
 class _Follower:
@@ -65,14 +65,14 @@ class _Follower:
         self._controller = controller
         self._plural = plural
 
-    def replace(self, objects: Iterable[Sketch]) -> None:
+    def replace(self, objects: Iterable[PartialWorkload]) -> None:
         for obj in objects:
             self.put(obj)
 
-    def put(self, obj: Sketch) -> None:
+    def put(self, obj: PartialWorkload) -> None:
         self._controller.workload_changed(self._plural, obj.metadata)
 
-    def remove(self, obj: Sketch) -> None:
+    def remove(self, obj: PartialWorkload) -> None:
         self._controller.workload_gone(
             Workload(self._plural, obj.metadata.namespace, obj.metadata.name)
         )
@@ -88,7 +88,7 @@ class LimitRangeController:
         self._ranges: Cache[LimitRange] = Cache()
         self._names: dict[str, set[str]] = {}
         """The names of the LimitRanges of each namespace."""
-        self._bounds: dict[str, Bounds] = {}
+        self._bounds: dict[str, NamespaceLimits] = {}
         """By namespace; only where there are any."""
         self._seen: dict[Workload, tuple[str, int]] = {}
         """The uid and generation in which workloads were last looked at, in those namespaces."""
@@ -96,8 +96,10 @@ class LimitRangeController:
         """Those whose pods would be refused."""
         self._followers: list[asyncio.Task[None]] = []
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._loop: Loop[Workload] = Loop("limit-range", self.reconcile, clock)
-        self._listing: Loop[str] = Loop("limit-range-namespace", self._look_around, clock)
+        self._loop: ControllerLoop[Workload] = ControllerLoop("limit-range", self.reconcile, clock)
+        self._listing: ControllerLoop[str] = ControllerLoop(
+            "limit-range-namespace", self._look_around, clock
+        )
         self._tasks: asyncio.TaskGroup
 
     async def run(self) -> None:
@@ -138,14 +140,14 @@ class LimitRangeController:
         if self._bounds and not self._followers:
             for resource in RESOURCES:
                 follower = _Follower(self, resource.plural)
-                view = sketches(resource, Sketch)
+                view = sketches(resource, PartialWorkload)
                 informer = Informer(self._client, view, follower, self._clock)
                 self._followers.append(self._tasks.create_task(informer.run()))
         elif not self._bounds:
             while self._followers:
                 self._followers.pop().cancel()
 
-    def workload_changed(self, plural: str, meta: _Meta) -> None:
+    def workload_changed(self, plural: str, meta: _WorkloadMeta) -> None:
         """One workload is new or different; a new status is nothing to look at."""
         if meta.namespace not in self._bounds or not meta.speaks_for_itself:
             return
@@ -162,7 +164,7 @@ class LimitRangeController:
     async def _look_around(self, namespace: str) -> None:
         """Look at all workloads of a namespace whose bounds have changed."""
         for resource in RESOURCES:
-            view = sketches(resource, Sketch)
+            view = sketches(resource, PartialWorkload)
             for found in (await self._client.list_as(view, namespace, version="0")).items:
                 workload = Workload(resource.plural, namespace, found.metadata.name)
                 self._seen.pop(workload, None)
@@ -191,7 +193,7 @@ class LimitRangeController:
             self._wrong.discard(workload)
 
 
-def violations(bounds: Bounds, obj: Object) -> list[Violation]:
+def violations(bounds: NamespaceLimits, obj: Object) -> list[LimitRangeViolation]:
     """What LimitRanges will have against the pods of a workload."""
     template = template_of(obj)
     if template is None or obj.metadata.deletionTimestamp:
@@ -199,5 +201,5 @@ def violations(bounds: Bounds, obj: Object) -> list[Violation]:
     return list(outcome(bounds, pod_from(template.spec, obj.metadata.namespace)).violations)
 
 
-def message(violation: Violation) -> str:
+def message(violation: LimitRangeViolation) -> str:
     return f'Pods will be refused by LimitRange "{violation.limit_range}": {violation.message}'

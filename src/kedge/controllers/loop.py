@@ -21,7 +21,7 @@ async def together(*work: Coroutine[Any, Any, None]) -> None:
             tasks.create_task(each)
 
 
-class Loop(Generic[K]):
+class ControllerLoop(Generic[K]):
     """The work of one controller."""
 
     def __init__(

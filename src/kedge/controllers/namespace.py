@@ -12,8 +12,14 @@ from kedge.client.client import Client, DeleteOptions
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Key
 from kedge.client.view import outlines
-from kedge.controllers.loop import Loop
-from kedge.controllers.namespace_content import Findings, Leftover, conditions, merged, unexpected
+from kedge.controllers.loop import ControllerLoop
+from kedge.controllers.namespace_content import (
+    ContentDeletion,
+    RemainingObjects,
+    conditions,
+    merged,
+    unexpected,
+)
 from kedge.controllers.namespaces import Namespaces
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
@@ -31,7 +37,7 @@ class NotEmpty(Exception):
     """Some of a namespace's content could not be deleted."""
 
 
-class Post(NamedTuple):
+class ContentWatch(NamedTuple):
     """Where somebody waits for leftovers to go."""
 
     namespace: str
@@ -49,9 +55,9 @@ class NamespaceController:
         self._discovery = discovery
         self._namespaces = namespaces
         self._clock = clock
-        self._loop = Loop("namespace", self.reconcile, clock, workers=4)
+        self._loop = ControllerLoop("namespace", self.reconcile, clock, workers=4)
         self._tasks: asyncio.TaskGroup
-        self._sentries: dict[Post, asyncio.Task[None]] = {}
+        self._sentries: dict[ContentWatch, asyncio.Task[None]] = {}
         """Those who wait for leftovers to go."""
 
     async def run(self) -> None:
@@ -90,8 +96,8 @@ class NamespaceController:
         if findings.failures or findings.undiscovered:
             raise NotEmpty("; ".join([*findings.failures, findings.undiscovered]).strip("; "))
 
-    async def _empty(self, namespace: str) -> Findings:
-        findings = Findings()
+    async def _empty(self, namespace: str) -> ContentDeletion:
+        findings = ContentDeletion()
         try:
             served = await self._discovery.served()
         except (StatusError, OSError) as error:
@@ -107,7 +113,9 @@ class NamespaceController:
             await asyncio.gather(*(self._purge(each, namespace, findings) for each in some))
         return findings
 
-    async def _purge(self, resource: Resource[Any], namespace: str, findings: Findings) -> None:
+    async def _purge(
+        self, resource: Resource[Any], namespace: str, findings: ContentDeletion
+    ) -> None:
         """Delete all objects of a resource and note what is left of them."""
         try:
             listing = await self._client.list_as(outlines(resource), namespace)
@@ -121,7 +129,7 @@ class NamespaceController:
                 findings.failures.append(str(error))
             return
         if listing.items:
-            leftover = Leftover(resource, listing.items, listing.version)
+            leftover = RemainingObjects(resource, listing.items, listing.version)
             findings.leftovers.append(leftover)
             if complaint := unexpected(namespace, leftover):
                 findings.failures.append(complaint)
@@ -137,7 +145,7 @@ class NamespaceController:
                 if error.code != 404:
                     raise
 
-    async def _report(self, namespace: Namespace, findings: Findings) -> Namespace:
+    async def _report(self, namespace: Namespace, findings: ContentDeletion) -> Namespace:
         """Say in the status how far the deletion has come."""
         if findings.empty and not namespace.status.conditions:
             # It is over before anybody could read it.
@@ -157,12 +165,12 @@ class NamespaceController:
 
     # Leftovers: whoever holds them decides when they go.
 
-    def _await_departure(self, namespace: str, leftover: Leftover) -> None:
-        post = Post(namespace, leftover.resource.group, leftover.resource.plural)
+    def _await_departure(self, namespace: str, leftover: RemainingObjects) -> None:
+        post = ContentWatch(namespace, leftover.resource.group, leftover.resource.plural)
         if post not in self._sentries:
             self._sentries[post] = self._tasks.create_task(self._stand(post, leftover))
 
-    async def _stand(self, post: Post, leftover: Leftover) -> None:
+    async def _stand(self, post: ContentWatch, leftover: RemainingObjects) -> None:
         """Have the namespace seen to again when the last of the leftovers is gone."""
         try:
             await self._departure(post.namespace, leftover)
@@ -173,7 +181,7 @@ class NamespaceController:
             del self._sentries[post]
         self._loop.add(post.namespace)
 
-    async def _departure(self, namespace: str, leftover: Leftover) -> None:
+    async def _departure(self, namespace: str, leftover: RemainingObjects) -> None:
         """Return when none of these objects is there any more, or the server ends the watch."""
         waiting = {obj.metadata.uid for obj in leftover.objects}
         view = outlines(leftover.resource)

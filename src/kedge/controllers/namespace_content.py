@@ -32,7 +32,7 @@ FINE = {
 
 
 @dataclass(frozen=True)
-class Leftover:
+class RemainingObjects:
     """Objects of one resource that were told to go and are still there."""
 
     resource: Resource[Any]
@@ -42,10 +42,10 @@ class Leftover:
 
 
 @dataclass
-class Findings:
+class ContentDeletion:
     """The outcome of one attempt to empty a namespace."""
 
-    leftovers: list[Leftover] = field(default_factory=list)
+    leftovers: list[RemainingObjects] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     undiscovered: str = ""
     """Why the server would not say what it serves."""
@@ -55,7 +55,7 @@ class Findings:
         return not (self.leftovers or self.failures or self.undiscovered)
 
 
-def unexpected(namespace: str, leftover: Leftover) -> str:
+def unexpected(namespace: str, leftover: RemainingObjects) -> str:
     """The complaint about objects that stay although nothing holds them; "" if there are none."""
     if all(_held(obj) for obj in leftover.objects):
         return ""
@@ -69,7 +69,7 @@ def _held(obj: Outline) -> bool:
     return bool(obj.metadata.finalizers or obj.metadata.deletion_timestamp)
 
 
-def conditions(findings: Findings) -> list[NamespaceCondition]:
+def conditions(findings: ContentDeletion) -> list[NamespaceCondition]:
     """The findings, in upstream's words."""
     troubles = dict(_troubles(findings))
     return [
@@ -82,7 +82,7 @@ def conditions(findings: Findings) -> list[NamespaceCondition]:
     ]
 
 
-def _troubles(findings: Findings) -> Iterable[tuple[str, tuple[str, str]]]:
+def _troubles(findings: ContentDeletion) -> Iterable[tuple[str, tuple[str, str]]]:
     if findings.undiscovered:
         yield DISCOVERY, ("DiscoveryFailed", findings.undiscovered)
     if findings.failures:
@@ -113,7 +113,7 @@ def _cut(message: str) -> str:
     return message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 4]} ..."
 
 
-def _counted(leftover: Leftover) -> str:
+def _counted(leftover: RemainingObjects) -> str:
     # The dot stands there for the core group too, where nothing follows it; upstream's is the same.
     name = f"{leftover.resource.plural}.{leftover.resource.group}"
     return f"{name} has {len(leftover.objects)} resource instances"

@@ -14,7 +14,7 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 
 
-class Reference(NamedTuple):
+class DependentReference(NamedTuple):
     """A dependent's word on who owns it."""
 
     uid: str
@@ -25,7 +25,7 @@ class Reference(NamedTuple):
     """Whether the owner's foreground deletion has to wait for the dependent."""
 
 
-class Claim(NamedTuple):
+class OwnerLocation(NamedTuple):
     """An object that must be found in just this place to count as an owner."""
 
     group: str
@@ -35,7 +35,7 @@ class Claim(NamedTuple):
     uid: str
 
 
-class Node:
+class GraphNode:
     """One object that has an owner, is an owner, or has to be dealt with before it may go."""
 
     __slots__ = (
@@ -72,14 +72,14 @@ class Node:
         return f"{self.resource.plural}:{where}"
 
     @property
-    def claim(self) -> Claim:
+    def claim(self) -> OwnerLocation:
         resource = self.resource
-        return Claim(resource.group, resource.kind, self.namespace, self.name, self.uid)
+        return OwnerLocation(resource.group, resource.kind, self.namespace, self.name, self.uid)
 
 
-def _reference(owner: OwnerReference) -> Reference:
+def _reference(owner: OwnerReference) -> DependentReference:
     version, kind = intern(owner.apiVersion), intern(owner.kind)
-    return Reference(owner.uid, version, kind, owner.name, bool(owner.blockOwnerDeletion))
+    return DependentReference(owner.uid, version, kind, owner.name, bool(owner.blockOwnerDeletion))
 
 
 def _policy(finalizers: Iterable[str]) -> str:
@@ -88,7 +88,7 @@ def _policy(finalizers: Iterable[str]) -> str:
     return "Foreground" if FOREGROUND in finalizers else "Background"
 
 
-class Standing(Enum):
+class OwnerState(Enum):
     """What is known of an owner."""
 
     SOLID = auto()
@@ -101,7 +101,7 @@ class Standing(Enum):
     """Somebody has to look."""
 
 
-class Graph:
+class OwnerGraph:
     """The objects that matter and how they depend on each other.
 
     Objects without owners are not kept until a dependent names them; that keeps memory for those
@@ -109,38 +109,38 @@ class Graph:
     """
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
-        self._dependents: dict[str, dict[str, Node]] = {}
+        self._nodes: dict[str, GraphNode] = {}
+        self._dependents: dict[str, dict[str, GraphNode]] = {}
         """By the owner's uid, then the dependent's."""
-        self._absent: dict[str, set[Claim]] = {}
+        self._absent: dict[str, set[OwnerLocation]] = {}
         """By uid, owners that dependents name and that are known not to be there."""
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def get(self, uid: str) -> Node | None:
+    def get(self, uid: str) -> GraphNode | None:
         return self._nodes.get(uid)
 
-    def dependents(self, owner: Node) -> Iterator[Node]:
+    def dependents(self, owner: GraphNode) -> Iterator[GraphNode]:
         """Those who name this very object as an owner."""
         for dependent in self._dependents.get(owner.uid, {}).values():
             if any(matches(owner, dependent, each) for each in dependent.references):
                 yield dependent
 
-    def blocking(self, owner: Node) -> Iterator[Node]:
+    def blocking(self, owner: GraphNode) -> Iterator[GraphNode]:
         """The dependents for which the owner's foreground deletion waits."""
         for dependent in self.dependents(owner):
             if any(each.uid == owner.uid and each.blocks for each in dependent.references):
                 yield dependent
 
-    def standing(self, dependent: Node, reference: Reference) -> Standing:
+    def standing(self, dependent: GraphNode, reference: DependentReference) -> OwnerState:
         """What is known of an owner that a dependent names."""
         owner = self._nodes.get(reference.uid)
         if owner is not None and matches(owner, dependent, reference):
-            return Standing.WAITING if owner.foreground else Standing.SOLID
+            return OwnerState.WAITING if owner.foreground else OwnerState.SOLID
         if not self._absent.get(reference.uid, _NONE).isdisjoint(claims(dependent, reference)):
-            return Standing.ABSENT
-        return Standing.UNKNOWN
+            return OwnerState.ABSENT
+        return OwnerState.UNKNOWN
 
     # What informers tell.
 
@@ -149,7 +149,7 @@ class Graph:
         old = self._nodes.get(obj.metadata.uid)
         if old is None and self._is_nobody(obj):
             return set()
-        node = Node(resource, obj)
+        node = GraphNode(resource, obj)
         if not self._matters(node):
             return self._drop(old) if old is not None else set()
         self._nodes[node.uid] = node
@@ -162,11 +162,11 @@ class Graph:
         related = meta.owner_references or meta.uid in self._dependents
         return not related and not (meta.deletion_timestamp and meta.finalizers)
 
-    def _matters(self, node: Node) -> bool:
+    def _matters(self, node: GraphNode) -> bool:
         owned_or_owner = node.references or node.uid in self._dependents
         return bool(owned_or_owner or node.foreground or node.orphaning)
 
-    def _affected(self, node: Node, old: Node | None) -> set[str]:
+    def _affected(self, node: GraphNode, old: GraphNode | None) -> set[str]:
         """Whose lot a change of a node may change."""
         if old is not None and _same(node, old):
             return set()
@@ -177,7 +177,7 @@ class Graph:
             affected.update(self._waiting_owners(old))
         return affected
 
-    def _waiting_owners(self, dependent: Node) -> Iterator[str]:
+    def _waiting_owners(self, dependent: GraphNode) -> Iterator[str]:
         for reference in dependent.references:
             owner = self._nodes.get(reference.uid)
             if owner is not None and owner.foreground:
@@ -187,11 +187,11 @@ class Graph:
         """Take in that an object is gone."""
         if obj.metadata.uid not in self._nodes and self._is_nobody(obj):
             return set()
-        node = self._nodes.get(obj.metadata.uid) or Node(resource, obj)
+        node = self._nodes.get(obj.metadata.uid) or GraphNode(resource, obj)
         self.confirm_absent(node.claim)
         return self._drop(node)
 
-    def _drop(self, node: Node) -> set[str]:
+    def _drop(self, node: GraphNode) -> set[str]:
         affected = {*self._dependents.get(node.uid, ()), *self._waiting_owners(node)}
         self._nodes.pop(node.uid, None)
         for reference in node.references:
@@ -227,21 +227,21 @@ class Graph:
 
     # What somebody found who looked.
 
-    def confirm_absent(self, claim: Claim) -> None:
+    def confirm_absent(self, claim: OwnerLocation) -> None:
         """An owner is not in the place where its dependents say it is."""
         if claim.uid in self._dependents:
             self._absent.setdefault(claim.uid, set()).add(claim)
 
     def confirm_present(self, resource: Resource[Any], obj: Outline) -> set[str]:
         """An owner that was looked for was there; it counts unless its end was heard of since."""
-        node = Node(resource, obj)
+        node = GraphNode(resource, obj)
         if node.claim in self._absent.get(node.uid, _NONE) or node.uid in self._nodes:
             return set()
         return self.observe(resource, obj)
 
     # The index.
 
-    def _index(self, node: Node, old: Node | None) -> None:
+    def _index(self, node: GraphNode, old: GraphNode | None) -> None:
         uids = {reference.uid for reference in node.references}
         for reference in old.references if old is not None else ():
             if reference.uid not in uids:
@@ -249,7 +249,7 @@ class Graph:
         for uid in uids:
             self._dependents.setdefault(uid, {})[node.uid] = node
 
-    def _unlink(self, node: Node, reference: Reference) -> None:
+    def _unlink(self, node: GraphNode, reference: DependentReference) -> None:
         """Forget a dependence, and with the last one all that was only kept for its sake."""
         family = self._dependents.get(reference.uid)
         if family is None or family.pop(node.uid, None) is None or family:
@@ -261,30 +261,30 @@ class Graph:
             del self._nodes[owner.uid]
 
 
-_NONE: frozenset[Claim] = frozenset()
+_NONE: frozenset[OwnerLocation] = frozenset()
 
 
-def _same(one: Node, other: Node) -> bool:
+def _same(one: GraphNode, other: GraphNode) -> bool:
     """Whether two states of an object differ in nothing that decisions depend on."""
     facts = ("references", "deleting", "foreground", "orphaning", "policy")
     return all(getattr(one, fact) == getattr(other, fact) for fact in facts)
 
 
-def matches(owner: Node, dependent: Node, reference: Reference) -> bool:
+def matches(owner: GraphNode, dependent: GraphNode, reference: DependentReference) -> bool:
     """Whether an object is the one that a reference means: uid, kind, name and place agree."""
     return owner.uid == reference.uid and owner.claim in claims(dependent, reference)
 
 
-def claims(dependent: Node, reference: Reference) -> tuple[Claim, ...]:
+def claims(dependent: GraphNode, reference: DependentReference) -> tuple[OwnerLocation, ...]:
     """Where an owner may be: outside all namespaces, or in the dependent's own."""
     group = reference.api_version.rpartition("/")[0]
-    at_large = Claim(group, reference.kind, "", reference.name, reference.uid)
+    at_large = OwnerLocation(group, reference.kind, "", reference.name, reference.uid)
     if not dependent.namespace:
         return (at_large,)
     return at_large, at_large._replace(namespace=dependent.namespace)
 
 
-def misplaced(graph: Graph, dependent: Node) -> Iterator[Reference]:
+def misplaced(graph: OwnerGraph, dependent: GraphNode) -> Iterator[DependentReference]:
     """References to owners that are known, but in a namespace where they can own nothing here."""
     for reference in dependent.references:
         owner = graph.get(reference.uid)
@@ -296,19 +296,19 @@ def misplaced(graph: Graph, dependent: Node) -> Iterator[Reference]:
 
 
 @dataclass(frozen=True)
-class Leave:
+class KeepObject:
     """Nothing is to be done, for now."""
 
 
 @dataclass(frozen=True)
-class Look:
+class FindOwners:
     """These owners are to be looked for first."""
 
-    references: tuple[Reference, ...]
+    references: tuple[DependentReference, ...]
 
 
 @dataclass(frozen=True)
-class Delete:
+class DeleteObject:
     """The object has lost its owners."""
 
     policy: str
@@ -317,50 +317,59 @@ class Delete:
 
 
 @dataclass(frozen=True)
-class Disown:
+class RemoveReferences:
     """The object stays, for the sake of other owners; these references go."""
 
     uids: frozenset[str]
 
 
 @dataclass(frozen=True)
-class Release:
+class RemoveForegroundFinalizer:
     """Nothing blocks the object any more: its finalizer for foreground deletion goes."""
 
 
 @dataclass(frozen=True)
-class Orphan:
+class OrphanDependents:
     """The dependents stay and lose their reference; then the finalizer for orphaning goes."""
 
-    dependents: tuple[Node, ...]
+    dependents: tuple[GraphNode, ...]
 
 
-Action = Leave | Look | Delete | Disown | Release | Orphan
-LEAVE = Leave()
+Action = (
+    KeepObject
+    | FindOwners
+    | DeleteObject
+    | RemoveReferences
+    | RemoveForegroundFinalizer
+    | OrphanDependents
+)
+LEAVE = KeepObject()
 
 
-def decide(graph: Graph, node: Node) -> Action:
+def decide(graph: OwnerGraph, node: GraphNode) -> Action:
     """What is to be done about an object now."""
     if node.orphaning:
-        return Orphan(tuple(graph.dependents(node)))
+        return OrphanDependents(tuple(graph.dependents(node)))
     if node.foreground:
-        return LEAVE if any(graph.blocking(node)) else Release()
+        return LEAVE if any(graph.blocking(node)) else RemoveForegroundFinalizer()
     if node.deleting or not node.references:
         return LEAVE
-    by_standing: dict[Standing, list[Reference]] = {standing: [] for standing in Standing}
+    by_standing: dict[OwnerState, list[DependentReference]] = {
+        standing: [] for standing in OwnerState
+    }
     for reference in node.references:
         by_standing[graph.standing(node, reference)].append(reference)
-    if unknown := by_standing[Standing.UNKNOWN]:
-        return Look(tuple(unknown))
-    leaving = by_standing[Standing.ABSENT] + by_standing[Standing.WAITING]
-    if by_standing[Standing.SOLID]:
-        return Disown(frozenset(each.uid for each in leaving)) if leaving else LEAVE
-    return _deletion(graph, node, waited_for=bool(by_standing[Standing.WAITING]))
+    if unknown := by_standing[OwnerState.UNKNOWN]:
+        return FindOwners(tuple(unknown))
+    leaving = by_standing[OwnerState.ABSENT] + by_standing[OwnerState.WAITING]
+    if by_standing[OwnerState.SOLID]:
+        return RemoveReferences(frozenset(each.uid for each in leaving)) if leaving else LEAVE
+    return _deletion(graph, node, waited_for=bool(by_standing[OwnerState.WAITING]))
 
 
-def _deletion(graph: Graph, node: Node, *, waited_for: bool) -> Delete:
+def _deletion(graph: OwnerGraph, node: GraphNode, *, waited_for: bool) -> DeleteObject:
     dependents = list(graph.dependents(node))
     if waited_for and dependents:
         # Whoever waits for this object waits for what depends on it, too.
-        return Delete("Foreground", unblock=any(each.foreground for each in dependents))
-    return Delete(node.policy)
+        return DeleteObject("Foreground", unblock=any(each.foreground for each in dependents))
+    return DeleteObject(node.policy)

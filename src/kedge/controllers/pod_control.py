@@ -11,7 +11,7 @@ from kedge.api.resource import Resource
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
-from kedge.controllers.shared_informers import Known
+from kedge.controllers.shared_informers import ObjectCache
 from kedge.machinery.errors import StatusError
 
 SLOW_START: Final = 1
@@ -65,7 +65,7 @@ def room_for_more(pods: Iterable[Pod]) -> int:
 class PodControl:
     """The deeds of one controller. Each returns when its effect is known to all who look."""
 
-    def __init__(self, client: Client, pods: Known[Pod], recorder: Recorder) -> None:
+    def __init__(self, client: Client, pods: ObjectCache[Pod], recorder: Recorder) -> None:
         self._client = client
         self._pods = pods
         self._recorder = recorder

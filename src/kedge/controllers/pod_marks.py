@@ -9,7 +9,7 @@ from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.core_v1.pod.status import PodCondition
 from kedge.client.client import STRATEGIC_PATCH, Client
 from kedge.controllers.pod_state import condition
-from kedge.controllers.shared_informers import Known
+from kedge.controllers.shared_informers import ObjectCache
 from kedge.machinery.durations import format_time
 
 
@@ -21,7 +21,7 @@ def stated(pod: Pod, said: PodCondition, now: datetime) -> PodCondition:
 
 
 async def mark(
-    client: Client, pods: Known[Pod], pod: Pod, said: PodCondition, now: datetime
+    client: Client, pods: ObjectCache[Pod], pod: Pod, said: PodCondition, now: datetime
 ) -> None:
     """Say something of a pod, whatever else is being said of it; returns when that is known."""
     meta = pod.metadata

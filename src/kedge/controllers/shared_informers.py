@@ -53,7 +53,7 @@ def _namespace(obj: Object) -> str:
     return obj.metadata.namespace
 
 
-class Index(Generic[T]):
+class ObjectIndex(Generic[T]):
     """Objects by something that they have in common."""
 
     def __init__(self, group: Callable[[T], Hashable | None]) -> None:
@@ -76,12 +76,12 @@ class Index(Generic[T]):
             self._groups.setdefault(new, {})[key_of(now)] = now
 
 
-class Known(Generic[T]):
+class ObjectCache(Generic[T]):
     """A Receiver that keeps whole objects."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, T] = {}
-        self._indexes: list[Index[T]] = []
+        self._indexes: list[ObjectIndex[T]] = []
         self._followers: list[Change[T]] = []
         self._newest = 0
         """The version of the latest change that is known."""
@@ -89,9 +89,9 @@ class Known(Generic[T]):
         self._owned = self.by(_manager)
         self._within = self.by(_namespace)
 
-    def by(self, group: Callable[[T], Hashable | None]) -> Index[T]:
+    def by(self, group: Callable[[T], Hashable | None]) -> ObjectIndex[T]:
         """A way to find objects, kept up to date; those grouped under None are left out."""
-        index = Index(group)
+        index = ObjectIndex(group)
         for obj in self._objects.values():
             index.changed(None, obj)
         self._indexes.append(index)
@@ -224,20 +224,20 @@ def trimmed(resource: Resource[T]) -> View[T]:
     return View(resource, decode)
 
 
-class Shared:
+class SharedInformers:
     """The kinds that controllers look at. Ask for them before it runs."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._known: dict[tuple[str, str], Known[Any]] = {}
+        self._known: dict[tuple[str, str], ObjectCache[Any]] = {}
         self._informers: list[Informer[Any]] = []
 
-    def of(self, resource: Resource[T]) -> Known[T]:
+    def of(self, resource: Resource[T]) -> ObjectCache[T]:
         """All objects of a kind."""
         name = resource.group, resource.plural
         if name not in self._known:
-            known: Known[T] = Known()
+            known: ObjectCache[T] = ObjectCache()
             self._known[name] = known
             self._informers.append(Informer(self._client, trimmed(resource), known, self._clock))
         return self._known[name]

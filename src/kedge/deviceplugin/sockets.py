@@ -9,7 +9,7 @@ LONGEST: Final = 100
 """Bytes; the kernel takes 107, and gRPC adds a little."""
 
 
-class Held:
+class HeldDirectory:
     """A directory kept open, because a path leads through its descriptor."""
 
     def __init__(self, descriptor: int = -1) -> None:
@@ -21,15 +21,15 @@ class Held:
             self._descriptor = -1
 
 
-def reachable(path: Path) -> tuple[str, Held]:
+def reachable(path: Path) -> tuple[str, HeldDirectory]:
     """A path short enough for a socket address, good for this process while it is held."""
     if len(os.fsencode(path)) <= LONGEST:
-        return str(path), Held()
+        return str(path), HeldDirectory()
     try:
         descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        return str(path), Held()
-    return f"/proc/self/fd/{descriptor}/{path.name}", Held(descriptor)
+        return str(path), HeldDirectory()
+    return f"/proc/self/fd/{descriptor}/{path.name}", HeldDirectory(descriptor)
 
 
 def answers(path: Path) -> bool:

@@ -13,7 +13,7 @@ class CelError(Exception):
     """An expression that cannot be compiled, or that has no answer for what it was asked."""
 
 
-class Condition:
+class CelCondition:
     """An expression that is true or false."""
 
     __slots__ = ("_language", "_program", "expression")

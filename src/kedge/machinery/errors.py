@@ -88,7 +88,7 @@ class FieldError(msgspec.Struct, frozen=True):
         return cls("FieldValueTooMany", field, body)
 
 
-class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
     """One reason among several why a request failed."""
 
     reason: str = ""
@@ -106,7 +106,7 @@ class StatusError(Exception):
         message: str,
         *,
         details: dict[str, Any] | None = None,
-        causes: Sequence[Cause] = (),
+        causes: Sequence[StatusCause] = (),
         retry_after: int = 0,
         continue_token: str = "",
     ) -> None:
@@ -160,14 +160,14 @@ def already_exists(group: str, plural: str, name: str, why: str = "") -> StatusE
 
 
 def conflict(
-    group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()
+    group: str, plural: str, name: str, why: str, causes: Sequence[StatusCause] = ()
 ) -> StatusError:
     message = f"Operation cannot be fulfilled on {qualified(group, plural)} {_q(name)}: {why}"
     return _about(409, "Conflict", group, plural, name, message, causes)
 
 
 def forbidden(
-    group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()
+    group: str, plural: str, name: str, why: str, causes: Sequence[StatusCause] = ()
 ) -> StatusError:
     what = qualified(group, plural) + (f" {_q(name)}" if name else "")
     message = f"{what} is forbidden: {why}"
@@ -178,7 +178,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
     """The object is well formed but breaks rules: every broken one is listed."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    causes = [Cause(error.reason, error.body, error.field) for error in errors]
+    causes = [StatusCause(error.reason, error.body, error.field) for error in errors]
     message = f"{qualified(group, kind)} {_q(name)} is invalid: {summary}"
     return _about(422, "Invalid", group, kind, name, message, causes)
 
@@ -242,7 +242,7 @@ def too_large(limit: int) -> StatusError:
 
 def internal(why: str) -> StatusError:
     message = f"Internal error occurred: {why}"
-    return StatusError(500, "InternalError", message, causes=[Cause(message=why)])
+    return StatusError(500, "InternalError", message, causes=[StatusCause(message=why)])
 
 
 def insufficient_storage(why: str) -> StatusError:
@@ -255,14 +255,16 @@ def insufficient_storage(why: str) -> StatusError:
     return StatusError(507, "InsufficientStorage", why)
 
 
-def timeout(message: str, *, causes: Sequence[Cause] = (), retry_after: int = 0) -> StatusError:
+def timeout(
+    message: str, *, causes: Sequence[StatusCause] = (), retry_after: int = 0
+) -> StatusError:
     return StatusError(504, "Timeout", message, causes=causes, retry_after=retry_after)
 
 
 def from_status(status: dict[str, Any]) -> StatusError:
     """The error that a Status document from a server stands for."""
     details = dict(status.get("details") or {})
-    causes = [msgspec.convert(cause, Cause) for cause in details.pop("causes", None) or ()]
+    causes = [msgspec.convert(cause, StatusCause) for cause in details.pop("causes", None) or ()]
     return StatusError(
         status.get("code") or 500,
         status.get("reason") or "Unknown",
@@ -294,7 +296,7 @@ def _about(
     kind: str,
     name: str,
     message: str,
-    causes: Sequence[Cause] = (),
+    causes: Sequence[StatusCause] = (),
 ) -> StatusError:
     details = {"name": name, "group": group, "kind": kind}
     known = {key: value for key, value in details.items() if value}

@@ -46,7 +46,7 @@ class PatchFailed(PatchError):
 def apply_json(document: Any, operations: Any) -> Any:
     """The document after all operations. As in Kubernetes, `replace` may name a missing map key."""
     _check_form(operations)
-    draft = _Draft(document)
+    draft = _CopiedDocument(document)
     for operation in operations:
         kind = operation.get("op")
         deed = _DEEDS.get(kind) if isinstance(kind, str) else None
@@ -129,7 +129,7 @@ def _merged(document: Any, patch: Any) -> Any:
     return result
 
 
-class _Draft:
+class _CopiedDocument:
     """A document that is copied as far as it is written to."""
 
     def __init__(self, document: Any) -> None:
@@ -201,7 +201,7 @@ class _Draft:
         return fresh
 
 
-def _add(draft: _Draft, operation: dict[str, Any]) -> None:
+def _add(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "add")
     try:
         draft.insert(path, operation.get("value"))
@@ -211,7 +211,7 @@ def _add(draft: _Draft, operation: dict[str, Any]) -> None:
         raise PatchFailed(f"error in add for path: '{path}': {e}") from None
 
 
-def _remove(draft: _Draft, operation: dict[str, Any]) -> None:
+def _remove(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "remove")
     try:
         draft.cut(path)
@@ -221,7 +221,7 @@ def _remove(draft: _Draft, operation: dict[str, Any]) -> None:
         raise PatchFailed(f"error in remove for path: '{path}': {e}") from None
 
 
-def _replace(draft: _Draft, operation: dict[str, Any]) -> None:
+def _replace(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "replace")
     value = operation.get("value")
     if path == "":
@@ -238,7 +238,7 @@ def _replace(draft: _Draft, operation: dict[str, Any]) -> None:
         raise _missing("replace", f"key: {path}") from None
 
 
-def _move(draft: _Draft, operation: dict[str, Any]) -> None:
+def _move(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     origin = _text(operation, "from", "move")
     path = _text(operation, "path", "move")
     try:
@@ -250,7 +250,7 @@ def _move(draft: _Draft, operation: dict[str, Any]) -> None:
     _put(draft, "move", path, value)
 
 
-def _copy(draft: _Draft, operation: dict[str, Any]) -> None:
+def _copy(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     origin = _text(operation, "from", "copy")
     path = _text(operation, "path", "copy")
     try:
@@ -263,7 +263,7 @@ def _copy(draft: _Draft, operation: dict[str, Any]) -> None:
     _put(draft, "copy", path, copy.deepcopy(value))
 
 
-def _test(draft: _Draft, operation: dict[str, Any]) -> None:
+def _test(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "test")
     try:
         value = draft.root if path == "" else _read(*draft.parent(path))
@@ -295,7 +295,7 @@ class _NoPlace(Exception):
     """The container has no such place."""
 
 
-def _put(draft: _Draft, deed: str, path: str, value: Any) -> None:
+def _put(draft: _CopiedDocument, deed: str, path: str, value: Any) -> None:
     try:
         draft.insert(path, value)
     except _NoContainer:

@@ -90,15 +90,15 @@ def field(pod: Pod, path: str, around: Surroundings) -> str:
     """The value behind a field path or a full selector, as text."""
     try:
         parsed = fieldpath.parse(path)
-    except fieldpath.Malformed as error:
+    except fieldpath.MalformedFieldPath as error:
         raise Unresolvable(f"unsupported fieldPath: {path}: {error}") from error
     match parsed:
-        case fieldpath.Amount():
+        case fieldpath.ContainerResourcePath():
             container = _among(getattr(pod.spec, parsed.among), parsed.container)
             return _as_cgroups_have_it(pod, container, parsed, around)
-        case fieldpath.Owner():
+        case fieldpath.OwnerPath():
             return _of_owner(pod, parsed.attribute)
-        case fieldpath.Field(name="node.metadata.labels"):
+        case fieldpath.FieldPath(name="node.metadata.labels"):
             return _of_node(parsed, around)
     return _plain_field(pod, parsed, around)
 
@@ -107,12 +107,12 @@ def container_field(pod: Pod, container: Container, path: str, around: Surroundi
     """The value behind a partial selector, which is about the container."""
     try:
         parsed = fieldpath.parse_partial(path)
-    except fieldpath.Malformed as error:
+    except fieldpath.MalformedFieldPath as error:
         raise Unresolvable(f"unsupported fieldPath: {path}: {error}") from error
     return _as_cgroups_have_it(pod, container, parsed, around)
 
 
-def _plain_field(pod: Pod, path: fieldpath.Field, around: Surroundings) -> str:
+def _plain_field(pod: Pod, path: fieldpath.FieldPath, around: Surroundings) -> str:
     meta, key = pod.metadata, path.key
     match path.name:
         case "metadata.annotations":
@@ -148,7 +148,7 @@ def _of_owner(pod: Pod, attribute: str) -> str:
     return ""
 
 
-def _of_node(path: fieldpath.Field, around: Surroundings) -> str:
+def _of_node(path: fieldpath.FieldPath, around: Surroundings) -> str:
     if path.key is None:
         labels = around.node_labels.items()
         return formatted({key: value for key, value in labels if _exposed(key, around)})
@@ -207,7 +207,7 @@ def resource_of_file(pod: Pod, selector: ResourceFieldSelector, around: Surround
 
 
 def _as_cgroups_have_it(
-    pod: Pod, container: Container, selector: fieldpath.Amount, around: Surroundings
+    pod: Pod, container: Container, selector: fieldpath.ContainerResourcePath, around: Surroundings
 ) -> str:
     """Shares for cpu, bytes for memory and storage, else whole units."""
     amount = _effective(pod, container, selector.bound, selector.resource, around)

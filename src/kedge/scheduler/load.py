@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Amount(NamedTuple):
+class CpuAndMemory(NamedTuple):
     """Some cpu, in thousandths of a core, and some memory, in bytes."""
 
     cpu: int
@@ -28,9 +28,9 @@ class Load:
         self,
         *,
         measured: bool,
-        now: Amount,
-        expected: Amount,
-        usual: Amount,
+        now: CpuAndMemory,
+        expected: CpuAndMemory,
+        usual: CpuAndMemory,
         pods: int,
         known: int,
     ) -> None:
@@ -45,11 +45,11 @@ class Load:
         self.pods = pods
         self.known = known
         """How many of them were measured."""
-        self.with_now: dict[Amount, int] = {}
+        self.with_now: dict[CpuAndMemory, int] = {}
         """How full the node would be, by what a pod is expected to add; likewise `with_usual`."""
-        self.with_usual: dict[Amount, int] = {}
+        self.with_usual: dict[CpuAndMemory, int] = {}
 
-    def at(self, now: Amount) -> "Load":
+    def at(self, now: CpuAndMemory) -> "Load":
         """The same pods, while the node was measured to use something else."""
         load = Load(
             measured=True,

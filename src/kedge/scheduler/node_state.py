@@ -6,7 +6,7 @@ from typing import Final
 from kedge.api.core_v1.node_types import Node, Taint
 from kedge.api.core_v1.resource_names import CPU, MEMORY, PODS
 from kedge.machinery.quantity import Quantity
-from kedge.scheduler.demand import Demand, Port, units
+from kedge.scheduler.demand import HostPort, PodDemand, units
 from kedge.scheduler.load import Load
 
 ANY_ADDRESS: Final = "0.0.0.0"
@@ -38,9 +38,9 @@ class NodeState:
     )
 
     def __init__(self, node: Node) -> None:
-        self.pods: dict[str, Demand] = {}
+        self.pods: dict[str, PodDemand] = {}
         self.requested: dict[str, int] = {}
-        self.ports: dict[Port, int] = {}
+        self.ports: dict[HostPort, int] = {}
         """How many pods hold each port."""
         self.assumed_cpu = 0
         self.assumed_memory = 0
@@ -64,11 +64,11 @@ class NodeState:
         self.soft_taints: list[Taint] = [t for t in taints if t.effect == "PreferNoSchedule"]
         self._settle()
 
-    def add(self, demand: Demand) -> None:
+    def add(self, demand: PodDemand) -> None:
         self.pods[demand.uid] = demand
         self._count(demand, 1)
 
-    def remove(self, demand: Demand) -> None:
+    def remove(self, demand: PodDemand) -> None:
         del self.pods[demand.uid]
         self._count(demand, -1)
 
@@ -76,7 +76,7 @@ class NodeState:
         """How much of a resource nobody has asked for."""
         return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
 
-    def has_free(self, port: Port) -> bool:
+    def has_free(self, port: HostPort) -> bool:
         """Whether nobody holds a port; one held on every address is held on each."""
         if port.address != ANY_ADDRESS:
             return port not in self.ports and port._replace(address=ANY_ADDRESS) not in self.ports
@@ -84,7 +84,7 @@ class NodeState:
             held.protocol == port.protocol and held.number == port.number for held in self.ports
         )
 
-    def _count(self, demand: Demand, sign: int) -> None:
+    def _count(self, demand: PodDemand, sign: int) -> None:
         for name, amount in demand.requests.items():
             self.requested[name] = self.requested.get(name, 0) + sign * amount
         self.assumed_cpu += sign * demand.assumed_cpu

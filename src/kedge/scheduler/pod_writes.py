@@ -22,7 +22,7 @@ SCHEDULED: Final = "PodScheduled"
 Deed = Callable[[], Awaitable[None]]
 
 
-class Deeds:
+class PodWrites:
     """Does things for different pods at the same time, and for one pod in the order asked."""
 
     def __init__(self, client: Client, clock: Clock, tasks: asyncio.TaskGroup) -> None:

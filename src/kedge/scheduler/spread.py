@@ -8,8 +8,8 @@ from kedge.api.core_v1.pod.affinity import TopologySpreadConstraint
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.pod.tolerations import untolerated
 from kedge.api.label_selector import compiled
-from kedge.machinery.selectors import LabelSelector
-from kedge.scheduler.demand import Demand
+from kedge.machinery.selectors import LabelRequirements
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Counts, Snapshot
 
@@ -22,7 +22,7 @@ class Constraint(NamedTuple):
     """How evenly pods are to be spread over areas."""
 
     topology: str
-    selector: LabelSelector
+    selector: LabelRequirements
     max_skew: int
     min_domains: int
     counts: Callable[[NodeState], bool] | None
@@ -33,7 +33,7 @@ class Constraint(NamedTuple):
         return NOBODY if self.selector.empty else snapshot.living(namespace, self.selector)
 
 
-def constraints(demand: Demand, action: str) -> list[Constraint]:
+def constraints(demand: PodDemand, action: str) -> list[Constraint]:
     """A pod's constraints of one kind: DoNotSchedule or ScheduleAnyway."""
     spec = demand.pod.spec
     return [

@@ -8,7 +8,7 @@ from kedge.api.model import OwnerReference
 from kedge.client.informer import Cache
 
 
-class Meta(msgspec.Struct, frozen=True, rename="camel"):
+class StorageMeta(msgspec.Struct, frozen=True, rename="camel"):
     """The part of metadata that matters here."""
 
     name: str = ""
@@ -27,10 +27,10 @@ class ClaimStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class PartialClaim(msgspec.Struct, frozen=True):
     """A PersistentVolumeClaim."""
 
-    metadata: Meta = Meta()
+    metadata: StorageMeta = StorageMeta()
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
@@ -55,14 +55,14 @@ class VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
 class PersistentVolume(msgspec.Struct, frozen=True):
     """A PersistentVolume."""
 
-    metadata: Meta = Meta()
+    metadata: StorageMeta = StorageMeta()
     spec: VolumeSpec = VolumeSpec()
 
 
 class StorageClass(msgspec.Struct, frozen=True, rename="camel"):
     """A StorageClass."""
 
-    metadata: Meta = Meta()
+    metadata: StorageMeta = StorageMeta()
     volume_binding_mode: str = ""
 
 
@@ -70,11 +70,11 @@ class Storage:
     """What is known of storage."""
 
     def __init__(self) -> None:
-        self.claims: Cache[Claim] = Cache()
+        self.claims: Cache[PartialClaim] = Cache()
         self.volumes: Cache[PersistentVolume] = Cache()
         self.classes: Cache[StorageClass] = Cache()
 
-    def waits(self, claim: Claim) -> bool:
+    def waits(self, claim: PartialClaim) -> bool:
         """Whether an unbound claim is bound only once its pod has been placed."""
         known = self.classes.get(claim.storage_class)
         return known is not None and known.volume_binding_mode == "WaitForFirstConsumer"

@@ -15,7 +15,7 @@ from kedge.client.view import sketches
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.scheduler.snapshot import Snapshot
-from kedge.scheduler.usage import Measured, PodReport, used_by_pod
+from kedge.scheduler.usage import PodReport, PodUsage, used_by_pod
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ AT_ONCE: Final = 100
 _view = sketches(pod_metrics.RESOURCE, PodReport)
 
 
-class Round:
+class NodeReading:
     """What is known of the pods of one node."""
 
     __slots__ = ("at", "interval", "new", "uids")
@@ -48,14 +48,14 @@ class Round:
         """Those of which something was said."""
 
 
-class Rounds:
+class PodUsageReader:
     """Reads what pods use. Somebody must `run` it; nobody is woken by what it finds."""
 
     def __init__(self, client: Client, snapshot: Snapshot, clock: Clock) -> None:
         self._client = client
         self._snapshot = snapshot
         self._clock = clock
-        self._rounds: dict[str, Round] = {}
+        self._rounds: dict[str, NodeReading] = {}
         self._due: dict[str, None] = {}
         """Nodes whose pods are to be read, in this order."""
         self._wake = asyncio.Event()
@@ -68,7 +68,7 @@ class Rounds:
 
     def reported(self, name: str) -> None:
         """A node has reported; read its pods if that is due."""
-        found = self._rounds.setdefault(name, Round())
+        found = self._rounds.setdefault(name, NodeReading())
         age = self._clock.monotonic() - found.at
         if age >= found.interval or (age >= SOON and self._strangers(name) > found.new):
             self._due[name] = None
@@ -112,7 +112,7 @@ class Rounds:
 
     def take(self, name: str, reports: Iterable[PodReport]) -> None:
         """This is all that is said of the pods of a node."""
-        found = self._rounds.setdefault(name, Round())
+        found = self._rounds.setdefault(name, NodeReading())
         measured = {
             report.metadata.uid: used
             for report in reports
@@ -126,7 +126,7 @@ class Rounds:
         found.uids = tuple(measured)
         self._plan(found, self._new(name, measured))
 
-    def _plan(self, found: Round, new: int) -> None:
+    def _plan(self, found: NodeReading, new: int) -> None:
         """When to read again: soon as long as something is still to be learnt. Of pods that cannot
         start nothing will ever be said, so patience grows."""
         if not new:
@@ -136,7 +136,7 @@ class Rounds:
         found.new = new
         found.at = self._clock.monotonic()
 
-    def _new(self, name: str, measured: dict[str, Measured]) -> int:
+    def _new(self, name: str, measured: dict[str, PodUsage]) -> int:
         young = sum(not each.minute for each in measured.values())
         return young + self._strangers(name)
 

@@ -12,7 +12,7 @@ DISK_FULL: Final = "disk full"
 """The only failure of a store that is temporary."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class StoreEntry(msgspec.Struct, frozen=True, gc=False):
     """One key as it stood after one write."""
 
     key: str
@@ -23,19 +23,19 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """The write that brought the key into being."""
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class StoreEvent(msgspec.Struct, frozen=True, gc=False):
     """One write. A deletion's entry carries the last value and the revision of the deletion."""
 
     kind: Literal["put", "delete"]
-    entry: Entry
-    previous: Entry | None
+    entry: StoreEntry
+    previous: StoreEntry | None
     """What the write replaced; a put that replaced nothing is a creation."""
 
 
-class Page(msgspec.Struct, frozen=True, gc=False):
+class StorePage(msgspec.Struct, frozen=True, gc=False):
     """Some entries in the order of their keys, all as they stood at one revision."""
 
-    entries: list[Entry]
+    entries: list[StoreEntry]
     revision: int
     more: bool
     remaining: int
@@ -46,17 +46,17 @@ class StoreError(Exception):
     """The store could not do what it was asked; a write that raises this was not acknowledged."""
 
 
-class Conflict(StoreError):
+class RevisionConflict(StoreError):
     """The key is not at the revision the writer expected."""
 
-    def __init__(self, key: str, current: Entry | None) -> None:
+    def __init__(self, key: str, current: StoreEntry | None) -> None:
         found = f"at revision {current.revision}" if current else "absent"
         super().__init__(f"{key} is {found}")
         self.key = key
         self.current = current
 
 
-class Compacted(StoreError):
+class RevisionCompacted(StoreError):
     """The history that was asked for is gone."""
 
     def __init__(self, revision: int, oldest: int) -> None:
@@ -82,7 +82,7 @@ class StoreDamaged(StoreError):
     """Stored data cannot be read, or part of it is lost."""
 
 
-class Closed(StoreError):
+class StoreClosed(StoreError):
     """The store was closed."""
 
     def __init__(self) -> None:
@@ -102,18 +102,18 @@ class Store(Protocol):
         """Why writes are refused, in a few words; empty while they are not."""
         ...
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> StoreEntry | None:
         """The key as it stands now."""
         ...
 
-    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> StorePage:
         """Entries under the prefix whose key is greater than `after`, at most `limit` if positive.
 
         With `at`, as they stood at that revision; raises Compacted or FutureRevision.
         """
         ...
 
-    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> Entry:
+    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> StoreEntry:
         """Write the key if its revision is `expect`, 0 meaning that it must not exist.
 
         Returns once the write would survive a crash; raises Conflict. With `ttl`, the store deletes
@@ -121,11 +121,11 @@ class Store(Protocol):
         """
         ...
 
-    async def delete(self, key: str, *, expect: int) -> Entry:
+    async def delete(self, key: str, *, expect: int) -> StoreEntry:
         """Remove the key if its revision is `expect`; returns it at the revision of the removal."""
         ...
 
-    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[Event, None]:
+    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[StoreEvent, None]:
         """Every write under the prefix with a revision above `since`, in order, each exactly once.
 
         History first, then what happens from now on; never ends by itself. Raises Compacted if
@@ -149,22 +149,24 @@ def check_key(key: str) -> None:
     key.encode()
 
 
-def put_event(current: Entry | None, key: str, value: bytes, expect: int, revision: int) -> Event:
+def put_event(
+    current: StoreEntry | None, key: str, value: bytes, expect: int, revision: int
+) -> StoreEvent:
     """The event of a put that becomes `revision`; raises Conflict."""
     if current is None:
         if expect != 0:
-            raise Conflict(key, None)
-        return Event("put", Entry(key, value, revision, revision), None)
+            raise RevisionConflict(key, None)
+        return StoreEvent("put", StoreEntry(key, value, revision, revision), None)
     if current.revision != expect:
-        raise Conflict(key, current)
-    return Event("put", Entry(key, value, revision, current.created), current)
+        raise RevisionConflict(key, current)
+    return StoreEvent("put", StoreEntry(key, value, revision, current.created), current)
 
 
-def delete_event(current: Entry | None, key: str, expect: int, revision: int) -> Event:
+def delete_event(current: StoreEntry | None, key: str, expect: int, revision: int) -> StoreEvent:
     """The event of a deletion that becomes `revision`; raises Conflict."""
     if current is None or current.revision != expect:
-        raise Conflict(key, current)
-    return Event("delete", Entry(key, current.value, revision, current.created), current)
+        raise RevisionConflict(key, current)
+    return StoreEvent("delete", StoreEntry(key, current.value, revision, current.created), current)
 
 
 def prefix_end(prefix: str) -> str:

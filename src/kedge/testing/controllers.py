@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from kedge.client.client import Client
-from kedge.controllers.shared_informers import Shared
+from kedge.controllers.controllers import Controller
+from kedge.controllers.shared_informers import SharedInformers
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.testing.local_server import LocalServer
@@ -17,14 +18,10 @@ ROUNDS = 15
 """How often everybody is given a turn: a rollout passes through several controllers."""
 
 
-class Controller(Protocol):
-    async def run(self) -> None: ...
+Maker = Callable[[Client, SharedInformers, Clock], Controller]
 
 
-Maker = Callable[[Client, Shared, Clock], Controller]
-
-
-class Workshop:
+class ControllerHarness:
     """A server whose objects are looked after by the controllers under test."""
 
     def __init__(self, server: LocalServer) -> None:
@@ -125,15 +122,17 @@ class Workshop:
 
 
 @asynccontextmanager
-async def workshop(*makers: Maker, admission: tuple[str, ...] = ()) -> AsyncIterator[Workshop]:
+async def workshop(
+    *makers: Maker, admission: tuple[str, ...] = ()
+) -> AsyncIterator[ControllerHarness]:
     """A server with these controllers at work."""
     async with LocalServer.running(admission=("NamespaceLifecycle", *admission)) as server:
-        shared = Shared(server.client, server.clock)
+        shared = SharedInformers(server.client, server.clock)
         controllers = [maker(server.client, shared, server.clock) for maker in makers]
         tasks = [server.start(shared.run())]
         await shared.synced()
         tasks += [server.start(controller.run()) for controller in controllers]
-        place = Workshop(server)
+        place = ControllerHarness(server)
         await place.settle()
         try:
             yield place

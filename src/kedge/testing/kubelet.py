@@ -9,7 +9,7 @@ from kedge.web.message import HttpRequest, Response, text_response
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Use(NamedTuple):
+class ContainerUse(NamedTuple):
     """What a container uses, all the time since it was started."""
 
     started: float
@@ -25,9 +25,9 @@ class FakeKubelet:
         self._clock = clock
         self._token = token
         self._booted = clock.now().timestamp() - 1000.0
-        self.uses: dict[tuple[str, str, str], Use] = {}
+        self.uses: dict[tuple[str, str, str], ContainerUse] = {}
         """By namespace, pod and container."""
-        self.machine = Use(self._booted, 1.5, 3 << 30)
+        self.machine = ContainerUse(self._booted, 1.5, 3 << 30)
         self.asked = 0
         self.broken: Response | None = None
         """What it answers instead, if it is."""
@@ -35,7 +35,7 @@ class FakeKubelet:
     def run(self, namespace: str, pod: str, container: str, cores: float, memory: int) -> None:
         """Start a container, or another in its place."""
         now = self._clock.now().timestamp()
-        self.uses[namespace, pod, container] = Use(now, cores, memory)
+        self.uses[namespace, pod, container] = ContainerUse(now, cores, memory)
 
     def handle(self, http: HttpRequest) -> Response:
         self.asked += 1
@@ -54,7 +54,7 @@ class FakeKubelet:
         stamp = round(now * 1000)
         yield "# HELP container_cpu_usage_seconds_total [STABLE] Cumulative cpu time\n"
         yield "# TYPE container_cpu_usage_seconds_total counter\n"
-        pods: dict[tuple[str, str], list[Use]] = {}
+        pods: dict[tuple[str, str], list[ContainerUse]] = {}
         for (namespace, pod, container), use in self.uses.items():
             labels = f'{{container="{container}",namespace="{namespace}",pod="{pod}"}}'
             used = (now - use.started) * use.cores

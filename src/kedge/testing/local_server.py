@@ -35,7 +35,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 @dataclass(frozen=True)
-class Answer:
+class LocalResponse:
     """What a client got."""
 
     status: int
@@ -89,7 +89,7 @@ class RecordingSink:
             raise ConnectionResetError("the client has gone")
 
 
-class Watching:
+class LocalWatch:
     """A watch that is under way."""
 
     def __init__(
@@ -202,7 +202,7 @@ class LocalServer:
         accept: str = "",
         token: str | None = TOKEN,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> LocalResponse:
         """One request; a body that is not bytes is sent as JSON."""
         response = await self._respond(
             _request(method, url, body, content_type, accept, token, headers)
@@ -211,7 +211,7 @@ class LocalServer:
         assert not callable(content), "use watch() for streams"
         data = content if isinstance(content, bytes) else b"".join(content)
         pairs = response.headers
-        return Answer(
+        return LocalResponse(
             status=response.status,
             headers={"Content-Type": response.content_type, **dict(pairs)},
             warnings=[value for name, value in pairs if name == "Warning"],
@@ -233,20 +233,20 @@ class LocalServer:
         """A merge patch, which must succeed; returns the object."""
         return _good(await self.call("PATCH", url, body, content_type=MERGE, **options))
 
-    async def apply(self, url: str, body: object, **options: Any) -> Answer:
+    async def apply(self, url: str, body: object, **options: Any) -> LocalResponse:
         return await self.call("PATCH", url, body, content_type=APPLY, **options)
 
     async def delete(self, url: str, body: object = None, **options: Any) -> Any:
         return _good(await self.call("DELETE", url, body, **options))
 
-    async def watch(self, url: str, *, accept: str = "") -> Watching:
+    async def watch(self, url: str, *, accept: str = "") -> LocalWatch:
         """Open a watch; an answer that is no stream fails the test."""
         response = await self._respond(_request("GET", url, None, JSON, accept, TOKEN, None))
         assert response.status == 200, response.body
         assert callable(response.body), response.body
         sink = RecordingSink()
         task = self.start(_ended(response.body(sink)))
-        watching = Watching(self, sink, task)
+        watching = LocalWatch(self, sink, task)
         await self.settle()
         return watching
 
@@ -279,7 +279,7 @@ def _request(
     return HttpRequest(method, path, query, sent, data)
 
 
-def _good(answer: Answer) -> Any:
+def _good(answer: LocalResponse) -> Any:
     assert answer.status in (200, 201), answer.text
     return answer.document
 

@@ -243,7 +243,7 @@ class FakeUserIds:
         self.given.pop(uid, None)
 
 
-class Here:
+class FakeNodeFacts:
     """A node of ten processors."""
 
     def __init__(self) -> None:
@@ -273,7 +273,7 @@ class LocalNode:
         self.cgroups = FakeCgroups()
         self.user_ids = FakeUserIds()
         self.events = RecordedEvents()
-        self.here = Here()
+        self.here = FakeNodeFacts()
         self.files = PodFiles(directory / "pods", directory / "logs")
         self.pods: Pods
         self._task: asyncio.Task[None] | None = None

@@ -7,8 +7,8 @@ from kedge.controllers.namespace_content import (
     DELETION,
     DISCOVERY,
     FINALIZERS,
-    Findings,
-    Leftover,
+    ContentDeletion,
+    RemainingObjects,
     conditions,
     merged,
     unexpected,
@@ -24,17 +24,17 @@ def by_type(found: list[NamespaceCondition]) -> dict[str, NamespaceCondition]:
 
 
 def test_a_namespace_without_trouble_has_five_conditions_that_say_so() -> None:
-    found = conditions(Findings())
+    found = conditions(ContentDeletion())
     assert [condition.status for condition in found] == ["False"] * 5
     assert by_type(found)[CONTENT].reason == "ContentRemoved"
 
 
 def test_leftovers_and_their_finalizers_are_counted() -> None:
     leftovers = [
-        Leftover(pod.RESOURCE, [held("b/y"), held("a/x", "b/y")], "7"),
-        Leftover(config_map.RESOURCE, [held("a/x")], "7"),
+        RemainingObjects(pod.RESOURCE, [held("b/y"), held("a/x", "b/y")], "7"),
+        RemainingObjects(config_map.RESOURCE, [held("a/x")], "7"),
     ]
-    found = by_type(conditions(Findings(leftovers)))
+    found = by_type(conditions(ContentDeletion(leftovers)))
     assert found[CONTENT].message == (
         "Some resources are remaining: configmaps. has 1 resource instances, "
         "pods. has 2 resource instances"
@@ -48,15 +48,15 @@ def test_leftovers_and_their_finalizers_are_counted() -> None:
 
 
 def test_failures_are_told() -> None:
-    found = by_type(conditions(Findings(failures=["b", "a"], undiscovered="no answer")))
+    found = by_type(conditions(ContentDeletion(failures=["b", "a"], undiscovered="no answer")))
     assert found[DELETION].message == "Failed to delete all resource types, 2 remaining: a, b"
     assert (found[DISCOVERY].status, found[DISCOVERY].message) == ("True", "no answer")
 
 
 def test_only_what_nothing_holds_is_unexpected() -> None:
     going = Outline(OutlineMeta(name="x", deletion_timestamp="2030-01-01T00:00:00Z"))
-    assert unexpected("ns", Leftover(pod.RESOURCE, [going, held("a/x")], "7")) == ""
-    assert unexpected("ns", Leftover(pod.RESOURCE, [going, Outline()], "7")) == (
+    assert unexpected("ns", RemainingObjects(pod.RESOURCE, [going, held("a/x")], "7")) == ""
+    assert unexpected("ns", RemainingObjects(pod.RESOURCE, [going, Outline()], "7")) == (
         "unexpected items still remain in namespace: ns for gvr: /v1, Resource=pods"
     )
 

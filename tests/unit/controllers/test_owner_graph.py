@@ -14,13 +14,13 @@ from kedge.controllers.owner_graph import (
     LEAVE,
     ORPHAN,
     Action,
-    Claim,
-    Delete,
-    Disown,
-    Graph,
-    Look,
-    Orphan,
-    Release,
+    DeleteObject,
+    FindOwners,
+    OrphanDependents,
+    OwnerGraph,
+    OwnerLocation,
+    RemoveForegroundFinalizer,
+    RemoveReferences,
     decide,
     misplaced,
 )
@@ -57,14 +57,14 @@ def thing(
     )
 
 
-def decision(graph: Graph, uid: str) -> Action:
+def decision(graph: OwnerGraph, uid: str) -> Action:
     found = graph.get(uid)
     assert found is not None
     return decide(graph, found)
 
 
-def graph_of(*objects: Outline, resource: Resource[Any] = CONFIG_MAPS) -> Graph:
-    graph = Graph()
+def graph_of(*objects: Outline, resource: Resource[Any] = CONFIG_MAPS) -> OwnerGraph:
+    graph = OwnerGraph()
     # Twice, so that owners are known whatever the order: the first round tells who matters.
     for obj in objects * 2:
         graph.observe(resource, obj)
@@ -72,7 +72,7 @@ def graph_of(*objects: Outline, resource: Resource[Any] = CONFIG_MAPS) -> Graph:
 
 
 def test_an_object_without_owners_is_not_even_remembered() -> None:
-    graph = Graph()
+    graph = OwnerGraph()
     assert graph.observe(CONFIG_MAPS, thing("alone")) == set()
     assert len(graph) == 0
 
@@ -86,38 +86,38 @@ def test_an_owner_nobody_has_seen_is_looked_for_first() -> None:
     graph = graph_of(thing("child", "stranger"))
     child = graph.get("child")
     assert child is not None
-    assert decision(graph, "child") == Look(child.references)
+    assert decision(graph, "child") == FindOwners(child.references)
 
 
 def test_an_owner_that_was_looked_for_in_vain_is_absent() -> None:
     graph = graph_of(thing("child", "owner"))
-    graph.confirm_absent(Claim("", "ConfigMap", "ns", "owner", "owner"))
-    assert decision(graph, "child") == Delete("Background")
+    graph.confirm_absent(OwnerLocation("", "ConfigMap", "ns", "owner", "owner"))
+    assert decision(graph, "child") == DeleteObject("Background")
 
 
 def test_an_owner_that_goes_takes_its_dependents_along() -> None:
     graph = graph_of(thing("owner"), thing("a", "owner"), thing("b", "owner"))
     assert graph.forget(CONFIG_MAPS, thing("owner")) == {"a", "b"}
-    assert decision(graph, "a") == Delete("Background")
+    assert decision(graph, "a") == DeleteObject("Background")
 
 
 def test_an_owner_that_goes_unseen_by_all_but_its_dependents_takes_them_along() -> None:
     graph = graph_of(thing("child", "owner"))
     assert graph.forget(CONFIG_MAPS, thing("owner")) == {"child"}
-    assert decision(graph, "child") == Delete("Background")
+    assert decision(graph, "child") == DeleteObject("Background")
 
 
 def test_an_owner_found_alive_just_before_its_end_was_heard_of_stays_dead() -> None:
     graph = graph_of(thing("child", "owner"))
     graph.forget(CONFIG_MAPS, thing("owner"))
     assert graph.confirm_present(CONFIG_MAPS, thing("owner")) == set()
-    assert decision(graph, "child") == Delete("Background")
+    assert decision(graph, "child") == DeleteObject("Background")
 
 
 def test_an_object_missing_from_a_list_is_looked_for_before_its_dependents_go() -> None:
     graph = graph_of(thing("owner"), thing("child", "owner"))
     assert graph.retain(CONFIG_MAPS, {"child"}) == {"child"}
-    assert isinstance(decision(graph, "child"), Look)
+    assert isinstance(decision(graph, "child"), FindOwners)
 
 
 def test_when_a_kind_is_abolished_its_objects_are_absent_seen_or_not() -> None:
@@ -126,30 +126,30 @@ def test_when_a_kind_is_abolished_its_objects_are_absent_seen_or_not() -> None:
     graph.observe(PODS, thing("b", "never-seen"))
     graph.observe(PODS, thing("c", "secret", kind="Secret"))
     assert graph.abolish(CONFIG_MAPS) == {"child", "a", "b"}
-    assert [decision(graph, uid) for uid in "ab"] == [Delete("Background")] * 2
-    assert isinstance(decision(graph, "c"), Look)
+    assert [decision(graph, uid) for uid in "ab"] == [DeleteObject("Background")] * 2
+    assert isinstance(decision(graph, "c"), FindOwners)
 
 
 def test_one_living_owner_is_enough_and_references_to_dead_ones_go() -> None:
     graph = graph_of(thing("alive"), thing("dead"), thing("child", "alive", "dead"))
     graph.forget(CONFIG_MAPS, thing("dead"))
-    assert decision(graph, "child") == Disown(frozenset({"dead"}))
+    assert decision(graph, "child") == RemoveReferences(frozenset({"dead"}))
 
 
 def test_an_owner_in_another_namespace_is_not_the_one_that_is_meant() -> None:
     graph = graph_of(thing("owner", namespace="elsewhere"), thing("child", "owner"))
-    assert isinstance(decision(graph, "child"), Look)
-    graph.confirm_absent(Claim("", "ConfigMap", "ns", "owner", "owner"))
-    assert decision(graph, "child") == Delete("Background")
+    assert isinstance(decision(graph, "child"), FindOwners)
+    graph.confirm_absent(OwnerLocation("", "ConfigMap", "ns", "owner", "owner"))
+    assert decision(graph, "child") == DeleteObject("Background")
 
 
 def test_an_owner_of_another_kind_is_not_the_one_that_is_meant() -> None:
     graph = graph_of(thing("owner"), thing("child", "owner", kind="Secret"))
-    assert isinstance(decision(graph, "child"), Look)
+    assert isinstance(decision(graph, "child"), FindOwners)
 
 
 def test_an_owner_outside_all_namespaces_owns_in_any() -> None:
-    graph = Graph()
+    graph = OwnerGraph()
     graph.observe(PODS, thing("child", "worker", kind="Node"))
     graph.observe(NODES, thing("worker", namespace=""))
     assert decision(graph, "child") == LEAVE
@@ -170,7 +170,7 @@ def test_a_dependent_goes_in_the_way_its_own_finalizers_ask_for(
 ) -> None:
     graph = graph_of(thing("owner"), thing("child", "owner", finalizers=(finalizer,)))
     graph.forget(CONFIG_MAPS, thing("owner"))
-    assert decision(graph, "child") == Delete(policy)
+    assert decision(graph, "child") == DeleteObject(policy)
 
 
 # Foreground deletion.
@@ -183,35 +183,35 @@ def doomed(name: str, *owners: str, blocks: bool = False) -> Outline:
 def test_foreground_deletion_has_all_dependents_looked_at() -> None:
     graph = graph_of(thing("owner"), thing("a", "owner"), thing("b", "owner"))
     assert graph.observe(CONFIG_MAPS, doomed("owner")) == {"owner", "a", "b"}
-    assert decision(graph, "a") == Delete("Background")
+    assert decision(graph, "a") == DeleteObject("Background")
 
 
 def test_an_owner_waits_for_those_who_block_it() -> None:
     graph = graph_of(doomed("owner"), thing("a", "owner", blocks=True), thing("b", "owner"))
     assert decision(graph, "owner") == LEAVE
     assert "owner" in graph.forget(CONFIG_MAPS, thing("a", "owner", blocks=True))
-    assert decision(graph, "owner") == Release()
+    assert decision(graph, "owner") == RemoveForegroundFinalizer()
 
 
 def test_a_dependent_that_stops_blocking_lets_the_owner_go() -> None:
     graph = graph_of(doomed("owner"), thing("a", "owner", blocks=True))
     assert "owner" in graph.observe(CONFIG_MAPS, thing("a", "owner", blocks=False))
-    assert decision(graph, "owner") == Release()
+    assert decision(graph, "owner") == RemoveForegroundFinalizer()
 
 
 def test_a_dependent_with_dependents_of_its_own_goes_in_the_foreground() -> None:
     graph = graph_of(doomed("owner"), thing("a", "owner", blocks=True), thing("deep", "a"))
-    assert decision(graph, "a") == Delete("Foreground")
+    assert decision(graph, "a") == DeleteObject("Foreground")
 
 
 def test_a_circle_of_owners_is_broken() -> None:
     graph = graph_of(doomed("a", "b", blocks=True), thing("b", "a", blocks=True))
-    assert decision(graph, "b") == Delete("Foreground", unblock=True)
+    assert decision(graph, "b") == DeleteObject("Foreground", unblock=True)
 
 
 def test_a_living_owner_saves_a_dependent_from_foreground_deletion() -> None:
     graph = graph_of(doomed("owner"), thing("alive"), thing("a", "owner", "alive", blocks=True))
-    assert decision(graph, "a") == Disown(frozenset({"owner"}))
+    assert decision(graph, "a") == RemoveReferences(frozenset({"owner"}))
 
 
 # Orphaning.
@@ -222,15 +222,15 @@ def test_dependents_are_let_off_before_their_owner_goes() -> None:
     going = thing("owner", deleting=True, finalizers=(ORPHAN,))
     assert "owner" in graph.observe(CONFIG_MAPS, going)
     action = decision(graph, "owner")
-    assert isinstance(action, Orphan)
+    assert isinstance(action, OrphanDependents)
     assert [dependent.name for dependent in action.dependents] == ["a"]
 
 
 def test_an_owner_to_be_orphaned_matters_even_without_dependents() -> None:
-    graph = Graph()
+    graph = OwnerGraph()
     going = thing("owner", deleting=True, finalizers=(ORPHAN,))
     assert graph.observe(CONFIG_MAPS, going) == {"owner"}
-    assert decision(graph, "owner") == Orphan(())
+    assert decision(graph, "owner") == OrphanDependents(())
 
 
 # What is kept.
@@ -266,7 +266,7 @@ STEPS = st.lists(
 def test_when_everything_is_gone_nothing_is_kept(
     steps: list[tuple[str, str, list[str], bool]],
 ) -> None:
-    graph = Graph()
+    graph = OwnerGraph()
     for step, name, owners, deleting in steps:
         match step:
             case "observe":
@@ -276,10 +276,10 @@ def test_when_everything_is_gone_nothing_is_kept(
             case "forget":
                 graph.forget(CONFIG_MAPS, thing(name))
             case _:
-                graph.confirm_absent(Claim("", "ConfigMap", "ns", name, name))
+                graph.confirm_absent(OwnerLocation("", "ConfigMap", "ns", name, name))
     for name in "abcd":
         graph.forget(CONFIG_MAPS, thing(name))
-    assert vars(graph) == vars(Graph())
+    assert vars(graph) == vars(OwnerGraph())
 
 
 def test_an_owner_in_another_namespace_is_misplaced_and_one_outside_all_is_not() -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from kedge.api.core_v1.config_map import RESOURCE, ConfigMap
 from kedge.api.model import ObjectMeta, OwnerReference
 from kedge.client.informer import Key
-from kedge.controllers.shared_informers import Known, Shared
+from kedge.controllers.shared_informers import ObjectCache, SharedInformers
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
 
@@ -31,7 +31,7 @@ def names(found: list[ConfigMap]) -> list[str]:
 
 
 def test_objects_are_found_by_owner_and_namespace_as_they_change() -> None:
-    known: Known[ConfigMap] = Known()
+    known: ObjectCache[ConfigMap] = ObjectCache()
     [*known.replace([config("a", 1, owner="x"), config("b", 2), config("c", 3, namespace="far")])]
     assert names(known.owned("x")) == ["a"]
     assert names(known.within("default")) == ["a", "b"]
@@ -45,7 +45,7 @@ def test_objects_are_found_by_owner_and_namespace_as_they_change() -> None:
 
 
 def test_followers_are_told_what_was_and_what_is_once_all_is_known() -> None:
-    known: Known[ConfigMap] = Known()
+    known: ObjectCache[ConfigMap] = ObjectCache()
     told: list[tuple[str, str, int]] = []
 
     def follow(before: ConfigMap | None, now: ConfigMap | None) -> None:
@@ -68,7 +68,7 @@ def test_followers_are_told_what_was_and_what_is_once_all_is_known() -> None:
 
 
 def test_an_index_that_is_asked_for_late_knows_what_is_there() -> None:
-    known: Known[ConfigMap] = Known()
+    known: ObjectCache[ConfigMap] = ObjectCache()
     known.put(config("a", 1))
     first = known.by(lambda each: each.metadata.name[0])
     known.put(config("ab", 2))
@@ -77,7 +77,7 @@ def test_an_index_that_is_asked_for_late_knows_what_is_there() -> None:
 
 
 async def test_a_write_is_waited_for_even_if_its_object_came_and_went() -> None:
-    known: Known[ConfigMap] = Known()
+    known: ObjectCache[ConfigMap] = ObjectCache()
     known.put(config("a", 1))
     waiting = asyncio.ensure_future(known.written(config("b", 3)))
     await FakeClock().advance(0)
@@ -90,7 +90,7 @@ async def test_a_write_is_waited_for_even_if_its_object_came_and_went() -> None:
 
 
 async def test_a_deletion_is_waited_for() -> None:
-    known: Known[ConfigMap] = Known()
+    known: ObjectCache[ConfigMap] = ObjectCache()
     known.put(config("a", 1))
     waiting = asyncio.ensure_future(known.until(Key("default", "a"), lambda now: now is None))
     await FakeClock().advance(0)
@@ -102,7 +102,7 @@ async def test_a_deletion_is_waited_for() -> None:
 
 
 async def test_a_new_list_ends_all_waiting() -> None:
-    known: Known[ConfigMap] = Known()
+    known: ObjectCache[ConfigMap] = ObjectCache()
     waiting = asyncio.ensure_future(known.written(config("b", 9)))
     await FakeClock().advance(0)
     [*known.replace([])]
@@ -117,7 +117,7 @@ async def server() -> AsyncIterator[LocalServer]:
 
 async def test_a_kind_is_followed_once_for_all_who_ask(server: LocalServer) -> None:
     await server.post(MAPS, {"metadata": {"name": "a"}})
-    shared = Shared(server.client, server.clock)
+    shared = SharedInformers(server.client, server.clock)
     known = shared.of(RESOURCE)
     assert shared.of(RESOURCE) is known
     server.start(shared.run())
@@ -134,7 +134,7 @@ async def test_who_owns_fields_is_not_kept_and_not_lost_either(server: LocalServ
     await server.post(
         f"{MAPS}?fieldManager=somebody", {"metadata": {"name": "a"}, "data": {"x": "1"}}
     )
-    shared = Shared(server.client, server.clock)
+    shared = SharedInformers(server.client, server.clock)
     known = shared.of(RESOURCE)
     server.start(shared.run())
     await shared.synced()
@@ -149,7 +149,7 @@ async def test_who_owns_fields_is_not_kept_and_not_lost_either(server: LocalServ
 def test_a_follower_that_fails_keeps_no_other_from_being_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    known: Known[ConfigMap] = Known()
+    known: ObjectCache[ConfigMap] = ObjectCache()
     told: list[str] = []
 
     def fail(before: ConfigMap | None, now: ConfigMap | None) -> None:

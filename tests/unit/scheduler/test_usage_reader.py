@@ -9,12 +9,12 @@ import pytest
 
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.load import Amount
-from kedge.scheduler.queue import Queue
-from kedge.scheduler.receivers import NodeReports, Pods
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.load import CpuAndMemory
+from kedge.scheduler.queue import SchedulingQueue
+from kedge.scheduler.receivers import NodeReportReceiver, PodReceiver
 from kedge.scheduler.usage import NodeReport, PodReport
-from kedge.scheduler.usage_reader import PACE, Rounds
+from kedge.scheduler.usage_reader import PACE, PodUsageReader
 from kedge.testing.clock import FakeClock
 from kedge.testing.scheduling import cluster, demand, new_node, pod_report
 from kedge.web.message import Response
@@ -32,8 +32,8 @@ class Cluster:
         self.reads: list[str] = []
         self.broken = False
         client = Client(LocalTransport(self._answer))
-        self.rounds = Rounds(client, self.snapshot, self.clock)
-        self.nodes = NodeReports(self.snapshot, self.rounds)
+        self.rounds = PodUsageReader(client, self.snapshot, self.clock)
+        self.nodes = NodeReportReceiver(self.snapshot, self.rounds)
 
     def _answer(self, call: Call) -> Response:
         if self.broken:
@@ -44,7 +44,7 @@ class Cluster:
         found = {"metadata": {"resourceVersion": "1"}, "items": self.listed[name]}
         return Response(200, msgspec.json.encode(found))
 
-    def place(self, name: str, node: str = "a") -> Demand:
+    def place(self, name: str, node: str = "a") -> PodDemand:
         made = demand(name)
         self.snapshot.place(made, node)
         return made
@@ -156,7 +156,7 @@ async def test_of_a_pod_that_is_gone_nothing_is_known_at_once(made: Cluster) -> 
     pod = made.place("p")
     made.listed["a"] = [old(pod.uid)]
     await made.report("a")
-    Pods(made.snapshot, Queue(made.clock), "default-scheduler").remove(pod.pod)
+    PodReceiver(made.snapshot, SchedulingQueue(made.clock), "default-scheduler").remove(pod.pod)
     assert made.snapshot.usage.pod(pod.uid) is None
 
 
@@ -184,7 +184,7 @@ async def test_a_node_that_says_too_little_is_not_measured_but_its_pods_are(made
     pod = made.place("p")
     made.listed["a"] = [old(pod.uid)]
     await made.report("a")
-    assert made.snapshot.usage.node("a") == Amount(1000, 1 << 20)
+    assert made.snapshot.usage.node("a") == CpuAndMemory(1000, 1 << 20)
     made.nodes.put(NodeReport(metadata=node_report("a").metadata))
     assert made.snapshot.usage.node("a") is None
     assert made.known() == 1

@@ -13,7 +13,7 @@ from kedge.api.core_v1.volume.projection import DownwardAPIProjection, DownwardA
 from kedge.machinery.quantity import Quantity
 from kedge.node import downward
 from kedge.node.downward import Surroundings
-from kedge.testing.local_server import MERGE, STRATEGIC, Answer, LocalServer
+from kedge.testing.local_server import MERGE, STRATEGIC, LocalResponse, LocalServer
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE = Surroundings(
@@ -183,7 +183,7 @@ PARTIAL_FILE = (
 )
 
 
-async def posted(server: LocalServer, text: str) -> Answer:
+async def posted(server: LocalServer, text: str) -> LocalResponse:
     return await server.call("POST", PODS, yaml.safe_load(text))
 
 

@@ -70,7 +70,7 @@ def _expression(expression: str, path: str) -> Errors:
         yield FieldError.required(path)
         return
     try:
-        cel.Condition(expression, ("object", "oldObject", "request"))
+        cel.CelCondition(expression, ("object", "oldObject", "request"))
     except cel.CelError as error:
         yield FieldError.invalid(path, expression, str(error))
 

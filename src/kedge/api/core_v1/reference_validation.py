@@ -92,12 +92,12 @@ def _field_ref_errors(ref: ObjectFieldSelector, allowed: Sequence[str]) -> Itera
     path = "spec.nodeName" if ref.fieldPath == "spec.host" else ref.fieldPath
     try:
         parsed = fieldpath.parse(path)
-    except fieldpath.Malformed as error:
+    except fieldpath.MalformedFieldPath as error:
         yield from _selector(ref, FieldError.invalid("fieldPath", ref.fieldPath, str(error)))
         return
-    if isinstance(parsed, fieldpath.Amount):
+    if isinstance(parsed, fieldpath.ContainerResourcePath):
         yield from _selector(ref, *_resource(parsed.resource))
-    elif isinstance(parsed, fieldpath.Owner):
+    elif isinstance(parsed, fieldpath.OwnerPath):
         yield from _selector(ref)
     elif parsed.name == NODE_LABELS:
         yield from _selector(ref, *_node_labels(parsed, whole=FILE_FIELDS is allowed))
@@ -106,7 +106,7 @@ def _field_ref_errors(ref: ObjectFieldSelector, allowed: Sequence[str]) -> Itera
 
 
 def _field(
-    ref: ObjectFieldSelector, field: fieldpath.Field, allowed: Sequence[str]
+    ref: ObjectFieldSelector, field: fieldpath.FieldPath, allowed: Sequence[str]
 ) -> Iterator[FieldError]:
     if why := _unconvertible(ref.apiVersion, field):
         yield FieldError.invalid("fieldPath", ref.fieldPath, f"error converting fieldPath: {why}")
@@ -123,7 +123,7 @@ def _field(
 
 def _selector(ref: ObjectFieldSelector, *problems: FieldError) -> Iterator[FieldError]:
     """What Kubernetes says of a path that only kedge knows, and what kedge finds wrong with it."""
-    field = fieldpath.Field.parsed(ref.fieldPath)
+    field = fieldpath.FieldPath.parsed(ref.fieldPath)
     why = f"error converting fieldPath: {_unconvertible(ref.apiVersion, field)}"
     refusal = FieldError.invalid("fieldPath", ref.fieldPath, why)
     if ref.apiVersion != "v1":
@@ -134,7 +134,7 @@ def _selector(ref: ObjectFieldSelector, *problems: FieldError) -> Iterator[Field
         yield problem.only(Minded.KEDGE)
 
 
-def _node_labels(field: fieldpath.Field, *, whole: bool) -> Iterator[FieldError]:
+def _node_labels(field: fieldpath.FieldPath, *, whole: bool) -> Iterator[FieldError]:
     if field.written_key is not None:
         found = names.qualified_name(field.written_key)
         yield from rules.problems("", field.written_key, found)
@@ -159,7 +159,7 @@ def validate_container_field_ref(ref: ObjectFieldSelector) -> Iterator[FieldErro
         return
     try:
         yield from _resource(fieldpath.parse_partial(ref.fieldPath).resource)
-    except fieldpath.Malformed as error:
+    except fieldpath.MalformedFieldPath as error:
         yield FieldError.invalid("fieldPath", ref.fieldPath, str(error))
 
 
@@ -195,9 +195,9 @@ def named_container(ref: ObjectFieldSelector, spec: PodSpec) -> tuple[str, Seque
         return "", ()
     try:
         parsed = fieldpath.parse(ref.fieldPath)
-    except fieldpath.Malformed:
+    except fieldpath.MalformedFieldPath:
         return "", ()
-    if not isinstance(parsed, fieldpath.Amount):
+    if not isinstance(parsed, fieldpath.ContainerResourcePath):
         return "", ()
     if parsed.container in container_names(getattr(spec, parsed.among)):
         return parsed.container, ()
@@ -206,7 +206,7 @@ def named_container(ref: ObjectFieldSelector, spec: PodSpec) -> tuple[str, Seque
     return "", (error.only(Minded.KEDGE),)
 
 
-def _unconvertible(version: str, field: fieldpath.Field) -> str:
+def _unconvertible(version: str, field: fieldpath.FieldPath) -> str:
     if version != "v1":
         return f"unsupported pod version: {version}"
     if field.written_key is not None:

@@ -22,10 +22,10 @@ Bound = Literal["request", "limit"]
 
 
 @dataclass(frozen=True, slots=True)
-class Restriction:
+class LimitRangeScope:
     """The selector of an item: all that it says must be true."""
 
-    labels: selectors.LabelSelector
+    labels: selectors.LabelRequirements
     fields: selectors.FieldSelector
     known_fields: Mapping[str, Callable[[Any], str]]
     name: str
@@ -33,7 +33,7 @@ class Restriction:
     container: str
 
     @classmethod
-    def of(cls, type_: str, selector: LimitRangeSelector) -> "Restriction":
+    def of(cls, type_: str, selector: LimitRangeSelector) -> "LimitRangeScope":
         return cls(
             labels=compiled(selector.labels),
             fields=selectors.parse_fields(selector.fieldSelector),
@@ -59,13 +59,13 @@ class Restriction:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LimitRangeRule:
     """One item of a LimitRange, its amounts in the order of their names."""
 
     limit_range: str
     """The name of the LimitRange."""
     type: str
-    restriction: Restriction | None
+    restriction: LimitRangeScope | None
     least: Amounts
     most: Amounts
     ratio: Amounts
@@ -73,12 +73,12 @@ class Rule:
     default_request: Amounts
 
     @classmethod
-    def of(cls, limit_range: str, item: LimitRangeItem) -> "Rule":
+    def of(cls, limit_range: str, item: LimitRangeItem) -> "LimitRangeRule":
         selector = item.selector
         return cls(
             limit_range=limit_range,
             type=item.type,
-            restriction=None if selector is None else Restriction.of(item.type, selector),
+            restriction=None if selector is None else LimitRangeScope.of(item.type, selector),
             least=_sorted(item.min),
             most=_sorted(item.max),
             ratio=_sorted(item.maxLimitRequestRatio),
@@ -100,7 +100,7 @@ class Rule:
         return bool(self.default or self.default_request)
 
 
-class Narrowest(NamedTuple):
+class NarrowestBounds(NamedTuple):
     """The narrowest of all bounds on one resource, in nanos, for quick comparisons."""
 
     resource: str
@@ -109,11 +109,11 @@ class Narrowest(NamedTuple):
     ratio: int | None
 
 
-Envelope = tuple[Narrowest, ...]
+Envelope = tuple[NarrowestBounds, ...]
 """The narrowest bounds on one type: what keeps within them need not be looked at again."""
 
 
-def _envelope(rules: Iterable[Rule]) -> Envelope:
+def _envelope(rules: Iterable[LimitRangeRule]) -> Envelope:
     least: dict[str, int] = {}
     most: dict[str, int] = {}
     ratio: dict[str, int] = {}
@@ -124,15 +124,15 @@ def _envelope(rules: Iterable[Rule]) -> Envelope:
             for name, amount in bounds.items():
                 narrowest[name] = min(amount.nanos, narrowest.get(name, amount.nanos))
     names = sorted({*least, *most, *ratio})
-    return tuple(Narrowest(n, least.get(n), most.get(n), ratio.get(n)) for n in names)
+    return tuple(NarrowestBounds(n, least.get(n), most.get(n), ratio.get(n)) for n in names)
 
 
-class Gifts:
+class ContainerDefaults:
     """What containers get that say nothing of a resource, by its name and in their order."""
 
     __slots__ = ("givers", "limits", "requests")
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[LimitRangeRule]) -> None:
         """Of several rules the first that speaks of a resource counts."""
         requests: dict[str, Quantity] = {}
         limits: dict[str, Quantity] = {}
@@ -151,21 +151,21 @@ class Gifts:
     def of(self, bound: Bound) -> Amounts:
         return self.requests if bound == "request" else self.limits
 
-    def to(self, container: str) -> "Gifts":
+    def to(self, container: str) -> "ContainerDefaults":
         """What a container gets: here, the same as any other."""
         return self
 
 
 @dataclass(frozen=True)
-class Bounds:
+class NamespaceLimits:
     """The rules of one namespace: in the order of the LimitRanges' names, then as they stand."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[LimitRangeRule, ...]
     containers: Envelope = field(init=False)
     pods: Envelope = field(init=False)
-    givers: tuple[Rule, ...] = field(init=False)
+    givers: tuple[LimitRangeRule, ...] = field(init=False)
     """The rules from which containers get something."""
-    gifts: Gifts | None = field(init=False)
+    gifts: ContainerDefaults | None = field(init=False)
     """What every container gets; None if that depends on the pod or container."""
 
     def __post_init__(self) -> None:
@@ -175,20 +175,24 @@ class Bounds:
         givers = tuple(rule for rule in self.of_type(CONTAINER) if rule.may_default)
         selective = any(rule.restriction is not None for rule in givers)
         object.__setattr__(self, "givers", givers)
-        object.__setattr__(self, "gifts", None if selective else Gifts(givers))
+        object.__setattr__(self, "gifts", None if selective else ContainerDefaults(givers))
 
     def __bool__(self) -> bool:
         return bool(self.rules)
 
-    def of_type(self, type_: str) -> Iterator[Rule]:
+    def of_type(self, type_: str) -> Iterator[LimitRangeRule]:
         return (rule for rule in self.rules if rule.type == type_)
 
 
-def bounds_of(ranges: Iterable[LimitRange]) -> Bounds:
+def bounds_of(ranges: Iterable[LimitRange]) -> NamespaceLimits:
     """The bounds that LimitRanges of one namespace set, in whatever order they come."""
     named = sorted(ranges, key=lambda each: each.metadata.name)
-    return Bounds(
-        tuple(Rule.of(each.metadata.name, item) for each in named for item in each.spec.limits)
+    return NamespaceLimits(
+        tuple(
+            LimitRangeRule.of(each.metadata.name, item)
+            for each in named
+            for item in each.spec.limits
+        )
     )
 
 

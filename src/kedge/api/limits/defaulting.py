@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from kedge.api.core_v1.pod.container import Container
 from kedge.api.core_v1.pod.pod import Pod
-from kedge.api.limits.bounds import Bound, Bounds, Gifts
+from kedge.api.limits.bounds import Bound, ContainerDefaults, NamespaceLimits
 from kedge.machinery.quantity import Quantity
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 PREFIX = "LimitRanger plugin set: "
 
 
-class Given(NamedTuple):
+class DefaultedAmount(NamedTuple):
     """One amount that a container got."""
 
     container: str
@@ -27,32 +27,32 @@ class Given(NamedTuple):
     """The name of the LimitRange that it comes from."""
 
 
-class Handout(NamedTuple):
+class ContainerDefaulting(NamedTuple):
     """Amounts that a container got at once; spelled out only for those who ask."""
 
     container: str
     init: bool
     bound: Bound
     missing: Sequence[str]
-    gifts: Gifts
+    gifts: ContainerDefaults
 
     def __str__(self) -> str:
         owner = "init container" if self.init else "container"
         return f"{', '.join(self.missing)} {self.bound} for {owner} {self.container}"
 
-    def each(self) -> Iterator[Given]:
+    def each(self) -> Iterator[DefaultedAmount]:
         _, _, bound, missing, gifts = self
         for name in missing:
             amount, giver = gifts.of(bound)[name], gifts.givers[bound, name]
-            yield Given(self.container, self.init, bound, name, amount, giver)
+            yield DefaultedAmount(self.container, self.init, bound, name, amount, giver)
 
 
-def with_defaults(bounds: Bounds, pod: Pod) -> Pod:
+def with_defaults(bounds: NamespaceLimits, pod: Pod) -> Pod:
     """The pod with what the bounds give to its containers."""
     return _given_out(bounds, pod)[0]
 
 
-def defaulted(bounds: Bounds, pod: Pod) -> tuple[Pod, Sequence[Given]]:
+def defaulted(bounds: NamespaceLimits, pod: Pod) -> tuple[Pod, Sequence[DefaultedAmount]]:
     """The pod with what the bounds give to its containers, and what that was.
 
     Ephemeral containers and the pod as a whole get nothing. A pod that nothing was given to is the
@@ -62,11 +62,11 @@ def defaulted(bounds: Bounds, pod: Pod) -> tuple[Pod, Sequence[Given]]:
     return changed, [each for handout in handouts for each in handout.each()]
 
 
-def _given_out(bounds: Bounds, pod: Pod) -> tuple[Pod, Sequence[Handout]]:
+def _given_out(bounds: NamespaceLimits, pod: Pod) -> tuple[Pod, Sequence[ContainerDefaulting]]:
     if not bounds.givers:
         return pod, ()
-    handouts: list[Handout] = []
-    gifts = bounds.gifts or _Chosen(bounds, pod)
+    handouts: list[ContainerDefaulting] = []
+    gifts = bounds.gifts or _SelectedDefaults(bounds, pod)
     spec = pod.spec
     changes = {"containers": [_filled(each, False, gifts, handouts) for each in spec.containers]}
     if spec.initContainers:
@@ -79,26 +79,29 @@ def _given_out(bounds: Bounds, pod: Pod) -> tuple[Pod, Sequence[Handout]]:
     return replace(pod, metadata=metadata, spec=replace(spec, **changes)), handouts
 
 
-class _Chosen:
+class _SelectedDefaults:
     """Gifts that depend on who asks."""
 
-    def __init__(self, bounds: Bounds, pod: Pod) -> None:
+    def __init__(self, bounds: NamespaceLimits, pod: Pod) -> None:
         self._rules = [rule for rule in bounds.givers if rule.covers(pod)]
 
-    def to(self, container: str) -> Gifts:
-        return Gifts(rule for rule in self._rules if rule.covers_container(container))
+    def to(self, container: str) -> ContainerDefaults:
+        return ContainerDefaults(rule for rule in self._rules if rule.covers_container(container))
 
 
 def _filled(
-    container: Container, init: bool, source: Gifts | _Chosen, handouts: list[Handout]
+    container: Container,
+    init: bool,
+    source: ContainerDefaults | _SelectedDefaults,
+    handouts: list[ContainerDefaulting],
 ) -> Container:
     gifts = source.to(container.name)
     requests, limits = container.resources.requests, container.resources.limits
     if missing := [name for name in gifts.requests if name not in requests]:
-        handouts.append(Handout(container.name, init, "request", missing, gifts))
+        handouts.append(ContainerDefaulting(container.name, init, "request", missing, gifts))
         requests = {**gifts.requests, **requests}
     if missing_limits := [name for name in gifts.limits if name not in limits]:
-        handouts.append(Handout(container.name, init, "limit", missing_limits, gifts))
+        handouts.append(ContainerDefaulting(container.name, init, "limit", missing_limits, gifts))
         limits = {**gifts.limits, **limits}
     if not missing and not missing_limits:
         return container

@@ -21,9 +21,9 @@ from kedge.api.core_v1.resource_validation import (
     validate_container_resources,
     validate_pod_resources,
 )
-from kedge.api.limits.bounds import Bounds
-from kedge.api.limits.defaulting import Given, defaulted
-from kedge.api.limits.violations import Violation, pod_violations
+from kedge.api.limits.bounds import NamespaceLimits
+from kedge.api.limits.defaulting import DefaultedAmount, defaulted
+from kedge.api.limits.violations import LimitRangeViolation, pod_violations
 from kedge.api.model import Object, ObjectMeta
 from kedge.machinery.errors import FieldError
 
@@ -41,19 +41,21 @@ RESOURCES = (
 _PLAIN = Deployment | StatefulSet | DaemonSet | ReplicaSet | Job | ReplicationController
 
 
-class Template(NamedTuple):
+class WorkloadTemplate(NamedTuple):
     """What a workload makes its pods from, and where the workload says so."""
 
     path: str
     spec: PodTemplateSpec
 
 
-def template_of(obj: Object) -> Template | None:
+def template_of(obj: Object) -> WorkloadTemplate | None:
     """The template of a workload; None if it has none or is no workload."""
     if isinstance(obj, _PLAIN):
-        return Template("spec.template", obj.spec.template) if obj.spec.template else None
+        return WorkloadTemplate("spec.template", obj.spec.template) if obj.spec.template else None
     if isinstance(obj, CronJob):
-        return Template("spec.jobTemplate.spec.template", obj.spec.jobTemplate.spec.template)
+        return WorkloadTemplate(
+            "spec.jobTemplate.spec.template", obj.spec.jobTemplate.spec.template
+        )
     return None
 
 
@@ -67,30 +69,32 @@ def pod_from(template: PodTemplateSpec, namespace: str) -> Pod:
     return defaults.default(Pod(metadata=meta, spec=template.spec))
 
 
-class Outcome(NamedTuple):
+class LimitRangeOutcome(NamedTuple):
     """What LimitRanges make of a pod."""
 
     pod: Pod
-    given: Sequence[Given]
-    violations: Sequence[Violation]
+    given: Sequence[DefaultedAmount]
+    violations: Sequence[LimitRangeViolation]
     """Why it would be refused: the constraints that it violates, or what it was given itself."""
 
 
-def outcome(bounds: Bounds, pod: Pod) -> Outcome:
+def outcome(bounds: NamespaceLimits, pod: Pod) -> LimitRangeOutcome:
     """What would become of a pod that is otherwise in order, defaults already filled in."""
     changed, given = defaulted(bounds, pod)
     # Validation comes before the plugin's own check, so the first keeps the second from being seen.
     unbearable = list(_unbearable(pod, changed, given)) if given else []
-    return Outcome(changed, given, unbearable or pod_violations(bounds, changed))
+    return LimitRangeOutcome(changed, given, unbearable or pod_violations(bounds, changed))
 
 
-def _unbearable(before: Pod, after: Pod, given: Sequence[Given]) -> Iterator[Violation]:
+def _unbearable(
+    before: Pod, after: Pod, given: Sequence[DefaultedAmount]
+) -> Iterator[LimitRangeViolation]:
     """What is wrong with the amounts of a pod only since it was given some."""
     known = {str(error) for error in _amount_errors(before)}
     givers = ", ".join(dict.fromkeys(each.limit_range for each in given))
     for error in _amount_errors(after):
         if str(error) not in known:
-            yield Violation(givers, str(error))
+            yield LimitRangeViolation(givers, str(error))
 
 
 def _amount_errors(pod: Pod) -> Iterator[FieldError]:

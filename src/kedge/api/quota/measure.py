@@ -16,7 +16,7 @@ ONE = Quantity.from_value(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class QuotaMeasure:
     """What one object in one state takes."""
 
     usage: Usage
@@ -34,7 +34,7 @@ class Measure:
         return self.after
 
 
-class Meter(Protocol):
+class QuotaMeter(Protocol):
     """Knows how to measure the objects of one resource."""
 
     known: frozenset[str]
@@ -46,7 +46,7 @@ class Meter(Protocol):
         """Those of a quota's names that objects of the resource are counted under."""
         ...
 
-    def measure(self, obj: Any) -> Measure:
+    def measure(self, obj: Any) -> QuotaMeasure:
         """What an object takes; without `looks`, whatever the object is."""
         ...
 
@@ -56,7 +56,7 @@ class Meter(Protocol):
 
 
 def matches(
-    requirement: ScopedResourceSelectorRequirement, meter: Meter, scopes: Mapping[str, Any]
+    requirement: ScopedResourceSelectorRequirement, meter: QuotaMeter, scopes: Mapping[str, Any]
 ) -> bool:
     """Whether an object in these scopes meets one condition of a quota."""
     if requirement.scopeName not in meter.known:

@@ -13,7 +13,7 @@ from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
 from kedge.apiserver.metrics import encoding
 from kedge.apiserver.metrics.memory import give_back
 from kedge.machinery.clock import Clock
-from kedge.machinery.selectors import FieldSelector, LabelSelector
+from kedge.machinery.selectors import FieldSelector, LabelRequirements
 
 At = TypeVar("At", str, tuple[str, str])
 """Where in an index."""
@@ -163,7 +163,7 @@ class Wanted(NamedTuple):
     """Which objects somebody asks for."""
 
     namespace: str
-    labels: LabelSelector
+    labels: LabelRequirements
     fields: FieldSelector
     patient: bool = False
     """Whether they are content with how often nodes report by themselves."""

@@ -18,7 +18,7 @@ from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.durations import format_time, parse_time
 from kedge.machinery.errors import FieldError, StatusError, bad_request, conflict, invalid_options
-from kedge.storage.store import Conflict
+from kedge.storage.store import RevisionConflict
 from kedge.web.message import Response, json_response, warning_headers
 
 FOREGROUND = "foregroundDeletion"
@@ -97,7 +97,7 @@ async def delete_object(api: Api, request: Request, options: DeleteOptions) -> t
                 await api.admission.validate(attempt)
             try:
                 return await _begin_or_finish(api, request, item, obj, options, dry=dry)
-            except Conflict as race:
+            except RevisionConflict as race:
                 await api.caught_up(race)
 
 

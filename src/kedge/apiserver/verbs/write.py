@@ -27,7 +27,7 @@ from kedge.machinery.errors import (
     enough,
     invalid,
 )
-from kedge.storage.store import Conflict
+from kedge.storage.store import RevisionConflict
 from kedge.web.message import Response
 
 MODIFIED = (
@@ -282,7 +282,7 @@ async def _store_new(api: Api, request: Request, value: bytes, dry: bool) -> Ite
         return Item(key, 0, value)
     try:
         return await api.put_bytes(resource, key, value, expect=0)
-    except Conflict:
+    except RevisionConflict:
         raise already_exists(resource.group, resource.plural, request.name) from None
 
 
@@ -342,7 +342,7 @@ async def modify(api: Api, request: Request, change: Change, part: Part, options
                 if dry:
                     return Item(item.key, item.revision, msgspec.json.encode(new))
                 return await _store_changed(api, request, item, new)
-            except Conflict as race:
+            except RevisionConflict as race:
                 await api.caught_up(race)
             finally:
                 api.admission.release(request)

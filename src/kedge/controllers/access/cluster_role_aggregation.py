@@ -11,7 +11,7 @@ from kedge.api.rbac_v1.role import PolicyRule
 from kedge.client.client import APPLY_PATCH, Client
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import objects
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 
 MANAGER = "clusterrole-aggregation-controller"
@@ -24,7 +24,7 @@ class ClusterRoleAggregationController:
         self._client = client
         self._roles: Cache[ClusterRole] = Cache()
         self._informer = Informer(client, objects(RESOURCE), self._roles, clock)
-        self._loop = Loop("cluster-role-aggregation", self.reconcile, clock)
+        self._loop = ControllerLoop("cluster-role-aggregation", self.reconcile, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -12,7 +12,7 @@ from kedge.api.core_v1.secret import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_TOKEN
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import Outline, objects, outlines
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
@@ -41,7 +41,7 @@ class ServiceAccountTokenController:
             ),
             Informer(client, outlines(service_account.RESOURCE), self._accounts, clock),
         )
-        self._loop = Loop("service-account-token", self.reconcile, clock)
+        self._loop = ControllerLoop("service-account-token", self.reconcile, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

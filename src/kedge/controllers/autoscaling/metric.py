@@ -17,13 +17,13 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.autoscaling.proposal import (
     AverageUse,
     Proposal,
-    Target,
     Tolerance,
-    Unknown,
+    UnknownUsage,
+    UsageTarget,
     Utilization,
     requests_of,
 )
-from kedge.controllers.autoscaling.usage import Wanted
+from kedge.controllers.autoscaling.usage import MetricQuery
 from kedge.machinery.quantity import Format, Quantity
 
 ResourceSource = ResourceMetricSource | ContainerResourceMetricSource
@@ -36,19 +36,19 @@ def source_of(spec: MetricSpec) -> ResourceSource:
     if spec.containerResource is not None:
         return spec.containerResource
     api = "external" if spec.type == "External" else "custom"
-    raise Unknown(f"unable to fetch metrics from {api} metrics API: no such API is served")
+    raise UnknownUsage(f"unable to fetch metrics from {api} metrics API: no such API is served")
 
 
-def wanted_by(source: ResourceSource) -> Wanted:
+def wanted_by(source: ResourceSource) -> MetricQuery:
     container = source.container if isinstance(source, ContainerResourceMetricSource) else ""
-    return Wanted(source.name, container, source.window, source.statistic)
+    return MetricQuery(source.name, container, source.window, source.statistic)
 
 
-def target_of(target: MetricTarget, selected: Sequence[Pod], wanted: Wanted) -> Target:
+def target_of(target: MetricTarget, selected: Sequence[Pod], wanted: MetricQuery) -> UsageTarget:
     if target.averageValue is not None:
         return AverageUse(target.averageValue.milli())
     if target.averageUtilization is None:
-        raise Unknown(
+        raise UnknownUsage(
             "invalid resource metric source: neither an average utilization target nor "
             "an average value (usage) target was set"
         )

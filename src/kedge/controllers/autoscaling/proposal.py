@@ -22,12 +22,12 @@ NO_SAMPLES: Final = "did not receive metrics for targeted pods (pods might be un
 NO_MATCH: Final = "no metrics returned matched known pods"
 
 
-class Unknown(Exception):
+class UnknownUsage(Exception):
     """Why nobody can tell how many replicas are right."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricSample:
     """What a pod, or one container of it, used of a resource, in thousandths of its unit."""
 
     value: int
@@ -57,7 +57,7 @@ class Proposal:
     """The same in percent of what it requests."""
 
 
-class Target(Protocol):
+class UsageTarget(Protocol):
     """What is aimed at."""
 
     def measure(self, values: Mapping[str, int]) -> tuple[float, Proposal]:
@@ -95,7 +95,7 @@ class Utilization:
         used = sum(values[name] for name in known)
         requested = sum(self.requests[name] for name in known)
         if not requested:
-            raise Unknown(NO_MATCH)
+            raise UnknownUsage(NO_MATCH)
         percent = used * 100 // requested
         return percent / self.percent, Proposal(0, used // len(known), percent)
 
@@ -104,7 +104,7 @@ class Utilization:
 
 
 @dataclass(slots=True)
-class Groups:
+class SampleGroups:
     """Pods by how much their samples say."""
 
     counted: int = 0
@@ -115,9 +115,9 @@ class Groups:
 
 def propose(
     current: int,
-    target: Target,
+    target: UsageTarget,
     pods: Sequence[Pod],
-    samples: Mapping[str, Sample],
+    samples: Mapping[str, MetricSample],
     *,
     resource: str,
     tolerance: Tolerance,
@@ -125,12 +125,12 @@ def propose(
 ) -> Proposal:
     """How many replicas one metric asks for, by upstream's rules."""
     if not pods:
-        raise Unknown(NO_PODS)
+        raise UnknownUsage(NO_PODS)
     groups = grouped(pods, samples, resource, now)
     dropped = {*groups.unready, *groups.ignored}
     values = {name: sample.value for name, sample in samples.items() if name not in dropped}
     if not values:
-        raise Unknown(NO_SAMPLES)
+        raise UnknownUsage(NO_SAMPLES)
     ratio, measured = target.measure(values)
     starting = groups.unready if ratio > 1.0 else []
     if not starting and not groups.missing:
@@ -142,7 +142,7 @@ def propose(
     return Proposal(wanted, measured.average, measured.utilization)
 
 
-def assumed(target: Target, missing: Iterable[str], ratio: float) -> dict[str, int]:
+def assumed(target: UsageTarget, missing: Iterable[str], ratio: float) -> dict[str, int]:
     """What pods without samples are taken to use: that which changes least."""
     if ratio < 1.0:
         return {name: target.substitute(name) for name in missing}
@@ -159,9 +159,9 @@ def cautious(current: int, before: float, after: float, pods: int, tolerance: To
 
 
 def grouped(
-    pods: Iterable[Pod], samples: Mapping[str, Sample], resource: str, now: datetime
-) -> Groups:
-    groups = Groups()
+    pods: Iterable[Pod], samples: Mapping[str, MetricSample], resource: str, now: datetime
+) -> SampleGroups:
+    groups = SampleGroups()
     for pod in pods:
         name = pod.metadata.name
         if is_leaving(pod) or pod.status.phase == "Failed":
@@ -177,7 +177,7 @@ def grouped(
     return groups
 
 
-def is_settled(pod: Pod, sample: Sample, now: datetime) -> bool:
+def is_settled(pod: Pod, sample: MetricSample, now: datetime) -> bool:
     """Whether what a pod uses of the cpu says anything: starting up often takes more."""
     ready, started = condition(pod, "Ready"), pod.status.startTime
     if ready is None or not started:
@@ -200,15 +200,17 @@ def _request(pod: Pod, resource: str, container: str) -> int:
     if not container and level is not None and any(map(pod_level, level.requests)):
         amount = pod_requests(pod.spec).get(resource)
         if amount is None:
-            raise Unknown(f"missing pod-level request for {resource} in Pod {name}")
+            raise UnknownUsage(f"missing pod-level request for {resource} in Pod {name}")
         return amount.milli()
     lasting = [*pod.spec.containers, *filter(is_sidecar, pod.spec.initContainers)]
     chosen = [each for each in lasting if container in ("", each.name)]
     if not chosen:
-        raise Unknown(f"container {container} not found in Pod {name}")
+        raise UnknownUsage(f"container {container} not found in Pod {name}")
     total = 0
     for each in chosen:
         if resource not in each.resources.requests:
-            raise Unknown(f"missing request for {resource} in container {each.name} of Pod {name}")
+            raise UnknownUsage(
+                f"missing request for {resource} in container {each.name} of Pod {name}"
+            )
         total += each.resources.requests[resource].milli()
     return total

@@ -10,7 +10,7 @@ from kedge.api.metrics_v1beta1 import usage as plain
 from kedge.api.metrics_v1beta1.usage import PodMetrics
 from kedge.api.model import ResourceList
 from kedge.client.client import Client
-from kedge.controllers.autoscaling.proposal import Sample, Unknown
+from kedge.controllers.autoscaling.proposal import MetricSample, UnknownUsage
 from kedge.machinery.durations import parse_duration, parse_time
 from kedge.machinery.errors import StatusError
 
@@ -24,7 +24,7 @@ LENGTHS: Final = {
 DEFAULT_WINDOW: Final = "1m"
 
 
-class Wanted(NamedTuple):
+class MetricQuery(NamedTuple):
     """Of what, and how it is counted."""
 
     resource: str
@@ -36,8 +36,8 @@ class Wanted(NamedTuple):
 
 
 async def samples(
-    client: Client, namespace: str, selector: str, wanted: Wanted
-) -> dict[str, Sample]:
+    client: Client, namespace: str, selector: str, wanted: MetricQuery
+) -> dict[str, MetricSample]:
     """What each selected pod uses; those of which nothing is known are left out."""
     try:
         if wanted.window or wanted.statistic:
@@ -49,32 +49,34 @@ async def samples(
             pairs = [(pod.metadata.name, from_usage(pod, wanted)) for pod in metrics]
     except StatusError as error:
         message = f"unable to fetch metrics from resource metrics API: {error}"
-        raise Unknown(_unable(wanted, message)) from error
+        raise UnknownUsage(_unable(wanted, message)) from error
     if not pairs:
-        raise Unknown(_unable(wanted, NOTHING))
+        raise UnknownUsage(_unable(wanted, NOTHING))
     return {name: sample for name, sample in pairs if sample is not None}
 
 
-def _unable(wanted: Wanted, why: str) -> str:
+def _unable(wanted: MetricQuery, why: str) -> str:
     return f"unable to get metrics for resource {wanted.resource}: {why}"
 
 
-def from_usage(pod: PodMetrics, wanted: Wanted) -> Sample | None:
+def from_usage(pod: PodMetrics, wanted: MetricQuery) -> MetricSample | None:
     parts = [each.usage for each in pod.containers if wanted.container in ("", each.name)]
     value = _value(parts, wanted.resource)
     if value is None:
         return None
     window = timedelta(microseconds=parse_duration(pod.window) // 1000)
-    return Sample(value, parse_time(pod.timestamp), window)
+    return MetricSample(value, parse_time(pod.timestamp), window)
 
 
-def from_windows(pod: windowed.Pod, wanted: Wanted) -> Sample | None:
+def from_windows(pod: windowed.Pod, wanted: MetricQuery) -> MetricSample | None:
     length = wanted.window or DEFAULT_WINDOW
     metrics = _windows(pod, wanted.container).get(length)
     if metrics is None:
         return None
     value = _value([_statistic(metrics, wanted.statistic)], wanted.resource)
-    return None if value is None else Sample(value, parse_time(metrics.endtime), LENGTHS[length])
+    return (
+        None if value is None else MetricSample(value, parse_time(metrics.endtime), LENGTHS[length])
+    )
 
 
 def _windows(pod: windowed.Pod, container: str) -> Windows:

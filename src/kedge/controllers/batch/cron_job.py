@@ -19,11 +19,11 @@ from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder, reference_to
 from kedge.client.informer import Key
 from kedge.controllers import namespaces
-from kedge.controllers.batch.cron_times import MANY, Missed, missed, next_due
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.batch.cron_times import MANY, MissedRuns, missed, next_due
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
-from kedge.controllers.shared_informers import Shared, controller_of, key_of
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time, moved, parse_time
 from kedge.machinery.errors import StatusError
@@ -38,13 +38,15 @@ LATE: Final = 0.1
 class CronJobController:
     """Everything a CronJob is about."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._cron_jobs = shared.of(RESOURCE)
         self._jobs = shared.of(JOBS)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._loop: Loop[Key] = Loop("cronjob", self._reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "cronjob", self._reconcile, clock, workers=WORKERS
+        )
         self._cron_jobs.follow(self._cron_job_changed)
         self._jobs.follow(self._job_changed)
 
@@ -170,7 +172,7 @@ class CronJobController:
             self._loop.add_later(key_of(cron_job), (moment - now).total_seconds() + LATE)
 
     def _to_start(
-        self, cron_job: CronJob, status: CronJobStatus, due: Missed, now: datetime
+        self, cron_job: CronJob, status: CronJobStatus, due: MissedRuns, now: datetime
     ) -> datetime | None:
         """The moment for which a job is to be made, if there is one and nothing speaks against."""
         moment = due.latest

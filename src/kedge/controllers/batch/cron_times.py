@@ -20,7 +20,7 @@ class NeverDue(ValueError):
         super().__init__("time difference between two schedules is less than 1 second")
 
 
-class Missed(NamedTuple):
+class MissedRuns(NamedTuple):
     """What became due since the last job."""
 
     latest: datetime | None
@@ -85,19 +85,19 @@ def _midnight(day: date, zone: tzinfo | None) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
 
 
-def missed(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | None) -> Missed:
+def missed(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | None) -> MissedRuns:
     """What became due after one moment and up to another."""
     first = following(schedule, since, zone)
     second = following(schedule, first, zone) if first is not None else None
     if first is None or second is None:
         raise NeverDue
     if now < first:
-        return Missed(None)
+        return MissedRuns(None)
     if now < second:
-        return Missed(first)
+        return MissedRuns(first)
     gap = second - first
     count = (now - first) // gap + 1
-    return Missed(_latest(schedule, first + (count - 2) * gap, now, zone), count)
+    return MissedRuns(_latest(schedule, first + (count - 2) * gap, now, zone), count)
 
 
 def _latest(

@@ -18,7 +18,7 @@ from kedge.client.client import STRATEGIC_PATCH, Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers import namespaces
-from kedge.controllers.adoption import Claims
+from kedge.controllers.adoption import Adoption
 from kedge.controllers.batch.job_account import (
     counted,
     ended,
@@ -27,20 +27,20 @@ from kedge.controllers.batch.job_account import (
     is_settled,
     with_condition,
 )
-from kedge.controllers.batch.job_backoff import Backoff
+from kedge.controllers.batch.job_backoff import JobBackoff
 from kedge.controllers.batch.job_pod import new_indexed_pod, new_pod
 from kedge.controllers.batch.job_tally import (
     COMPLETE,
     FINALIZER,
     REACHED,
     SUSPENDED,
-    Outcome,
-    Tally,
+    JobOutcome,
+    JobTally,
     deadline_in,
     is_indexed,
     is_tracked,
 )
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_control import (
     AT_ONCE,
     BURST,
@@ -51,7 +51,7 @@ from kedge.controllers.pod_control import (
     room_for_more,
 )
 from kedge.controllers.pod_state import is_leaving, is_ready
-from kedge.controllers.shared_informers import Shared, controller_of, key_of
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
@@ -65,7 +65,7 @@ BATCH: Final = 0.1
 
 
 @dataclass
-class Standing:
+class JobPodCounts:
     """How many pods a job has after what was done about them."""
 
     active: int
@@ -83,7 +83,7 @@ class Standing:
 class JobController:
     """Everything a Job is about, but its deletion after a while."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._jobs = shared.of(RESOURCE)
@@ -91,11 +91,13 @@ class JobController:
         self._unowned = self._pods.by(_unowned)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._control = PodControl(client, self._pods, self._recorder)
-        self._claims = Claims(client, RESOURCE, PODS, self._pods, finalizers=(FINALIZER,))
-        self._backoffs: dict[str, Backoff] = {}
+        self._claims = Adoption(client, RESOURCE, PODS, self._pods, finalizers=(FINALIZER,))
+        self._backoffs: dict[str, JobBackoff] = {}
         """By uid of the job."""
-        self._loop: Loop[Key] = Loop("job", self._reconcile, clock, workers=WORKERS)
-        self._strays: Loop[Key] = Loop("job-strays", self._see_to_stray, clock)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "job", self._reconcile, clock, workers=WORKERS
+        )
+        self._strays: ControllerLoop[Key] = ControllerLoop("job-strays", self._see_to_stray, clock)
         self._jobs.follow(self._job_changed)
         self._pods.follow(self._pod_changed)
 
@@ -170,8 +172,8 @@ class JobController:
 
     async def _advance(self, job: Job) -> None:
         now = self._clock.now()
-        tally = Tally(_begun(job, now), await self._pods_of(job))
-        standing = Standing(len(tally.active), tally.ready, len(tally.terminating))
+        tally = JobTally(_begun(job, now), await self._pods_of(job))
+        standing = JobPodCounts(len(tally.active), tally.ready, len(tally.terminating))
         outcome = tally.outcome(now)
         failures: Sequence[BaseException] = ()
         status = tally.job.status
@@ -208,21 +210,21 @@ class JobController:
             job, lambda pod: selector.matches(pod.metadata.labels), candidates
         )
 
-    def _backoff(self, tally: Tally) -> Backoff:
+    def _backoff(self, tally: JobTally) -> JobBackoff:
         if tally.failed_indexes is not None:
             # Each index waits for itself; its pods remember how often it failed.
-            return Backoff()
-        before = self._backoffs.get(tally.job.metadata.uid, Backoff())
+            return JobBackoff()
+        before = self._backoffs.get(tally.job.metadata.uid, JobBackoff())
         return before.after(tally.new_succeeded, tally.new_failed)
 
-    async def _stop(self, tally: Tally, standing: Standing) -> Sequence[BaseException]:
+    async def _stop(self, tally: JobTally, standing: JobPodCounts) -> Sequence[BaseException]:
         """Delete what is active: the job is about to end."""
         job = tally.job
         done, failures = await _all(tally.active, lambda pod: self._control.delete(job, pod))
         standing.lose(done)
         return failures
 
-    async def _manage(self, tally: Tally, standing: Standing) -> Sequence[BaseException]:
+    async def _manage(self, tally: JobTally, standing: JobPodCounts) -> Sequence[BaseException]:
         """Delete pods that are too many, or make such as are missing."""
         if surplus := tally.surplus(self._clock.now())[:BURST]:
             done, failures = await _all(surplus, lambda pod: self._discard(tally.job, pod))
@@ -242,7 +244,7 @@ class JobController:
         await self._set_free(pod)
         await self._control.delete(job, pod)
 
-    def _missing(self, tally: Tally) -> list[Pod]:
+    def _missing(self, tally: JobTally) -> list[Pod]:
         """The pods to be made now; those that are to come later are remembered."""
         job, now = tally.job, self._clock.now()
         if not tally.shortage:
@@ -282,7 +284,7 @@ class JobController:
     # Its accounts.
 
     async def _account(
-        self, job: Job, tally: Tally, status: JobStatus, outcome: Outcome | None
+        self, job: Job, tally: JobTally, status: JobStatus, outcome: JobOutcome | None
     ) -> None:
         """Count the pods that have ended, and end the job if that is its outcome."""
         tracked = {pod.metadata.uid for pod in tally.pods if is_tracked(pod)}
@@ -330,7 +332,7 @@ class JobController:
             # Counted now, it would be taken for a new one the next time.
             raise TimeoutError(f"pod {meta.name} is still seen with its finalizer")
 
-    def _tell_end(self, job: Job, outcome: Outcome) -> None:
+    def _tell_end(self, job: Job, outcome: JobOutcome) -> None:
         if outcome.final != COMPLETE:
             self._recorder.record(job, WARNING, outcome.reason, outcome.message)
             return

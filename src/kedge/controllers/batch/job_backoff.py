@@ -15,23 +15,23 @@ MOST: Final = 600.0
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
-class Backoff(NamedTuple):
+class JobBackoff(NamedTuple):
     """The failures of a job since one of its pods last succeeded."""
 
     failures: int = 0
     last: datetime = _LONG_AGO
 
-    def after(self, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> "Backoff":
+    def after(self, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> "JobBackoff":
         """With pods that have ended since: those that failed before a success are forgiven."""
         failures = sorted(map(ended_at, failed))
         success = max(map(ended_at, succeeded), default=None)
         if success is None:
             before, since = self, failures
         else:
-            before, since = Backoff(), [moment for moment in failures if moment > success]
+            before, since = JobBackoff(), [moment for moment in failures if moment > success]
         if not since:
             return before
-        return Backoff(before.failures + len(since), since[-1])
+        return JobBackoff(before.failures + len(since), since[-1])
 
     def remaining(self, now: datetime) -> float:
         """Seconds for which no pod is to be made."""

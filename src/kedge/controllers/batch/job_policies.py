@@ -20,7 +20,7 @@ IGNORE: Final = "Ignore"
 COUNT: Final = "Count"
 
 
-class Judgement(NamedTuple):
+class FailureAction(NamedTuple):
     """What becomes of a failure."""
 
     action: str
@@ -33,12 +33,12 @@ class Judgement(NamedTuple):
         return self.action != IGNORE
 
 
-def judged(policy: PodFailurePolicy | None, pod: Pod) -> Judgement:
+def judged(policy: PodFailurePolicy | None, pod: Pod) -> FailureAction:
     """What the first rule that matches says; a failure that none matches counts."""
     for i, rule in enumerate(policy.rules if policy is not None else ()):
         if (why := _match(rule, pod)) is not None:
-            return Judgement(rule.action, f"{why} matching {rule.action} rule at index {i}")
-    return Judgement(COUNT)
+            return FailureAction(rule.action, f"{why} matching {rule.action} rule at index {i}")
+    return FailureAction(COUNT)
 
 
 def _match(rule: PodFailurePolicyRule, pod: Pod) -> str | None:

@@ -29,7 +29,7 @@ BY_KUBELET: Final = "TerminationByKubelet"
 
 
 @dataclass(frozen=True, slots=True)
-class Disrupted:
+class DisruptedPods:
     """The evicted pods of a budget that are not seen to go yet."""
 
     expected: Mapping[str, str]
@@ -61,7 +61,7 @@ def _amount(value: int | str, whole: int) -> int:
     return rolling.count(value, whole, up=True)
 
 
-def disrupted(budget: PodDisruptionBudget, pods: Iterable[Pod], now: datetime) -> Disrupted:
+def disrupted(budget: PodDisruptionBudget, pods: Iterable[Pod], now: datetime) -> DisruptedPods:
     """What is still to be said of the pods that were evicted."""
     evicted = budget.status.disruptedPods
     expected: dict[str, str] = {}
@@ -77,7 +77,7 @@ def disrupted(budget: PodDisruptionBudget, pods: Iterable[Pod], now: datetime) -
             continue
         expected[pod.metadata.name] = since
         until = late if until is None else min(until, late)
-    return Disrupted(expected, kept, until)
+    return DisruptedPods(expected, kept, until)
 
 
 def healthy(pods: Iterable[Pod], leaving_soon: Mapping[str, str]) -> int:

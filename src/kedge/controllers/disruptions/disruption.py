@@ -18,13 +18,13 @@ from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.disruptions import budget as pure
 from kedge.controllers.disruptions.scales import Scales, Unscalable
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving, is_ready
-from kedge.controllers.shared_informers import Shared, controller_of, key_of
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.machinery.selectors import LabelSelector
+from kedge.machinery.selectors import LabelRequirements
 
 COMPONENT: Final = "controllermanager"
 UNMANAGED: Final = (
@@ -38,16 +38,16 @@ UNMANAGED: Final = (
 class DisruptionController:
     """Counts the pods of each budget whenever one of them changes."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._pods = shared.of(PODS)
         self._budgets = shared.of(RESOURCE)
         self._scales = Scales(client, shared)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._selectors: dict[Key, LabelSelector] = {}
-        self._loop: Loop[Key] = Loop("disruption", self._reconcile, clock)
-        self._marks: Loop[Key] = Loop("stale-disruption", self._unmark, clock)
+        self._selectors: dict[Key, LabelRequirements] = {}
+        self._loop: ControllerLoop[Key] = ControllerLoop("disruption", self._reconcile, clock)
+        self._marks: ControllerLoop[Key] = ControllerLoop("stale-disruption", self._unmark, clock)
         self._budgets.follow(self._budget_changed)
         self._pods.follow(self._pod_changed)
 

@@ -9,7 +9,7 @@ from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object, OwnerReference
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
-from kedge.controllers.shared_informers import Known, Shared, controller_of
+from kedge.controllers.shared_informers import ObjectCache, SharedInformers, controller_of
 from kedge.machinery.errors import StatusError, qualified
 
 
@@ -20,12 +20,12 @@ class Unscalable(Exception):
 class Scales:
     """Looks at well-known owners where they are known, and asks the server about the others."""
 
-    def __init__(self, client: Client, shared: Shared) -> None:
+    def __init__(self, client: Client, shared: SharedInformers) -> None:
         self._client = client
         self._discovery = Discovery(client)
         self._deployments = shared.of(deployment.RESOURCE)
         self._replica_sets = shared.of(replica_set.RESOURCE)
-        self._others: dict[tuple[str, str], Known[Any]] = {
+        self._others: dict[tuple[str, str], ObjectCache[Any]] = {
             ("apps", "StatefulSet"): shared.of(stateful_set.RESOURCE),
             ("", "ReplicationController"): shared.of(replication_controller.RESOURCE),
         }
@@ -93,7 +93,9 @@ class Scales:
         return owner.uid, int(scale.get("spec", {}).get("replicas", 0))
 
 
-def _replicas(known: Known[Any], owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
+def _replicas(
+    known: ObjectCache[Any], owner: OwnerReference, namespace: str
+) -> tuple[str, int] | None:
     found: Object | None = known.get(owner.name, namespace)
     if found is None or found.metadata.uid != owner.uid:
         return None

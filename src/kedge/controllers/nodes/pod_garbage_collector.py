@@ -9,9 +9,9 @@ from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import STRATEGIC_PATCH, Client, DeleteOptions, Preconditions
 from kedge.client.informer import Key
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.controllers.pod_state import ENDED, is_leaving
-from kedge.controllers.shared_informers import Shared, key_of
+from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
@@ -27,16 +27,22 @@ _EVERYTHING: Final = "ended"
 class PodGarbageCollector:
     """Wakes for pods that are leaving, nodes that are gone, and too many pods that have ended."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._pods = shared.of(PODS)
         self._nodes = shared.of(NODES)
         self._ended = self._pods.by(_ended)
         self._on_node = self._pods.by(_node)
-        self._leaving: Loop[Key] = Loop("podgc-leaving", self._see_to_leaving, clock)
-        self._vanished: Loop[str] = Loop("podgc-nodes", self._see_to_node, clock)
-        self._surplus: Loop[str] = Loop("podgc-ended", self._see_to_ended, clock)
+        self._leaving: ControllerLoop[Key] = ControllerLoop(
+            "podgc-leaving", self._see_to_leaving, clock
+        )
+        self._vanished: ControllerLoop[str] = ControllerLoop(
+            "podgc-nodes", self._see_to_node, clock
+        )
+        self._surplus: ControllerLoop[str] = ControllerLoop(
+            "podgc-ended", self._see_to_ended, clock
+        )
         self._pods.follow(self._pod_changed)
         self._nodes.follow(self._node_changed)
 

@@ -14,34 +14,34 @@ TROUBLED: Final = 0.55
 """The share of nodes in trouble from which on it is rather the zone that is in trouble."""
 
 
-class State(Enum):
+class ZoneState(Enum):
     NORMAL = "Normal"
     PARTIAL = "PartialDisruption"
     FULL = "FullDisruption"
 
 
-def state_of(ready: Iterable[bool]) -> State:
+def state_of(ready: Iterable[bool]) -> ZoneState:
     """What is to be thought of a zone, by which of its nodes are ready."""
     all_ = list(ready)
     bad = all_.count(False)
     if bad and bad == len(all_):
-        return State.FULL
+        return ZoneState.FULL
     if bad > 2 and bad / len(all_) >= TROUBLED:
-        return State.PARTIAL
-    return State.NORMAL
+        return ZoneState.PARTIAL
+    return ZoneState.NORMAL
 
 
-def rate_of(state: State, size: int, *, everywhere: bool) -> float:
+def rate_of(state: ZoneState, size: int, *, everywhere: bool) -> float:
     """Nodes a second that may be given up in a zone. If nobody is left anywhere (`everywhere`), the
     fault is rather with those who look."""
     if everywhere:
         return 0.0
-    if state is State.PARTIAL:
+    if state is ZoneState.PARTIAL:
         return SLOW_RATE if size > LARGE else 0.0
     return RATE
 
 
-class Allowance:
+class EvictionRate:
     """Gives out one permit at a time, at a rate that may change."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from kedge.api.model import ObjectMeta
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.services.backends import (
@@ -25,7 +25,7 @@ from kedge.controllers.services.backends import (
     selects,
 )
 from kedge.controllers.services.subsets import bounded, subsets_of
-from kedge.controllers.shared_informers import Shared, key_of
+from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
@@ -38,7 +38,7 @@ WORKERS: Final = 5
 class EndpointsController:
     """Looks at a service whenever it, one of its pods or its endpoints change."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._services = shared.of(SERVICES)
         self._pods = shared.of(PODS)
@@ -46,7 +46,9 @@ class EndpointsController:
         self._recorder = Recorder(client, clock, COMPONENT)
         self._bereft: set[Key] = set()
         """Services that went, and whose endpoints go too, whoever wrote them."""
-        self._loop: Loop[Key] = Loop("endpoints", self._reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "endpoints", self._reconcile, clock, workers=WORKERS
+        )
         self._services.follow(self._service_changed)
         self._pods.follow(self._pod_changed)
         self._endpoints.follow(self._endpoints_changed)

@@ -48,7 +48,7 @@ Ports = tuple[EndpointPort, ...]
 
 
 @dataclass
-class Plan:
+class SlicePlan:
     """What is to be done to the slices of a service."""
 
     create: list[EndpointSlice] = field(default_factory=list)
@@ -127,9 +127,9 @@ def plan(
     family: str,
     groups: Mapping[Ports, Sequence[Endpoint]],
     present: Sequence[EndpointSlice],
-) -> Plan:
+) -> SlicePlan:
     """What leads from the slices there are, all of one family, to those that are wanted."""
-    made = Plan()
+    made = SlicePlan()
     by_ports: dict[Ports, list[EndpointSlice]] = {}
     for slice_ in present:
         if _owned(slice_, service):
@@ -147,7 +147,10 @@ def plan(
 
 
 def _deal(
-    made: Plan, blank: EndpointSlice, endpoints: Sequence[Endpoint], present: list[EndpointSlice]
+    made: SlicePlan,
+    blank: EndpointSlice,
+    endpoints: Sequence[Endpoint],
+    present: list[EndpointSlice],
 ) -> None:
     """Leave endpoints in the slices where they are, and put new ones where slices change anyway,
     else where all of them fit, else into new ones."""
@@ -184,7 +187,7 @@ def _filled(slice_: EndpointSlice, more: list[Endpoint]) -> tuple[EndpointSlice,
     return replace(slice_, endpoints=[*slice_.endpoints, *more[:room]]), more[room:]
 
 
-def _hold_a_place(made: Plan, blank: EndpointSlice) -> None:
+def _hold_a_place(made: SlicePlan, blank: EndpointSlice) -> None:
     """A service without endpoints has one empty slice, which says just that."""
     if len(made.delete) == 1 and _is_like(made.delete[0], blank):
         made.delete = []
@@ -201,7 +204,7 @@ def _is_like(slice_: EndpointSlice, blank: EndpointSlice) -> bool:
     )
 
 
-def _reused(made: Plan, service: Service) -> Plan:
+def _reused(made: SlicePlan, service: Service) -> SlicePlan:
     """The same, but that slices which would go are changed into those which would be made."""
     gone = []
     for slice_ in made.delete:

@@ -16,7 +16,7 @@ Placed = Mapping[str, Sequence[Pod]]
 
 
 @dataclass
-class Needs:
+class DaemonSetSteps:
     """What is to be done."""
 
     nodes: list[str] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Needs:
 
 
 @dataclass(frozen=True)
-class View:
+class DaemonSetView:
     """A set and its nodes, as they are at one moment."""
 
     owner: DaemonSet
@@ -64,9 +64,9 @@ def _age(pod: Pod) -> tuple[bool, str, str]:
 # One pod on every node, no more.
 
 
-def standing_needs(view: View, pods: Placed) -> Needs:
+def standing_needs(view: DaemonSetView, pods: Placed) -> DaemonSetSteps:
     """What it takes to have a pod on each node that is to have one, whatever its template."""
-    needs = Needs()
+    needs = DaemonSetSteps()
     eligibility = view.eligibility
     for node in view.nodes:
         name = node.metadata.name
@@ -85,7 +85,7 @@ def standing_needs(view: View, pods: Placed) -> Needs:
 
 
 def _add_on_node(
-    needs: Needs, view: View, node: str, there: Sequence[Pod], *, wanted: bool
+    needs: DaemonSetSteps, view: DaemonSetView, node: str, there: Sequence[Pod], *, wanted: bool
 ) -> None:
     staying = [pod for pod in there if not is_leaving(pod)]
     needs.ended += [(pod, node) for pod in staying if pod.status.phase in ENDED]
@@ -98,7 +98,7 @@ def _add_on_node(
         needs.unwanted += _surplus(view, running)
 
 
-def _surplus(view: View, running: Sequence[Pod]) -> Iterator[Pod]:
+def _surplus(view: DaemonSetView, running: Sequence[Pod]) -> Iterator[Pod]:
     """With surge an old pod and a new one may be there, as long as the new is not available."""
     if len(running) < 2:
         return
@@ -112,7 +112,7 @@ def _surplus(view: View, running: Sequence[Pod]) -> Iterator[Pod]:
 # A rolling update.
 
 
-def rolling_needs(view: View, pods: Placed) -> Needs:
+def rolling_needs(view: DaemonSetView, pods: Placed) -> DaemonSetSteps:
     """What may be replaced now because its template is an older one."""
     eligibility = view.eligibility
     wanted = {node.metadata.name for node in view.nodes if eligibility.wants(node)}
@@ -139,7 +139,7 @@ def unavailable(owner: DaemonSet, nodes: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _NodePods:
     """What is on a node during an update, not counting what is leaving."""
 
     new: Sequence[Pod]
@@ -151,15 +151,15 @@ class _Pair:
         return len(self.new) > 1 or len(self.old) > 1
 
 
-def _pair(view: View, there: Sequence[Pod]) -> _Pair:
+def _pair(view: DaemonSetView, there: Sequence[Pod]) -> _NodePods:
     staying = [pod for pod in there if not is_leaving(pod)]
-    return _Pair(
+    return _NodePods(
         [pod for pod in staying if view.is_new(pod)],
         [pod for pod in staying if not view.is_new(pod)],
     )
 
 
-def _replacing(view: View, by_node: Placed, most: int) -> Needs:
+def _replacing(view: DaemonSetView, by_node: Placed, most: int) -> DaemonSetSteps:
     """Old pods that are no use go at once; of the others as many as may be missing."""
     missing = 0
     useless: list[Pod] = []
@@ -175,12 +175,12 @@ def _replacing(view: View, by_node: Placed, most: int) -> Needs:
         else:
             useless.append(pair.old[0])
             missing += 1
-    return Needs(unwanted=[*useless, *candidates[: max(most - missing, 0)]])
+    return DaemonSetSteps(unwanted=[*useless, *candidates[: max(most - missing, 0)]])
 
 
-def _surging(view: View, by_node: Placed, wanted: set[str], most: int) -> Needs:
+def _surging(view: DaemonSetView, by_node: Placed, wanted: set[str], most: int) -> DaemonSetSteps:
     """A new pod comes beside the old one, which goes when the new one is available."""
-    needs = Needs()
+    needs = DaemonSetSteps()
     surging = available = 0
     candidates: list[str] = []
     misplaced: list[Pod] = []
@@ -211,7 +211,7 @@ def _surging(view: View, by_node: Placed, wanted: set[str], most: int) -> Needs:
 # The status.
 
 
-def counted(view: View, pods: Placed, collisions: int | None) -> DaemonSetStatus:
+def counted(view: DaemonSetView, pods: Placed, collisions: int | None) -> DaemonSetStatus:
     """The status of a set; conditions are whoever's they are."""
     eligibility = view.eligibility
     wanted = [node.metadata.name for node in view.nodes if eligibility.wants(node)]

@@ -14,9 +14,9 @@ from kedge.api.label_selector import compiled
 from kedge.api.model import LabelSelector, Object, ObjectMeta
 from kedge.api.resource import Resource, dec_hook
 from kedge.client.client import Client, DeleteOptions, Preconditions
-from kedge.controllers.adoption import Claims
+from kedge.controllers.adoption import Adoption
 from kedge.controllers.pod_control import owned_by
-from kedge.controllers.shared_informers import Known, controller_of, key_of
+from kedge.controllers.shared_informers import ObjectCache, controller_of, key_of
 from kedge.machinery.errors import StatusError
 
 PREFIX_LIMIT: Final = 223
@@ -77,7 +77,7 @@ class History:
         self,
         client: Client,
         owners: Resource[Any],
-        known: Known[ControllerRevision],
+        known: ObjectCache[ControllerRevision],
         *,
         hash_label: str,
     ) -> None:
@@ -86,7 +86,7 @@ class History:
         self._owners = owners
         self._known = known
         self._hash_label = hash_label
-        self._claims = Claims(client, owners, RESOURCE, known)
+        self._claims = Adoption(client, owners, RESOURCE, known)
         self._orphans = known.by(_orphaned_in)
 
     async def of(

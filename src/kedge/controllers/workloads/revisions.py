@@ -19,7 +19,7 @@ from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.workloads.rollout import (
     DESIRED,
     MOST,
-    Sets,
+    DeploymentReplicaSets,
     by_age,
     first_size,
     most,
@@ -72,12 +72,12 @@ def _unhashed(template: PodTemplateSpec) -> PodTemplateSpec:
     return replace(template, metadata=replace(meta, labels=labels))
 
 
-def sorted_out(deployment: Deployment, sets: Iterable[ReplicaSet]) -> Sets:
+def sorted_out(deployment: Deployment, sets: Iterable[ReplicaSet]) -> DeploymentReplicaSets:
     """Which ReplicaSet is the new one; should several have its template, the oldest of them."""
     found = sorted(sets, key=by_age)
     template = deployment.spec.template
     new = next((each for each in found if is_same_template(each.spec.template, template)), None)
-    return Sets(new, [each for each in found if each is not new])
+    return DeploymentReplicaSets(new, [each for each in found if each is not new])
 
 
 # Numbers.

@@ -16,7 +16,7 @@ from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
-from kedge.controllers.shared_informers import Known
+from kedge.controllers.shared_informers import ObjectCache
 from kedge.controllers.workloads.stateful_pods import claims_of, ordinal_of, ordinals
 from kedge.machinery.errors import StatusError, conflict
 
@@ -77,7 +77,7 @@ class StatefulClaims:
     """The claims of all sets."""
 
     def __init__(
-        self, client: Client, known: Known[PersistentVolumeClaim], recorder: Recorder
+        self, client: Client, known: ObjectCache[PersistentVolumeClaim], recorder: Recorder
     ) -> None:
         self._client = client
         self._known = known

@@ -17,8 +17,8 @@ from kedge.api.label_selector import compiled
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.adoption import Claims
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.adoption import Adoption
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import (
     BURST,
@@ -28,7 +28,7 @@ from kedge.controllers.pod_control import (
     room_for_more,
 )
 from kedge.controllers.pod_state import is_leaving
-from kedge.controllers.shared_informers import Shared, controller_of, key_of
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.controllers.workloads.history import History, Revisions, template_of
 from kedge.controllers.workloads.replicas import next_available
 from kedge.controllers.workloads.stateful_claims import UNSUPPORTED, StatefulClaims, no_volumes
@@ -40,9 +40,9 @@ from kedge.controllers.workloads.stateful_pods import (
     revision_of,
 )
 from kedge.controllers.workloads.stateful_steps import (
-    Create,
-    Delete,
-    Identify,
+    CreatePod,
+    DeletePod,
+    LabelPod,
     Step,
     counted,
     next_steps,
@@ -61,19 +61,21 @@ VOLUMES: Final = "VolumesProvided"
 class StatefulSetController:
     """All StatefulSets."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._sets = shared.of(RESOURCE)
         self._pods = shared.of(PODS)
         self._orphans = self._pods.by(_set_of_orphan)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._members = Claims(client, RESOURCE, PODS, self._pods)
+        self._members = Adoption(client, RESOURCE, PODS, self._pods)
         revisions = shared.of(REVISIONS)
         self._history = History(client, RESOURCE, revisions, hash_label=HASH_LABEL)
         claims = shared.of(CLAIMS)
         self._claims = StatefulClaims(client, claims, self._recorder)
-        self._loop: Loop[Key] = Loop(COMPONENT, self._reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            COMPONENT, self._reconcile, clock, workers=WORKERS
+        )
         self._sets.follow(self._set_changed)
         self._pods.follow(self._pod_changed)
         claims.follow(self._claim_changed)
@@ -164,7 +166,7 @@ class StatefulSetController:
         room = room_for_more(pods)
         some: list[Step] = []
         for step in steps:
-            if isinstance(step, Create):
+            if isinstance(step, CreatePod):
                 if not room:
                     record_held_back(self._recorder, owner)
                     break
@@ -226,12 +228,12 @@ class StatefulSetController:
         self, owner: StatefulSet, step: Step, revisions: Mapping[str, ControllerRevision]
     ) -> None:
         match step:
-            case Create(ordinal, revision):
+            case CreatePod(ordinal, revision):
                 template = template_of(revisions[revision])
                 await self._create(owner, numbered_pod(owner, template, ordinal, revision))
-            case Delete(pod):
+            case DeletePod(pod):
                 await self._delete(owner, pod)
-            case Identify(pod):
+            case LabelPod(pod):
                 await self._identify(owner, pod)
 
     async def _create(self, owner: StatefulSet, pod: Pod) -> None:

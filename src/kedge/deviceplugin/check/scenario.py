@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kedge.deviceplugin.check.bench import Bench
+from kedge.deviceplugin.check.bench import PluginBench
 
 
-class Verdict(StrEnum):
+class ScenarioResult(StrEnum):
     """How a scenario ended."""
 
     OK = "ok"
@@ -18,19 +18,19 @@ class Verdict(StrEnum):
     """It could not be tried."""
 
 
-class Failed(Exception):
+class ScenarioFailed(Exception):
     """The plugin does not do this; why."""
 
 
-class Doubtful(Exception):
+class ScenarioDoubtful(Exception):
     """The plugin does this in a way that may not work elsewhere; why."""
 
 
-class Skipped(Exception):
+class ScenarioSkipped(Exception):
     """This cannot be tried with this plugin; why."""
 
 
-Try = Callable[[Bench], Awaitable[str | None]]
+Try = Callable[[PluginBench], Awaitable[str | None]]
 """Returns what is worth telling, if anything; raises Failed, Doubtful or Skipped."""
 
 
@@ -60,4 +60,4 @@ class Scenarios(list[Scenario]):
 
 def expect(condition: object, why: str) -> None:
     if not condition:
-        raise Failed(why)
+        raise ScenarioFailed(why)

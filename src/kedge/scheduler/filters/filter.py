@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
 
 
-class Refusal(NamedTuple):
+class NodeRejection(NamedTuple):
     """Why a node, or the whole cluster, cannot take a pod."""
 
     reasons: tuple[str, ...]
@@ -16,17 +16,17 @@ class Refusal(NamedTuple):
     """Whether it stays so whatever other pods leave: preemption does not help."""
 
 
-Check = Callable[[NodeState], Refusal | None]
+Check = Callable[[NodeState], NodeRejection | None]
 
 
-class Only(NamedTuple):
+class NarrowedCheck(NamedTuple):
     """A check of which it is known that few nodes can pass."""
 
     nodes: frozenset[str]
     check: Check
 
 
-Prepared = Check | Only | Refusal | None
+Prepared = Check | NarrowedCheck | NodeRejection | None
 """None: the filter has nothing to say about the pod. A Refusal: no node will ever do."""
 
 
@@ -34,5 +34,5 @@ class Filter(NamedTuple):
     """One of them, by upstream's name."""
 
     name: str
-    prepare: Callable[[Demand, Snapshot], Prepared]
+    prepare: Callable[[PodDemand, Snapshot], Prepared]
     """Looks at the pod once; what it returns is asked about each node."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
 
@@ -16,7 +16,7 @@ class Score(NamedTuple):
 
     name: str
     weight: int
-    rate: Callable[[Demand, Snapshot, Sequence[NodeState]], Sequence[int] | None]
+    rate: Callable[[PodDemand, Snapshot, Sequence[NodeState]], Sequence[int] | None]
     """A number from 0 to BEST for each node; None if it makes no difference between them."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kedge.api.metrics_v1alpha1 import frame as wire
 from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
-from kedge.testing.local_server import Answer, LocalServer
+from kedge.testing.local_server import LocalResponse, LocalServer
 
 DAY = 86400
 
@@ -77,7 +77,7 @@ class Nodes:
 
     async def send(
         self, node: str, body: bytes, *, sender: str = "", type_: str = wire.CONTENT_TYPE
-    ) -> Answer:
+    ) -> LocalResponse:
         headers = {
             "impersonate-user": f"system:node:{sender or node}",
             "impersonate-group": "system:nodes",

@@ -13,8 +13,8 @@ from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.workloads.daemon_nodes import HASH, node_of
 from kedge.controllers.workloads.daemon_steps import (
-    Needs,
-    View,
+    DaemonSetSteps,
+    DaemonSetView,
     placed,
     rolling_needs,
     standing_needs,
@@ -31,9 +31,9 @@ def daemon_set(**pace: Any) -> DaemonSet:
     )
 
 
-def view(owner: DaemonSet, count: int) -> View:
+def view(owner: DaemonSet, count: int) -> DaemonSetView:
     nodes = [NODES.from_document({"metadata": {"name": f"n{i}"}}) for i in range(count)]
-    return View(owner, "new", nodes, NOW)
+    return DaemonSetView(owner, "new", nodes, NOW)
 
 
 class World:
@@ -65,7 +65,7 @@ class World:
         old = self.pods[name]
         self.put(name, node_of(old), old.metadata.labels[HASH], **{"ready": True, **how})
 
-    def meet(self, needs: Needs) -> None:
+    def meet(self, needs: DaemonSetSteps) -> None:
         for node in needs.nodes:
             self.add(node, "new", ready=False)
         for each in needs.unwanted:

@@ -21,7 +21,7 @@ from kedge.node.images.reference import Reference
 from kedge.node.images.store import InUse, NoSuchImage, Store
 from kedge.node.images.unpack import Limits
 from kedge.testing.clock import FakeClock
-from kedge.testing.images import Built, build, layout_files, write_files
+from kedge.testing.images import BuiltImage, build, layout_files, write_files
 
 BASE = {"etc/os": b"base", "bin/sh": b"#!"}
 APP = build(BASE, {"app": b"1"}, config={"Cmd": ["/app"], "User": "7", "Labels": {"a": "b"}})
@@ -40,14 +40,14 @@ def store(tmp_path: Path, clock: FakeClock) -> Store:
     return Store(tmp_path / "images", clock)
 
 
-def packed(store: Store, image: Built) -> Packed:
+def packed(store: Store, image: BuiltImage) -> Packed:
     path = store.directory.parent / image.id.partition(":")[2]
     if not path.exists():
         write_files(path, layout_files((image, [])))
     return archive.read(archive.Directory(path), Limits())[0]
 
 
-def add(store: Store, image: Built, *names: str, loaded: bool = True) -> str:
+def add(store: Store, image: BuiltImage, *names: str, loaded: bool = True) -> str:
     given = [Reference.parse(name) for name in names]
     return store.add(packed(store, image), given, loaded=loaded).id
 
@@ -103,7 +103,7 @@ def test_a_name_moves_to_the_image_that_got_it_last(store: Store) -> None:
     ]
 
 
-def damaged(store: Store, image: Built, victim: bytes) -> Packed:
+def damaged(store: Store, image: BuiltImage, victim: bytes) -> Packed:
     """An image one of whose layers is not what it says."""
     found = packed(store, image)
     blob = found.blobs[-1]

@@ -20,7 +20,7 @@ from kedge.node.sources import Following, Sources
 from kedge.node.volumes import mounts
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.testing.local_server import TOKEN, LocalServer
-from kedge.testing.node import Here, RecordedEvents
+from kedge.testing.node import FakeNodeFacts, RecordedEvents
 from kedge.web.message import HttpRequest, Response
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -54,7 +54,7 @@ class Box:
             self.directory / "memory",
             Sources(client, clock),
             following,
-            Here(),
+            FakeNodeFacts(),
             self.events,
             clock,
             may_mount=self._may_mount,

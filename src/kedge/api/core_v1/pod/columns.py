@@ -15,7 +15,7 @@ NONE = "<none>"
 
 
 @dataclass(frozen=True)
-class Restarts(Age):
+class RestartsCell(Age):
     """How often containers were restarted and how long ago the last one ended: `3 (5m ago)`."""
 
     count: int
@@ -64,7 +64,7 @@ def restarts(pod: "Pod") -> object:
         counted.extend(pod.status.containerStatuses)
     count = sum(status.restartCount for status in counted)
     last = max(_ends(counted), default="")
-    return Restarts(last, count) if count and last else str(count)
+    return RestartsCell(last, count) if count and last else str(count)
 
 
 def row_conditions(pod: "Pod") -> Sequence[Mapping[str, str]]:

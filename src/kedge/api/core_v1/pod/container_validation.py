@@ -65,7 +65,7 @@ _NOT_EPHEMERAL: Final = (
 _NEEDS_SIDECAR: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ContainerContext(msgspec.Struct, frozen=True):
     """What a container finds in its pod."""
 
     spec: PodSpec
@@ -77,7 +77,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     """Names of those volumes that are in order for kedge only."""
 
 
-def validate_containers(pod: Surroundings) -> Iterator[FieldError]:
+def validate_containers(pod: ContainerContext) -> Iterator[FieldError]:
     """Everything wrong with a pod's containers proper."""
     containers = pod.spec.containers
     if not containers:
@@ -90,7 +90,7 @@ def validate_containers(pod: Surroundings) -> Iterator[FieldError]:
     yield from _host_ports(containers)
 
 
-def _regular(container: Container, pod: Surroundings, seen: set[str]) -> Iterator[FieldError]:
+def _regular(container: Container, pod: ContainerContext, seen: set[str]) -> Iterator[FieldError]:
     yield from validate_container(container, pod)
     if container.name in seen:
         yield FieldError.duplicate("name", container.name)
@@ -100,7 +100,7 @@ def _regular(container: Container, pod: Surroundings, seen: set[str]) -> Iterato
         yield from _restarts(container)
 
 
-def validate_init_containers(pod: Surroundings) -> Iterator[FieldError]:
+def validate_init_containers(pod: ContainerContext) -> Iterator[FieldError]:
     """Everything wrong with the containers that run first."""
     seen = {container.name for container in pod.spec.containers}
     for i, container in enumerate(pod.spec.initContainers):
@@ -110,7 +110,7 @@ def validate_init_containers(pod: Surroundings) -> Iterator[FieldError]:
         yield from _host_ports([container])
 
 
-def _init(container: Container, pod: Surroundings, seen: set[str]) -> Iterator[FieldError]:
+def _init(container: Container, pod: ContainerContext, seen: set[str]) -> Iterator[FieldError]:
     yield from validate_container(container, pod)
     if container.restartPolicy is not None or container.restartPolicyRules:
         yield from _restarts(container)
@@ -132,7 +132,7 @@ def _init(container: Container, pod: Surroundings, seen: set[str]) -> Iterator[F
             yield FieldError.invalid(at, policy.restartPolicy, why)
 
 
-def validate_ephemeral_containers(pod: Surroundings) -> Iterator[FieldError]:
+def validate_ephemeral_containers(pod: ContainerContext) -> Iterator[FieldError]:
     """Everything wrong with the containers added for looking into a pod."""
     others = {c.name for c in (*pod.spec.containers, *pod.spec.initContainers)}
     seen = set(others)
@@ -142,7 +142,7 @@ def validate_ephemeral_containers(pod: Surroundings) -> Iterator[FieldError]:
 
 
 def _ephemeral(
-    container: EphemeralContainer, pod: Surroundings, others: set[str], seen: set[str]
+    container: EphemeralContainer, pod: ContainerContext, others: set[str], seen: set[str]
 ) -> Iterator[FieldError]:
     yield from validate_container(container, pod)
     yield from validate_image_spelling(container)
@@ -171,7 +171,7 @@ def validate_image_spelling(container: Container) -> Iterator[FieldError]:
         yield FieldError.invalid("image", container.image, why)
 
 
-def validate_container(container: Container, pod: Surroundings) -> Iterator[FieldError]:
+def validate_container(container: Container, pod: ContainerContext) -> Iterator[FieldError]:
     """Everything wrong with a container that is wrong in every kind of container."""
     if not container.name:
         yield FieldError.required("name")
@@ -206,7 +206,7 @@ def validate_container(container: Container, pod: Surroundings) -> Iterator[Fiel
         yield from within("securityContext", errors)
 
 
-def _hooks(container: Container, pod: Surroundings) -> Iterator[FieldError]:
+def _hooks(container: Container, pod: ContainerContext) -> Iterator[FieldError]:
     if container.lifecycle is not None:
         grace, os = pod.spec.terminationGracePeriodSeconds, pod.spec.os
         yield from within("lifecycle", validate_lifecycle(container.lifecycle, grace, os))
@@ -329,7 +329,7 @@ def _env_from(sources: Sequence[EnvFromSource]) -> Iterator[FieldError]:
             yield FieldError.invalid("envFrom", "", _ONE_AT_A_TIME)
 
 
-def _mounts(container: Container, pod: Surroundings) -> Iterator[FieldError]:
+def _mounts(container: Container, pod: ContainerContext) -> Iterator[FieldError]:
     device_names = {device.name for device in container.volumeDevices}
     device_paths = {device.devicePath for device in container.volumeDevices}
     seen: set[str] = set()
@@ -389,7 +389,7 @@ def _propagation(mount: VolumeMount, container: Container) -> Iterator[FieldErro
         yield FieldError.not_supported("recursiveReadOnly", recursive, supported)
 
 
-def _devices(container: Container, pod: Surroundings) -> Iterator[FieldError]:
+def _devices(container: Container, pod: ContainerContext) -> Iterator[FieldError]:
     mounted_names = {mount.name for mount in container.volumeMounts}
     mounted_paths = {mount.mountPath for mount in container.volumeMounts}
     seen_names: set[str] = set()
@@ -414,7 +414,7 @@ def _devices(container: Container, pod: Surroundings) -> Iterator[FieldError]:
 
 
 def _device_name(
-    device: VolumeDevice, path: str, pod: Surroundings, seen: set[str]
+    device: VolumeDevice, path: str, pod: ContainerContext, seen: set[str]
 ) -> Iterator[FieldError]:
     if not device.name:
         yield FieldError.required(path)

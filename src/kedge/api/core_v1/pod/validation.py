@@ -12,7 +12,7 @@ from kedge.api.core_v1.pod.affinity_validation import (
     validate_toleration,
 )
 from kedge.api.core_v1.pod.container_validation import (
-    Surroundings,
+    ContainerContext,
     validate_containers,
     validate_ephemeral_containers,
     validate_image_spelling,
@@ -103,7 +103,7 @@ def _spec(spec: PodSpec, metadata: ObjectMeta | None) -> Iterator[FieldError]:
     if spec.resourceClaims:
         yield from _resource_claims(spec, metadata)
     claims = {claim.name for claim in spec.resourceClaims if claim.name}
-    pod = Surroundings(spec, volumes.sound, claims, volumes.unportable)
+    pod = ContainerContext(spec, volumes.sound, claims, volumes.unportable)
     yield from within("containers", validate_containers(pod))
     if spec.initContainers:
         yield from within("initContainers", validate_init_containers(pod))

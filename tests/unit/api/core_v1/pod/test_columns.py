@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod.columns import Restarts, ready, restarts, row_conditions, status
+from kedge.api.core_v1.pod.columns import RestartsCell, ready, restarts, row_conditions, status
 from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.testing.pods import pod_document
 
@@ -187,8 +187,8 @@ def test_restarts_tell_when_the_last_one_was() -> None:
         container("b", RUNNING, restartCount=1, lastState=ended(1, finishedAt=late)),
     ]
     cell = restarts(pod({"containers": TWO}, {"containerStatuses": statuses}))
-    assert cell == Restarts(late, 3)
-    assert Restarts(late, 3).around("5m") == "3 (5m ago)"
+    assert cell == RestartsCell(late, 3)
+    assert RestartsCell(late, 3).around("5m") == "3 (5m ago)"
     assert restarts(pod({}, {})) == "0"
 
 
