@@ -52,12 +52,12 @@ RETAIN_KEYS = msgspec.Meta(extra={"retain_keys": True})
 
 
 def defaults_to(value: object) -> msgspec.Meta:
-    """A field whose default matters to how list items are told apart; it is published too."""
+    """A field whose default is part of the key of list items; OpenAPI publishes the default."""
     return msgspec.Meta(extra={"keywords": {"default": value}})
 
 
 EXTENSION = msgspec.Meta(extra={"extension": True})
-"""A field that is kedge's own: whoever writes it is warned, and `--upstream-only` knows no such."""
+"""A field that only kedge has: a write that sets it gets a warning."""
 
 
 def spelling_of(name: str) -> msgspec.Meta:

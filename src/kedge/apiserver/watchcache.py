@@ -357,15 +357,6 @@ class ResourceCache:
         fresh.reverse()
         return fresh
 
-    def forget(self, oldest: int) -> None:
-        """Drop the changes that the store's compaction has dropped.
-
-        Without this a watch could start from the log at a revision that the store calls compacted,
-        and the answer to one resourceVersion would depend on the resource's traffic.
-        """
-        while self.log and self.log[0].revision <= oldest:
-            self._drop_first()
-
     def _drop_first(self) -> None:
         dropped = self.log.popleft()
         self._log_bytes -= dropped.size

@@ -1,4 +1,4 @@
-"""Claims: an owner takes what its selector selects and nobody manages, and lets go of the rest."""
+"""Adoption: an owner adopts orphans that its selector matches, and releases the others."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Object)
 
 
 class Adoption(Generic[T]):
-    """How owners of one kind come by dependents of another."""
+    """Adopts and releases dependents of one kind for owners of another kind."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Adoption(Generic[T]):
                 form=STRATEGIC_PATCH,
             )
         except StatusError as error:
-            # Gone, another of the same name, or by now managed by somebody else.
+            # Deleted, replaced by another object of the same name, or adopted by another owner.
             if error.code in (404, 409, 422):
                 return None
             raise

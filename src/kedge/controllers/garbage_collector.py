@@ -24,7 +24,7 @@ from kedge.machinery.selectors import escape
 
 COMPONENT = "garbage-collector-controller"
 WORKERS = 8
-"""Deeds under way at a time: a store that commits in groups then has groups to commit."""
+"""Writes in flight at a time: a store that commits in groups then has groups to commit."""
 MOST_WARNINGS = 10
 """How many owners of one object are searched in all namespaces, for a warning. An object may
 name ten thousand, and each search reads all objects of the owner's kind."""
@@ -39,7 +39,7 @@ class GraphMonitor:
     def __init__(self, collector: "GarbageCollector", resource: Resource[Any]) -> None:
         self.resource = resource
         self.task: asyncio.Task[None]
-        """Whoever follows the resource."""
+        """The task that watches the resource."""
         self.synced: asyncio.Event
         """Set when the graph knows every object that was there."""
         self._collector = collector
@@ -79,7 +79,7 @@ class GarbageCollector:
         self._monitors: dict[tuple[str, str, str], GraphMonitor] = {}
         """By group, version and plural."""
         self._unresolved: set[str] = set()
-        """Dependents that name an owner of a kind nobody knows, yet."""
+        """Dependents whose owner is of a kind that discovery does not list."""
         self._tasks: asyncio.TaskGroup
 
     async def run(self) -> None:

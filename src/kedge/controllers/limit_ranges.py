@@ -23,7 +23,7 @@ from kedge.machinery.errors import StatusError
 COMPONENT: Final = "limitrange-controller"
 REASON: Final = "LimitRangeViolation"
 REMINDER: Final = 1800.0
-"""Seconds after which what is still wrong is told again: events are forgotten after an hour."""
+"""Seconds after which a violation is reported again: events expire after an hour."""
 
 
 class Workload(NamedTuple):
@@ -48,7 +48,7 @@ class _WorkloadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def speaks_for_itself(self) -> bool:
-        """Whether people look here: what another workload manages is told of that one."""
+        """Whether events go to this workload; those of a managed workload go to its owner."""
         return not self.deletion_timestamp and not any(o.controller for o in self.owner_references)
 
 

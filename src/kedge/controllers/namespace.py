@@ -38,7 +38,7 @@ class NotEmpty(Exception):
 
 
 class ContentWatch(NamedTuple):
-    """Where somebody waits for leftovers to go."""
+    """A resource in a namespace whose remaining objects are awaited."""
 
     namespace: str
     group: str
@@ -80,7 +80,7 @@ class NamespaceController:
             if namespace.metadata.deletionTimestamp and namespace.spec.finalizers:
                 await self._end(namespace)
         except StatusError as error:
-            # Gone already, by whoever's hand.
+            # Already deleted by another client.
             if not (error.code == 404 and (error.details or {}).get("kind") == "namespaces"):
                 raise
 
@@ -163,7 +163,7 @@ class NamespaceController:
         released = replace(namespace, spec=replace(namespace.spec, finalizers=left))
         await self._client.update(RESOURCE, released, subresource="finalize")
 
-    # Leftovers: whoever holds them decides when they go.
+    # Remaining objects: the owners of their finalizers decide when they go.
 
     def _await_departure(self, namespace: str, leftover: RemainingObjects) -> None:
         post = ContentWatch(namespace, leftover.resource.group, leftover.resource.plural)

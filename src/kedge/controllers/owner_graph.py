@@ -98,7 +98,7 @@ class OwnerState(Enum):
     ABSENT = auto()
     """It is not there, and never will be again: a uid does not come back."""
     UNKNOWN = auto()
-    """Somebody has to look."""
+    """The collector has to ask the API server."""
 
 
 class OwnerGraph:
@@ -225,7 +225,7 @@ class OwnerGraph:
                     affected.add(node.uid)
         return affected
 
-    # What somebody found who looked.
+    # Results of live lookups.
 
     def confirm_absent(self, claim: OwnerLocation) -> None:
         """An owner is not in the place where its dependents say it is."""
@@ -370,6 +370,6 @@ def decide(graph: OwnerGraph, node: GraphNode) -> Action:
 def _deletion(graph: OwnerGraph, node: GraphNode, *, waited_for: bool) -> DeleteObject:
     dependents = list(graph.dependents(node))
     if waited_for and dependents:
-        # Whoever waits for this object waits for what depends on it, too.
+        # An owner that waits for this object also waits for its dependents.
         return DeleteObject("Foreground", unblock=any(each.foreground for each in dependents))
     return DeleteObject(node.policy)

@@ -74,7 +74,7 @@ class PodControl:
         try:
             made = await self._client.create(RESOURCE, pod)
         except StatusError as error:
-            # Nobody reads the events of a namespace that is leaving.
+            # Events in a terminating namespace are refused.
             if not namespace_is_leaving(error):
                 message = f"Error creating: {error}"
                 self._recorder.record(owner, WARNING, "FailedCreate", message)

@@ -74,7 +74,7 @@ class QuotaMonitor:
         self.kind = kind
         self.meter = meter
         self.task: asyncio.Task[None]
-        """Whoever follows the kind."""
+        """The task that watches the kind."""
         self.counted = False
         """Whether every object that was there is known."""
         self._controller = controller
@@ -248,7 +248,7 @@ class ResourceQuotaController:
 
 
 def status_of(quota: ResourceQuota, used: Usage) -> ResourceQuotaStatus:
-    """The status as it should be; what nobody has counted yet stays as it was."""
+    """Return the status; usage that is not counted yet stays as it was."""
     hard = quota.spec.hard
     known = {**quota.status.used, **used}
     return ResourceQuotaStatus(

@@ -1,4 +1,4 @@
-"""Known: all objects of a kind, found by owner or namespace, and waited for where one was written.
+"""Shared informers: one watch and one object cache per kind, for all controllers.
 
 Shared: each kind is followed once, however many controllers look at it.
 """
@@ -54,7 +54,7 @@ def _namespace(obj: Object) -> str:
 
 
 class ObjectIndex(Generic[T]):
-    """Objects by something that they have in common."""
+    """An index of cached objects by a key function, such as their owner."""
 
     def __init__(self, group: Callable[[T], Hashable | None]) -> None:
         self._group = group
@@ -77,7 +77,7 @@ class ObjectIndex(Generic[T]):
 
 
 class ObjectCache(Generic[T]):
-    """A Receiver that keeps whole objects."""
+    """A Receiver that keeps all objects of a kind, with indexes by owner and namespace."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, T] = {}
@@ -169,7 +169,7 @@ class ObjectCache(Generic[T]):
             self._tell(before, now)
             yield
         self._newest = max(map(_version, found.values()), default=self._newest)
-        # A list tells nothing of what came and went before it: whoever waits looks for himself.
+        # A list does not show changes before it: every waiter checks its own condition.
         for _, happened in self._waiting:
             happened.set()
 
@@ -225,7 +225,7 @@ def trimmed(resource: Resource[T]) -> View[T]:
 
 
 class SharedInformers:
-    """The kinds that controllers look at. Ask for them before it runs."""
+    """Creates one informer per kind. Request all kinds before `run`."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Plugin: what a device plugin inherits from. Saying which devices there are is enough."""
+"""Plugin: the base class of device plugins. Only the list of devices is required."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ _LARGEST = [("grpc.max_receive_message_length", 16 * 2**20)]
 
 
 class Refused(Exception):
-    """A plugin says no. The text is shown in the events of the pod."""
+    """A plugin refuses an allocation. The text appears in the events of the pod."""
 
 
 class Plugin(ABC):

@@ -1,4 +1,4 @@
-"""Sockets: how those with long names are reached, and whether anybody is there."""
+"""Unix sockets: connect to long paths, and check whether a process listens."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ LONGEST: Final = 100
 
 
 class HeldDirectory:
-    """A directory kept open, because a path leads through its descriptor."""
+    """An open directory, for paths through its descriptor (/proc/self/fd)."""
 
     def __init__(self, descriptor: int = -1) -> None:
         self._descriptor = descriptor
@@ -33,14 +33,14 @@ def reachable(path: Path) -> tuple[str, HeldDirectory]:
 
 
 def answers(path: Path) -> bool:
-    """Whether somebody listens at a socket."""
+    """Whether a process listens at a socket."""
     where, held = reachable(path)
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.settimeout(0.2)
             probe.connect(where)
         except (BlockingIOError, TimeoutError):
-            # Somebody is, and very busy.
+            # A process listens, but its backlog is full.
             return True
         except OSError:
             return False

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class CelError(Exception):
-    """An expression that cannot be compiled, or that has no answer for what it was asked."""
+    """An expression that does not compile, or whose evaluation fails."""
 
 
 class CelCondition:

@@ -1,4 +1,4 @@
-"""Time as a dependency: whoever waits or stamps takes a Clock, so that no test sleeps."""
+"""Time as a dependency: code that waits or stamps takes a Clock, so that no test sleeps."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """The source of time."""
 
     def now(self) -> datetime:
         """The wall-clock time, in UTC."""

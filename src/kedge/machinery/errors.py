@@ -1,4 +1,4 @@
-"""How anything fails: StatusError for a whole request, FieldError for one field of an object."""
+"""Errors: StatusError for a whole request, FieldError for one field of an object."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from kedge.machinery.quantity import Quantity
 
 
 class Minded(Enum):
-    """Who minds an error that not everybody minds: kedge takes more than Kubernetes does."""
+    """Which of kedge and Kubernetes rejects a value, where only one of them does."""
 
     KEDGE = "kedge"
     """Kubernetes has another complaint, or knows no such thing."""
@@ -22,14 +22,14 @@ class Minded(Enum):
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One thing wrong with one field, worded as Kubernetes words it."""
+    """One error of one field, in Kubernetes' words."""
 
     reason: str
     field: str
     body: str
     """The message without the field's path."""
     minded: "Minded | None" = None
-    """By whom, if not by everybody."""
+    """Which one rejects the value, if not both."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.body}"
@@ -89,7 +89,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One reason among several why a request failed."""
+    """One cause of a failed request, as in the details of a Status."""
 
     reason: str = ""
     message: str = ""
@@ -97,7 +97,7 @@ class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StatusError(Exception):
-    """A request that cannot be fulfilled, as the client will be told."""
+    """A failed request, as the client sees it: a Status with code, reason and message."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Extensions: what only kedge knows, found in documents and taken out of schemas."""
+"""Extensions: fields that only kedge has, found in documents and removed from schemas."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from kedge.machinery.shape import Path, spell
 
 
 def warning(path: str) -> str:
-    """What the writer of an extension is told; a manifest that draws no such words is portable."""
+    """Return the warning for a write that sets an extension; manifests without it are portable."""
     return f"{path}: kedge extension, not portable to other clusters"
 
 
@@ -28,7 +28,7 @@ def sorted_out(
 
 
 class Trail:
-    """The way from one value to the extensions below it: a document is looked at only there."""
+    """The path from a value to the extensions below it; only these parts of a document are read."""
 
     __slots__ = ("below", "each", "extensions", "spellings")
 

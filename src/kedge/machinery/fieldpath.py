@@ -1,4 +1,4 @@
-"""What a pod may be told of itself, as paths: parsed once, resolved by whoever has the pod.
+"""Paths of the downward API: parsed once, resolved against a pod by the node.
 
 Kubernetes' own paths are fields, perhaps with a key (`metadata.labels['app']`). Kedge also takes
 selectors: `spec.containers[?(@.name=="web")].resources.limits.cpu` for an amount of a container,
@@ -23,11 +23,11 @@ OWNER_FORM: Final = (
 
 
 class MalformedFieldPath(ValueError):
-    """A text that begins like a selector and is none; says what one looks like."""
+    """A text that begins like a selector but is malformed; the message shows the right form."""
 
 
 class FieldPath(msgspec.Struct, frozen=True):
-    """A field of the pod: Kubernetes' own sort of path, which any text is."""
+    """A field of the pod, as in Kubernetes; any text is such a path."""
 
     name: str
     written_key: str | None = None
@@ -65,7 +65,7 @@ class FieldPath(msgspec.Struct, frozen=True):
 
 
 class ContainerResourcePath(msgspec.Struct, frozen=True):
-    """What a container requests or is limited to."""
+    """A request or limit of a container."""
 
     bound: str
     """`limits` or `requests`."""
@@ -83,7 +83,7 @@ class ContainerResourcePath(msgspec.Struct, frozen=True):
 
 
 class OwnerPath(msgspec.Struct, frozen=True):
-    """An attribute of whoever controls the pod."""
+    """An attribute of the pod's controller."""
 
     attribute: str
 
@@ -114,7 +114,7 @@ _LIKE_OWNER: Final = re.compile(r"\.?metadata\.ownerReferences\[(?!')").match
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> FieldPath | ContainerResourcePath | OwnerPath:
-    """The path that a `fieldRef` spells; Malformed if it begins like a selector and is none."""
+    """Return the path of a `fieldRef`; raise MalformedFieldPath for a malformed selector."""
     if _LIKE_FULL(text):
         found = _FULL(text)
         if found is None:
@@ -130,7 +130,7 @@ def parse(text: str) -> FieldPath | ContainerResourcePath | OwnerPath:
 
 @lru_cache(maxsize=4096)
 def parse_partial(text: str) -> ContainerResourcePath:
-    """The selector that a `containerFieldRef` spells; Malformed if it is none."""
+    """Return the selector of a `containerFieldRef`; raise MalformedFieldPath if malformed."""
     found = _PARTIAL(text)
     if found is None:
         raise MalformedFieldPath(PARTIAL_FORM)

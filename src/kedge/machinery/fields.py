@@ -18,7 +18,7 @@ _ABSENT: Any = object()
 
 
 class Comparison(NamedTuple):
-    """How a document differs from an older one."""
+    """The difference between a document and an older one."""
 
     added: Fields
     modified: Fields

@@ -1,4 +1,4 @@
-"""The addresses of this machine, as its network namespace has them."""
+"""The network addresses of this machine, in its network namespace."""
 
 import contextlib
 import ipaddress

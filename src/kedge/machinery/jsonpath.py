@@ -10,7 +10,7 @@ Step = Callable[[Iterable[object]], Iterator[object]]
 
 
 class JSONPath:
-    """A way through documents; see `parse_path`."""
+    """A compiled path; see `parse_path`."""
 
     __slots__ = ("_steps", "text")
 

@@ -16,7 +16,7 @@ list of a million items would take most of a minute."""
 
 
 class PatchError(Exception):
-    """A patch that could not be applied. `code` is the status with which a server answers."""
+    """A patch that could not be applied. `code` is the HTTP status of the response."""
 
     code = 500
 
@@ -26,7 +26,7 @@ class PatchError(Exception):
 
 
 class PatchMalformed(PatchError):
-    """The patch is not a patch."""
+    """The patch is malformed."""
 
     code = 400
 
@@ -130,7 +130,7 @@ def _merged(document: Any, patch: Any) -> Any:
 
 
 class _CopiedDocument:
-    """A document that is copied as far as it is written to."""
+    """A copy-on-write document: only the maps and lists on the path of a write are copied."""
 
     def __init__(self, document: Any) -> None:
         self.root = document

@@ -67,7 +67,7 @@ def fit(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[st
     and an AsMapping for each list that is written as a mapping.
 
     Nulls mean "not set" and go, as do empty lists and maps of built-in kinds, which Kubernetes
-    leaves off the wire. Raises Misfit at the first value of a wrong type.
+    leaves off the wire. Raises TypeMismatch at the first value of a wrong type.
     """
     fitted: dict[str, Any] = _FITTERS[schema.type](schema, document, None, unknown, MAX_DEPTH - 1)
     return fitted

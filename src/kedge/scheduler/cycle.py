@@ -1,4 +1,4 @@
-"""Cycle: one decision. Given a pod and a snapshot, the node that is to take it, or why none can."""
+"""Scheduling cycle: choose a node for a pod from a snapshot, or explain why no node fits."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ ENOUGH: Final = 100
 
 
 class CycleState:
-    """What one decision leaves for the next: where to begin, and who wins a tie."""
+    """State that one cycle leaves for the next: the first node to try and the tie-breaker."""
 
     def __init__(self, seed: int = 0) -> None:
         self.start = 0
@@ -34,7 +34,7 @@ class CycleState:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What the nodes that could take a pod scored."""
+    """The scores of the feasible nodes."""
 
     nodes: Sequence[NodeState]
     totals: Sequence[int]
@@ -44,7 +44,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A node was found."""
+    """The node that was chosen for a pod."""
 
     node: str
     ranking: Ranking | None = None

@@ -1,4 +1,4 @@
-"""Decisions: what was decided lately and from what, kept for those who ask why."""
+"""Decisions: the latest scheduling decisions and their inputs, kept for `kedge why`."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ ROWS: Final = 50_000
 
 
 class DecisionRecord(NamedTuple):
-    """One decision, and what was known of usage when it was made."""
+    """One decision, and the usage figures that it was based on."""
 
     demand: PodDemand
     decision: Decision
@@ -52,7 +52,7 @@ def record(
 
 
 class DecisionLog:
-    """The latest decision about each pod, the oldest being forgotten."""
+    """The latest decision about each pod; the oldest are dropped."""
 
     def __init__(self) -> None:
         self._records: OrderedDict[Key, DecisionRecord] = OrderedDict()
@@ -73,7 +73,7 @@ class DecisionLog:
 
 
 def described(record: DecisionRecord, scores: Sequence[Score], *, bound_to: str) -> told.Decision:
-    """A decision in the words in which it is told; who decided and when is for others to add."""
+    """Return a decision as the API shows it, without its time and its scheduler."""
     demand, decision = record.demand, record.decision
     ranking = _ranking(decision)
     compared = {each.name for each, _ in ranking.parts} if ranking is not None else set()

@@ -1,4 +1,4 @@
-"""Demand: what one pod asks of a node and of its neighbours, worked out once."""
+"""PodDemand: the requirements of one pod on nodes and other pods, computed once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -37,7 +37,7 @@ REQUIRED_WEIGHT: Final = 1
 
 
 class AffinityTerm(NamedTuple):
-    """Pods, and the area around each of them."""
+    """A pod affinity term: the selected pods, and the topology domain around each of them."""
 
     topology: str
     selector: LabelRequirements
@@ -54,7 +54,7 @@ class AffinityTerm(NamedTuple):
 
 
 class HostPort(NamedTuple):
-    """A port of the host that a container wants."""
+    """A host port that a container requests."""
 
     address: str
     protocol: str
@@ -62,7 +62,7 @@ class HostPort(NamedTuple):
 
 
 class PodDemand:
-    """One pod as scheduling sees it."""
+    """One pod as the scheduler sees it."""
 
     __slots__ = (
         "affinity",

@@ -1,17 +1,17 @@
-"""Load: what a node has to carry, as far as it was measured and as far as it is expected."""
+"""Load: the measured and the expected usage of a node."""
 
 from typing import NamedTuple
 
 
 class CpuAndMemory(NamedTuple):
-    """Some cpu, in thousandths of a core, and some memory, in bytes."""
+    """An amount of cpu, in millicores, and of memory, in bytes."""
 
     cpu: int
     memory: int
 
 
 class Load:
-    """Of one node at one moment; made anew whenever something about the node changes."""
+    """The load of one node at one moment; computed again after each change of the node."""
 
     __slots__ = (
         "expected",

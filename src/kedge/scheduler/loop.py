@@ -1,4 +1,4 @@
-"""Loop: takes pods from the queue, decides, and sees to it that what was decided happens."""
+"""Scheduling loop: takes pods from the queue, decides, and starts the writes that follow."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -40,7 +40,7 @@ FEW_COMPARISONS: Final = 5_000
 
 
 class SchedulingLoop:
-    """Decides about one pod after the other; what follows from it is done meanwhile."""
+    """Decides about one pod at a time; binding and eviction run concurrently."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class SchedulingLoop:
             await self._clock.give_way()
 
     def _objections(self, demand: PodDemand, nodes: Collection[str]) -> frozenset[str]:
-        """The filters that keep a pod off some nodes, whoever might be moved away from there."""
+        """Return the filters that reject the pod on some of the nodes, whatever pods leave them."""
         if excess_of(demand, self._snapshot):
             return frozenset((EXCESS,))
         if self._snapshot.comparisons(demand) > FEW_COMPARISONS:

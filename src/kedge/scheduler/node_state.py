@@ -1,4 +1,4 @@
-"""NodeState: one node and the pods on it, with the sums that decisions are made from."""
+"""NodeState: one node and its pods, with the sums that filters and scores use."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,7 +14,7 @@ MEMO_LIMIT: Final = 64
 
 
 class NodeState:
-    """What is known of a node, kept up with every pod that comes and goes."""
+    """A node and its pods, updated with every pod that is added or removed."""
 
     __slots__ = (
         "allocatable",
@@ -73,11 +73,11 @@ class NodeState:
         self._count(demand, -1)
 
     def free(self, resource: str) -> int:
-        """How much of a resource nobody has asked for."""
+        """Return the allocatable amount of a resource that no pod has requested."""
         return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
 
     def has_free(self, port: HostPort) -> bool:
-        """Whether nobody holds a port; one held on every address is held on each."""
+        """Whether a host port is free; a port held on every address is held on each."""
         if port.address != ANY_ADDRESS:
             return port not in self.ports and port._replace(address=ANY_ADDRESS) not in self.ports
         return not any(

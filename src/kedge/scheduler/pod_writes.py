@@ -1,4 +1,4 @@
-"""Deeds: what the scheduler does to pods through the API, in turn for each pod."""
+"""PodWrites: the scheduler's writes to pods through the API, in order for each pod."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ Deed = Callable[[], Awaitable[None]]
 
 
 class PodWrites:
-    """Does things for different pods at the same time, and for one pod in the order asked."""
+    """Writes to different pods concurrently, and to one pod in the order of the calls."""
 
     def __init__(self, client: Client, clock: Clock, tasks: asyncio.TaskGroup) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Queue: pods that wait for a node, the important ones first, each asked for when it may help."""
+"""Scheduling queue: pending pods by priority, retried when a change may make them fit."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
@@ -22,7 +22,7 @@ Objections = Callable[[PodDemand, Collection[str]], frozenset[str]]
 
 @dataclass(slots=True, eq=False)
 class QueuedPod:
-    """A pod that waits."""
+    """A pending pod."""
 
     demand: PodDemand
     order: int = 0
@@ -55,7 +55,7 @@ class SchedulingQueue:
         left stay here until their turn: removing one would scan all others."""
         self._resting: dict[str, QueuedPod] = {}
         self._woken: dict[str, QueuedPod] = {}
-        """Those that back off but may be taken when nobody else waits."""
+        """Pods in backoff that may be taken when the active queue is empty."""
         self._failed: list[tuple[float, int, QueuedPod]] = []
         """Those that back off after an error, by when they are due."""
         self._order = count()
@@ -71,7 +71,7 @@ class SchedulingQueue:
     def __contains__(self, uid: str) -> bool:
         return uid in self._entries
 
-    # What is told to the queue.
+    # Changes of the queue.
 
     def put(self, demand: PodDemand) -> None:
         """A pod is new, or asks for something else than before."""
@@ -134,7 +134,7 @@ class SchedulingQueue:
     # What is asked of it.
 
     async def take(self, objections: Objections) -> QueuedPod:
-        """The next pod; whoever takes it says what became of it: rest, retry or remove."""
+        """Return the next pod; the caller ends its attempt with rest, retry or remove."""
         while True:
             await self._revive(objections)
             entry = self._next()
@@ -213,7 +213,7 @@ class SchedulingQueue:
         return self._entries.get(entry.demand.uid) is not entry
 
     async def _change(self) -> None:
-        """Return when somebody was told something, or when a pod is due."""
+        """Return after a change of the queue, or when a pod is due."""
         self._changed.clear()
         due = min(self._first_due(), self._failed[0][0] if self._failed else inf)
         if due == inf:

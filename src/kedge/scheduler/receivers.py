@@ -1,4 +1,4 @@
-"""Receivers: what informers tell, brought into the snapshot and, where it may help, the queue."""
+"""Receivers: apply the events of informers to the snapshot and wake pods in the queue."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -93,7 +93,7 @@ class PodReceiver:
                 self._queue.put(demand)
 
     def _nominate(self, demand: PodDemand, old: Pod | None) -> None:
-        """Take over a nomination that somebody has changed; what was decided here is newer."""
+        """Take over a nomination that another client has changed; decisions made here are newer."""
         told = demand.pod.status.nominatedNodeName
         if told == (old.status.nominatedNodeName if old is not None else ""):
             told = self._snapshot.nomination(demand.uid)
@@ -150,7 +150,7 @@ class NodeReceiver:
 
 
 class NodeReportReceiver:
-    """Follows what nodes use. It wakes nobody: whether a pod fits does not depend on it."""
+    """Follows the usage of nodes. It wakes no pod, because filters do not depend on usage."""
 
     def __init__(self, snapshot: Snapshot, rounds: PodUsageReader) -> None:
         """`rounds` are told who has reported: there is something new to be read of their pods."""

@@ -1,4 +1,4 @@
-"""Scheduler: gives a node to every pod that asks it for one."""
+"""Scheduler: binds every pending pod that names it to a node."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -85,7 +85,7 @@ class Scheduler:
             for informer in self._informers():
                 tasks.create_task(informer.run())
                 await informer.synced.wait()
-            # Nobody waits for these: where there are none, all is as without them.
+            # The scheduler does not wait for these: they are optional.
             if self._usage:
                 rounds = PodUsageReader(self._client, self._snapshot, self._clock)
                 tasks.create_task(self._measured(rounds).run())

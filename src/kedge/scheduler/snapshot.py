@@ -1,4 +1,4 @@
-"""Snapshot: the cluster as decisions see it, kept up with every change instead of made anew."""
+"""Snapshot: the cluster state that a cycle reads, updated with every change."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -30,13 +30,13 @@ class NamespaceMeta(msgspec.Struct, frozen=True):
 
 
 class PartialNamespace(msgspec.Struct, frozen=True):
-    """A namespace: only its labels matter."""
+    """A namespace, reduced to its labels."""
 
     metadata: NamespaceMeta = NamespaceMeta()
 
 
 class LabelGroup:
-    """The pods of one namespace that have the same labels: what selects one selects all."""
+    """The pods of one namespace with equal labels: a selector matches all of them or none."""
 
     __slots__ = ("labels", "living", "namespace", "nodes")
 
@@ -50,7 +50,7 @@ class LabelGroup:
 
 
 class Snapshot:
-    """All nodes with their pods, and the indexes that answer questions about neighbours."""
+    """All nodes with their pods, and indexes for affinity and topology spread."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeState] = {}
@@ -67,10 +67,10 @@ class Snapshot:
         self.nominated: dict[str, dict[str, PodDemand]] = {}
         """Pods for which a node is being cleared, by node and uid."""
         self.condemned: set[str] = set()
-        """Pods that were told to go, until they are gone."""
+        """Uids of the pods that this scheduler evicts, until they are gone."""
         self._order: list[NodeState] | None = None
         self._within: dict[frozenset[str], list[NodeState]] = {}
-        """Nodes that have certain labels, as far as somebody has asked since they last changed."""
+        """A cache of nodes by labels, cleared when labels of nodes change."""
         self._groups: dict[str, dict[frozenset[tuple[str, str]], LabelGroup]] = {}
         self._homes: dict[str, str] = {}
         """The node of each placed pod, by uid."""

@@ -1,4 +1,4 @@
-"""Topology spread: constraints with their selectors ready, and which nodes count for them."""
+"""Topology spread: constraints with compiled selectors, and the nodes that they count."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,7 +19,7 @@ NOBODY: Counts = {}
 
 
 class Constraint(NamedTuple):
-    """How evenly pods are to be spread over areas."""
+    """A topology spread constraint with its compiled selector."""
 
     topology: str
     selector: LabelRequirements

@@ -1,4 +1,4 @@
-"""Storage: the claims, volumes and storage classes that pods depend on, as far as it matters."""
+"""Storage: the claims, volumes and storage classes that pods depend on, reduced to used fields."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from kedge.client.informer import Cache
 
 
 class StorageMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of metadata that matters here."""
+    """The fields of metadata that volume binding reads."""
 
     name: str = ""
     namespace: str = ""
@@ -67,7 +67,7 @@ class StorageClass(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Storage:
-    """What is known of storage."""
+    """The cached claims, volumes and storage classes."""
 
     def __init__(self) -> None:
         self.claims: Cache[PartialClaim] = Cache()

@@ -1,4 +1,4 @@
-"""Usage: what nodes and pods were measured to use, and what is expected of those that were not.
+"""Usage: the measured usage of nodes and pods, and the expected usage of unmeasured pods.
 
 Whatever the API lists no longer is forgotten here too, so that nothing stale counts.
 """
@@ -25,7 +25,7 @@ NOTICEABLE: Final = 32
 
 
 class ReportedAmounts(msgspec.Struct, frozen=True, gc=False):
-    """Amounts as the API writes them."""
+    """Quantities of cpu and memory, as the metrics API writes them."""
 
     cpu: str = ""
     memory: str = ""
@@ -41,7 +41,7 @@ class ReportedWindow(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReportedWindows(msgspec.Struct, frozen=True, gc=False):
-    """Those that are read here."""
+    """The windows that the scheduler reads."""
 
     seconds: ReportedWindow = msgspec.field(name="10s", default=ReportedWindow())
     minute: ReportedWindow = msgspec.field(name="1m", default=ReportedWindow())
@@ -76,7 +76,7 @@ class PodReport(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodUsage(msgspec.Struct, frozen=True, gc=False):
-    """What a pod used."""
+    """The measured usage of a pod."""
 
     now: CpuAndMemory
     """During the last minute."""
@@ -89,7 +89,7 @@ class PodUsage(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExpectedUsage(NamedTuple):
-    """What a pod is taken for as long as it has not shown itself."""
+    """The usage that is assumed for a pod until it has been measured."""
 
     amount: CpuAndMemory
     source: str
@@ -97,7 +97,7 @@ class ExpectedUsage(NamedTuple):
 
 
 class ClusterUsage:
-    """All that is known of what is used; empty where nobody measures."""
+    """The measured usage of nodes and pods; empty without a metrics API."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, CpuAndMemory] = {}
@@ -113,7 +113,7 @@ class ClusterUsage:
     def __bool__(self) -> bool:
         return bool(self._nodes)
 
-    # What is told.
+    # Updates.
 
     def put_node(self, name: str, used: CpuAndMemory) -> None:
         self._nodes[name] = used

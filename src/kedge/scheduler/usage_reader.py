@@ -1,4 +1,4 @@
-"""Rounds: what pods use is read a node at a time, of those that have reported something new.
+"""PodUsageReader: reads the usage of pods node by node, for nodes with new reports.
 
 To follow every report of every pod would cost several times as much as to take the reports in, and
 what a pod usually uses hardly changes from one to the next. Nodes with new pods are read oftener.
@@ -33,7 +33,7 @@ _view = sketches(pod_metrics.RESOURCE, PodReport)
 
 
 class NodeReading:
-    """What is known of the pods of one node."""
+    """The last read of the pods of one node."""
 
     __slots__ = ("at", "interval", "new", "uids")
 
@@ -45,11 +45,11 @@ class NodeReading:
         self.new = 0
         """How many on the node had not been measured for a minute then."""
         self.uids: tuple[str, ...] = ()
-        """Those of which something was said."""
+        """The pods that the last read contained."""
 
 
 class PodUsageReader:
-    """Reads what pods use. Somebody must `run` it; nobody is woken by what it finds."""
+    """Reads the usage of pods while `run` runs. New figures do not wake the scheduler."""
 
     def __init__(self, client: Client, snapshot: Snapshot, clock: Clock) -> None:
         self._client = client

@@ -13,11 +13,11 @@ history instead."""
 
 
 Replay = Callable[[str, int, int], Awaitable[Sequence[StoreEvent]]]
-"""Reads history: the first events under (prefix, since, until], none if there are none left."""
+"""Reads history: the first events under (prefix, since, until], empty at the end."""
 
 
 class Feed:
-    """What one watcher has not yet seen of the live events."""
+    """The live events that one watcher has not consumed yet."""
 
     def __init__(self, prefix: str, since: int) -> None:
         self.prefix = prefix

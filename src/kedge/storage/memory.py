@@ -1,4 +1,4 @@
-"""MemoryStore: the whole store in dictionaries, gone when the process is."""
+"""MemoryStore: the whole store in dictionaries, lost when the process ends."""
 
 import builtins
 from bisect import bisect_left, bisect_right, insort
@@ -23,7 +23,7 @@ from kedge.storage.store import (
 
 
 class MemoryStore:
-    """Fulfils the Store protocol; history is the list of events since the last compaction."""
+    """Implements the Store protocol; history is the list of events since the last compaction."""
 
     def __init__(self, clock: Clock) -> None:
         self._entries: dict[str, StoreEntry] = {}

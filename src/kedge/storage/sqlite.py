@@ -54,7 +54,7 @@ GROUP = 512
 CHUNK = 256
 CHUNK_BYTES = 8 << 20
 """History is read in pieces of at most so many events, and of about so many bytes."""
-"""Keys expired or events replayed in one go, so that nobody waits long."""
+"""Keys expired or events replayed in one batch, so that other work waits only briefly."""
 COMPACTION_STEP = 32
 """Revisions compacted in one go: about a millisecond, which is what a writer then waits longer."""
 COPY_BYTES = 8 << 20
@@ -137,7 +137,7 @@ class WriterTask:
 
 
 class Writer:
-    """The thread that owns the writing connection: groups what waits into one durable commit."""
+    """The thread that owns the writing connection: groups queued writes into one durable commit."""
 
     def __init__(self, held: StoreLock, deliver: Deliver) -> None:
         """`deliver` is called on the thread after each commit, with its events and outcomes."""
@@ -433,7 +433,7 @@ class WriteAheadLog:
 
 
 class SqliteStore:
-    """Fulfils the Store protocol; `await SqliteStore.open(path, clock)` makes one."""
+    """Implements the Store protocol; create one with `await SqliteStore.open(path, clock)`."""
 
     def __init__(self, held: StoreLock, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._held = held

@@ -1,4 +1,4 @@
-"""The Store protocol: keys, bytes and revisions; nothing here knows what an object is."""
+"""The Store protocol: keys, bytes and revisions, without knowledge of objects."""
 
 from collections.abc import AsyncGenerator
 from typing import Final, Literal, Protocol
@@ -13,7 +13,7 @@ DISK_FULL: Final = "disk full"
 
 
 class StoreEntry(msgspec.Struct, frozen=True, gc=False):
-    """One key as it stood after one write."""
+    """The state of one key after one write."""
 
     key: str
     value: bytes
@@ -33,7 +33,7 @@ class StoreEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class StorePage(msgspec.Struct, frozen=True, gc=False):
-    """Some entries in the order of their keys, all as they stood at one revision."""
+    """Entries in the order of their keys, all as of one revision."""
 
     entries: list[StoreEntry]
     revision: int
@@ -43,7 +43,7 @@ class StorePage(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreError(Exception):
-    """The store could not do what it was asked; a write that raises this was not acknowledged."""
+    """The store failed; a write that raises this was not acknowledged."""
 
 
 class RevisionConflict(StoreError):
@@ -57,7 +57,7 @@ class RevisionConflict(StoreError):
 
 
 class RevisionCompacted(StoreError):
-    """The history that was asked for is gone."""
+    """The requested revision was compacted."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         super().__init__(f"revision {revision} is compacted, the oldest left is {oldest}")
@@ -66,7 +66,7 @@ class RevisionCompacted(StoreError):
 
 
 class FutureRevision(StoreError):
-    """The store has not got that far."""
+    """The requested revision is newer than the store's."""
 
     def __init__(self, revision: int, newest: int) -> None:
         super().__init__(f"revision {revision} is still to come, the newest is {newest}")
@@ -109,15 +109,15 @@ class Store(Protocol):
     async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> StorePage:
         """Entries under the prefix whose key is greater than `after`, at most `limit` if positive.
 
-        With `at`, as they stood at that revision; raises Compacted or FutureRevision.
+        With `at`, as they stood at that revision; raises RevisionCompacted or FutureRevision.
         """
         ...
 
     async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> StoreEntry:
         """Write the key if its revision is `expect`, 0 meaning that it must not exist.
 
-        Returns once the write would survive a crash; raises Conflict. With `ttl`, the store deletes
-        the key after that many seconds, unless it is written again before.
+        Returns once the write would survive a crash; raises RevisionConflict. With `ttl`, the store
+        deletes the key after that many seconds, unless it is written again before.
         """
         ...
 
@@ -128,8 +128,9 @@ class Store(Protocol):
     def watch(self, prefix: str, *, since: int) -> AsyncGenerator[StoreEvent, None]:
         """Every write under the prefix with a revision above `since`, in order, each exactly once.
 
-        History first, then what happens from now on; never ends by itself. Raises Compacted if
-        `since` lies before the history that is kept, also when the consumer falls that far behind.
+        History comes first, then live writes; the watch never ends by itself. Raises
+        RevisionCompacted if `since` lies before the kept history, also when the consumer falls that
+        far behind.
         """
         ...
 
@@ -138,7 +139,7 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish the writes under way and let go; watches end with Closed."""
+        """Finish the writes under way and let go; watches end with StoreClosed."""
         ...
 
 
@@ -152,7 +153,7 @@ def check_key(key: str) -> None:
 def put_event(
     current: StoreEntry | None, key: str, value: bytes, expect: int, revision: int
 ) -> StoreEvent:
-    """The event of a put that becomes `revision`; raises Conflict."""
+    """The event of a put that becomes `revision`; raises RevisionConflict."""
     if current is None:
         if expect != 0:
             raise RevisionConflict(key, None)
@@ -163,7 +164,7 @@ def put_event(
 
 
 def delete_event(current: StoreEntry | None, key: str, expect: int, revision: int) -> StoreEvent:
-    """The event of a deletion that becomes `revision`; raises Conflict."""
+    """The event of a deletion that becomes `revision`; raises RevisionConflict."""
     if current is None or current.revision != expect:
         raise RevisionConflict(key, current)
     return StoreEvent("delete", StoreEntry(key, current.value, revision, current.created), current)

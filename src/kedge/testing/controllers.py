@@ -1,4 +1,4 @@
-"""Controllers under test: on an API server in this process, with pods that only say they run."""
+"""Harness for controllers: an API server in this process, with pods that only claim to run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,21 +15,21 @@ from kedge.testing.local_server import LocalServer
 Json = dict[str, Any]
 
 ROUNDS = 15
-"""How often everybody is given a turn: a rollout passes through several controllers."""
+"""Turns that all controllers get: a rollout passes through several of them."""
 
 
 Maker = Callable[[Client, SharedInformers, Clock], Controller]
 
 
 class ControllerHarness:
-    """A server whose objects are looked after by the controllers under test."""
+    """A server with running controllers."""
 
     def __init__(self, server: LocalServer) -> None:
         self.server = server
         self.clock = server.clock
 
     async def settle(self) -> None:
-        """Let everybody do what there is to do at this moment."""
+        """Let all controllers act until nothing is left to do."""
         for _ in range(ROUNDS):
             await self.server.settle()
 
@@ -39,13 +39,13 @@ class ControllerHarness:
         await self.settle()
 
     async def create(self, path: str, document: Mapping[str, Any]) -> Json:
-        """Post a document below /api or /apis, and let everybody act on it."""
+        """Post a document below /api or /apis, and let all controllers act on it."""
         made: Json = await self.server.post(path, document)
         await self.settle()
         return made
 
     async def change(self, path: str, patch: Mapping[str, Any]) -> Json:
-        """Merge a patch, and let everybody act on it."""
+        """Merge a patch, and let all controllers act on it."""
         changed: Json = await self.server.merge(path, patch)
         await self.settle()
         return changed
@@ -64,7 +64,7 @@ class ControllerHarness:
         return await self.below(f"/api/v1/namespaces/{namespace}/pods{query}")
 
     async def events(self, namespace: str = "default") -> list[tuple[str, str]]:
-        """Reason and message of everything that was told."""
+        """Return the reason and message of every event."""
         found = await self.below(f"/api/v1/namespaces/{namespace}/events")
         return [(each["reason"], each["message"]) for each in found]
 

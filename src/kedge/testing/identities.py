@@ -18,7 +18,7 @@ STATIC = {"admin-token": ADMIN, "jane-token": User("jane", ("devs",), "7")}
 
 
 class Identities:
-    """Who is known to the cluster, and how they prove it."""
+    """The users and service accounts of a test cluster, with their credentials."""
 
     def __init__(self, server: LocalServer, key: SigningKey) -> None:
         self.server = server

@@ -25,7 +25,7 @@ OPAQUE = ".wh..wh..opq"
 
 @dataclass(frozen=True, slots=True)
 class LayerMember:
-    """A member of a layer that is more than a file with some content."""
+    """A member of a layer with metadata: a link, a device, an owner or a mode."""
 
     content: bytes = b""
     type: bytes = tarfile.REGTYPE

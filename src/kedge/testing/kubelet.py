@@ -1,4 +1,4 @@
-"""FakeKubelet: answers /metrics/resource as a stock kubelet does, of made-up containers."""
+"""FakeKubelet: serves /metrics/resource like a stock kubelet, for invented containers."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ContainerUse(NamedTuple):
-    """What a container uses, all the time since it was started."""
+    """The constant usage of a container since its start."""
 
     started: float
     """Seconds since the epoch."""
@@ -19,7 +19,7 @@ class ContainerUse(NamedTuple):
 
 
 class FakeKubelet:
-    """A node whose containers use what a test says. Its page is as new as it is."""
+    """A node whose containers have scripted usage."""
 
     def __init__(self, clock: Clock, token: str = "") -> None:
         self._clock = clock

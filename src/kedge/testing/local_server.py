@@ -1,4 +1,4 @@
-"""A whole API server without a network: requests go straight into the App, on a MemoryStore."""
+"""An API server without a network: requests go directly to the App, on a MemoryStore."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
@@ -36,7 +36,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 @dataclass(frozen=True)
 class LocalResponse:
-    """What a client got."""
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -58,7 +58,7 @@ class LocalResponse:
 
 
 class RecordingSink:
-    """A peer that remembers what it was sent and reads only while it is not paused."""
+    """A peer that records the bytes it gets, and reads only while it is not paused."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -90,7 +90,7 @@ class RecordingSink:
 
 
 class LocalWatch:
-    """A watch that is under way."""
+    """A running watch."""
 
     def __init__(
         self, server: "LocalServer", sink: RecordingSink, task: asyncio.Task[None]
@@ -120,7 +120,7 @@ class LocalWatch:
 
 @cache
 def _signing_key() -> SigningKey:
-    """One key for all servers of a test run: it is made only if somebody asks for a signature."""
+    """One key for all servers of a test run, generated at the first signature."""
     return SigningKey(Path(mkdtemp(prefix="kedge-keys-")))
 
 
@@ -189,7 +189,7 @@ class LocalServer:
                 raise result
 
     async def settle(self) -> None:
-        """Let everybody who has something to do at this moment do it."""
+        """Let all tasks of the server act at this moment."""
         await self.clock.advance(0)
 
     async def call(

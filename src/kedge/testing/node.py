@@ -1,4 +1,4 @@
-"""A node agent's pods without a machine: everything they depend on, in memory."""
+"""A node agent without a machine: all its dependencies, in memory."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class FakeImage:
 
 
 class FakeImages:
-    """Has every image, except those that a test takes away."""
+    """Has every image except those that a test removes."""
 
     def __init__(self) -> None:
         self.failures: dict[str, ImageFailure] = {}
@@ -85,7 +85,7 @@ class NoSecrets:
 
 
 class FakeVolumes:
-    """Remembers whose volumes are there."""
+    """Records the pods that have volumes."""
 
     def __init__(self) -> None:
         self.mounted: set[str] = set()
@@ -112,7 +112,7 @@ class FakeVolumes:
 
 
 class FakeDevices:
-    """Has as many of everything as a test says, and remembers who asked for what."""
+    """Has the scripted number of devices, and records the requests."""
 
     fresh = False
 
@@ -174,7 +174,7 @@ class FakeEnvironment:
 
 
 class FakeCgroups:
-    """Remembers whose cgroups are there, and what they were told."""
+    """Records the pods that have cgroups, and their settings."""
 
     def __init__(self) -> None:
         self.there: set[str] = set()
@@ -199,7 +199,7 @@ class FakeCgroups:
 
 
 class RecordedEvents:
-    """Keeps what was told."""
+    """Keeps the recorded events."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
@@ -260,7 +260,7 @@ class FakeNodeFacts:
 
 
 class LocalNode:
-    """A node agent, as far as pods go, on an API server in the same process."""
+    """The pod workers of a node agent, on an API server in the same process."""
 
     def __init__(self, server: LocalServer, directory: Path) -> None:
         self.server = server
@@ -326,7 +326,7 @@ class LocalNode:
         self.runtime.cancel_timers()
 
     async def settle(self, turns: int = 8) -> None:
-        """Let everybody act who can, without time passing that anybody would notice."""
+        """Let all tasks act without advancing the clock noticeably."""
         for _ in range(turns):
             await self.clock.advance(0.005)
 

@@ -1,4 +1,4 @@
-"""Pods for tests: a plain one, changed where the test says so."""
+"""Builders of pods for tests."""
 
 from collections.abc import Mapping
 from typing import Any

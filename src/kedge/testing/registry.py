@@ -1,4 +1,4 @@
-"""A registry for tests: speaks the distribution protocol on loopback, as strictly as it is told."""
+"""A registry for tests: the distribution protocol on loopback, with configurable strictness."""
 
 import base64
 import secrets
@@ -19,14 +19,14 @@ from kedge.web.server import Server
 
 @dataclass
 class FakeRegistry:
-    """What it holds, whom it lets in, and what it was asked."""
+    """The images and users of the registry, and the requests that it got."""
 
     host: str = ""
     """Where it listens: `localhost:PORT`."""
     ca_pem: bytes = b""
     """The authority of its certificate; empty for plain HTTP."""
     account: tuple[str, str] | None = None
-    """Who may pull; None for everybody."""
+    """The users that may pull; None for all."""
     auth: str = "bearer"
     """How they show who they are: bearer or basic."""
     tags: dict[str, bytes] = field(default_factory=dict)

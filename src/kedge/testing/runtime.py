@@ -31,7 +31,7 @@ TERMINATED = 143
 
 @dataclass(frozen=True)
 class ContainerRun:
-    """How one run of a container goes."""
+    """The script of one run of a container."""
 
     exit_code: int = 0
     after: float | None = None

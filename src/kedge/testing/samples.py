@@ -45,7 +45,7 @@ _SCHEMA: Final = {
 
 
 class ObjectSample(NamedTuple):
-    """Where objects of a kind are, and the fields of a good one beside its metadata."""
+    """The path of a kind, and the fields of a valid object besides its metadata."""
 
     path: str
     fields: dict[str, Any]

@@ -113,7 +113,7 @@ class FakeCommand:
 
 
 class StreamingRuntime(FakeRuntime):
-    """A FakeRuntime whose containers can be entered; `begun` has what was."""
+    """A FakeRuntime with exec; `begun` holds the started commands."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)

@@ -78,7 +78,7 @@ def warn(crd: CustomResourceDefinition) -> Iterable[str]:
 
 
 def prepare_for_delete(obj: CustomResourceDefinition) -> CustomResourceDefinition:
-    """A definition goes only after its objects: it is held until somebody has removed them."""
+    """Add the finalizer that keeps the definition until its objects are deleted."""
     finalizers = list(dict.fromkeys([*obj.metadata.finalizers, CLEANUP]))
     metadata = msgspec.structs.replace(obj.metadata, finalizers=finalizers)
     return msgspec.structs.replace(obj, metadata=metadata)

@@ -91,11 +91,11 @@ class JSONSchemaProps(Model):
     items: "JSONSchemaProps | None" = None
     """What every element of a list is."""
     allOf: Sequence["JSONSchemaProps"] = ()
-    """Schemas all of which the value must meet."""
+    """Schemas; the value must match all of them."""
     oneOf: Sequence["JSONSchemaProps"] = ()
-    """Schemas exactly one of which the value must meet."""
+    """Schemas; the value must match exactly one of them."""
     anyOf: Sequence["JSONSchemaProps"] = ()
-    """Schemas at least one of which the value must meet."""
+    """Schemas; the value must match at least one of them."""
     not_: "JSONSchemaProps | None" = msgspec.field(default=None, name="not")
     """A schema that the value must not meet."""
     properties: Mapping[str, "JSONSchemaProps"] = {}
@@ -127,7 +127,7 @@ class JSONSchemaProps(Model):
     list_map_keys: Sequence[str] = msgspec.field(default=(), name="x-kubernetes-list-map-keys")
     """The fields that identify an element of a list of type map."""
     list_type: str | None = msgspec.field(default=None, name="x-kubernetes-list-type")
-    """How elements of a list are told apart: atomic, set or map."""
+    """How list elements are identified: atomic, set or map."""
     map_type: str | None = msgspec.field(default=None, name="x-kubernetes-map-type")
     """Whether an object has one owner (atomic) or one per field (granular)."""
     validations: Annotated[Sequence[ValidationRule], keyed("rule")] = msgspec.field(

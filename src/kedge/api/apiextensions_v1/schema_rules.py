@@ -234,7 +234,7 @@ def _list_type(schema: JSONSchemaProps, path: str) -> Iterator[FieldError]:
 
 
 def _set_items(items: JSONSchemaProps | None, path: str) -> Iterator[FieldError]:
-    """Elements of a set are compared as wholes, so nobody may own a part of one."""
+    """Elements of a set are compared as wholes, so they must be scalars or atomic."""
     why = "must be atomic as item of a list with x-kubernetes-list-type=set"
     if items is None:
         return

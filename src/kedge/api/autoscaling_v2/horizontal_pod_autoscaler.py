@@ -35,7 +35,7 @@ class HPAScalingPolicy(Model):
     __required__ = ("type", "value", "periodSeconds")
 
     type: str = ""
-    """How it is told: Pods or Percent."""
+    """The unit of the value: Pods or Percent."""
     value: Int32 = field(default_factory=int)
     """How many pods, or how many percent of them."""
     periodSeconds: Int32 = field(default_factory=int)

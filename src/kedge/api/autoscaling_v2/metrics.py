@@ -55,7 +55,7 @@ class MetricTarget(Model):
     __required__ = ("type",)
 
     type: str = ""
-    """How it is told: Utilization, Value or AverageValue."""
+    """The form of the target: Utilization, Value or AverageValue."""
     value: Quantity | None = None
     """The value."""
     averageValue: Quantity | None = None

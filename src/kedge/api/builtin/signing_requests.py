@@ -51,7 +51,7 @@ def timed(new: Document, old: Document, now: str) -> Document:
 
 
 def kept_status(new: Document, old: Document) -> Document:
-    """What a write to the status keeps: whoever signs does not touch what whoever approves said."""
+    """Keep the conditions of approval: a signer that writes the status cannot change them."""
     conditions = list(listed(new.content, _CONDITIONS))
     for kind in (APPROVED, DENIED):
         was = [c for c in listed(old.content, _CONDITIONS) if c.get("type") == kind]

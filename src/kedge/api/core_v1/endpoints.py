@@ -108,7 +108,7 @@ def _address(address: EndpointAddress, path: str) -> Iterator[FieldError]:
 
 
 def unreachable(ip: str) -> list[str]:
-    """Why nobody could be sent to the address, if so."""
+    """Return why no traffic can be sent to the address; empty if it can."""
     try:
         address = ipaddress.ip_address(ip)
     except ValueError:

@@ -35,7 +35,7 @@ _ONE = Quantity.from_value(1)
 
 
 class LimitRangeSelector(Model):
-    """Which pods, containers or claims an item is for: those of which all that it says is true."""
+    """Selects the pods, containers or claims of an item; all conditions must hold."""
 
     __atomic__ = True
 

@@ -67,7 +67,7 @@ class NodeSpec(Model):
     podCIDRs: Annotated[Sequence[str], MERGED_SET] = ()
     """The same for each family; the first is podCIDR."""
     providerID: str = ""
-    """The name of the machine at whoever provides it."""
+    """The ID of the machine at its cloud provider."""
     taints: Sequence[Taint] = ()
     """What keeps pods away."""
     unschedulable: bool = False

@@ -47,7 +47,7 @@ def is_native(name: str) -> bool:
 
 
 def is_extended(name: str) -> bool:
-    """Whether the name stands for devices that somebody else advertises."""
+    """Whether the name is an extended resource, such as the devices of a device plugin."""
     if is_native(name) or name.startswith(REQUESTS_PREFIX):
         return False
     # A quota will want to count it under this longer name.

@@ -95,7 +95,7 @@ def _families(spec: ServiceSpec) -> ServiceSpec:
     policy = spec.ipFamilyPolicy or ("RequireDualStack" if anywhere else "SingleStack")
     families = list(spec.ipFamilies) or ["IPv6" if ":" in spec.clusterIP else "IPv4"]
     if anywhere and policy != "SingleStack" and len(families) == 1:
-        # Upstream promises both families where nobody has to give out an address.
+        # Upstream sets both families if no address has to be allocated.
         families.append("IPv6" if families[0] == "IPv4" else "IPv4")
     return replace(spec, ipFamilyPolicy=policy, ipFamilies=families)
 

@@ -80,7 +80,7 @@ def _given_out(bounds: NamespaceLimits, pod: Pod) -> tuple[Pod, Sequence[Contain
 
 
 class _SelectedDefaults:
-    """Gifts that depend on who asks."""
+    """Defaults that depend on the container."""
 
     def __init__(self, bounds: NamespaceLimits, pod: Pod) -> None:
         self._rules = [rule for rule in bounds.givers if rule.covers(pod)]

@@ -29,7 +29,7 @@ class LimitRangeViolation(NamedTuple):
 
 
 class ResourceDemand(NamedTuple):
-    """What somebody asks for."""
+    """The requests and limits of a pod, a container or a claim."""
 
     requests: Amounts
     limits: Amounts
@@ -64,7 +64,7 @@ def claim_violations(
 
 
 def refusal(violations: Iterable[LimitRangeViolation]) -> str:
-    """How a list of violations is told: each message once, in brackets if there are several."""
+    """Return the violations as one text: each message once, in brackets if there are several."""
     messages = list(dict.fromkeys(each.message for each in violations))
     return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
 

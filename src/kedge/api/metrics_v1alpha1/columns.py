@@ -1,4 +1,4 @@
-"""The columns in which usage is shown, whoever used it."""
+"""The columns that show usage, for pods and nodes alike."""
 
 from collections.abc import Callable
 from typing import Any

@@ -14,7 +14,7 @@ _NOTHING: Usage = {}
 
 
 class QuotaAccount:
-    """What is used of one quota. It is told of objects, kind by kind."""
+    """The usage of one quota, counted kind by kind."""
 
     def __init__(self, spec: ResourceQuotaSpec) -> None:
         self.spec = spec
@@ -40,7 +40,7 @@ class QuotaAccount:
         return kind in self._charges
 
     def begin(self, kind: Kind, meter: QuotaMeter) -> None:
-        """Count objects of the kind from now on; those that exist are to be told one by one."""
+        """Count objects of the kind from now on; the caller adds the existing ones one by one."""
         self._charges[kind] = {}
         for name in self.names(kind, meter):
             self.used[name] = ZERO

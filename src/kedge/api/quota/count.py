@@ -14,7 +14,7 @@ def count_name(group: str, plural: str) -> str:
 
 
 class CountQuotaMeter:
-    """The meter of a resource of which only the number of objects matters."""
+    """The meter of a resource whose quota counts objects only."""
 
     known = _NO_SCOPES
     looks = False

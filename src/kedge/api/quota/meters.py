@@ -1,4 +1,4 @@
-"""Which meter measures the objects of which resource."""
+"""The table of meters, by resource."""
 
 from collections.abc import Collection
 from functools import lru_cache

@@ -47,7 +47,7 @@ def _at_most(request: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _wishes(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The ways in which a request can be met, of which one is enough."""
+    """Return the alternatives of a request; one of them has to be met."""
     if alternatives := listed(request, "firstAvailable"):
         yield from alternatives
     elif (exactly := reach(request, "exactly")) is not None:
@@ -61,5 +61,5 @@ def _devices(wish: Mapping[str, Any]) -> int:
         case "All":
             return _ALL
         case _:
-            # A mode from a later release: nobody can say how many devices that is.
+            # A mode from a later release: the number of devices is unknown.
             return 0

@@ -34,7 +34,7 @@ class RoleRef(Model):
 
 
 class Subject(Model):
-    """Somebody whom a role is given to."""
+    """A user, group or service account that gets the role."""
 
     __required__ = ("kind", "name")
     __atomic__ = True

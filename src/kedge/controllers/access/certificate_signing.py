@@ -62,7 +62,7 @@ _SERVER_NAMES: Final = frozenset(
 
 
 class CertificateSigningRequestSpec(Model):
-    """The part of a request that whoever asks has written, and who that was."""
+    """The requester's part of a request, and the requester's identity."""
 
     request: str = ""
     signerName: str = ""  # noqa: N815

@@ -16,7 +16,7 @@ NAME = "default"
 
 
 class ServiceAccountController:
-    """Makes the account, and makes it again if somebody deletes it."""
+    """Creates the account, and creates it again after a deletion."""
 
     def __init__(self, client: Client, namespaces: Namespaces, clock: Clock) -> None:
         self._client = client

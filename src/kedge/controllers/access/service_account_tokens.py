@@ -19,7 +19,7 @@ from kedge.machinery.errors import StatusError
 SERVICE_ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 
 Sign = Callable[[Mapping[str, Any]], str]
-"""Makes a token of claims; only whoever has the cluster's key can."""
+"""Signs a token with these claims, using the cluster's key."""
 
 
 class ServiceAccountTokenController:
@@ -74,7 +74,7 @@ class ServiceAccountTokenController:
         try:
             await self._client.update(secret.RESOURCE, filled)
         except StatusError as error:
-            # Whoever was faster will show up in the cache.
+            # Another writer was faster; its write will reach the cache.
             if error.code != 404 and error.reason != "Conflict":
                 raise
 

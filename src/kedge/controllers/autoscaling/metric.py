@@ -30,7 +30,7 @@ ResourceSource = ResourceMetricSource | ContainerResourceMetricSource
 
 
 def source_of(spec: MetricSpec) -> ResourceSource:
-    """The source of a metric that kedge can measure; others need an API that nobody serves."""
+    """Return the source of a resource metric; other types need APIs that kedge does not serve."""
     if spec.resource is not None:
         return spec.resource
     if spec.containerResource is not None:

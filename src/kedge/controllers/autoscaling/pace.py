@@ -127,7 +127,7 @@ def decide(
 def _within_usual_pace(
     current: int, wanted: int, bounds: ReplicaBounds
 ) -> tuple[int, ConditionReason]:
-    """Nobody gets more than twice as many at once, or four."""
+    """Return the replicas within the bounds; one scale-up at most doubles them, or makes four."""
     reach = max(2 * current, LEAP)
     most, limit = (reach, TOO_FAST_UP) if bounds.most > reach else (bounds.most, TOO_MANY)
     if wanted < bounds.least:

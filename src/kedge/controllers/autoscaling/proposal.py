@@ -23,7 +23,7 @@ NO_MATCH: Final = "no metrics returned matched known pods"
 
 
 class UnknownUsage(Exception):
-    """Why nobody can tell how many replicas are right."""
+    """The number of replicas cannot be computed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class UsageTarget(Protocol):
         ...
 
     def substitute(self, pod: str) -> int:
-        """What a pod of which nothing is known is taken to use before replicas are removed."""
+        """Return the usage to assume for a pod without metrics before a scale-down."""
         ...
 
 

@@ -38,7 +38,7 @@ class MetricQuery(NamedTuple):
 async def samples(
     client: Client, namespace: str, selector: str, wanted: MetricQuery
 ) -> dict[str, MetricSample]:
-    """What each selected pod uses; those of which nothing is known are left out."""
+    """Return the usage of each selected pod; pods without metrics are left out."""
     try:
         if wanted.window or wanted.statistic:
             found = await client.list(windowed.RESOURCE, namespace, labels=selector)

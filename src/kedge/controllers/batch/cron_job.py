@@ -238,7 +238,7 @@ class CronJobController:
     async def _clear_away(
         self, cron_job: CronJob, status: CronJobStatus, jobs: Iterable[Job]
     ) -> CronJobStatus:
-        """Delete the oldest jobs of which more have ended than are kept."""
+        """Delete the oldest finished jobs above the history limits."""
         spec = cron_job.spec
         done = [job for job in jobs if not is_leaving(job)]
         for condition, limit in (

@@ -166,7 +166,7 @@ class JobController:
         try:
             await self._advance(job)
         except StatusError as error:
-            # The job may be gone by now, of which there will be news.
+            # The job may be deleted by now; the watch will report it.
             if error.code != 404:
                 raise
 
@@ -370,7 +370,7 @@ def _unowned(pod: Pod) -> str | None:
 
 
 def _is_foreign(job: Job) -> bool:
-    """Whether somebody else looks after a job."""
+    """Whether another controller manages the job."""
     return job.spec.managedBy not in (None, MANAGER)
 
 

@@ -42,7 +42,7 @@ class JobBackoff(NamedTuple):
 
 
 def ended_at(pod: Pod) -> datetime:
-    """When a pod ended: as its containers say, else its node, else whoever deleted it."""
+    """Return when a pod ended: by its containers, its conditions, or its deletion."""
     meta = pod.metadata
     if (moment := _containers_ended(pod)) is not None:
         return moment

@@ -218,7 +218,7 @@ class JobTally:
     def to_replace(self) -> Mapping[int, Pod]:
         """By index, the failed pod that stays until another takes its place.
 
-        That one is told how often the index failed: the pod is the only record of it.
+        The new pod carries the number of failures of its index: it is the only record of them.
         """
         latest: dict[int, Pod] = {}
         if self.failed_indexes is None:
@@ -301,7 +301,7 @@ class JobTally:
             return 0
         most = spec.parallelism or 0
         if spec.completions is None:
-            # The first success ends the job, and nobody is stopped for it.
+            # The first success ends the job; running pods are not stopped.
             return len(self.active) if self.succeeded else most
         return max(0, min(spec.completions - self.succeeded, most))
 

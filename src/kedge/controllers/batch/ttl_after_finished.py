@@ -41,7 +41,7 @@ class TtlAfterFinishedController:
         if job is None or not self._is_due(job):
             return
         try:
-            # What is known here may be older than somebody's wish to keep the job for longer.
+            # The cache may lag behind an update that raises the TTL.
             job = await self._client.get(RESOURCE, key.name, key.namespace)
             if self._is_due(job):
                 await self._delete(job)

@@ -14,7 +14,7 @@ from kedge.machinery.errors import StatusError, qualified
 
 
 class Unscalable(Exception):
-    """How many pods an owner wants cannot be told."""
+    """The desired number of pods of an owner cannot be found out."""
 
 
 class Scales:

@@ -51,7 +51,7 @@ class NodeLifecycleController:
         self._heard: dict[str, float] = {}
         """When each node last gave a sign of life."""
         self._silent: set[str] = set()
-        """Nodes of which nothing was heard for too long."""
+        """Nodes whose heartbeat is overdue."""
         self._unmarked: set[str] = set()
         """Silent nodes whose pods may still be said to be ready."""
         self._zones: dict[Zone, EvictionRate] = {}
@@ -216,7 +216,7 @@ class NodeLifecycleController:
         states = {zone: _state(nodes) for zone, nodes in zones.items()}
         lost = bool(states) and all(state is ZoneState.FULL for state in states.values())
         if self._lost and not lost:
-            # Those who look were blind for a while, so nobody's silence counts.
+            # This controller saw no heartbeats for a while, so missing ones prove nothing.
             now = self._clock.monotonic()
             self._heard = dict.fromkeys(self._heard, now)
         again = lost != self._lost

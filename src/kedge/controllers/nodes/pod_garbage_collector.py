@@ -1,4 +1,4 @@
-"""PodGarbageCollector: removes pods that nobody else will: of vanished nodes, and ended ones."""
+"""PodGarbageCollector: deletes pods of nodes that are gone, and ended pods above a threshold."""
 
 import asyncio
 from typing import Any, Final
@@ -142,7 +142,7 @@ class PodGarbageCollector:
 
 
 def is_out_of_service(node: Node) -> bool:
-    """Whether somebody has said that a node, which is not ready, will not come back soon."""
+    """Whether a node is not ready and has the out-of-service taint."""
     ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
     return not ready and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 

@@ -93,7 +93,7 @@ def _name(taint: Taint) -> tuple[str, str]:
 
 
 def _ours(taint: Taint) -> bool:
-    """Whether a taint is kept by whoever looks after nodes."""
+    """Whether the node lifecycle controller manages the taint."""
     if taint.effect == NO_SCHEDULE:
         return taint.key in _OURS
     return taint.effect == NO_EXECUTE and taint.key in (NOT_READY, UNREACHABLE)

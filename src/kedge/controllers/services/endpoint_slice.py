@@ -148,7 +148,7 @@ class EndpointSliceController:
 
 
 def _service_of(slice_: EndpointSlice) -> Key | None:
-    """The service whose slice this is; None if somebody else looks after it."""
+    """Return the service of the slice; None if another controller manages it."""
     labels = slice_.metadata.labels
     if labels.get(MANAGED_BY) != CONTROLLER or not labels.get(SERVICE_NAME):
         return None

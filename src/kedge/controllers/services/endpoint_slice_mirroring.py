@@ -1,4 +1,4 @@
-"""Endpoints that people write for services without selector are told as EndpointSlices too."""
+"""Mirrors the Endpoints of services without selector to EndpointSlices."""
 
 import ipaddress
 from collections import deque
@@ -139,7 +139,7 @@ class EndpointSliceMirroringController:
         await together(self._loop.run(), self._recorder.run())
 
     def _service_changed(self, before: Service | None, now: Service | None) -> None:
-        # Most services select pods, and what they have is none of our business.
+        # Most services have a selector, and their Endpoints are not mirrored.
         for service in (before, now):
             if service is not None and not service.spec.selector:
                 self._loop.add(key_of(service))
@@ -236,7 +236,7 @@ def _meta(old: ObjectMeta, new: ObjectMeta) -> ObjectMeta:
 
 
 def _mirror_of(slice_: EndpointSlice) -> Key | None:
-    """The Endpoints that a slice mirrors; None if somebody else looks after it."""
+    """Return the Endpoints that a slice mirrors; None if another controller manages it."""
     labels = slice_.metadata.labels
     if labels.get(MANAGED_BY) != CONTROLLER or not labels.get(SERVICE_NAME):
         return None

@@ -45,7 +45,7 @@ class EndpointsController:
         self._endpoints = shared.of(RESOURCE)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._bereft: set[Key] = set()
-        """Services that went, and whose endpoints go too, whoever wrote them."""
+        """Deleted services; their endpoints are deleted too, whatever wrote them."""
         self._loop: ControllerLoop[Key] = ControllerLoop(
             "endpoints", self._reconcile, clock, workers=WORKERS
         )

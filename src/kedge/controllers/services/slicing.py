@@ -1,4 +1,4 @@
-"""Slicing: a service's endpoints, dealt out to slices so that few of them have to change."""
+"""Slicing: distributes the endpoints of a service over slices with as few writes as possible."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ Ports = tuple[EndpointPort, ...]
 
 @dataclass
 class SlicePlan:
-    """What is to be done to the slices of a service."""
+    """The slices of a service to create, update and delete."""
 
     create: list[EndpointSlice] = field(default_factory=list)
     update: list[EndpointSlice] = field(default_factory=list)

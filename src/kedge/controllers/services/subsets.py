@@ -1,4 +1,4 @@
-"""Subsets: a service's endpoints in their older form, addresses grouped by the ports they offer."""
+"""Subsets: the endpoints of a service for Endpoints objects, grouped by ports."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""On which nodes a DaemonSet runs, and what its pod on each of them looks like."""
+"""The nodes of a DaemonSet, and its pod for each of them."""
 
 from typing import Final
 
@@ -55,7 +55,7 @@ def _taint(toleration: Toleration) -> tuple[str, str, str, str]:
 
 
 class Eligibility:
-    """Which nodes a set is for. Made once, asked of many nodes."""
+    """Decides which nodes a DaemonSet runs on; created once per set, used for many nodes."""
 
     def __init__(self, owner: DaemonSet) -> None:
         spec = owner.spec.template.spec

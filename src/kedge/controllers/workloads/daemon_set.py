@@ -56,7 +56,7 @@ class _BackoffDelay:
 
 
 class FailedPodBackoff:
-    """How long failed pods are left alone: a node that refuses a pod refuses the next one too."""
+    """Delays the replacement of failed pods: a node that rejects one pod rejects the next one."""
 
     def __init__(self) -> None:
         self._pauses: dict[tuple[str, int, str], _BackoffDelay] = {}
@@ -85,7 +85,7 @@ def _pause_key(owner: DaemonSet, node: str) -> tuple[str, int, str]:
 
 
 class DaemonSetController:
-    """All DaemonSets."""
+    """Reconciles DaemonSets."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client

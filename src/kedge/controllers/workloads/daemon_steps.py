@@ -1,4 +1,4 @@
-"""What a DaemonSet needs next: on which nodes to make pods, and which pods to delete."""
+"""The next steps of a DaemonSet: nodes that need a pod, and pods to delete."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ Placed = Mapping[str, Sequence[Pod]]
 
 @dataclass
 class DaemonSetSteps:
-    """What is to be done."""
+    """The nodes that need a pod, and the pods to delete."""
 
     nodes: list[str] = field(default_factory=list)
     """Where a pod is to be made."""
@@ -28,7 +28,7 @@ class DaemonSetSteps:
 
 @dataclass(frozen=True)
 class DaemonSetView:
-    """A set and its nodes, as they are at one moment."""
+    """A DaemonSet and the nodes of the cluster at one moment."""
 
     owner: DaemonSet
     hash: str
@@ -79,7 +79,7 @@ def standing_needs(view: DaemonSetView, pods: Placed) -> DaemonSetSteps:
             needs.unwanted += [pod for pod in there if not is_leaving(pod)]
     known = {node.metadata.name for node in view.nodes}
     lost = [pod for name, there in pods.items() if name not in known for pod in there]
-    # Nobody else deletes a pod that waits for a node which is gone.
+    # No other controller deletes a pod that is bound to a node that no longer exists.
     needs.unwanted += [pod for pod in lost if not pod.spec.nodeName and not is_leaving(pod)]
     return needs
 
@@ -140,7 +140,7 @@ def unavailable(owner: DaemonSet, nodes: int) -> int:
 
 @dataclass(frozen=True)
 class _NodePods:
-    """What is on a node during an update, not counting what is leaving."""
+    """The pods of one node during an update, without terminating ones."""
 
     new: Sequence[Pod]
     old: Sequence[Pod]
@@ -212,7 +212,7 @@ def _surging(view: DaemonSetView, by_node: Placed, wanted: set[str], most: int) 
 
 
 def counted(view: DaemonSetView, pods: Placed, collisions: int | None) -> DaemonSetStatus:
-    """The status of a set; conditions are whoever's they are."""
+    """Return the status of a set; the conditions stay as they are."""
     eligibility = view.eligibility
     wanted = [node.metadata.name for node in view.nodes if eligibility.wants(node)]
     oldest = [pods[name][0] for name in wanted if pods.get(name)]

@@ -1,4 +1,4 @@
-"""Deployments: each has a ReplicaSet for its template, and moves its pods there step by step."""
+"""Deployments: each creates a ReplicaSet for its template and moves its pods there step by step."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -31,7 +31,7 @@ WORKERS: Final = 5
 
 
 class DeploymentController:
-    """Makes, resizes and deletes the ReplicaSets of Deployments."""
+    """Creates, resizes and deletes the ReplicaSets of Deployments."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
@@ -69,7 +69,7 @@ class DeploymentController:
                 self._loop.add(key_of(deployment))
 
     def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
-        """Whoever recreates its pods waits for the last old one to be gone."""
+        """A Deployment with the Recreate strategy waits until its last old pod is gone."""
         if now is not None or before is None:
             return
         owner = controller_of(before)
@@ -337,5 +337,5 @@ def _owner_key(set_: ReplicaSet) -> Key | None:
 
 
 def _looks_alike(before: ReplicaSet, now: ReplicaSet) -> bool:
-    """Whether nothing has changed for those who might adopt a ReplicaSet of nobody."""
+    """Whether the change cannot affect the adoption of an orphaned ReplicaSet."""
     return controller_of(before) is None and before.metadata.labels == now.metadata.labels

@@ -1,4 +1,4 @@
-"""What a Deployment says of itself: counts, availability, progress. Decisions only, no deeds."""
+"""The status of a Deployment: counts, availability and progress. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""History: the templates that a workload had, kept as ControllerRevisions, to go back to."""
+"""History: the former templates of a workload, kept as ControllerRevisions for rollbacks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from kedge.machinery.errors import StatusError
 PREFIX_LIMIT: Final = 223
 """How much of the owner's name a revision is named after."""
 ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of which no words can be made."""
+"""Letters that cannot form words, as in Kubernetes' SafeEncodeString."""
 
 
 def snapshot_of(resource: Resource[Any], owner: Object) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
 
 @dataclass(frozen=True)
 class Revisions:
-    """What a workload is to become, and what it has been."""
+    """The update revision of a workload, its current one, and the older ones."""
 
     present: ControllerRevision
     past: Sequence[ControllerRevision]
@@ -96,7 +96,7 @@ class History:
         template: PodTemplateSpec,
         collisions: int,
     ) -> Revisions:
-        """The revisions of an owner, one for its present template being made if there is none."""
+        """Return the revisions of an owner; create the one of its current template if needed."""
         meta = owner.metadata
         matches = compiled(selector).matches
         candidates = self._known.owned(meta.uid) + self._orphans.get(meta.namespace)

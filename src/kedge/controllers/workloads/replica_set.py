@@ -1,4 +1,4 @@
-"""ReplicaSets: each keeps a number of like pods running."""
+"""ReplicaSets: each keeps a number of identical pods running."""
 
 from msgspec.structs import replace
 
@@ -34,7 +34,7 @@ def told(
 
 
 class ReplicaSetController(ReplicasController[ReplicaSet]):
-    """Makes and deletes the pods of ReplicaSets."""
+    """Creates and deletes the pods of ReplicaSets."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         kind = ReplicaOwnerKind(RESOURCE, "replicaset-controller", wanted, told)

@@ -1,4 +1,4 @@
-"""Replicas: keeps a number of like pods running, for every kind that wants no more than that."""
+"""Replicas: keeps identical pods running, for ReplicaSets and ReplicationControllers."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ REPLICA_FAILURE: Final = "ReplicaFailure"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDemand:
-    """What an owner asks for, whatever its kind."""
+    """The replicas, selector and template of an owner, independent of its kind."""
 
     count: int
     selector: LabelRequirements
@@ -64,7 +64,7 @@ class ReplicaDemand:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFailure:
-    """Why the number of pods could not be brought in order."""
+    """Why pods could not be created or deleted: the ReplicaFailure condition."""
 
     reason: str
     message: str
@@ -72,7 +72,7 @@ class ReplicaFailure:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaCounts:
-    """The pods of an owner, counted."""
+    """The numbers of an owner's pods, as in its status."""
 
     replicas: int
     fully_labeled: int
@@ -83,11 +83,11 @@ class ReplicaCounts:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOwnerKind(Generic[T]):
-    """What is particular to one kind of owner."""
+    """The differences between the kinds of owners."""
 
     resource: Resource[T]
     component: str
-    """In whose name events are told."""
+    """The source component of the events."""
     wanted: Callable[[T], ReplicaDemand]
     told: Callable[[T, ReplicaCounts, ReplicaFailure | None, str], T]
     """An owner with the status that it should have at this time."""
@@ -158,7 +158,7 @@ def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: datetime) -
 
 
 class ReplicasController(Generic[T]):
-    """The controller of one such kind."""
+    """Reconciles the owners of one kind."""
 
     def __init__(
         self, client: Client, shared: SharedInformers, clock: Clock, kind: ReplicaOwnerKind[T]
@@ -301,7 +301,7 @@ def _place_of_orphan(pod: Pod) -> str | None:
 
 
 def _may_be_adopted(before: Pod | None, now: Pod) -> bool:
-    """Whether a pod is nobody's, and was not so before or looked different."""
+    """Whether a pod became an orphan, or is one and its labels changed."""
     if controller_of(now) is not None:
         return False
     if before is None or controller_of(before) is not None:

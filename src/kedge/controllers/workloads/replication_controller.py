@@ -1,4 +1,4 @@
-"""ReplicationControllers: what ReplicaSets were before they had that name."""
+"""ReplicationControllers: the predecessors of ReplicaSets."""
 
 from msgspec.structs import replace
 
@@ -38,7 +38,7 @@ def told(
 
 
 class ReplicationControllerController(ReplicasController[ReplicationController]):
-    """Makes and deletes the pods of ReplicationControllers."""
+    """Creates and deletes the pods of ReplicationControllers."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         kind = ReplicaOwnerKind(RESOURCE, "replication-controller", wanted, told)

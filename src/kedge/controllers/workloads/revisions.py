@@ -1,4 +1,4 @@
-"""Revisions: the ReplicaSets of a Deployment as its history, each with a template and a number."""
+"""Revisions: the ReplicaSets of a Deployment as its history, each with a revision number."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Rollout: how large each ReplicaSet of a Deployment should be next. Arithmetic, no deeds."""
+"""Rollout: computes the next size of each ReplicaSet of a Deployment. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class DeploymentReplicaSets:
-    """The ReplicaSets of a Deployment."""
+    """The ReplicaSets of a Deployment: the new one and the old ones."""
 
     new: ReplicaSet | None = None
     """The one that has the Deployment's template."""

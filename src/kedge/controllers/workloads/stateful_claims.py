@@ -1,4 +1,4 @@
-"""StatefulClaims: makes the claims of a StatefulSet's pods, and says who takes them away."""
+"""StatefulClaims: creates the claims of a StatefulSet's pods and sets their retention."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -48,7 +48,7 @@ def wanted_owners(
 
 
 def has_conflict(owner: StatefulSet, pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """Whether somebody else manages a claim that the set is to delete some day."""
+    """Whether a claim that the set should delete has another controller."""
     policy = owner.spec.persistentVolumeClaimRetentionPolicy
     if policy is None or "Delete" not in (policy.whenDeleted, policy.whenScaled):
         return False
@@ -74,7 +74,7 @@ def _is_stale(reference: OwnerReference, resource: Resource[Any], obj: Object) -
 
 
 class StatefulClaims:
-    """The claims of all sets."""
+    """Creates and updates the claims of all StatefulSets."""
 
     def __init__(
         self, client: Client, known: ObjectCache[PersistentVolumeClaim], recorder: Recorder

@@ -1,4 +1,4 @@
-"""The pods of a StatefulSet: each has a number, and with it a name, labels and claims."""
+"""The pods of a StatefulSet: each has an ordinal, and from it a name, labels and claims."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""StatefulSets: each keeps numbered pods running, made, replaced and ended in order."""
+"""StatefulSets: each keeps numbered pods running, created, replaced and deleted in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -59,7 +59,7 @@ VOLUMES: Final = "VolumesProvided"
 
 
 class StatefulSetController:
-    """All StatefulSets."""
+    """Reconciles StatefulSets."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
@@ -222,7 +222,7 @@ class StatefulSetController:
         unused = [each for each in revisions.past if each.metadata.name not in live]
         await self._history.forget(unused[: max(len(unused) - limit, 0)])
 
-    # Deeds.
+    # Writes.
 
     async def _do(
         self, owner: StatefulSet, step: Step, revisions: Mapping[str, ControllerRevision]
@@ -245,7 +245,7 @@ class StatefulSetController:
         except StatusError as error:
             if namespace_is_leaving(error):
                 return
-            # Somebody else's pod of that name: it may go some day.
+            # A pod of that name belongs to another owner, which may delete it later.
             if error.reason != "AlreadyExists":
                 self._say(owner, "Create", pod, error)
             raise
@@ -291,7 +291,7 @@ class StatefulSetController:
 
 
 def _set_of_orphan(pod: Pod) -> Key | None:
-    """The set that might take a pod which nobody manages, by its name."""
+    """Return the set that may adopt an orphaned pod, derived from the pod's name."""
     if controller_of(pod) is not None:
         return None
     parent, _ = parent_and_ordinal(pod.metadata.name)

@@ -1,4 +1,4 @@
-"""What a StatefulSet needs next: which pods to make, delete or label, by the rules of its order."""
+"""The next steps of a StatefulSet: pods to create, delete or label, in the order of its policy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from kedge.controllers.workloads.stateful_pods import (
 
 @dataclass(frozen=True)
 class CreatePod:
-    """Make the pod of a number, from the template of a revision."""
+    """Create the pod of an ordinal from the template of a revision."""
 
     ordinal: int
     revision: str
@@ -33,7 +33,7 @@ class DeletePod:
 
 @dataclass(frozen=True)
 class LabelPod:
-    """Give a pod the labels that say which one it is."""
+    """Set the identity labels of a pod."""
 
     pod: Pod
 
@@ -43,7 +43,7 @@ Step = CreatePod | DeletePod | LabelPod
 
 @dataclass(frozen=True)
 class ReplicaSlot:
-    """One number that is wanted, and the pod that has it."""
+    """One desired ordinal, and its pod if it exists."""
 
     ordinal: int
     pod: Pod | None
@@ -146,7 +146,7 @@ def _is_made_from_current(owner: StatefulSet, ordinal: int) -> bool:
 def _shrinking(owner: StatefulSet, condemned: Sequence[Pod], now: datetime) -> Iterator[Step]:
     """In order, the highest goes first, and not before those below it are well.
 
-    One that has ended never gets well: nobody waits for it, which Kubernetes does for ever.
+    The wait skips ended pods, because they cannot become ready; Kubernetes waits for ever.
     """
     highest = condemned[0]
     if is_leaving(highest):

@@ -1,4 +1,4 @@
-"""Bench: stands in for a kubelet, so that a plugin can be looked at from all sides."""
+"""PluginBench: a fake kubelet that a plugin registers with."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ class CallRejected(Exception):
 
 
 class DirectoryInUse(Exception):
-    """Somebody else serves the directory."""
+    """Another process serves the directory."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class PluginRegistration:
 
 @dataclass
 class PluginBench:
-    """A directory with a registration socket, and the plugin that came."""
+    """A directory with a registration socket, and the plugin that registered."""
 
     directory: Path
     clock: Clock
@@ -67,7 +67,7 @@ class PluginBench:
     env: dict[str, str] = field(default_factory=dict)
     """Variables that a container may have, if the plugin is particular about them."""
     command: Sequence[str] = ()
-    """What starts the plugin; empty if somebody else does."""
+    """The command that starts the plugin; empty if it is started by hand."""
     arrivals: list[PluginRegistration] = field(default_factory=list)
     devices: list[m.Device] = field(default_factory=list)
     restart_seconds: float = 0.0
@@ -78,12 +78,12 @@ class PluginBench:
     # The kubelet.
 
     async def open(self) -> None:
-        """Begin to serve. Raises Occupied, or OSError."""
+        """Begin to serve. Raises DirectoryInUse or OSError."""
         await asyncio.to_thread(library.load)
         self.directory.mkdir(parents=True, exist_ok=True)
         if answers(self.socket):
             raise DirectoryInUse(
-                f"somebody serves {self.socket} already: stop it, or use another place"
+                f"another process serves {self.socket}: stop it, or choose another directory"
             )
         await self.serve()
 

@@ -1,4 +1,4 @@
-"""What a plugin does for containers."""
+"""Scenarios of the calls for containers: allocation, start and release."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a plugin says of its devices."""
+"""Scenarios of ListAndWatch."""
 
 import asyncio
 

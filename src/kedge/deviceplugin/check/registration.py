@@ -1,4 +1,4 @@
-"""How a plugin introduces itself."""
+"""Scenarios of the registration."""
 
 from kedge.api.core_v1.resource_names import is_extended
 from kedge.deviceplugin import messages as m
@@ -48,7 +48,7 @@ async def endpoint(bench: PluginBench) -> str:
 
 @scenario(_GROUP, "listens at that socket", vital=True)
 async def listening(bench: PluginBench) -> None:
-    expect(await bench.listens(10), f"nobody answers at {bench.path} within 10 s")
+    expect(await bench.listens(10), f"nothing answers at {bench.path} within 10 s")
 
 
 @scenario(_GROUP, "listens before it registers")

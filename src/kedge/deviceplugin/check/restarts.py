@@ -1,4 +1,4 @@
-"""What a plugin does when the kubelet begins anew, and when it does itself."""
+"""Scenarios of a restarted kubelet and a restarted plugin."""
 
 import os
 import signal
@@ -69,7 +69,7 @@ async def own_socket(bench: PluginBench) -> None:
     os.unlink(bench.path)
     if await _back(bench, number, BRISK):
         return
-    # Whoever goes by the other sign only has to see that one now.
+    # A plugin that watches only the other sign must see it now.
     await bench.vanish()
     await bench.serve()
     await _back(bench, number, BRISK)

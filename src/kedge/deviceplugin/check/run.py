@@ -1,4 +1,4 @@
-"""The whole check: every scenario in turn, and what came of it."""
+"""Runs all scenarios and collects their results."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ SCENARIOS: Final = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one scenario."""
+    """The result of one scenario."""
 
     group: str
     title: str
@@ -34,7 +34,7 @@ class Finding:
 
 
 async def check(bench: PluginBench, tell: Callable[[Finding], None]) -> list[Finding]:
-    """Try everything; each finding is told as soon as it is there. Raises Occupied or OSError."""
+    """Run all scenarios and report each finding at once. Raises DirectoryInUse or OSError."""
     await bench.open()
     findings: list[Finding] = []
     hopeless = False

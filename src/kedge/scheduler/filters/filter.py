@@ -1,4 +1,4 @@
-"""Filter: says which nodes cannot take a pod, and why."""
+"""Filter: rejects nodes that cannot take a pod, with the reason."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from kedge.scheduler.snapshot import Snapshot
 
 
 class NodeRejection(NamedTuple):
-    """Why a node, or the whole cluster, cannot take a pod."""
+    """The reasons why a node, or the whole cluster, cannot take a pod."""
 
     reasons: tuple[str, ...]
     final: bool = False
@@ -20,19 +20,19 @@ Check = Callable[[NodeState], NodeRejection | None]
 
 
 class NarrowedCheck(NamedTuple):
-    """A check of which it is known that few nodes can pass."""
+    """A check that only the named nodes can pass."""
 
     nodes: frozenset[str]
     check: Check
 
 
 Prepared = Check | NarrowedCheck | NodeRejection | None
-"""None: the filter has nothing to say about the pod. A Refusal: no node will ever do."""
+"""None: the filter does not apply to the pod. A NodeRejection: no node can take the pod."""
 
 
 class Filter(NamedTuple):
-    """One of them, by upstream's name."""
+    """A filter plugin, by its upstream name."""
 
     name: str
     prepare: Callable[[PodDemand, Snapshot], Prepared]
-    """Looks at the pod once; what it returns is asked about each node."""
+    """Inspects the pod once and returns the check that runs on each node."""

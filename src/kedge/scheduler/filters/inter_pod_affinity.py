@@ -1,4 +1,4 @@
-"""InterPodAffinity: pods that must be near others, or must not, whichever of the two says so."""
+"""InterPodAffinity: required affinity and anti-affinity between pods, in both directions."""
 
 from collections.abc import Iterator
 
@@ -66,6 +66,6 @@ def _areas(terms: tuple[AffinityTerm, ...], nodes: Counts, snapshot: Snapshot) -
 
 
 def _meant_itself(demand: PodDemand, snapshot: Snapshot) -> bool:
-    """The first pod of several that want to be together has nobody to be with."""
+    """Whether the pod is the first of a group with affinity to itself, and may go anywhere."""
     labels = snapshot.namespace_labels(demand.namespace)
     return all(term.matches(demand.namespace, demand.labels, labels) for term in demand.affinity)

@@ -1,4 +1,4 @@
-"""NodeAffinity: nodeSelector and required node affinity say where a pod may go."""
+"""NodeAffinity: a node must match nodeSelector and required node affinity."""
 
 from kedge.api.core_v1.node_selection import names_of, required_nodes, required_terms
 from kedge.scheduler.demand import PodDemand

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes nowhere else."""
+"""NodeName: a pod with spec.nodeName fits only that node."""
 
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filter import NodeRejection, Prepared

@@ -1,4 +1,4 @@
-"""NodePorts: a port of the host can be taken once."""
+"""NodePorts: each host port of a node can be used by one pod."""
 
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filter import NodeRejection, Prepared

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: what all pods of a node request together must be there."""
+"""NodeResourcesFit: the requests of all pods on a node must fit its allocatable resources."""
 
 from collections.abc import Iterator
 

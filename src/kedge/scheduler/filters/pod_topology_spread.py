@@ -1,4 +1,4 @@
-"""PodTopologySpread: the areas of a topology may differ only so much in how many pods they have."""
+"""PodTopologySpread: limit the difference in the number of pods between topology domains."""
 
 from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filter import NodeRejection, Prepared

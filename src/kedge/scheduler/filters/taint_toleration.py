@@ -1,4 +1,4 @@
-"""TaintToleration: taints keep pods away that do not tolerate them."""
+"""TaintToleration: a pod must tolerate the NoSchedule and NoExecute taints of a node."""
 
 from kedge.api.core_v1.pod.tolerations import untolerated
 from kedge.scheduler.demand import PodDemand

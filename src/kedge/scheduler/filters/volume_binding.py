@@ -1,4 +1,4 @@
-"""VolumeBinding: the claims that a pod mounts must be there, bound, and within a node's reach."""
+"""VolumeBinding: the claims of a pod must exist, be bound, and be reachable from the node."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: cpu and memory of a node should be used up alike."""
+"""NodeResourcesBalancedAllocation: prefer nodes with similar fractions of cpu and memory in use."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""InterPodAffinity as a score: near the pods it likes or that like it, away from the others."""
+"""InterPodAffinity as a score: preferred affinity and anti-affinity, in both directions."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""NodeResourcesFit as a score: the more is left on a node, the better."""
+"""NodeResourcesFit as a score: prefer the nodes with the most free resources."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""NodeAffinity as a score: the more of the pod's wishes about nodes are met."""
+"""NodeAffinity as a score: sum the weights of the preferred terms that the node matches."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""NodeUsage: the less of a node is really used, the better; kedge's own, silent without metrics."""
+"""NodeUsage, kedge's own score: prefer nodes with low measured usage; zero without metrics."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""PodTopologySpread as a score: where fewer of the same pods are, each area weighed by its kind."""
+"""PodTopologySpread as a score: prefer domains with fewer matching pods."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Score: says which of the nodes that could take a pod would do so best."""
+"""Score: ranks the feasible nodes of a pod."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -12,7 +12,7 @@ BEST: Final = 100
 
 
 class Score(NamedTuple):
-    """One of them, by upstream's name if it has one."""
+    """A score plugin, by its upstream name if it has one."""
 
     name: str
     weight: int

@@ -1,4 +1,4 @@
-"""TaintToleration as a score: the fewer taints that would rather have the pod elsewhere."""
+"""TaintToleration as a score: prefer nodes with few untolerated PreferNoSchedule taints."""
 
 from collections.abc import Sequence
 

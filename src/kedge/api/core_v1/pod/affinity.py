@@ -32,7 +32,7 @@ class NodeSelectorTerm(Model):
 
 
 class NodeSelector(Model):
-    """Alternatives of which one must hold."""
+    """Alternatives; one of them must hold."""
 
     __required__ = ("nodeSelectorTerms",)
     __atomic__ = True

@@ -94,7 +94,7 @@ def default_spec(spec: PodSpec) -> PodSpec:
 
 
 def prepare_for_create(pod: "Pod") -> "Pod":
-    """A pod that nobody has placed yet."""
+    """Return a new pod as pending, with its QoS class."""
     status = PodStatus(phase="Pending", qosClass=qos_class(pod))
     if pod.spec.schedulingGates:
         gated = replace(_GATED, lastTransitionTime=pod.metadata.creationTimestamp)
@@ -148,7 +148,7 @@ def _with_host_ports(spec: PodSpec) -> PodSpec:
 
 
 def _with_pod_amounts(spec: PodSpec) -> PodSpec:
-    """Requests and limits of the whole pod, as far as its containers let them be told."""
+    """Set pod-level requests and limits that follow from those of the containers."""
     assert spec.resources is not None
     limits: dict[str, Quantity] = dict(spec.resources.limits)
     requests: dict[str, Quantity] = dict(spec.resources.requests)

@@ -1,4 +1,4 @@
-"""What is legal in a pod but unwise: sentences for whoever writes one."""
+"""Warnings for the client that writes a valid but unwise pod."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final

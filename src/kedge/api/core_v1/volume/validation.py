@@ -87,7 +87,7 @@ def _volume(volume: Volume, pod_name: str, of_pod: bool) -> Iterator[FieldError]
             yield FieldError.forbidden(at, "may not specify more than 1 volume type")
             continue
         if source == "image" and of_pod and not value.reference:
-            # Whoever owns a template may fill it in before there is a pod.
+            # The owner of a template may fill it in before it creates a pod.
             yield FieldError.required("image.reference")
         yield from within(path, check(value))
     if not given:
