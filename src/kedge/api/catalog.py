@@ -92,7 +92,7 @@ BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *MEASURED, *RESOURCES, *RE
 
 
 class Catalog:
-    """Every resource that is served now; custom ones come and go."""
+    """The served resources; custom ones are added and removed."""
 
     def __init__(
         self, resources: Iterable[Resource[Any]] = BUILT_IN, *, upstream_only: bool = False

@@ -1,4 +1,4 @@
-"""LabelSelector objects: what they may hold, and whom they select."""
+"""Validation and compilation of LabelSelector objects."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""What an object's metadata may hold, when it is made and when it changes."""
+"""Validation of metadata, on create and on update."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -130,7 +130,7 @@ class ManagedFieldsEntry(Model):
 
 
 class ObjectMeta(Model):
-    """What every stored object has: its name, its labels, its history."""
+    """The metadata of every stored object: name, labels, annotations, owners, history."""
 
     name: str = ""
     """Unique among the objects of one kind in one namespace. Cannot be changed."""
@@ -165,7 +165,7 @@ class ObjectMeta(Model):
 
 
 class ListMeta(Model):
-    """What a list of objects says of itself."""
+    """The metadata of a list of objects."""
 
     selfLink: str = ""
     """No longer set by any server."""
@@ -189,7 +189,7 @@ class Object(Model):
 
 
 class Document(Object):
-    """An object of a kind without a Struct of its own: the same metadata, the rest as it came."""
+    """An object of a kind without its own Struct: typed metadata, the rest as a plain document."""
 
     content: dict[str, Any] = {}
     """Every other top-level field."""

@@ -1,4 +1,4 @@
-"""The paths of a kind and what may be done there, as OpenAPI 3 tells it and as version 2 does."""
+"""The paths and operations of a kind, in OpenAPI 3 and OpenAPI 2."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -106,7 +106,7 @@ _CODES = {
 
 
 class Paths:
-    """The paths of kinds, in the words of version 3."""
+    """The paths of kinds, in OpenAPI 3."""
 
     def __init__(self, components: Components) -> None:
         self.components = components

@@ -50,7 +50,7 @@ _METADATA = "Standard object's metadata: its name, labels and history."
 
 
 class Components:
-    """The types that one document refers to; they gather here as they are referred to."""
+    """The types that one document refers to, collected on first reference."""
 
     def __init__(self, *, v2: bool, upstream_only: bool = False) -> None:
         self.v2 = v2

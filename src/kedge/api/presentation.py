@@ -49,7 +49,7 @@ def created_column() -> Column:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Presentation(Generic[T]):
-    """What a client sees of a kind besides its objects."""
+    """Names, columns, field selectors and warnings of a kind for clients."""
 
     short_names: Sequence[str] = ()
     categories: Sequence[str] = ()

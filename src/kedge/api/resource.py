@@ -1,4 +1,4 @@
-"""Resource: all that the server and the command line need to know about one kind."""
+"""Resource: one kind as the server, the controllers and the command line use it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,7 @@ SCALE = Subresource("scale", kind="Scale", group="autoscaling", version="v1")
 
 @dataclass(frozen=True)
 class ScalePaths:
-    """Where an object keeps what its scale subresource shows."""
+    """The paths of the fields that the scale subresource shows."""
 
     replicas: str = ".spec.replicas"
     observed: str = ".status.replicas"

@@ -1,4 +1,4 @@
-"""Checks that many kinds share, each yielding what is wrong with one field."""
+"""Validation functions that many kinds share; each yields the errors of one field."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 

@@ -49,7 +49,7 @@ def no_warnings(obj: Any) -> Iterable[str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Strategy(Generic[T]):
-    """What the generic verbs of the server do differently for one kind."""
+    """The rules of one kind that the generic verbs of the server call."""
 
     default: Callable[[T], T] = unchanged
     """Fill in the fields that the client left out."""

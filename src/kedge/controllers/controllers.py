@@ -1,4 +1,4 @@
-"""Controllers: all of them, run together."""
+"""The list of controllers, run together."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -43,7 +43,7 @@ from kedge.machinery.clock import Clock
 
 
 class Controller(Protocol):
-    """One of them."""
+    """A controller."""
 
     async def run(self) -> None:
         """For ever."""
@@ -51,7 +51,7 @@ class Controller(Protocol):
 
 
 class Controllers:
-    """Keep a cluster in order, seen only through its API. To be run once the server answers."""
+    """Runs all enabled controllers on an API client; start it after the API server."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The garbage collector: follows the metadata of all objects and does what `garbage` decides."""
+"""The garbage collector: watches the metadata of all objects and acts on `owner_graph`."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +34,7 @@ Edit = Callable[[OutlineMeta], dict[str, Any]]
 
 
 class GraphMonitor:
-    """Tells the graph of the objects of one resource."""
+    """Feeds the objects of one resource to the graph."""
 
     def __init__(self, collector: "GarbageCollector", resource: Resource[Any]) -> None:
         self.resource = resource
@@ -61,7 +61,7 @@ class GraphMonitor:
 
 
 class GarbageCollector:
-    """Deletes what has lost its owners; sees foreground deletion and orphaning through."""
+    """Deletes objects without owners; completes foreground deletion and orphaning."""
 
     def __init__(self, client: Client, discovery: Discovery, clock: Clock) -> None:
         self.graph = OwnerGraph()

@@ -1,4 +1,4 @@
-"""Kinds: every resource whose objects can be followed, as custom ones come and go."""
+"""ServedKinds: the resources that can be watched, including custom ones."""
 
 from collections.abc import Iterable, Iterator
 
@@ -46,7 +46,7 @@ class _DefinitionStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class PartialDefinition(msgspec.Struct, frozen=True):
-    """A CustomResourceDefinition, reduced to what it names."""
+    """A CustomResourceDefinition, reduced to its names and versions."""
 
     metadata: _DefinitionMeta
     spec: _DefinitionSpec = _DefinitionSpec()
@@ -79,7 +79,7 @@ def definitions() -> View[PartialDefinition]:
 
 
 class ServedKinds:
-    """What a server serves: the built-in kinds as discovered once, the custom ones as defined now.
+    """The served kinds: built-in kinds from discovery, custom kinds from their definitions.
 
     Definitions are trusted over discovery, which lags behind them for a moment.
     """

@@ -1,4 +1,4 @@
-"""Workloads whose pods a LimitRange will refuse have an Event that says so."""
+"""Records an Event on workloads whose pods a LimitRange will reject."""
 
 import asyncio
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ REMINDER: Final = 1800.0
 
 
 class Workload(NamedTuple):
-    """One object that makes pods."""
+    """One object with a pod template."""
 
     plural: str
     namespace: str
@@ -53,13 +53,13 @@ class _WorkloadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class PartialWorkload(msgspec.Struct, frozen=True, gc=False):
-    """A workload, reduced to who it is and how often its spec was changed."""
+    """A workload, reduced to its identity and generation."""
 
     metadata: _WorkloadMeta
 
 
 class _Follower:
-    """Told of the workloads of one kind; keeps none of them."""
+    """Receives the workloads of one kind without keeping them."""
 
     def __init__(self, controller: "LimitRangeController", plural: str) -> None:
         self._controller = controller
@@ -79,7 +79,7 @@ class _Follower:
 
 
 class LimitRangeController:
-    """Follows workloads while there is any LimitRange, and looks at those in its namespace."""
+    """Watches workloads while a LimitRange exists, and checks those in its namespace."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

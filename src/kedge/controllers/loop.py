@@ -1,4 +1,4 @@
-"""Loop: takes keys from a queue and brings what they name in order, trying again where it fails."""
+"""ControllerLoop: takes keys from a work queue and reconciles them, with retries."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ async def together(*work: Coroutine[Any, Any, None]) -> None:
 
 
 class ControllerLoop(Generic[K]):
-    """The work of one controller."""
+    """The reconcile loop of one controller."""
 
     def __init__(
         self,

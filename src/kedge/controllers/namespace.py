@@ -1,4 +1,4 @@
-"""A namespace that is being deleted is emptied, pods first, and goes when nothing is left in it."""
+"""Deletes the content of terminating namespaces, pods first, then removes their finalizer."""
 
 import asyncio
 from itertools import islice
@@ -46,7 +46,7 @@ class ContentWatch(NamedTuple):
 
 
 class NamespaceController:
-    """Sees every terminating namespace to its end."""
+    """Reconciles terminating namespaces."""
 
     def __init__(
         self, client: Client, discovery: Discovery, namespaces: Namespaces, clock: Clock

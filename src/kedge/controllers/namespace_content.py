@@ -1,4 +1,4 @@
-"""What is found while a namespace is emptied, and the conditions that tell people about it."""
+"""The result of deleting the content of a namespace, and the conditions that show it."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ FINE = {
 
 @dataclass(frozen=True)
 class RemainingObjects:
-    """Objects of one resource that were told to go and are still there."""
+    """Deleted objects of one resource that still exist."""
 
     resource: Resource[Any]
     objects: Sequence[Outline]
@@ -43,7 +43,7 @@ class RemainingObjects:
 
 @dataclass
 class ContentDeletion:
-    """The outcome of one attempt to empty a namespace."""
+    """The result of one attempt to delete the content of a namespace."""
 
     leftovers: list[RemainingObjects] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)

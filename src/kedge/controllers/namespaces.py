@@ -1,4 +1,4 @@
-"""The namespaces as controllers see them: who is there, who is leaving."""
+"""Namespaces, reduced to the fields that controllers read."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ class _NamespaceStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class NamespaceOutline(msgspec.Struct, frozen=True, gc=False):
-    """A namespace, reduced to its name and whether it is leaving."""
+    """A namespace, reduced to its name and whether it is terminating."""
 
     metadata: _NamespaceMeta
     status: _NamespaceStatus = _NamespaceStatus()

@@ -1,4 +1,4 @@
-"""Who owns whom, and what must become of an object when its owners go. Decides; does nothing."""
+"""The graph of owners and dependents, and the decision about an object whose owners go. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ ORPHAN = "orphan"
 
 
 class DependentReference(NamedTuple):
-    """A dependent's word on who owns it."""
+    """An owner reference of a dependent."""
 
     uid: str
     api_version: str
@@ -26,7 +26,7 @@ class DependentReference(NamedTuple):
 
 
 class OwnerLocation(NamedTuple):
-    """An object that must be found in just this place to count as an owner."""
+    """The exact identity that an object must have to count as an owner."""
 
     group: str
     kind: str
@@ -36,7 +36,7 @@ class OwnerLocation(NamedTuple):
 
 
 class GraphNode:
-    """One object that has an owner, is an owner, or has to be dealt with before it may go."""
+    """One object with owners, dependents or garbage collection finalizers."""
 
     __slots__ = (
         "deleting",
@@ -89,7 +89,7 @@ def _policy(finalizers: Iterable[str]) -> str:
 
 
 class OwnerState(Enum):
-    """What is known of an owner."""
+    """The state of an owner."""
 
     SOLID = auto()
     """It is there."""
@@ -297,19 +297,19 @@ def misplaced(graph: OwnerGraph, dependent: GraphNode) -> Iterator[DependentRefe
 
 @dataclass(frozen=True)
 class KeepObject:
-    """Nothing is to be done, for now."""
+    """No action for now."""
 
 
 @dataclass(frozen=True)
 class FindOwners:
-    """These owners are to be looked for first."""
+    """Look up these owners in the API first."""
 
     references: tuple[DependentReference, ...]
 
 
 @dataclass(frozen=True)
 class DeleteObject:
-    """The object has lost its owners."""
+    """Delete the object: it has no owner left."""
 
     policy: str
     unblock: bool = False
@@ -318,19 +318,19 @@ class DeleteObject:
 
 @dataclass(frozen=True)
 class RemoveReferences:
-    """The object stays, for the sake of other owners; these references go."""
+    """Keep the object for its other owners, and remove these references."""
 
     uids: frozenset[str]
 
 
 @dataclass(frozen=True)
 class RemoveForegroundFinalizer:
-    """Nothing blocks the object any more: its finalizer for foreground deletion goes."""
+    """Remove the finalizer of foreground deletion: no dependent blocks the object."""
 
 
 @dataclass(frozen=True)
 class OrphanDependents:
-    """The dependents stay and lose their reference; then the finalizer for orphaning goes."""
+    """Remove the dependents' references, then the finalizer of orphaning."""
 
     dependents: tuple[GraphNode, ...]
 

@@ -1,4 +1,4 @@
-"""PodControl: makes and deletes pods in the name of an owner, and tells people so."""
+"""PodControl: creates and deletes pods for an owner, and records events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -63,7 +63,7 @@ def room_for_more(pods: Iterable[Pod]) -> int:
 
 
 class PodControl:
-    """The deeds of one controller. Each returns when its effect is known to all who look."""
+    """The pod writes of one controller. Each call returns when the shared cache has the result."""
 
     def __init__(self, client: Client, pods: ObjectCache[Pod], recorder: Recorder) -> None:
         self._client = client
@@ -125,7 +125,7 @@ async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]
 
 
 class Shortfall(Exception):
-    """Some of what was to be done in batches failed."""
+    """Some writes of a batch failed."""
 
     def __init__(self, done: int, failures: Sequence[BaseException]) -> None:
         super().__init__(str(failures[0]))

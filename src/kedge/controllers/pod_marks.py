@@ -1,4 +1,4 @@
-"""Marks: what controllers say in a pod's conditions, beside what its node says."""
+"""The pod conditions that controllers set."""
 
 from datetime import datetime
 from typing import Any

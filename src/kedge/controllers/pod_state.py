@@ -1,4 +1,4 @@
-"""What controllers want to know of a pod: is it ready, since when, and who is to go first."""
+"""Predicates of pods for controllers: readiness, availability, and the order of deletion."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Every ResourceQuota's status says what is used of it."""
+"""Keeps the status of ResourceQuotas: the used amounts."""
 
 import asyncio
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ _TYPED: dict[Kind, Resource[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class ObjectUsage:
-    """One object: all that is kept of it is what it takes."""
+    """One object, reduced to its usage."""
 
     metadata: Key
     measure: QuotaMeasure
@@ -66,7 +66,7 @@ def measured(resource: Resource[Any], meter: QuotaMeter) -> View[ObjectUsage]:
 
 
 class QuotaMonitor:
-    """Knows what every object of one kind takes, and tells the controller."""
+    """Measures every object of one kind for the controller."""
 
     def __init__(
         self, controller: "ResourceQuotaController", kind: Kind, meter: QuotaMeter
@@ -106,7 +106,7 @@ class QuotaMonitor:
 
 
 class ResourceQuotaController:
-    """Follows the kinds that quotas count, and only those."""
+    """Watches the kinds that quotas count."""
 
     def __init__(self, client: Client, discovery: Discovery, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""What a document may hold: one tree of types behind pruning, patches, apply and OpenAPI.
+"""Schemas of documents: one tree of types for pruning, patches, apply and OpenAPI.
 
 A tree comes from a Struct, from the table of built-in kinds or from a CRD; readers need not know.
 """

@@ -35,7 +35,7 @@ class Requirement(NamedTuple):
 
 
 class LabelRequirements:
-    """All requirements at once; none of them lets everything through.
+    """A conjunction of requirements; without any it matches every object.
 
     A user chooses how many requirements there are and how many objects they are put to, so the
     product of the two is nothing that a match may cost. All requirements on one label are made one,
@@ -105,7 +105,7 @@ class LabelRequirements:
 
 
 class _Nothing(LabelRequirements):
-    """What an absent selector object means: no object at all."""
+    """An absent selector: it matches no object."""
 
     __slots__ = ()
 
@@ -128,7 +128,7 @@ def parse_labels(text: str) -> LabelRequirements:
 
 
 def labels_from_object(selector: Mapping[str, Any] | None) -> LabelRequirements:
-    """The selector a LabelSelector object means: an empty one everything, none at all nothing."""
+    """Compile a LabelSelector object: an empty one matches everything, None matches nothing."""
     if selector is None:
         return NOTHING
     requirements = [

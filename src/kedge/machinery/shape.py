@@ -21,7 +21,7 @@ class AsMapping(str):
 
 
 class TypeMismatch(Exception):
-    """A value whose type is not the one the schema asks for."""
+    """A value of another type than the schema declares."""
 
     def __init__(self, path: Path, value: object, schema: Schema, why: str = "") -> None:
         super().__init__()

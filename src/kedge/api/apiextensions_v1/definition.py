@@ -1,4 +1,4 @@
-"""The types of a CustomResourceDefinition, and what others ask of one."""
+"""The types of a CustomResourceDefinition, and functions on them."""
 
 from collections.abc import Sequence
 from typing import Annotated

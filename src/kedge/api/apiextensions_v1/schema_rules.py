@@ -1,4 +1,4 @@
-"""What a CRD's schema may say beyond being structural: words, list types, CEL rules, defaults."""
+"""Validation of a CRD's schema beyond its structure: keywords, list types, CEL rules, defaults."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Values against schemas: what is wrong with a document, in the words of upstream's validator."""
+"""Validates documents against schemas, with the messages of upstream's validator."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

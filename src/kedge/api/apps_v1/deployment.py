@@ -1,4 +1,4 @@
-"""Deployment: like pods, kept at a number and replaced step by step when they change."""
+"""Deployment: a number of identical pods, replaced step by step when the template changes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""ReplicaSet: keeps a number of like pods running."""
+"""ReplicaSet: keeps a number of identical pods running."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated

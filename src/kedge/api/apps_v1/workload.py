@@ -1,4 +1,4 @@
-"""What Deployments and their like have in common: a selector, a template for pods, counters."""
+"""The common parts of workloads: selector, pod template, counters."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a HorizontalPodAutoscaler looks at: metrics, their targets and their present values."""
+"""The metrics of a HorizontalPodAutoscaler: sources, targets and current values."""
 
 from collections.abc import Iterator
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""What a Job's spec may say, and what of it may change."""
+"""Validation of a Job's spec and of its updates."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of the kinds that are served from the table."""
+"""The `kubectl get` columns of the kinds that are served from the table."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

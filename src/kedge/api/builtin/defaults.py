@@ -1,4 +1,4 @@
-"""What the server fills in where the writer of a table-served kind left something out."""
+"""Defaults of the kinds that are served from the table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -65,7 +65,7 @@ def known(name: str) -> Schema | None:
 
 
 class Published:
-    """The table as a source of schemas, in which Structs take the place of what they describe."""
+    """The table as a source of schemas; a Struct replaces the table's entry of the same type."""
 
     def __init__(self, described: Mapping[str, type[msgspec.Struct]]) -> None:
         self._described = described

@@ -1,4 +1,4 @@
-"""How a CertificateSigningRequest may go on: what its conditions and its certificate may become."""
+"""Validation of the conditions and the certificate of CertificateSigningRequests."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""What may be wrong with the table-served kinds that people write by hand most."""
+"""Validation of the most used kinds that are served from the table."""
 
 import base64
 import binascii

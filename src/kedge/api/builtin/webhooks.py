@@ -1,4 +1,4 @@
-"""What may be wrong with the webhooks that take part in admission."""
+"""Validation of webhook configurations."""
 
 from collections.abc import Sequence, Set
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""What a volume claim asks for, as it stands in claims and in the templates they are made from."""
+"""The spec of a volume claim, in claims and in claim templates."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Node selectors: where a pod may go and where it prefers to; compiled once, matched often."""
+"""Required and preferred node selectors of a pod, compiled once and matched often."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""ReplicationController: keeps a number of like pods running; ReplicaSets do so today."""
+"""ReplicationController: keeps identical pods running; the predecessor of ReplicaSet."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""What amounts may be called (cpu, pods, example.com/gpu, ...) and which amounts a name allows."""
+"""Validation of resource names (cpu, pods, example.com/gpu) and of their amounts."""
 
 from collections.abc import Iterator
 

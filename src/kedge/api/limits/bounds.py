@@ -1,4 +1,4 @@
-"""Bounds: all LimitRanges of one namespace, made ready once for each of their changes."""
+"""NamespaceLimits: all LimitRanges of one namespace, compiled after each change."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ Bound = Literal["request", "limit"]
 
 @dataclass(frozen=True, slots=True)
 class LimitRangeScope:
-    """The selector of an item: all that it says must be true."""
+    """The selector of an item; all conditions must hold."""
 
     labels: selectors.LabelRequirements
     fields: selectors.FieldSelector
@@ -128,7 +128,7 @@ def _envelope(rules: Iterable[LimitRangeRule]) -> Envelope:
 
 
 class ContainerDefaults:
-    """What containers get that say nothing of a resource, by its name and in their order."""
+    """Default requests and limits of containers, by resource name."""
 
     __slots__ = ("givers", "limits", "requests")
 
@@ -158,7 +158,7 @@ class ContainerDefaults:
 
 @dataclass(frozen=True)
 class NamespaceLimits:
-    """The rules of one namespace: in the order of the LimitRanges' names, then as they stand."""
+    """The rules of one namespace, ordered by the name of their LimitRange, then by position."""
 
     rules: tuple[LimitRangeRule, ...]
     containers: Envelope = field(init=False)

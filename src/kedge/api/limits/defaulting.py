@@ -1,4 +1,4 @@
-"""What containers get from LimitRanges where they say nothing themselves."""
+"""Sets the default requests and limits of LimitRanges in containers."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ PREFIX = "LimitRanger plugin set: "
 
 
 class DefaultedAmount(NamedTuple):
-    """One amount that a container got."""
+    """One amount that a LimitRange set in a container."""
 
     container: str
     init: bool
@@ -28,7 +28,7 @@ class DefaultedAmount(NamedTuple):
 
 
 class ContainerDefaulting(NamedTuple):
-    """Amounts that a container got at once; spelled out only for those who ask."""
+    """The amounts that a container got together; expanded by `each`."""
 
     container: str
     init: bool

@@ -1,4 +1,4 @@
-"""What LimitRanges refuse: every constraint that a pod or a claim violates, in a fixed order.
+"""Every constraint of LimitRanges that a pod or a claim violates, in a fixed order.
 
 The order is that of the LimitRanges' names, then of their items, then of the containers, then
 minimum, maximum and ratio, each by the name of the resource. All comparisons are exact.
@@ -18,7 +18,7 @@ _UNIT = Quantity.from_value(1).nanos
 
 
 class LimitRangeViolation(NamedTuple):
-    """One constraint that is not met."""
+    """One violated constraint."""
 
     limit_range: str
     """The name of the LimitRange that sets it."""

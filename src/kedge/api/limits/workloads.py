@@ -1,4 +1,4 @@
-"""Pods that do not exist yet: what LimitRanges will have against those that a workload makes."""
+"""Applies LimitRanges to the pod templates of workloads, before pods exist."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -42,7 +42,7 @@ _PLAIN = Deployment | StatefulSet | DaemonSet | ReplicaSet | Job | ReplicationCo
 
 
 class WorkloadTemplate(NamedTuple):
-    """What a workload makes its pods from, and where the workload says so."""
+    """The pod template of a workload, and its field path."""
 
     path: str
     spec: PodTemplateSpec
@@ -70,7 +70,7 @@ def pod_from(template: PodTemplateSpec, namespace: str) -> Pod:
 
 
 class LimitRangeOutcome(NamedTuple):
-    """What LimitRanges make of a pod."""
+    """A pod after defaulting, with its violations."""
 
     pod: Pod
     given: Sequence[DefaultedAmount]

@@ -1,4 +1,4 @@
-"""Account: the book of one quota, with what every object takes from it and the sum."""
+"""QuotaAccount: the usage of each object of one quota, and the sum."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

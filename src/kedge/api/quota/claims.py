@@ -1,4 +1,4 @@
-"""What a PersistentVolumeClaim takes from quotas: itself and its storage, by storage class too."""
+"""The quota usage of a PersistentVolumeClaim: its count and its storage, also by storage class."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Counting: what an object takes from a quota by being there."""
+"""The quota usage of an object that is only counted."""
 
 from collections.abc import Iterable
 from typing import Any

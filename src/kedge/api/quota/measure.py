@@ -1,4 +1,4 @@
-"""Measure: what one object takes from quotas, and the scopes it is in."""
+"""QuotaMeasure: the quota usage of one object, and its scopes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ ONE = Quantity.from_value(1)
 
 @dataclass(frozen=True, slots=True)
 class QuotaMeasure:
-    """What one object in one state takes."""
+    """The usage of one object in one state."""
 
     usage: Usage
     scopes: Mapping[str, Iterable[str]]
@@ -35,7 +35,7 @@ class QuotaMeasure:
 
 
 class QuotaMeter(Protocol):
-    """Knows how to measure the objects of one resource."""
+    """Measures the objects of one resource."""
 
     known: frozenset[str]
     """The scopes that objects of the resource can be in; a quota with another never counts them."""

@@ -1,4 +1,4 @@
-"""What a Pod takes from quotas: itself, and what its containers request and are limited to."""
+"""The quota usage of a Pod: its count, and the requests and limits of its containers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What a ResourceClaim takes from quotas: itself, and the most devices it can get of each class."""
+"""The quota usage of a ResourceClaim: its count, and the maximum of devices of each class."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a Service takes from quotas: itself, its node ports, its load balancer."""
+"""The quota usage of a Service: its count, node ports and load balancer."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Certificates on request: nodes get theirs approved, what is approved is signed, what is old goes.
+"""CertificateSigningRequests: approves those of nodes, signs approved ones, deletes old ones.
 
 A certificate for anybody but a node is signed only once a person has approved it.
 """
@@ -75,7 +75,7 @@ class CertificateSigningRequestSpec(Model):
 
 
 class CertificateSigningRequestCondition(Model):
-    """What was decided about a request."""
+    """One condition of a request: Approved, Denied or Failed."""
 
     type: str = ""
     status: str = ""
@@ -83,14 +83,14 @@ class CertificateSigningRequestCondition(Model):
 
 
 class CertificateSigningRequestStatus(Model):
-    """What became of a request."""
+    """The conditions and the certificate of a request."""
 
     certificate: str = ""
     conditions: Sequence[CertificateSigningRequestCondition] = ()
 
 
 class CertificateSigningRequest(Model):
-    """A CertificateSigningRequest, as far as this is about it."""
+    """A CertificateSigningRequest, reduced to the fields that this controller reads."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: CertificateSigningRequestSpec = CertificateSigningRequestSpec()
@@ -106,7 +106,7 @@ class CertificateSigningRequest(Model):
 
 
 class CertificateNames(NamedTuple):
-    """What is in the request that the asker's key has signed."""
+    """The names in a certificate request."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -268,7 +268,7 @@ def _expired(certificate: str, now: datetime) -> bool:
 
 
 class CertificateSigningController:
-    """Decides about requests for the certificates of nodes, and signs what is approved."""
+    """Approves the requests of nodes, and signs approved requests."""
 
     def __init__(self, client: Client, sign: SignRequest, clock: Clock) -> None:
         self._client = client

@@ -43,7 +43,7 @@ class TokenExpiration(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClusterInfoController:
-    """Makes and removes the binding that allows anonymous reads of the ConfigMap `cluster-info`."""
+    """Creates and deletes the binding for anonymous reads of the ConfigMap `cluster-info`."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Cluster roles that are the sum of others get the rules of those that their selectors select."""
+"""Aggregated cluster roles get the rules of the cluster roles that their selectors match."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ MANAGER = "clusterrole-aggregation-controller"
 
 
 class ClusterRoleAggregationController:
-    """Writes the sums anew whenever any cluster role changes."""
+    """Recomputes the aggregated rules whenever a cluster role changes."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Every active namespace has a ConfigMap with the certificate that vouches for the API server."""
+"""Every active namespace has a ConfigMap with the CA certificate of the API server."""
 
 import asyncio
 
@@ -25,14 +25,14 @@ DESCRIPTION = (
 
 
 class RootCaCopy(msgspec.Struct, frozen=True, gc=False):
-    """One namespace's ConfigMap: all that is kept of it is whether it is as it should be."""
+    """The ConfigMap of one namespace, reduced to whether it is correct."""
 
     metadata: Key
     intact: bool
 
 
 class RootCaController:
-    """Makes the ConfigMap, and makes good what others do to it."""
+    """Creates the ConfigMap, and restores it after changes."""
 
     def __init__(self, client: Client, namespaces: Namespaces, ca_pem: bytes, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Secrets of the type service-account-token get what they are for: a token, ca.crt, namespace."""
+"""Secrets of the type service-account-token get their data: token, ca.crt and namespace."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ Sign = Callable[[Mapping[str, Any]], str]
 
 
 class ServiceAccountTokenController:
-    """Fills in such Secrets, and deletes those whose account is gone."""
+    """Fills in these Secrets, and deletes those whose service account is gone."""
 
     def __init__(self, client: Client, sign: Sign, ca_pem: bytes, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscaler: gives workloads the replicas that their use of resources asks for."""
+"""HorizontalPodAutoscaler: scales workloads by their usage of resources."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ DISABLED: Final = ConditionReason(
 
 
 class ScalingFailure(Exception):
-    """Why an autoscaler can do nothing at present, told as an event too."""
+    """An autoscaler cannot scale now; becomes a condition and an event."""
 
     def __init__(self, type_: str, verdict: ConditionReason, event: ConditionReason) -> None:
         super().__init__(verdict.message)
@@ -69,7 +69,7 @@ class ScalingFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScaleTarget:
-    """A workload, seen through its scale subresource."""
+    """The scale subresource of a workload."""
 
     resource: Resource[Any]
     document: Mapping[str, Any]
@@ -85,7 +85,7 @@ class ScaleTarget:
 
 @dataclass(frozen=True, slots=True)
 class ScalingProposal:
-    """What the metrics of an autoscaler ask for together."""
+    """The result of all metrics of an autoscaler: the largest proposal counts."""
 
     replicas: int
     metric: str
@@ -94,7 +94,7 @@ class ScalingProposal:
 
 
 class HorizontalPodAutoscalerController:
-    """Looks at every autoscaler four times a minute, and at once when its spec changes."""
+    """Reconciles every autoscaler four times a minute, and immediately when its spec changes."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client

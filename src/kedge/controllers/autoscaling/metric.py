@@ -1,4 +1,4 @@
-"""Metric: one of those that an autoscaler names: what it asks for, its name and its status."""
+"""Metric: the source, name, target and status of one metric of an autoscaler."""
 
 from collections.abc import Sequence
 

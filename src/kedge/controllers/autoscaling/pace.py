@@ -1,4 +1,4 @@
-"""Pace: how fast a proposal is followed, given what was proposed and done before."""
+"""Pace: limits how fast a proposal is followed, by earlier proposals and changes."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ HELD_DOWN: Final = ConditionReason(
 
 
 class TimedCount(NamedTuple):
-    """A proposal, or by how much the replicas changed, and when."""
+    """A proposal, or a change of the replicas, with its time."""
 
     at: datetime
     number: int
@@ -63,7 +63,7 @@ class TimedCount(NamedTuple):
 
 @dataclass(slots=True)
 class ScalingHistory:
-    """What is remembered of one autoscaler."""
+    """The recent proposals and changes of one autoscaler."""
 
     proposals: deque[TimedCount] = field(default_factory=deque)
     changes: deque[TimedCount] = field(default_factory=deque)
@@ -83,7 +83,7 @@ class ScalingHistory:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDecision:
-    """The replicas to have, and what kept them from being others."""
+    """The desired replicas, and the limits that changed the proposal."""
 
     replicas: int
     held: ConditionReason
@@ -94,7 +94,7 @@ class ReplicaDecision:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaBounds:
-    """How few and how many replicas there may be."""
+    """The minimum and maximum number of replicas."""
 
     least: int
     most: int

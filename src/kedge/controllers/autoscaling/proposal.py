@@ -1,4 +1,4 @@
-"""Proposal: from what pods use to the number of replicas that would use what is aimed at."""
+"""Proposal: computes the replicas that bring the usage of pods to the target."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class UnknownUsage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
-    """What a pod, or one container of it, used of a resource, in thousandths of its unit."""
+    """The usage of a resource by a pod or one of its containers, in thousandths of the unit."""
 
     value: int
     at: datetime
@@ -37,7 +37,7 @@ class MetricSample:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far below and above its target usage may be."""
+    """The accepted distance of usage from its target."""
 
     below: float = TOLERANCE
     above: float = TOLERANCE
@@ -48,7 +48,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one metric asks for, and what was measured."""
+    """The replicas that one metric proposes, and the measured usage."""
 
     replicas: int
     average: int
@@ -58,7 +58,7 @@ class Proposal:
 
 
 class UsageTarget(Protocol):
-    """What is aimed at."""
+    """The target of a metric."""
 
     def measure(self, values: Mapping[str, int]) -> tuple[float, Proposal]:
         """How usage compares with the target; the proposal has no replicas yet."""
@@ -71,7 +71,7 @@ class UsageTarget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AverageUse:
-    """So much per pod, in thousandths."""
+    """A target average per pod, in thousandths."""
 
     amount: int
 
@@ -85,7 +85,7 @@ class AverageUse:
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """So many percent of what the pods request."""
+    """A target percentage of the pods' requests."""
 
     percent: int
     requests: Mapping[str, int]
@@ -105,7 +105,7 @@ class Utilization:
 
 @dataclass(slots=True)
 class SampleGroups:
-    """Pods by how much their samples say."""
+    """Pods grouped by how far their samples count."""
 
     counted: int = 0
     unready: list[str] = field(default_factory=list)

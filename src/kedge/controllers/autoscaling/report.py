@@ -1,4 +1,4 @@
-"""Report: an autoscaler's status in the making."""
+"""StatusReport: collects the status and conditions of an autoscaler."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from kedge.controllers.autoscaling.pace import ConditionReason
 
 @dataclass(slots=True)
 class StatusReport:
-    """An autoscaler's status in the making."""
+    """Collects the status and conditions of an autoscaler."""
 
     hpa: HorizontalPodAutoscaler
     at: str

@@ -1,4 +1,4 @@
-"""Usage: what pods use, asked of the metrics API."""
+"""Usage of pods, read from the metrics API."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -25,7 +25,7 @@ DEFAULT_WINDOW: Final = "1m"
 
 
 class MetricQuery(NamedTuple):
-    """Of what, and how it is counted."""
+    """The resource, container, window and statistic to read."""
 
     resource: str
     container: str = ""

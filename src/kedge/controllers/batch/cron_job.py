@@ -1,4 +1,4 @@
-"""CronJobController: makes a Job whenever a CronJob is due, and clears away old ones."""
+"""CronJobController: creates a Job whenever a CronJob is due, and deletes old Jobs."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -36,7 +36,7 @@ LATE: Final = 0.1
 
 
 class CronJobController:
-    """Everything a CronJob is about."""
+    """Reconciles CronJobs."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""When a CronJob is due: the moments of its schedule, those it missed, and the next one."""
+"""The scheduled times of a CronJob: missed ones, and the next one."""
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
@@ -14,14 +14,14 @@ _DAY: Final = timedelta(days=1)
 
 
 class NeverDue(ValueError):
-    """A schedule without a moment, such as the 31st of February."""
+    """A schedule without any time, such as February 31."""
 
     def __init__(self) -> None:
         super().__init__("time difference between two schedules is less than 1 second")
 
 
 class MissedRuns(NamedTuple):
-    """What became due since the last job."""
+    """The scheduled times since the last job."""
 
     latest: datetime | None
     """The last moment that has passed."""

@@ -1,4 +1,4 @@
-"""JobController: runs pods until as many have succeeded as a Job wants, or too many have failed."""
+"""JobController: runs pods until enough have succeeded or too many have failed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -66,7 +66,7 @@ BATCH: Final = 0.1
 
 @dataclass
 class JobPodCounts:
-    """How many pods a job has after what was done about them."""
+    """The numbers of a job's pods after the writes of this reconciliation."""
 
     active: int
     ready: int
@@ -81,7 +81,7 @@ class JobPodCounts:
 
 
 class JobController:
-    """Everything a Job is about, but its deletion after a while."""
+    """Reconciles Jobs, except for their deletion after the TTL."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""How ended pods get into a job's counters, each exactly once wherever the work is cut short.
+"""Counts ended pods in a job's status, each exactly once even if the controller crashes.
 
 First the status names the pods, then their finalizers go, then the names become numbers: each step
 can be repeated, for either the name or the finalizer tells that it was done.
@@ -30,7 +30,7 @@ MOST_UNCOUNTED: Final = 500
 
 
 class AccountedPods(NamedTuple):
-    """Pods that are accounted for together."""
+    """Pods that one status update counts."""
 
     status: JobStatus
     """Names them; to be written before anything else is done."""

@@ -1,4 +1,4 @@
-"""How long a job waits before it replaces pods that failed."""
+"""The delay before a job replaces failed pods."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The pods that a job makes."""
+"""Builds the pods of a job."""
 
 from collections.abc import Sequence
 from typing import Final

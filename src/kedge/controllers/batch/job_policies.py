@@ -1,4 +1,4 @@
-"""What a job's own policies say of a pod that failed, and of the indexes that succeeded."""
+"""Pod failure policies and success policies of jobs."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ COUNT: Final = "Count"
 
 
 class FailureAction(NamedTuple):
-    """What becomes of a failure."""
+    """The action of a pod failure policy."""
 
     action: str
     message: str = ""

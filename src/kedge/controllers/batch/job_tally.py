@@ -1,4 +1,4 @@
-"""Tally: what a job and its pods amount to: its end, or pods to make or delete."""
+"""JobTally: from a job and its pods to its outcome, or to pods to create or delete."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ SUSPENDED: Final = "Suspended"
 
 
 class JobOutcome(NamedTuple):
-    """How a job ends, or is about to."""
+    """The final condition of a job, or the one that announces it."""
 
     succeeded: bool
     reason: str
@@ -108,7 +108,7 @@ def _annotated(pod: Pod, key: str) -> int:
 
 @dataclass(frozen=True)
 class JobTally:
-    """One moment of a job."""
+    """A job and its pods at one moment."""
 
     job: Job
     pods: Sequence[Pod]

@@ -1,4 +1,4 @@
-"""TtlAfterFinishedController: deletes Jobs a while after they have finished, if they say so."""
+"""TtlAfterFinishedController: deletes finished Jobs after their ttlSecondsAfterFinished."""
 
 from datetime import datetime
 from typing import Final
@@ -18,7 +18,7 @@ WORKERS: Final = 5
 
 
 class TtlAfterFinishedController:
-    """Looks at a Job when it has finished, and again when its time is up."""
+    """Reconciles a Job when it finishes, and again when its TTL expires."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client

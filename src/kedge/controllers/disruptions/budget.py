@@ -1,4 +1,4 @@
-"""What a disruption budget allows, given its pods and how many of them there should be."""
+"""Computes the allowed disruptions of a budget from its pods and their desired number."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ BY_KUBELET: Final = "TerminationByKubelet"
 
 @dataclass(frozen=True, slots=True)
 class DisruptedPods:
-    """The evicted pods of a budget that are not seen to go yet."""
+    """The evicted pods of a budget whose deletion has not been observed."""
 
     expected: Mapping[str, str]
     """When each was evicted, of those whose deletion is still expected."""

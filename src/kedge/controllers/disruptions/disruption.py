@@ -1,4 +1,4 @@
-"""Every PodDisruptionBudget's status says how many of its pods may go."""
+"""Keeps the status of PodDisruptionBudgets: the number of allowed disruptions."""
 
 from typing import Final
 
@@ -36,7 +36,7 @@ UNMANAGED: Final = (
 
 
 class DisruptionController:
-    """Counts the pods of each budget whenever one of them changes."""
+    """Recomputes a budget whenever one of its pods changes."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Scales: how many pods the owners of some pods want to have."""
+"""Scales: the desired replicas of the owners of pods."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +18,7 @@ class Unscalable(Exception):
 
 
 class Scales:
-    """Looks at well-known owners where they are known, and asks the server about the others."""
+    """Reads well-known owners from caches, and the scale subresource of the others."""
 
     def __init__(self, client: Client, shared: SharedInformers) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Nodes that fall silent are said to be so, are tainted by their conditions, and given up."""
+"""Marks nodes without heartbeat as unknown, taints nodes by their conditions, evicts their pods."""
 
 from typing import Final
 

@@ -25,7 +25,7 @@ _EVERYTHING: Final = "ended"
 
 
 class PodGarbageCollector:
-    """Wakes for pods that are leaving, nodes that are gone, and too many pods that have ended."""
+    """Reconciles after pods terminate, nodes are deleted, or ended pods exceed the threshold."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client

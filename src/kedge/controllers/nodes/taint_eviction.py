@@ -1,4 +1,4 @@
-"""Pods that do not tolerate a NoExecute taint of their node are deleted, at once or in time."""
+"""Deletes pods that do not tolerate a NoExecute taint, immediately or after their toleration."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -33,14 +33,14 @@ EVICTED: Final = PodCondition(
 
 @dataclass(frozen=True, slots=True)
 class _ScheduledEviction:
-    """A pod whose time runs out."""
+    """A pod and the time of its deletion."""
 
     uid: str
     at: float
 
 
 class TaintEvictionController:
-    """Knows for how long each pod on a tainted node may stay, from when it first saw the taint."""
+    """Schedules the deletion of pods on tainted nodes, from the first sight of the taint."""
 
     def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Taints: which of them a node deserves, and for how long a pod puts up with them."""
+"""Taints by node condition, and the time that a pod tolerates them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final

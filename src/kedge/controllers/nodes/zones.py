@@ -1,4 +1,4 @@
-"""Zones: how fast nodes may be given up, by how many of their neighbours are in trouble too."""
+"""Zones: the eviction rate of nodes, by the fraction of unhealthy nodes in the zone."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -42,7 +42,7 @@ def rate_of(state: ZoneState, size: int, *, everywhere: bool) -> float:
 
 
 class EvictionRate:
-    """Gives out one permit at a time, at a rate that may change."""
+    """Grants one permit at a time, at a variable rate."""
 
     def __init__(self) -> None:
         self._rate = RATE

@@ -1,4 +1,4 @@
-"""Where a pod may go: affinities, tolerations and spread over topologies."""
+"""Affinities, tolerations and topology spread constraints."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Rules for affinities, tolerations and spread over topologies."""
+"""Validation of affinities, tolerations and topology spread constraints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final

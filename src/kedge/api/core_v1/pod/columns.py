@@ -1,4 +1,4 @@
-"""What `kubectl get pods` shows: how many containers are ready, how the pod fares, its restarts."""
+"""The columns of `kubectl get pods`: ready containers, status, restarts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Containers: what runs, with which ports, variables, mounts and resources."""
+"""Containers: image, command, ports, variables, mounts and resources."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated

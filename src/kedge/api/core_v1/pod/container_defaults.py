@@ -1,4 +1,4 @@
-"""What a container's writer may leave out."""
+"""Defaults of containers."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Rules for containers: those of every kind, and those of init and ephemeral ones alone."""
+"""Validation of containers, and of init and ephemeral containers."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
@@ -66,7 +66,7 @@ _NEEDS_SIDECAR: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startu
 
 
 class ContainerContext(msgspec.Struct, frozen=True):
-    """What a container finds in its pod."""
+    """The parts of the pod that the validation of a container needs."""
 
     spec: PodSpec
     volumes: Mapping[str, Volume]

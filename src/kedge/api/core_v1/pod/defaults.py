@@ -1,4 +1,4 @@
-"""What a pod's writer may leave out, and the state in which a pod begins.
+"""Defaults of pods, and the initial status.
 
 A list that stays empty is `()`, the fields' default, so that it stays off the wire.
 """

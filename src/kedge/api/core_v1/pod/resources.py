@@ -1,4 +1,4 @@
-"""What the containers of a pod ask for together, and the class of service that follows."""
+"""The total requests and limits of a pod, and its QoS class."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal

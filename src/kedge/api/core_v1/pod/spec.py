@@ -1,4 +1,4 @@
-"""PodSpec and PodTemplateSpec: what a pod is to be, on its own or as a workload makes it."""
+"""PodSpec, and PodTemplateSpec for workloads."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated

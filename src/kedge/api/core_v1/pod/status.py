@@ -1,4 +1,4 @@
-"""PodStatus: what has become of a pod and of each of its containers."""
+"""PodStatus: the observed state of a pod and its containers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated

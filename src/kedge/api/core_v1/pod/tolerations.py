@@ -1,4 +1,4 @@
-"""Whether a pod's tolerations put up with a node's taints."""
+"""Matches tolerations of pods against taints of nodes."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Rules for changes: what of a pod may still be altered, and through which door."""
+"""Validation of pod updates: the mutable fields of the main resource and each subresource."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final

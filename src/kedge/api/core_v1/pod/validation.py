@@ -1,4 +1,4 @@
-"""Rules for pods and for the templates that workloads make pods from."""
+"""Validation of pods and pod templates."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final

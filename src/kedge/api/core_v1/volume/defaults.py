@@ -1,4 +1,4 @@
-"""What a volume's writer may leave out."""
+"""Defaults of volumes."""
 
 from collections.abc import Sequence
 from typing import Any

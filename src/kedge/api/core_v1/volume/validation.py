@@ -1,4 +1,4 @@
-"""Rules for volumes: one source each, and what each source must say."""
+"""Validation of volumes: exactly one source each, and the rules of each source."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
