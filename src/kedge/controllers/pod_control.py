@@ -108,7 +108,7 @@ def record_held_back(recorder: Recorder, owner: Object) -> None:
     recorder.record(owner, NORMAL, "PodsHeldBack", message)
 
 
-async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]]) -> None:
+async def in_growing_batches(count: int, act: Callable[[int], Awaitable[object]]) -> None:
     """Do something so many times, few at first; stop after the batch in which something failed.
 
     What cannot succeed (a quota that is used up) then fails once and not five hundred times.
@@ -116,7 +116,7 @@ async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]
     begun, done, size = 0, 0, SLOW_START
     while begun < count:
         batch = range(begun, min(begun + size, count))
-        outcomes = await asyncio.gather(*map(deed, batch), return_exceptions=True)
+        outcomes = await asyncio.gather(*map(act, batch), return_exceptions=True)
         begun, size = batch.stop, min(size * 2, AT_ONCE)
         failures = [each for each in outcomes if isinstance(each, BaseException)]
         done += len(outcomes) - len(failures)

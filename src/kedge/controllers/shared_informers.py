@@ -149,7 +149,7 @@ class ObjectCache(Generic[T]):
             async with asyncio.timeout(PATIENCE):
                 await happened.wait()
         except TimeoutError:
-            log.warning("what was written has not been seen seconds=%d; going on", PATIENCE)
+            log.warning("own write not observed by the cache seconds=%d", PATIENCE)
         finally:
             self._waiting.remove(waiting)
 

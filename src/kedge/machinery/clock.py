@@ -59,8 +59,8 @@ class SystemClock:
         await self._turns.give_way()
 
 
-async def every(seconds: float, deed: Callable[[], Awaitable[None]], clock: Clock) -> NoReturn:
+async def every(seconds: float, act: Callable[[], Awaitable[None]], clock: Clock) -> NoReturn:
     """Do that again and again, with so much time in between and before; until cancelled."""
     while True:
         await clock.sleep(seconds)
-        await deed()
+        await act()

@@ -49,10 +49,10 @@ def apply_json(document: Any, operations: Any) -> Any:
     draft = _CopiedDocument(document)
     for operation in operations:
         kind = operation.get("op")
-        deed = _DEEDS.get(kind) if isinstance(kind, str) else None
-        if deed is None:
+        verb = _DEEDS.get(kind) if isinstance(kind, str) else None
+        if verb is None:
             raise PatchFailed(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
-        deed(draft, operation)
+        verb(draft, operation)
     return draft.root
 
 
@@ -295,23 +295,23 @@ class _NoPlace(Exception):
     """The container has no such place."""
 
 
-def _put(draft: _CopiedDocument, deed: str, path: str, value: Any) -> None:
+def _put(draft: _CopiedDocument, verb: str, path: str, value: Any) -> None:
     try:
         draft.insert(path, value)
     except _NoContainer:
-        raise _missing(deed, f"destination path: {path}") from None
+        raise _missing(verb, f"destination path: {path}") from None
     except _NoPlace as e:
-        raise PatchFailed(f"error in {deed} for path: '{path}': {e}") from None
+        raise PatchFailed(f"error in {verb} for path: '{path}': {e}") from None
 
 
-def _missing(deed: str, what: str) -> PatchFailed:
-    return PatchFailed(f"{deed} operation does not apply: doc is missing {what}: missing value")
+def _missing(verb: str, what: str) -> PatchFailed:
+    return PatchFailed(f"{verb} operation does not apply: doc is missing {what}: missing value")
 
 
-def _text(operation: dict[str, Any], field: str, deed: str) -> str:
+def _text(operation: dict[str, Any], field: str, verb: str) -> str:
     text = operation.get(field)
     if not isinstance(text, str):
-        raise PatchFailed(f"{deed} operation failed to decode {field}: missing value")
+        raise PatchFailed(f"{verb} operation failed to decode {field}: missing value")
     return text
 
 

@@ -135,17 +135,19 @@ def decide(
         return FitError(0)
     if excess := excess_of(demand, snapshot):
         return FitError(count, everywhere=excess, blamed=frozenset((EXCESS,)))
-    sieve = PreparedFilters(demand, snapshot, filters)
-    if sieve.refusal is not None:
-        reason = ", ".join(sieve.refusal.reasons)
-        return FitError(count, everywhere=reason, blamed=frozenset((sieve.refused_by,)))
+    prepared = PreparedFilters(demand, snapshot, filters)
+    if prepared.refusal is not None:
+        reason = ", ".join(prepared.refusal.reasons)
+        return FitError(count, everywhere=reason, blamed=frozenset((prepared.refused_by,)))
     nominated = snapshot.nodes.get(snapshot.nomination(demand.uid))
-    if nominated is not None and refused(demand, nominated, snapshot, sieve, filters) is None:
+    if nominated is not None and refused(demand, nominated, snapshot, prepared, filters) is None:
         return Placement(nominated.name, None, count)
-    feasible, refusals, refused_by = _sift(demand, snapshot, sieve, turn, filters)
+    feasible, refusals, refused_by = _sift(demand, snapshot, prepared, turn, filters)
     if not feasible:
-        rest = NodeRejection((_narrowed(sieve),), final=True) if sieve.only is not None else None
-        blamed = frozenset((*refused_by.values(), *sieve.narrowed_by))
+        rest = (
+            NodeRejection((_narrowed(prepared),), final=True) if prepared.only is not None else None
+        )
+        blamed = frozenset((*refused_by.values(), *prepared.narrowed_by))
         return FitError(count, refusals, refused_by, rest, blamed=blamed)
     if len(feasible) == 1:
         return Placement(feasible[0].name, None, count, refusals, refused_by)
@@ -170,7 +172,7 @@ def refused(
     demand: PodDemand,
     node: NodeState,
     snapshot: Snapshot,
-    sieve: PreparedFilters,
+    prepared: PreparedFilters,
     filters: Sequence[Filter] = FILTERS,
 ) -> tuple[str, NodeRejection] | None:
     """Why a node cannot take a pod, pods with a claim on the node being counted as there.
@@ -189,29 +191,29 @@ def refused(
                 crowded = PreparedFilters(demand, snapshot, filters).refuses(node)
             if crowded is not None:
                 return crowded
-    return sieve.refuses(node)
+    return prepared.refuses(node)
 
 
 def _sift(
     demand: PodDemand,
     snapshot: Snapshot,
-    sieve: PreparedFilters,
+    prepared: PreparedFilters,
     turn: CycleState,
     filters: Sequence[Filter],
 ) -> tuple[list[NodeState], dict[str, NodeRejection], dict[str, str]]:
     """Nodes that pass, as many as are worth comparing, what the others said, and which filter."""
     nodes = snapshot.order
-    if sieve.only is not None:
-        nodes = [snapshot.nodes[name] for name in sorted(sieve.only) if name in snapshot.nodes]
+    if prepared.only is not None:
+        nodes = [snapshot.nodes[name] for name in sorted(prepared.only) if name in snapshot.nodes]
     enough = worth_comparing(len(nodes))
     start = turn.start % len(nodes) if len(nodes) > enough else 0
     feasible: list[NodeState] = []
     refusals: dict[str, NodeRejection] = {}
     refused_by: dict[str, str] = {}
-    claimed, refuses = snapshot.nominated, sieve.refuses
+    claimed, refuses = snapshot.nominated, prepared.refuses
     for node in nodes[start:] + nodes[:start] if start else nodes:
         if claimed and node.name in claimed:
-            found = refused(demand, node, snapshot, sieve, filters)
+            found = refused(demand, node, snapshot, prepared, filters)
         else:
             found = refuses(node)
         if found is not None:
@@ -274,5 +276,5 @@ def _listed(reasons: Iterable[tuple[str, int]]) -> str:
     return f" {', '.join(texts)}." if texts else ""
 
 
-def _narrowed(sieve: PreparedFilters) -> str:
-    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(sieve.narrowed_by))}]"
+def _narrowed(prepared: PreparedFilters) -> str:
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(prepared.narrowed_by))}]"

@@ -60,7 +60,7 @@ class SchedulingLoop:
         self._queue = queue
         self._pods = pods
         self._budgets = budgets
-        self._deeds = deeds
+        self._writes = deeds
         self._recorder = recorder
         self._decisions = decisions
         self._clock = clock
@@ -86,13 +86,13 @@ class SchedulingLoop:
             # The check takes as long as a decision, and such decisions wait until no other pod
             # waits.
             return frozenset()
-        sieve = PreparedFilters(demand, self._snapshot)
+        prepared = PreparedFilters(demand, self._snapshot)
         found: set[str] = set()
         for name in nodes:
             node = self._snapshot.nodes.get(name)
             if node is None:
                 continue
-            refusal = refused(demand, node, self._snapshot, sieve)
+            refusal = refused(demand, node, self._snapshot, prepared)
             if refusal is None:
                 return frozenset()
             found.add(refusal[0])
@@ -109,7 +109,7 @@ class SchedulingLoop:
         if isinstance(decision, Placement):
             self._snapshot.nominate(demand, "")
             self._snapshot.place(demand, decision.node)
-            self._deeds.begin(demand.uid, partial(self._bind, entry, decision.node))
+            self._writes.begin(demand.uid, partial(self._bind, entry, decision.node))
         else:
             await self._make_room(entry, decision)
 
@@ -118,7 +118,7 @@ class SchedulingLoop:
     async def _bind(self, entry: QueuedPod, node: str) -> None:
         pod = entry.demand.pod
         try:
-            await self._deeds.bind(pod, node)
+            await self._writes.bind(pod, node)
         except (StatusError, OSError) as error:
             self._take_back(entry, error)
         else:
@@ -185,16 +185,16 @@ class SchedulingLoop:
             if other.priority < demand.priority:
                 self._snapshot.nominate(other, "")
                 self._queue.activate(other.uid)
-                self._deeds.begin(other.uid, partial(self._deeds.renounce, other.pod))
+                self._writes.begin(other.uid, partial(self._writes.renounce, other.pod))
         for victim in candidate.victims:
             if not victim.terminating and victim.uid not in self._snapshot.condemned:
                 self._snapshot.condemned.add(victim.uid)
                 evict = partial(self._evict, victim, demand, candidate.node)
-                self._deeds.begin(victim.uid, evict)
+                self._writes.begin(victim.uid, evict)
 
     async def _evict(self, victim: PodDemand, demand: PodDemand, node: str) -> None:
         try:
-            await self._deeds.evict(self._newest(victim))
+            await self._writes.evict(self._newest(victim))
         except (StatusError, OSError):
             # The pod that was to get the place shall not wait for a victim that stays.
             self._snapshot.condemned.discard(victim.uid)
@@ -206,12 +206,12 @@ class SchedulingLoop:
     def _tell(self, demand: PodDemand, reason: str, message: str, nominated: str | None) -> None:
         self._recorder.record(demand.pod, WARNING, "FailedScheduling", shortened(message))
         explain = partial(self._explain, demand, reason, message, nominated)
-        self._deeds.begin(demand.uid, explain)
+        self._writes.begin(demand.uid, explain)
 
     async def _explain(
         self, demand: PodDemand, reason: str, message: str, nominated: str | None
     ) -> None:
-        await self._deeds.explain(self._newest(demand), reason, message, nominated)
+        await self._writes.explain(self._newest(demand), reason, message, nominated)
 
     def _newest(self, demand: PodDemand) -> Pod:
         pod = self._pods.get(demand.key)

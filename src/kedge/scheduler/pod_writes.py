@@ -16,10 +16,10 @@ from kedge.scheduler.preemption import DISRUPTION_TARGET, REASON
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 64
-"""How many requests may be under way."""
+"""The maximum of concurrent requests."""
 SCHEDULED: Final = "PodScheduled"
 
-Deed = Callable[[], Awaitable[None]]
+PodWrite = Callable[[], Awaitable[None]]
 
 
 class PodWrites:
@@ -31,18 +31,18 @@ class PodWrites:
         self._tasks = tasks
         self._places = asyncio.Semaphore(AT_ONCE)
         self._last: dict[str, asyncio.Task[None]] = {}
-        """What is done last for a pod, by uid."""
+        """The last write of each pod, by uid."""
 
-    def begin(self, uid: str, deed: Deed) -> None:
-        """Do something for a pod once all that was begun before is done."""
-        self._last[uid] = self._tasks.create_task(self._do(uid, deed, self._last.get(uid)))
+    def begin(self, uid: str, write: PodWrite) -> None:
+        """Start a write to a pod after all earlier writes to it have ended."""
+        self._last[uid] = self._tasks.create_task(self._do(uid, write, self._last.get(uid)))
 
-    async def _do(self, uid: str, deed: Deed, before: asyncio.Task[None] | None) -> None:
+    async def _do(self, uid: str, write: PodWrite, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait((before,))
         async with self._places:
             try:
-                await deed()
+                await write()
             except (StatusError, OSError) as error:
                 log.warning("cannot write pod=%s error=%r", uid, str(error))
             except Exception:
@@ -50,7 +50,7 @@ class PodWrites:
         if self._last.get(uid) is asyncio.current_task():
             del self._last[uid]
 
-    # The deeds.
+    # The writes.
 
     async def bind(self, pod: Pod, node: str) -> None:
         meta = pod.metadata

@@ -97,7 +97,7 @@ class PodUsageReader:
             listing = await self._client.list_as(_view, fields=f"spec.nodeName={name}")
         except (StatusError, OSError) as error:
             # Its next report makes it due again.
-            log.warning("cannot read what pods use node=%s error=%r", name, str(error))
+            log.warning("cannot read the usage of pods node=%s error=%r", name, str(error))
             return
         now = self._clock.monotonic()
         self._free = max(self._free, now) + len(listing.items) / PACE

@@ -146,7 +146,7 @@ class Store(Protocol):
 def check_key(key: str) -> None:
     """Raise ValueError for a key that not every implementation can hold."""
     if not key or "\0" in key:
-        raise ValueError(f"a key is neither empty nor holds NUL: {key!r}")
+        raise ValueError(f"invalid key, empty or with a NUL character: {key!r}")
     key.encode()
 
 

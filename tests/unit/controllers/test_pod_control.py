@@ -143,22 +143,22 @@ async def test_an_owner_that_is_gone_adopts_nothing(scene: Scene) -> None:
 async def test_batches_grow_while_all_goes_well() -> None:
     done: list[int] = []
 
-    async def deed(number: int) -> None:
+    async def act(number: int) -> None:
         done.append(number)
 
-    await in_growing_batches(11, deed)
+    await in_growing_batches(11, act)
     assert done == list(range(11))
 
 
 async def test_batches_end_with_the_first_that_fails() -> None:
     tried: list[int] = []
 
-    async def deed(number: int) -> None:
+    async def act(number: int) -> None:
         tried.append(number)
         if number == 2:
             raise ValueError("full")
 
     with pytest.raises(Shortfall, match="full") as caught:
-        await in_growing_batches(500, deed)
+        await in_growing_batches(500, act)
     assert tried == [0, 1, 2]
     assert caught.value.done == 2

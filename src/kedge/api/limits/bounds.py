@@ -130,21 +130,21 @@ def _envelope(rules: Iterable[LimitRangeRule]) -> Envelope:
 class ContainerDefaults:
     """Default requests and limits of containers, by resource name."""
 
-    __slots__ = ("givers", "limits", "requests")
+    __slots__ = ("limits", "requests", "sources")
 
     def __init__(self, rules: Iterable[LimitRangeRule]) -> None:
         """Of several rules the first that speaks of a resource counts."""
         requests: dict[str, Quantity] = {}
         limits: dict[str, Quantity] = {}
-        self.givers: dict[tuple[Bound, str], str] = {}
+        self.sources: dict[tuple[Bound, str], str] = {}
         """The LimitRange that each comes from."""
         for rule in rules:
             for name in rule.default_request.keys() - requests.keys():
                 requests[name] = rule.default_request[name]
-                self.givers["request", name] = rule.limit_range
+                self.sources["request", name] = rule.limit_range
             for name in rule.default.keys() - limits.keys():
                 limits[name] = rule.default[name]
-                self.givers["limit", name] = rule.limit_range
+                self.sources["limit", name] = rule.limit_range
         self.requests = _sorted(requests)
         self.limits = _sorted(limits)
 
@@ -163,19 +163,21 @@ class NamespaceLimits:
     rules: tuple[LimitRangeRule, ...]
     containers: Envelope = field(init=False)
     pods: Envelope = field(init=False)
-    givers: tuple[LimitRangeRule, ...] = field(init=False)
+    default_rules: tuple[LimitRangeRule, ...] = field(init=False)
     """The rules from which containers get something."""
-    gifts: ContainerDefaults | None = field(init=False)
+    defaults: ContainerDefaults | None = field(init=False)
     """What every container gets; None if that depends on the pod or container."""
 
     def __post_init__(self) -> None:
         # A frozen dataclass fills in what it derives only this way.
         object.__setattr__(self, "containers", _envelope(self.of_type(CONTAINER)))
         object.__setattr__(self, "pods", _envelope(self.of_type(POD)))
-        givers = tuple(rule for rule in self.of_type(CONTAINER) if rule.may_default)
-        selective = any(rule.restriction is not None for rule in givers)
-        object.__setattr__(self, "givers", givers)
-        object.__setattr__(self, "gifts", None if selective else ContainerDefaults(givers))
+        default_rules = tuple(rule for rule in self.of_type(CONTAINER) if rule.may_default)
+        selective = any(rule.restriction is not None for rule in default_rules)
+        object.__setattr__(self, "default_rules", default_rules)
+        object.__setattr__(
+            self, "defaults", None if selective else ContainerDefaults(default_rules)
+        )
 
     def __bool__(self) -> bool:
         return bool(self.rules)

@@ -91,10 +91,10 @@ def _unbearable(
 ) -> Iterator[LimitRangeViolation]:
     """What is wrong with the amounts of a pod only since it was given some."""
     known = {str(error) for error in _amount_errors(before)}
-    givers = ", ".join(dict.fromkeys(each.limit_range for each in given))
+    names = ", ".join(dict.fromkeys(each.limit_range for each in given))
     for error in _amount_errors(after):
         if str(error) not in known:
-            yield LimitRangeViolation(givers, str(error))
+            yield LimitRangeViolation(names, str(error))
 
 
 def _amount_errors(pod: Pod) -> Iterator[FieldError]:

@@ -264,7 +264,7 @@ def _expired(certificate: str, now: datetime) -> bool:
     return now > found.not_valid_after_utc
 
 
-# The deeds.
+# The writes.
 
 
 class CertificateSigningController:

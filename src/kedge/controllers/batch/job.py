@@ -344,7 +344,7 @@ class JobController:
 
 
 async def _all(
-    pods: Sequence[Pod], deed: Callable[[Pod], Coroutine[Any, Any, None]]
+    pods: Sequence[Pod], act: Callable[[Pod], Coroutine[Any, Any, None]]
 ) -> tuple[list[Pod], list[BaseException]]:
     """Apply an action to all pods; returns the pods for which it succeeded, and the failures.
 
@@ -355,7 +355,7 @@ async def _all(
     failures: list[BaseException] = []
     for start in range(0, len(pods), AT_ONCE):
         some = pods[start : start + AT_ONCE]
-        outcomes = await asyncio.gather(*map(deed, some), return_exceptions=True)
+        outcomes = await asyncio.gather(*map(act, some), return_exceptions=True)
         done += [pod for pod, error in zip(some, outcomes, strict=True) if error is None]
         failures += [error for error in outcomes if error is not None]
     return done, failures

@@ -276,8 +276,8 @@ def _is_same_place(before: Node, now: Node) -> bool:
     )
 
 
-async def _both(*deeds: Awaitable[None]) -> None:
+async def _both(*writes: Awaitable[None]) -> None:
     """Do all of it, and fail if one of them does."""
-    for outcome in await asyncio.gather(*deeds, return_exceptions=True):
+    for outcome in await asyncio.gather(*writes, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome

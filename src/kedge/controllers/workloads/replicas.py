@@ -309,10 +309,10 @@ def _may_be_adopted(before: Pod | None, now: Pod) -> bool:
     return before.metadata.labels != now.metadata.labels
 
 
-async def _done(count: int, deed: Callable[[int], Awaitable[object]]) -> Exception | None:
+async def _done(count: int, act: Callable[[int], Awaitable[object]]) -> Exception | None:
     """Do something so many times; says what went wrong, if something did."""
     try:
-        await in_growing_batches(count, deed)
+        await in_growing_batches(count, act)
     except Shortfall as shortfall:
         return next((each for each in shortfall.failures if isinstance(each, Exception)), None)
     return None

@@ -283,11 +283,13 @@ class StatefulSetController:
     def _say(
         self, owner: StatefulSet, verb: str, pod: Pod, error: StatusError | None = None
     ) -> None:
-        deed = f"{verb} Pod {pod.metadata.name} in StatefulSet {owner.metadata.name}"
+        action = f"{verb} Pod {pod.metadata.name} in StatefulSet {owner.metadata.name}"
         if error is None:
-            self._recorder.record(owner, NORMAL, f"Successful{verb}", f"{deed} successful")
+            self._recorder.record(owner, NORMAL, f"Successful{verb}", f"{action} successful")
         else:
-            self._recorder.record(owner, WARNING, f"Failed{verb}", f"{deed} failed error: {error}")
+            self._recorder.record(
+                owner, WARNING, f"Failed{verb}", f"{action} failed error: {error}"
+            )
 
 
 def _set_of_orphan(pod: Pod) -> Key | None:

@@ -26,8 +26,8 @@ def test_they_are_asked_in_the_order_of_kubernetes() -> None:
 
 
 def refusals(pod: PodDemand, snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
-    sieve = PreparedFilters(pod, snapshot)
-    found = {name: sieve.refuses(node) for name, node in snapshot.nodes.items()}
+    prepared = PreparedFilters(pod, snapshot)
+    found = {name: prepared.refuses(node) for name, node in snapshot.nodes.items()}
     return {name: each[1].reasons for name, each in found.items() if each is not None}
 
 
