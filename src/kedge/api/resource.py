@@ -85,7 +85,7 @@ class Resource(ResourceIdentity, Generic[T]):
         return structs.schema_of(self.type)
 
     @cached_property
-    def extensions(self) -> extensions.Trail | None:
+    def extensions(self) -> extensions.ExtensionPaths | None:
         """Finds what only kedge knows in a document of this kind; None if there is no such."""
         return None if self.custom else extensions.trail(self.schema)
 

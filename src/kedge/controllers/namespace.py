@@ -33,7 +33,7 @@ AT_A_TIME = 8
 """Resources that are emptied together: a store that commits in groups then has groups to commit."""
 
 
-class NotEmpty(Exception):
+class NamespaceNotEmpty(Exception):
     """Some of a namespace's content could not be deleted."""
 
 
@@ -94,7 +94,9 @@ class NamespaceController:
         for leftover in findings.leftovers:
             self._await_departure(name, leftover)
         if findings.failures or findings.undiscovered:
-            raise NotEmpty("; ".join([*findings.failures, findings.undiscovered]).strip("; "))
+            raise NamespaceNotEmpty(
+                "; ".join([*findings.failures, findings.undiscovered]).strip("; ")
+            )
 
     async def _empty(self, namespace: str) -> ContentDeletion:
         findings = ContentDeletion()

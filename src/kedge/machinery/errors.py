@@ -10,7 +10,7 @@ import msgspec
 from kedge.machinery.quantity import Quantity
 
 
-class Minded(Enum):
+class ErrorScope(Enum):
     """Which of kedge and Kubernetes rejects a value, where only one of them does."""
 
     KEDGE = "kedge"
@@ -28,7 +28,7 @@ class FieldError(msgspec.Struct, frozen=True):
     field: str
     body: str
     """The message without the field's path."""
-    minded: "Minded | None" = None
+    scope: "ErrorScope | None" = None
     """Which one rejects the value, if not both."""
 
     def __str__(self) -> str:
@@ -37,11 +37,11 @@ class FieldError(msgspec.Struct, frozen=True):
     def under(self, path: str) -> "FieldError":
         """The same error, seen from further out."""
         joint = "" if self.field.startswith("[") or not self.field else "."
-        return FieldError(self.reason, f"{path}{joint}{self.field}", self.body, self.minded)
+        return FieldError(self.reason, f"{path}{joint}{self.field}", self.body, self.scope)
 
-    def only(self, minded: "Minded") -> "FieldError":
-        """The same error, minded by some only."""
-        return FieldError(self.reason, self.field, self.body, minded)
+    def only(self, scope: "ErrorScope") -> "FieldError":
+        """Return the same error with a scope."""
+        return FieldError(self.reason, self.field, self.body, scope)
 
     @classmethod
     def required(cls, field: str, detail: str = "") -> Self:

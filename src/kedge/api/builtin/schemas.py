@@ -64,7 +64,7 @@ def known(name: str) -> Schema | None:
     return served.schema(name) if name in served else None
 
 
-class Published:
+class PublishedTypes:
     """The table as a source of schemas; a Struct replaces the table's entry of the same type."""
 
     def __init__(self, described: Mapping[str, type[msgspec.Struct]]) -> None:
@@ -147,12 +147,12 @@ def full_name(short: str) -> str:
 
 
 @cache
-def _served() -> Published:
+def _served() -> PublishedTypes:
     # The catalog lists the kinds of this package too, so it cannot be imported before them.
     from kedge.api import catalog
 
     kinds = (*catalog.HAND_WRITTEN, *catalog.MEASURED)
-    return Published(described(resource.type for resource in kinds))
+    return PublishedTypes(described(resource.type for resource in kinds))
 
 
 def described(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.Struct]]:

@@ -17,7 +17,7 @@ from kedge.api.core_v1.references import (
 )
 from kedge.api.core_v1.resource_names import STORAGE, container_name
 from kedge.machinery import fieldpath, names
-from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.errors import ErrorScope, FieldError
 from kedge.machinery.quantity import Quantity
 
 VARIABLE_FIELDS: Final = (
@@ -115,7 +115,7 @@ def _field(
         lowered = key.lower() if field.name == "metadata.annotations" else key
         problems = rules.problems("", lowered, names.qualified_name(lowered))
         if field.escapes and names.needs_escapes(field.key or ""):
-            problems = (problem.only(Minded.EXTENSION) for problem in problems)
+            problems = (problem.only(ErrorScope.EXTENSION) for problem in problems)
         yield from problems
     elif field.name not in allowed:
         yield FieldError.not_supported("fieldPath", field.name, allowed)
@@ -129,9 +129,9 @@ def _selector(ref: ObjectFieldSelector, *problems: FieldError) -> Iterator[Field
     if ref.apiVersion != "v1":
         yield refusal
         return
-    yield refusal.only(Minded.EXTENSION)
+    yield refusal.only(ErrorScope.EXTENSION)
     for problem in problems:
-        yield problem.only(Minded.KEDGE)
+        yield problem.only(ErrorScope.KEDGE)
 
 
 def _node_labels(field: fieldpath.FieldPath, *, whole: bool) -> Iterator[FieldError]:
@@ -203,7 +203,7 @@ def named_container(ref: ObjectFieldSelector, spec: PodSpec) -> tuple[str, Seque
         return parsed.container, ()
     why = f'container "{parsed.container}" not found in spec.{parsed.among}'
     error = FieldError.invalid("fieldPath", ref.fieldPath, why)
-    return "", (error.only(Minded.KEDGE),)
+    return "", (error.only(ErrorScope.KEDGE),)
 
 
 def _unconvertible(version: str, field: fieldpath.FieldPath) -> str:

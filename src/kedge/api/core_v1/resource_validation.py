@@ -11,7 +11,7 @@ from kedge.api.core_v1.pod.container import ResourceClaim, ResourceRequirements
 from kedge.api.core_v1.pod.resources import pod_level, total
 from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.machinery import names
-from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.errors import ErrorScope, FieldError
 from kedge.machinery.quantity import Quantity
 
 Amounts = Mapping[str, Quantity]
@@ -110,7 +110,7 @@ def _container_name_errors(name: str) -> Sequence[FieldError]:
     if name != resource_names.STORAGE:
         return _name_errors(name)
     # Kedge takes it for ephemeral storage.
-    return tuple(error.only(Minded.EXTENSION) for error in _name_errors(name))
+    return tuple(error.only(ErrorScope.EXTENSION) for error in _name_errors(name))
 
 
 @lru_cache(maxsize=1024)

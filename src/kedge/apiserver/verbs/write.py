@@ -194,7 +194,7 @@ def _judge(
 ) -> None:
     """Refuse what is wrong, and warn of what only kedge takes. What Kubernetes alone would mind may
     stay if it is known: it was stored before the server knew no extensions."""
-    allowed = {error for error in known if error.minded is not None}
+    allowed = {error for error in known if error.scope is not None}
     counting, used = extensions.sorted_out(
         (error for error in errors if error not in allowed),
         upstream_only=api.catalog.upstream_only,

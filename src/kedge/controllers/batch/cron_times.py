@@ -13,7 +13,7 @@ _MINUTE: Final = timedelta(minutes=1)
 _DAY: Final = timedelta(days=1)
 
 
-class NeverDue(ValueError):
+class EmptySchedule(ValueError):
     """A schedule without any time, such as February 31."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ def missed(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | No
     first = following(schedule, since, zone)
     second = following(schedule, first, zone) if first is not None else None
     if first is None or second is None:
-        raise NeverDue
+        raise EmptySchedule
     if now < first:
         return MissedRuns(None)
     if now < second:
@@ -131,7 +131,7 @@ def next_due(
     """When to look again: the first moment that was not due yet."""
     try:
         found = missed(schedule, since, now, zone)
-    except NeverDue:
+    except EmptySchedule:
         return following(schedule, now, zone)
     if found.latest is not None:
         return following(schedule, found.latest, zone)

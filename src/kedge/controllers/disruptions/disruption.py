@@ -17,7 +17,7 @@ from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.disruptions import budget as pure
-from kedge.controllers.disruptions.scales import Scales, Unscalable
+from kedge.controllers.disruptions.scales import OwnerScales, UnknownScale
 from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving, is_ready
@@ -43,7 +43,7 @@ class DisruptionController:
         self._clock = clock
         self._pods = shared.of(PODS)
         self._budgets = shared.of(RESOURCE)
-        self._scales = Scales(client, shared)
+        self._scales = OwnerScales(client, shared)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._selectors: dict[Key, LabelRequirements] = {}
         self._loop: ControllerLoop[Key] = ControllerLoop("disruption", self._reconcile, clock)
@@ -98,7 +98,7 @@ class DisruptionController:
             return
         try:
             status = await self._assess(budget)
-        except (StatusError, Unscalable) as error:
+        except (StatusError, UnknownScale) as error:
             message = f"Failed to calculate the number of expected pods: {error}"
             self._recorder.record(budget, WARNING, "CalculateExpectedPodCountFailed", message)
             status = pure.failed(budget, str(error), self._clock.now())

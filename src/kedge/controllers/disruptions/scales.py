@@ -13,11 +13,11 @@ from kedge.controllers.shared_informers import ObjectCache, SharedInformers, con
 from kedge.machinery.errors import StatusError, qualified
 
 
-class Unscalable(Exception):
+class UnknownScale(Exception):
     """The desired number of pods of an owner cannot be found out."""
 
 
-class Scales:
+class OwnerScales:
     """Reads well-known owners from caches, and the scale subresource of the others."""
 
     def __init__(self, client: Client, shared: SharedInformers) -> None:
@@ -52,7 +52,7 @@ class Scales:
         namespace = pod.metadata.namespace
         found = self._known(owner, namespace) or await self._asked(owner, namespace)
         if found is None:
-            raise Unscalable(f'found no controllers for pod "{pod.metadata.name}"')
+            raise UnknownScale(f'found no controllers for pod "{pod.metadata.name}"')
         return found
 
     def _known(self, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
@@ -75,7 +75,9 @@ class Scales:
     async def _asked(self, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
         resource = (await self._discovery.served()).of_kind(owner.apiVersion, owner.kind)
         if resource is None:
-            raise Unscalable(f'no matches for kind "{owner.kind}" in version "{owner.apiVersion}"')
+            raise UnknownScale(
+                f'no matches for kind "{owner.kind}" in version "{owner.apiVersion}"'
+            )
         try:
             scale = await self._client.exchange(
                 "GET", resource, owner.name, "scale", namespace=namespace
@@ -87,7 +89,7 @@ class Scales:
                 return None
             # Nothing is said of the owner: there is no such subresource.
             kind = qualified(resource.group, resource.plural)
-            raise Unscalable(f"{kind} does not implement the scale subresource") from None
+            raise UnknownScale(f"{kind} does not implement the scale subresource") from None
         if scale["metadata"].get("uid") != owner.uid:
             return None
         return owner.uid, int(scale.get("spec", {}).get("replicas", 0))

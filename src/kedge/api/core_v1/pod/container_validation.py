@@ -41,7 +41,7 @@ from kedge.api.core_v1.references import ObjectFieldSelector
 from kedge.api.core_v1.resource_validation import validate_container_resources
 from kedge.api.core_v1.volume.volume import Volume
 from kedge.machinery import names
-from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.errors import ErrorScope, FieldError
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
@@ -266,7 +266,7 @@ def _own_selector(
     yield from errors
     if named and named != container.name:
         why = f'selector must name the container it is used in ("{container.name}")'
-        yield FieldError.invalid("fieldPath", ref.fieldPath, why).only(Minded.KEDGE)
+        yield FieldError.invalid("fieldPath", ref.fieldPath, why).only(ErrorScope.KEDGE)
 
 
 def _variable(variable: EnvVar) -> Iterator[FieldError]:
@@ -340,7 +340,7 @@ def _mounts(container: Container, pod: ContainerContext) -> Iterator[FieldError]
         if mount.name not in pod.volumes:
             yield FieldError.not_found(name, mount.name)
         elif mount.name in pod.unportable:
-            yield FieldError.not_found(name, mount.name).only(Minded.KUBERNETES)
+            yield FieldError.not_found(name, mount.name).only(ErrorScope.KUBERNETES)
         if not mount.mountPath:
             yield FieldError.required(path)
         if mount.mountPath in seen:

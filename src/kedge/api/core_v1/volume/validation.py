@@ -21,7 +21,7 @@ from kedge.api.core_v1.volume.volume import (
     Volume,
 )
 from kedge.machinery import names
-from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.errors import ErrorScope, FieldError
 
 _HOST_PATH_TYPES: Final = (
     "",
@@ -62,7 +62,7 @@ def validate_volumes(spec: PodSpec, pod_name: str, *, of_pod: bool) -> Checked:
             found += projection_validation.containers_of_files(volume, spec)
         if volume.name in sound:
             found.append(FieldError.duplicate("name", volume.name))
-        if all(error.minded is Minded.EXTENSION for error in found):
+        if all(error.scope is ErrorScope.EXTENSION for error in found):
             sound[volume.name] = volume
             if found:
                 unportable.add(volume.name)
