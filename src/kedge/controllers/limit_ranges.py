@@ -93,7 +93,7 @@ class LimitRangeController:
         self._seen: dict[Workload, tuple[str, int]] = {}
         """The uid and generation in which workloads were last looked at, in those namespaces."""
         self._wrong: set[Workload] = set()
-        """Those whose pods would be refused."""
+        """The workloads whose pods would be rejected."""
         self._followers: list[asyncio.Task[None]] = []
         self._recorder = Recorder(client, clock, COMPONENT)
         self._loop: ControllerLoop[Workload] = ControllerLoop("limit-range", self.reconcile, clock)
@@ -194,7 +194,7 @@ class LimitRangeController:
 
 
 def violations(bounds: NamespaceLimits, obj: Object) -> list[LimitRangeViolation]:
-    """What LimitRanges will have against the pods of a workload."""
+    """Return the LimitRange violations of a workload's pods."""
     template = template_of(obj)
     if template is None or obj.metadata.deletionTimestamp:
         return []

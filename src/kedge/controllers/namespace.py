@@ -58,7 +58,7 @@ class NamespaceController:
         self._loop = ControllerLoop("namespace", self.reconcile, clock, workers=4)
         self._tasks: asyncio.TaskGroup
         self._sentries: dict[ContentWatch, asyncio.Task[None]] = {}
-        """Those who wait for leftovers to go."""
+        """The waiters for remaining objects."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:

@@ -28,7 +28,7 @@ FINE = {
     CONTENT: ("ContentRemoved", "All content successfully removed"),
     FINALIZERS: ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
-"""What each condition says while it is False."""
+"""The reason and message of each condition while it is False."""
 
 
 @dataclass(frozen=True)

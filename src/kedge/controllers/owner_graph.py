@@ -122,7 +122,7 @@ class OwnerGraph:
         return self._nodes.get(uid)
 
     def dependents(self, owner: GraphNode) -> Iterator[GraphNode]:
-        """Those who name this very object as an owner."""
+        """Return the dependents whose owner references match this object exactly."""
         for dependent in self._dependents.get(owner.uid, {}).values():
             if any(matches(owner, dependent, each) for each in dependent.references):
                 yield dependent
@@ -134,7 +134,7 @@ class OwnerGraph:
                 yield dependent
 
     def standing(self, dependent: GraphNode, reference: DependentReference) -> OwnerState:
-        """What is known of an owner that a dependent names."""
+        """Return the state of an owner that a dependent references."""
         owner = self._nodes.get(reference.uid)
         if owner is not None and matches(owner, dependent, reference):
             return OwnerState.WAITING if owner.foreground else OwnerState.SOLID
@@ -167,7 +167,7 @@ class OwnerGraph:
         return bool(owned_or_owner or node.foreground or node.orphaning)
 
     def _affected(self, node: GraphNode, old: GraphNode | None) -> set[str]:
-        """Whose lot a change of a node may change."""
+        """Return the uids of the nodes that a change of a node may affect."""
         if old is not None and _same(node, old):
             return set()
         affected = {node.uid}
@@ -347,7 +347,7 @@ LEAVE = KeepObject()
 
 
 def decide(graph: OwnerGraph, node: GraphNode) -> Action:
-    """What is to be done about an object now."""
+    """Return the next action for an object."""
     if node.orphaning:
         return OrphanDependents(tuple(graph.dependents(node)))
     if node.foreground:

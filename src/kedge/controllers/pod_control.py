@@ -29,7 +29,7 @@ NAME_LIMIT: Final = 253
 
 
 def owned_by(resource: Resource[Any], owner: Object) -> OwnerReference:
-    """What an object says of the owner that manages it."""
+    """Return the owner reference of an object's controller."""
     return OwnerReference(
         apiVersion=resource.api_version,
         kind=resource.kind,

@@ -105,7 +105,7 @@ class ObjectCache(Generic[T]):
         return self._objects.get(Key(namespace, name))
 
     def owned(self, uid: str) -> list[T]:
-        """Those that the object of this uid manages."""
+        """Return the objects whose controller has this uid."""
         return self._owned.get(uid)
 
     def within(self, namespace: str) -> list[T]:

@@ -47,7 +47,7 @@ NOTIFY: Final = Method(_WATCHED, "NotifyRegistrationStatus", m.RegistrationStatu
 
 
 def caller(channel: Any, method: Method[Q, A]) -> Callable[..., Awaitable[A]]:
-    """What calls a method at the other end of a channel: (request, timeout=...) -> answer."""
+    """Return a function that calls the method: (request, timeout=...) -> response."""
     made: Callable[..., Awaitable[A]] = channel.unary_unary(
         method.path,
         request_serializer=wire.encode,

@@ -34,7 +34,7 @@ class Plugin(ABC):
     """
 
     resource: str = ""
-    """What pods ask for, such as `example.com/gadget`."""
+    """The resource name that pods request, such as `example.com/gadget`."""
 
     def __init__(self, resource: str = "", *, clock: Clock | None = None) -> None:
         self.resource = resource or self.resource
@@ -52,7 +52,7 @@ class Plugin(ABC):
     async def allocate(
         self, ids: Sequence[str], owner: m.Owner | None
     ) -> m.ContainerAllocateResponse:
-        """What a container needs in order to use these devices; called once per container."""
+        """Return the setup of a container for these devices; called once per container."""
         return m.ContainerAllocateResponse()
 
     async def pre_start(

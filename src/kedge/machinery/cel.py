@@ -55,7 +55,7 @@ class _Language(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _language(variables: tuple[str, ...]) -> _Language:
-    """What expressions over these variables are written in."""
+    """Return the CEL environment with these variables."""
     try:
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings

@@ -43,7 +43,7 @@ def validity(pem: bytes) -> Validity:
 
 
 def key_hash(pem: bytes) -> str:
-    """What tells the first certificate's key from all others, as kubeadm writes it."""
+    """Return the public key hash of the first certificate, as kubeadm writes it."""
     return f"sha256:{hashlib.sha256(_body(pem)[5].whole).hexdigest()}"
 
 

@@ -34,13 +34,13 @@ class ExtensionPaths:
 
     def __init__(self) -> None:
         self.extensions: tuple[str, ...] = ()
-        """Of an object: its fields that are extensions."""
+        """For an object: its fields that are extensions."""
         self.spellings: dict[str, str] = {}
-        """Of an object: those that are other spellings, each with the field that is meant."""
+        """For an object: the alternative spellings, each with the field that it stands for."""
         self.below: dict[str, ExtensionPaths] = {}
-        """Of an object: its fields that lead to some."""
+        """For an object: its fields with extensions below them."""
         self.each: ExtensionPaths | None = None
-        """Of a list or map: where its elements lead."""
+        """For a list or map: the extensions below its elements."""
 
     def find(self, document: dict[str, Any]) -> list[str]:
         """The paths of the extensions that a document of the right shape uses."""
@@ -133,7 +133,7 @@ def _lay(schema: Schema, trails: dict[int, ExtensionPaths]) -> ExtensionPaths:
 
 
 def _leading(trails: Iterable[ExtensionPaths]) -> set[ExtensionPaths]:
-    """Those that lead to an extension, at whatever distance; types may hold themselves."""
+    """Return the types with an extension at any depth; types may be recursive."""
     before: dict[ExtensionPaths, list[ExtensionPaths]] = {}
     for each in trails:
         for to in (*each.below.values(), *((each.each,) if each.each is not None else ())):

@@ -31,7 +31,7 @@ class FieldPath(msgspec.Struct, frozen=True):
 
     name: str
     written_key: str | None = None
-    """What stands between the quotes, if the path ends in a subscript."""
+    """The text between the quotes, if the path ends in a subscript."""
 
     @classmethod
     def keyed(cls, name: str, key: str) -> "FieldPath":

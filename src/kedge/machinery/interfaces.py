@@ -31,7 +31,7 @@ def is_unspecified(host: str) -> bool:
 
 
 def _ipv4(trie: str) -> Iterator[str]:
-    """Those of the kernel's routing trie that lead to the machine itself."""
+    """Return the local addresses in the kernel's routing trie."""
     address, seen = "", set()
     for line in trie.splitlines():
         word = line.split()

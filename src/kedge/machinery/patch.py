@@ -176,7 +176,7 @@ class _CopiedDocument:
             )
 
     def parent(self, pointer: str) -> tuple[Any, str]:
-        """What holds the place that the pointer names, for reading, and the last token."""
+        """Return the container that the pointer leads to, for reading, and the last token."""
         *tokens, last = _tokens(pointer)
         node = self.root
         for token in tokens:

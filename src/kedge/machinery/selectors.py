@@ -274,7 +274,7 @@ class _SelectorParser:
         return token
 
     def values(self) -> tuple[str, ...]:
-        """What stands in parentheses; nothing between two commas is the empty value."""
+        """Return the values in parentheses; nothing between two commas is the empty value."""
         if (token := self.take()) != "(":
             raise ValueError(f"found '{token}' expected: '('")
         if self.ahead not in (",", ")") and not _is_identifier(self.ahead):

@@ -39,7 +39,7 @@ class Ranking:
     nodes: Sequence[NodeState]
     totals: Sequence[int]
     parts: Sequence[tuple[Score, Sequence[int]]]
-    """What each score gave, before its weight; those that made no difference are left out."""
+    """The points of each score before its weight; scores without a difference are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Placement:
     nodes: int = 1
     """How many there are."""
     refusals: Mapping[str, NodeRejection] = field(default_factory=dict)
-    """What each node said that was asked and cannot take the pod."""
+    """The rejections of the nodes that were tried."""
     refused_by: Mapping[str, str] = field(default_factory=dict)
     """Which filter that was."""
 
@@ -64,7 +64,7 @@ class FitError:
     nodes: int
     """How many there are."""
     refusals: Mapping[str, NodeRejection] = field(default_factory=dict)
-    """What each node said that was asked."""
+    """The rejections of the nodes that were tried."""
     refused_by: Mapping[str, str] = field(default_factory=dict)
     """Which filter that was."""
     rest: NodeRejection | None = None
@@ -97,7 +97,7 @@ class PreparedFilters:
         """The nodes that can pass, if few can."""
         self.narrowed_by: list[str] = []
         self.refusal: NodeRejection | None = None
-        """What holds for all nodes."""
+        """The rejection that holds for all nodes."""
         self.refused_by = ""
         for each in filters:
             prepared = each.prepare(demand, snapshot)

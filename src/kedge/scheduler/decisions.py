@@ -32,7 +32,7 @@ class DecisionRecord(NamedTuple):
     at: datetime
     expectation: ExpectedUsage | None
     loads: Sequence[Load]
-    """Of the nodes that were compared, in their order."""
+    """The loads of the compared nodes, in their order."""
 
     @property
     def rows(self) -> int:

@@ -101,7 +101,7 @@ class PodDemand:
         self.terminating = bool(meta.deletionTimestamp)
         requests = pod_requests(spec)
         self.requests = {name: n for name, each in requests.items() if (n := units(name, each))}
-        """What a node must set aside, in millicores or whole units."""
+        """The requests, in millicores or whole units."""
         self.cpu = self.requests.get(CPU, 0)
         self.memory = self.requests.get(MEMORY, 0)
         self.best_effort = not self.cpu and not self.memory

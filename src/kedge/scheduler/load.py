@@ -37,11 +37,11 @@ class Load:
         self.measured = measured
         """Whether the node itself was; else `now` is what is known of its pods."""
         self.now = now
-        """What is used at the moment."""
+        """The current usage."""
         self.expected = expected
-        """What pods that have just come are expected to use besides."""
+        """The expected usage of new pods that are not measured yet."""
         self.usual = usual
-        """What the pods usually use, or are expected to."""
+        """The usual usage of the pods, measured over the day or expected."""
         self.pods = pods
         self.known = known
         """How many of them were measured."""

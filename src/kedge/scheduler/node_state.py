@@ -48,7 +48,7 @@ class NodeState:
         """Scores by what a pod asks for, true until the node changes; likewise `balanced`."""
         self.balanced: dict[tuple[int, int], int] = {}
         self.load: Load | None = None
-        """What it has to carry, if that was asked for since something changed."""
+        """The cached load, cleared by every change."""
         self.renew(node)
 
     def renew(self, node: Node) -> None:

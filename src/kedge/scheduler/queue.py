@@ -57,7 +57,7 @@ class SchedulingQueue:
         self._woken: dict[str, QueuedPod] = {}
         """Pods in backoff that may be taken when the active queue is empty."""
         self._failed: list[tuple[float, int, QueuedPod]] = []
-        """Those that back off after an error, by when they are due."""
+        """Pods in backoff after an error, by the time of the retry."""
         self._order = count()
         self._nodes: set[str] = set()
         """Nodes on which something has happened."""

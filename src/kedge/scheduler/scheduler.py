@@ -135,7 +135,7 @@ class Scheduler:
         return replace(found, note=_undecided(known))
 
     def _decided_now(self, known: pod.Pod) -> DecisionRecord:
-        """What would be decided if the pod came now."""
+        """Return the decision that the scheduler would make now."""
         snapshot, here = self._snapshot, self._snapshot.placed(known.metadata.uid)
         demand = PodDemand(replace(known, spec=replace(known.spec, nodeName="")))
         state = snapshot.nodes.get(snapshot.home(demand.uid))

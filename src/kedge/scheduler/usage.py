@@ -104,11 +104,11 @@ class ClusterUsage:
         self._pods: dict[str, PodUsage] = {}
         """By uid."""
         self._shares: dict[str, tuple[str, CpuAndMemory]] = {}
-        """What a pod, by uid, adds to the sum of its siblings, and who owns them."""
+        """By uid of a pod: its owner, and its share of the sum of its siblings."""
         self._siblings: dict[str, tuple[int, int, int]] = {}
         """For each owner the cpu and memory of those of its pods that are known, and how many."""
         self._cpu = 0
-        """What all of these use together."""
+        """The cpu usage of all these pods."""
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
@@ -163,15 +163,15 @@ class ClusterUsage:
     # What is asked.
 
     def pod(self, uid: str) -> PodUsage | None:
-        """What a pod used, if that is known."""
+        """Return the measured usage of a pod, or None."""
         return self._pods.get(uid)
 
     def node(self, name: str) -> CpuAndMemory | None:
-        """What a node uses at the moment, if that was measured."""
+        """Return the current measured usage of a node, or None."""
         return self._nodes.get(name)
 
     def nodes(self) -> list[str]:
-        """Those that were measured."""
+        """Return the names of the measured nodes."""
         return [*self._nodes]
 
     def strangers(self, uids: Collection[str]) -> int:
@@ -179,7 +179,7 @@ class ClusterUsage:
         return len(uids) - sum(map(self._pods.__contains__, uids))
 
     def expectation(self, demand: PodDemand) -> ExpectedUsage:
-        """What a pod will use: as much as its siblings do, else what it asks for, else a guess."""
+        """Return the expected usage of a pod: its siblings', else its requests, else a default."""
         if demand.owner in self._siblings:
             source = SIBLINGS
         else:
@@ -187,7 +187,7 @@ class ClusterUsage:
         return ExpectedUsage(CpuAndMemory(*self._guess(demand)), source)
 
     def _guess(self, demand: PodDemand) -> tuple[int, int]:
-        """What is expected of a pod before it was measured."""
+        """Return the expected usage of an unmeasured pod."""
         cpu, memory = self._expected(demand)
         if demand.best_effort and self._shares and demand.owner not in self._siblings:
             cpu = max(cpu, CAUTION * self._cpu // len(self._shares))
@@ -201,7 +201,7 @@ class ClusterUsage:
         return demand.assumed_cpu, demand.assumed_memory
 
     def load(self, state: NodeState) -> Load:
-        """What a node has to carry."""
+        """Return the load of a node."""
         found = state.load
         if found is None:
             found = state.load = self._load(state)
@@ -252,7 +252,7 @@ def _alike(before: PodUsage, now: PodUsage) -> bool:
 
 
 def _together(measured: Iterable[PodUsage | None]) -> CpuAndMemory:
-    """What pods use at the moment, as far as that is known."""
+    """Return the total current usage of the measured pods."""
     known = [each.now for each in measured if each is not None]
     return CpuAndMemory(sum(each.cpu for each in known), sum(each.memory for each in known))
 

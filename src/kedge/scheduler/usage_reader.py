@@ -63,7 +63,7 @@ class PodUsageReader:
         """When all that was read would have been read at the right pace."""
 
     def nodes(self) -> Iterable[str]:
-        """Those that have reported."""
+        """The nodes that have reported."""
         return self._rounds.keys()
 
     def reported(self, name: str) -> None:

@@ -209,7 +209,7 @@ class Writer:
                 self._relieve()
 
     def _take(self) -> list[Write | WriterTask | None]:
-        """What waits, up to a group; nothing if the store fell quiet with log left to copy."""
+        """Return queued writes, up to one group; empty if idle while the log needs a checkpoint."""
         taken: list[Write | WriterTask | None] = []
         try:
             waits = self._log.untidy or self.full

@@ -29,7 +29,7 @@ class StoreEvent(msgspec.Struct, frozen=True, gc=False):
     kind: Literal["put", "delete"]
     entry: StoreEntry
     previous: StoreEntry | None
-    """What the write replaced; a put that replaced nothing is a creation."""
+    """The entry that the write replaced; None for a creation."""
 
 
 class StorePage(msgspec.Struct, frozen=True, gc=False):

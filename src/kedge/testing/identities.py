@@ -49,7 +49,7 @@ class Identities:
         return token
 
     def user(self, token: str, **headers: str) -> User:
-        """Who a request with this token is from."""
+        """Return the user of a request with this token."""
         sent = {"authorization": f"Bearer {token}", **headers}
         return self.authenticator.user(HttpRequest("GET", "/api/v1/pods", headers=sent))
 
@@ -60,6 +60,6 @@ class Identities:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """What a token claims."""
+    """Return the claims of a token."""
     claims: dict[str, Any] = msgspec.json.decode(jwt.from_base64(token.split(".")[1].encode()))
     return claims

@@ -55,7 +55,7 @@ def program(content: bytes) -> LayerMember:
 
 
 Files = Mapping[str, bytes | LayerMember]
-"""What a layer holds, by path."""
+"""The content of a layer, by path."""
 
 
 def layer(files: Files | Sequence[tuple[str, bytes | LayerMember]]) -> bytes:
@@ -172,7 +172,7 @@ def oci_archive(path: Path, image: BuiltImage, *names: str) -> Path:
 
 
 def docker_archive(path: Path, image: BuiltImage, *names: str) -> Path:
-    """What `docker save` writes."""
+    """Return the archive that `docker save` writes."""
     path.write_bytes(layer(saved_files((image, names))))
     return path
 

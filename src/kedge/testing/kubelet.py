@@ -30,7 +30,7 @@ class FakeKubelet:
         self.machine = ContainerUse(self._booted, 1.5, 3 << 30)
         self.asked = 0
         self.broken: Response | None = None
-        """What it answers instead, if it is."""
+        """The response that replaces the metrics, if set."""
 
     def run(self, namespace: str, pod: str, container: str, cores: float, memory: int) -> None:
         """Start a container, or another in its place."""

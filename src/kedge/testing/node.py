@@ -121,7 +121,7 @@ class FakeDevices:
         self.holders: set[str] = set()
         self.refusals: list[DeviceFailure] = []
         self.failures: list[ConfigFailure] = []
-        """What the next starts fail with."""
+        """The errors of the next starts."""
         self.gifts = Given()
         self.started: list[dict[str, str]] = []
         """The variables that plugins were told of, in order."""

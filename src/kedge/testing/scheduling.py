@@ -54,7 +54,7 @@ def demand(
     status: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> PodDemand:
-    """What a pod of one container asks for."""
+    """Return the requests of a pod with one container."""
     meta = {"name": name, "namespace": namespace, "uid": f"{name}-{next(_uids)}"}
     pod = new_pod(
         metadata={**meta, "labels": dict(labels or {}), **(metadata or {})},
@@ -79,7 +79,7 @@ def cluster(*nodes: Node, namespaces: Mapping[str, Mapping[str, str]] | None = N
 
 
 def pod_report(uid: str, cpu: str, memory: str) -> PodReport:
-    """What the metrics API says of a pod that has used the same for more than a day."""
+    """Return the metrics of a pod with constant usage for more than a day."""
     reading = ReportedAmounts(cpu, memory)
     window = ReportedWindow(max=reading, ninety_fifth=reading)
     windows = ReportedWindows(seconds=window, minute=window, hour=window, day=window)

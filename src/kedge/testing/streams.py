@@ -80,7 +80,7 @@ class FakeCommand:
         os.write(self._err, text)
 
     def hear(self, size: int = 65_536) -> bytes:
-        """What it has been told; blocks, so that only what has surely come may be asked for."""
+        """Return up to `size` bytes of the input; blocks until there are some."""
         return os.read(self.told, size)
 
     def end(self, exit_code: int = 0) -> None:

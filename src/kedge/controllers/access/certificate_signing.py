@@ -58,7 +58,7 @@ _SERVER_NAMES: Final = frozenset(
         "10.96.0.1",
     )
 )
-"""What the API server is called: no node may be."""
+"""The names of the API server, which a node's certificate may not have."""
 
 
 class CertificateSigningRequestSpec(Model):
@@ -117,7 +117,7 @@ class CertificateNames(NamedTuple):
 
 
 def asked(request: CertificateSigningRequest) -> CertificateNames:
-    """What is asked for; ValueError if it cannot be read."""
+    """Return the names in a certificate request; raise ValueError if it is malformed."""
     from cryptography import x509
 
     try:
@@ -308,7 +308,7 @@ class CertificateSigningController:
                 raise
 
     async def _reason_to_approve(self, request: CertificateSigningRequest) -> str:
-        """What to say of an approval; empty to leave the decision to a person."""
+        """Return the message of an automatic approval; empty if a person must decide."""
         spec = request.spec
         wanted = asked(request)
         if spec.signerName == CLIENT or unfit(spec.signerName, wanted, spec.usages):

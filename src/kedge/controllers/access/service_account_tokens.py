@@ -125,7 +125,7 @@ def account_of(kept: Secret) -> str:
 
 
 def claims(kept: Secret, uid: str) -> dict[str, str]:
-    """What the token in a Secret says: it has no end, but it ends with the Secret."""
+    """Return the claims of the token in a Secret: it does not expire, but ends with the Secret."""
     namespace, name = kept.metadata.namespace, account_of(kept)
     return {
         "iss": "kubernetes/serviceaccount",

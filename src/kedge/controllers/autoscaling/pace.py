@@ -17,7 +17,7 @@ LOOKED_BACK: Final = 300
 KEPT: Final = timedelta(hours=1)
 """The longest time for which anybody may ask proposals and changes to be remembered."""
 LEAP: Final = 4
-"""So many replicas may be had at once, however few there are."""
+"""The replicas that one scale-up may always reach."""
 
 
 class ConditionReason(NamedTuple):

@@ -52,7 +52,7 @@ class Proposal:
 
     replicas: int
     average: int
-    """What a pod uses on average, in thousandths."""
+    """The average usage per pod, in thousandths."""
     utilization: int | None = None
     """The same in percent of what it requests."""
 
@@ -143,7 +143,7 @@ def propose(
 
 
 def assumed(target: UsageTarget, missing: Iterable[str], ratio: float) -> dict[str, int]:
-    """What pods without samples are taken to use: that which changes least."""
+    """Return the assumed usage of pods without samples: the value that changes least."""
     if ratio < 1.0:
         return {name: target.substitute(name) for name in missing}
     return dict.fromkeys(missing, 0) if ratio > 1.0 else {}
@@ -190,7 +190,7 @@ def is_settled(pod: Pod, sample: MetricSample, now: datetime) -> bool:
 
 
 def requests_of(pods: Iterable[Pod], resource: str, container: str = "") -> dict[str, int]:
-    """What each pod, or one container of it, requests; Unknown names what requests nothing."""
+    """Return the request of each pod or container; raise UnknownUsage if one has no request."""
     return {pod.metadata.name: _request(pod, resource, container) for pod in pods}
 
 

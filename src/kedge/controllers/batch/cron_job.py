@@ -293,7 +293,7 @@ def _since(cron_job: CronJob) -> datetime:
 
 
 def _not_before(cron_job: CronJob, now: datetime) -> datetime:
-    """What was due until then is of no interest any more."""
+    """Return the time up to which due times are ignored."""
     limit = cron_job.spec.startingDeadlineSeconds
     if limit is None:
         return _since(cron_job)

@@ -86,7 +86,7 @@ def _midnight(day: date, zone: tzinfo | None) -> datetime:
 
 
 def missed(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | None) -> MissedRuns:
-    """What became due after one moment and up to another."""
+    """Return the scheduled times after one time and up to another."""
     first = following(schedule, since, zone)
     second = following(schedule, first, zone) if first is not None else None
     if first is None or second is None:

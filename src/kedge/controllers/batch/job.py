@@ -58,7 +58,7 @@ from kedge.machinery.errors import StatusError
 
 COMPONENT: Final = "job-controller"
 MANAGER: Final = "kubernetes.io/job-controller"
-"""What a job says in `managedBy` if it is meant for this controller."""
+"""The value of `managedBy` that selects this controller."""
 WORKERS: Final = 5
 BATCH: Final = 0.1
 """Seconds for which news of pods are gathered: hundreds may end together."""

@@ -147,7 +147,7 @@ def with_condition(
 
 
 def ending(status: JobStatus, outcome: JobOutcome, now: datetime) -> JobStatus:
-    """Of a job that will end so as soon as its pods are gone."""
+    """Return the status of a job that ends with this outcome as soon as its pods are gone."""
     return with_condition(status, outcome.interim, "True", outcome.reason, outcome.message, now)
 
 

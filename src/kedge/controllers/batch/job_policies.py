@@ -34,7 +34,7 @@ class FailureAction(NamedTuple):
 
 
 def judged(policy: PodFailurePolicy | None, pod: Pod) -> FailureAction:
-    """What the first rule that matches says; a failure that none matches counts."""
+    """Return the action of the first matching rule; without one the failure counts."""
     for i, rule in enumerate(policy.rules if policy is not None else ()):
         if (why := _match(rule, pod)) is not None:
             return FailureAction(rule.action, f"{why} matching {rule.action} rule at index {i}")
@@ -42,7 +42,7 @@ def judged(policy: PodFailurePolicy | None, pod: Pod) -> FailureAction:
 
 
 def _match(rule: PodFailurePolicyRule, pod: Pod) -> str | None:
-    """What of the pod a rule matches, in words."""
+    """Return the part of the pod that a rule matches, as text."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if rule.onExitCodes is not None:
         status = pod.status

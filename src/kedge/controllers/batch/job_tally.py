@@ -176,7 +176,7 @@ class JobTally:
 
     @cached_property
     def counted_indexes(self) -> Indexes:
-        """Those that had succeeded before."""
+        """The indexes that had succeeded before."""
         return Indexes.parse(self.job.status.completedIndexes, self.completions)
 
     @cached_property
@@ -239,7 +239,7 @@ class JobTally:
         return self._decided() or self._failure(now) or self._index_outcome()
 
     def _decided(self) -> JobOutcome | None:
-        """What earlier looks at the job have made of it."""
+        """The outcome that an earlier reconciliation recorded."""
         for type_ in (SUCCESS_MET, FAILURE_TARGET):
             for each in self.job.status.conditions:
                 if each.type == type_ and each.status == "True":

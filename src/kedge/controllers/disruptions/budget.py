@@ -35,7 +35,7 @@ class DisruptedPods:
     expected: Mapping[str, str]
     """When each was evicted, of those whose deletion is still expected."""
     kept: Sequence[Pod]
-    """Those that were not deleted in time."""
+    """The pods that were not deleted in time."""
     until: datetime | None
     """When the next of those expected is late."""
 
@@ -62,7 +62,7 @@ def _amount(value: int | str, whole: int) -> int:
 
 
 def disrupted(budget: PodDisruptionBudget, pods: Iterable[Pod], now: datetime) -> DisruptedPods:
-    """What is still to be said of the pods that were evicted."""
+    """Return the evicted pods that still count as disrupted."""
     evicted = budget.status.disruptedPods
     expected: dict[str, str] = {}
     kept: list[Pod] = []

@@ -114,7 +114,7 @@ class NodeLifecycleController:
         self._loop.add(name)
 
     def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
-        """Who comes to a silent node is not ready there either."""
+        """Reconcile the node of a ready pod that was bound to a node without heartbeat."""
         if now is None or not now.spec.nodeName or not is_ready(now):
             return
         if before is not None and before.spec.nodeName == now.spec.nodeName:
@@ -244,7 +244,7 @@ def _reported(node: Node) -> str:
 
 
 def _looks(node: Node) -> tuple[object, ...]:
-    """All that matters of a node here, but for when it reported."""
+    """Return the fields of a node that this controller reads, except the heartbeat."""
     conditions = [(each.type, each.status) for each in node.status.conditions]
     spec = node.spec
     zone = zone_of(node), EXCLUDED in node.metadata.labels

@@ -21,7 +21,7 @@ class ZoneState(Enum):
 
 
 def state_of(ready: Iterable[bool]) -> ZoneState:
-    """What is to be thought of a zone, by which of its nodes are ready."""
+    """Return the state of a zone from the readiness of its nodes."""
     all_ = list(ready)
     bad = all_.count(False)
     if bad and bad == len(all_):

@@ -73,7 +73,7 @@ def endpoint(service: Service, pod: Pod, node: Node | None, family: str) -> Endp
 
 
 def _hints(service: Service, zone: str, node: str) -> EndpointHints | None:
-    """Who is to use an endpoint where the service wants its traffic to stay near."""
+    """Return the hints of an endpoint for a service with trafficDistribution; None without one."""
     near = service.spec.trafficDistribution
     zones = [ForZone(name=zone)] if zone and near in NEAR else ()
     nodes = [ForNode(name=node)] if node and near == "PreferSameNode" else ()
@@ -128,7 +128,7 @@ def plan(
     groups: Mapping[Ports, Sequence[Endpoint]],
     present: Sequence[EndpointSlice],
 ) -> SlicePlan:
-    """What leads from the slices there are, all of one family, to those that are wanted."""
+    """Return the changes from the current slices of one address family to the desired ones."""
     made = SlicePlan()
     by_ports: dict[Ports, list[EndpointSlice]] = {}
     for slice_ in present:
@@ -219,7 +219,7 @@ def _reused(made: SlicePlan, service: Service) -> SlicePlan:
 
 
 def _identity(each: Endpoint) -> tuple[object, ...]:
-    """What makes an endpoint the same one, be it ready or not."""
+    """Return the identity of an endpoint, independent of its conditions."""
     target = each.targetRef.uid if each.targetRef else ""
     return tuple(each.addresses), each.hostname, each.nodeName, target
 

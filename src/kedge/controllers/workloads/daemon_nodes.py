@@ -37,7 +37,7 @@ TOLERATED: Final = (
     _tolerated("pid-pressure", "NoSchedule"),
     _tolerated("unschedulable", "NoSchedule"),
 )
-"""What every daemon puts up with: it is there to look after the node."""
+"""The tolerations that every daemon pod gets, as in Kubernetes."""
 TOLERATED_ON_HOST_NETWORK: Final = _tolerated("network-unavailable", "NoSchedule")
 
 
@@ -50,7 +50,7 @@ def tolerating(spec: PodSpec) -> PodSpec:
 
 
 def _taint(toleration: Toleration) -> tuple[str, str, str, str]:
-    """What a toleration is about, however long it lasts."""
+    """Return the identity of a toleration, without its duration."""
     return toleration.key, toleration.effect, toleration.operator, toleration.value
 
 

@@ -249,7 +249,7 @@ class DaemonSetController:
 
 
 def hash_of(revision: ControllerRevision) -> str:
-    """What the pods of a revision are labelled with."""
+    """Return the labels of the pods of a revision."""
     return revision.metadata.labels.get(HASH) or revision.metadata.name
 
 

@@ -65,7 +65,7 @@ def _age(pod: Pod) -> tuple[bool, str, str]:
 
 
 def standing_needs(view: DaemonSetView, pods: Placed) -> DaemonSetSteps:
-    """What it takes to have a pod on each node that is to have one, whatever its template."""
+    """Return the steps that give each eligible node one pod, whatever its template."""
     needs = DaemonSetSteps()
     eligibility = view.eligibility
     for node in view.nodes:
@@ -113,7 +113,7 @@ def _surplus(view: DaemonSetView, running: Sequence[Pod]) -> Iterator[Pod]:
 
 
 def rolling_needs(view: DaemonSetView, pods: Placed) -> DaemonSetSteps:
-    """What may be replaced now because its template is an older one."""
+    """Return the pods of older templates that the rolling update may replace now."""
     eligibility = view.eligibility
     wanted = {node.metadata.name for node in view.nodes if eligibility.wants(node)}
     by_node = {**dict.fromkeys(sorted(wanted), ()), **pods}

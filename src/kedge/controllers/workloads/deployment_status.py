@@ -75,7 +75,7 @@ def has_deadline(deployment: Deployment) -> bool:
 
 
 def pausing(deployment: Deployment, now: datetime) -> DeploymentCondition | None:
-    """What is to be said when a Deployment was paused or resumed; None if nothing is.
+    """Return the Progressing condition after a pause or resume; None if it stays.
 
     A rollout that is resumed has its whole deadline before it, however long the pause was.
     """
@@ -209,7 +209,7 @@ def deadline_in(deployment: Deployment, status: DeploymentStatus, now: datetime)
 
 
 def _failure(sets: DeploymentReplicaSets) -> DeploymentCondition | None:
-    """What fails in a ReplicaSet, the new one being heard first."""
+    """Return the ReplicaFailure condition of a ReplicaSet, the new one first."""
     heard: Sequence[ReplicaSet] = sets.all if sets.new is None else [sets.new, *sets.old]
     for each in (said for set_ in heard for said in set_.status.conditions):
         if each.type == REPLICA_FAILURE:

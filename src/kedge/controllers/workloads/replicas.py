@@ -145,7 +145,7 @@ def failing(
 def surplus(
     pods: Sequence[Pod], count: int, neighbours: Mapping[str, int], now: datetime
 ) -> Sequence[Pod]:
-    """So many of the pods, those first that are missed least."""
+    """Return a number of pods to delete, in Kubernetes' order of deletion."""
     if count >= len(pods):
         return pods
     return sorted(pods, key=lambda pod: expendable_first(pod, neighbours, now))[:count]

@@ -54,7 +54,7 @@ def total(sets: Iterable[ReplicaSet]) -> int:
 
 
 def active(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
-    """Those that have pods, or should."""
+    """The ReplicaSets that have pods, or should have them."""
     return [each for each in sets if size(each) > 0]
 
 

@@ -24,7 +24,7 @@ UNSUPPORTED: Final = "VolumesUnsupported"
 
 
 def no_volumes(owner: StatefulSet) -> str:
-    """What is said of a set with claims, for nothing in kedge binds or mounts them."""
+    """The warning for a set with claims: kedge does not bind or mount them."""
     names = ", ".join(each.metadata.name for each in owner.spec.volumeClaimTemplates)
     return (
         "kedge has no volumes behind PersistentVolumeClaims: pods that mount them "
@@ -84,7 +84,7 @@ class StatefulClaims:
         self._recorder = recorder
 
     def of(self, owner: StatefulSet, ordinal: int) -> list[PersistentVolumeClaim]:
-        """Those that are there of the claims which one pod needs."""
+        """Return the existing claims of one pod."""
         names = [each.metadata.name for each in claims_of(owner, ordinal)]
         found = (self._known.get(name, owner.metadata.namespace) for name in names)
         return [each for each in found if each is not None]

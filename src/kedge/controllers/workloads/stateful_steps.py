@@ -124,7 +124,7 @@ def split_pods(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[ReplicaSlots, l
 
 
 def _filling(owner: StatefulSet, slot: ReplicaSlot, current: str, update: str) -> Step | None:
-    """What one number needs; a pod that has ended makes room for another, however it ended."""
+    """Return the step of one ordinal; an ended pod is deleted and created again."""
     pod = slot.pod
     if pod is None:
         old = _is_made_from_current(owner, slot.ordinal)

@@ -224,7 +224,7 @@ class PluginBench:
                 raise CallRejected(error.code().name, error.details() or "") from error
 
     async def first_list(self, seconds: float = 5.0) -> list[m.Device]:
-        """What ListAndWatch says at first. Raises Rejected."""
+        """Return the first response of ListAndWatch. Raises CallRejected."""
         grpc = library.load()
         async with self.connected() as channel:
             stream = methods.streamer(channel, methods.LIST_AND_WATCH)(m.Empty())

@@ -27,7 +27,7 @@ def prepare(demand: PodDemand, snapshot: Snapshot) -> Prepared:
 
 
 def refusal(demand: PodDemand, node: NodeState) -> NodeRejection | None:
-    """All that is missing; nothing that leaves could make a node larger than it is."""
+    """Return the insufficient resources; final if the request exceeds the node's capacity."""
     missing = [*_missing(demand, node)]
     reasons = tuple(f"Insufficient {name}" for name in missing)
     if len(node.pods) >= node.pods_allowed:

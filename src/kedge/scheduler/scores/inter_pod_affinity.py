@@ -8,7 +8,7 @@ from kedge.scheduler.scores.score import BEST
 from kedge.scheduler.snapshot import Snapshot
 
 Areas = dict[str, dict[str, int]]
-"""What each area is worth, by topology and value."""
+"""The points of each topology domain, by key and value."""
 
 
 def rate(demand: PodDemand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
