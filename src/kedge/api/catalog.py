@@ -86,7 +86,7 @@ MEASURED: tuple[Resource[Any], ...] = (
     usage_v1beta1.NODES,
     usage_v1beta1.PODS,
 )
-"""What nodes and pods use: reported by nodes, never stored."""
+"""The usage of nodes and pods: reported by nodes, never stored."""
 
 BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *MEASURED, *RESOURCES, *REVIEWS)
 

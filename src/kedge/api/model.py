@@ -114,7 +114,7 @@ class ManagedFieldsEntry(Model):
     """The fields that one manager has set in one way."""
 
     manager: str = ""
-    """Who set the fields."""
+    """The manager of the fields."""
     operation: str = ""
     """How: Apply or Update."""
     apiVersion: str = ""
@@ -225,7 +225,7 @@ class Condition(Model):
     __required__ = ("type", "status", "lastTransitionTime", "reason", "message")
 
     type: str = ""
-    """What aspect, in CamelCase."""
+    """The type of the condition, in CamelCase."""
     status: str = ""
     """True, False or Unknown."""
     observedGeneration: int = 0

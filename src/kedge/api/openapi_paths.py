@@ -135,7 +135,7 @@ class Paths:
             self._operation(path, resource, verb, shown, sub)
 
     def _sub_kind(self, resource: Resource[Any], sub: Subresource, kind: Json) -> Json:
-        """What a subresource takes and gives: objects of some kind, or mere text."""
+        """Return the request and response types of a subresource: objects of a kind, or text."""
         if sub.name == "log" or sub.kind.endswith("Options"):
             return {"type": "string"}
         if sub.kind in ("", resource.kind):

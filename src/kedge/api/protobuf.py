@@ -32,7 +32,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIRE_TYPES = {"int": _VARINT, "bool": _VARINT, "double": _FIXED64}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ABSENT = object()
-"""What a value is that JSON would not show."""
+"""Marks a value that JSON omits."""
 
 
 def decode(body: bytes) -> dict[str, Any]:

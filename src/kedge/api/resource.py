@@ -79,7 +79,7 @@ class Resource(ResourceIdentity, Generic[T]):
 
     @cached_property
     def schema(self) -> Schema:
-        """What an object of this kind may hold."""
+        """The schema of the objects."""
         if self.schema_source is not None:
             return self.schema_source()
         return structs.schema_of(self.type)

@@ -10,7 +10,7 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 def problems(path: str, value: object, found: Iterable[str]) -> Iterator[FieldError]:
-    """What a naming rule found, as errors of one field."""
+    """Yield the findings of a naming rule as errors of one field."""
     for problem in found:
         yield FieldError.invalid(path, value, problem)
 

@@ -49,7 +49,10 @@ def test_a_type_may_hold_itself() -> None:
 
 def test_descriptions_come_from_docstrings_and_stay_with_their_field() -> None:
     meta, pod = schema_of(ObjectMeta), schema_of(Pod)
-    assert meta.description == "What every stored object has: its name, its labels, its history."
+    assert (
+        meta.description
+        == "The metadata of every stored object: name, labels, annotations, owners, history."
+    )
     assert meta.fields["uid"].description.startswith("Tells this object from any other")
     assert pod.fields["metadata"].description == "Name, labels and history of the object."
     assert schema_of(Leaf).required == ("name",)

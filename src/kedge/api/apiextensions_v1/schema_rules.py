@@ -342,7 +342,7 @@ def _defaults(schema: JSONSchemaProps, path: str, *, root: bool = False) -> Iter
 
 
 def _pruned(schema: JSONSchemaProps | None, value: Any) -> Any:
-    """What is left of a default once fields that the schema does not name are gone."""
+    """Return a default without the fields that the schema does not declare."""
     if isinstance(value, list):
         return [_pruned(schema.items if schema else None, element) for element in value]
     if not isinstance(value, dict):

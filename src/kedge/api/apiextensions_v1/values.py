@@ -257,7 +257,7 @@ class Checker:
 
 
 class _Bounds:
-    """What a schema asks of numbers."""
+    """The rules of a schema for numbers."""
 
     def __init__(self, props: Mapping[str, Any], types: tuple[str, ...]) -> None:
         self.whole = types == ("integer",)

@@ -48,7 +48,7 @@ class DaemonSetSpec(Model):
     selector: LabelSelector | None = None
     """Labels by which the pods are known; cannot be changed."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What the pods look like; its node selector says on which nodes they run."""
+    """The template of the pods; its node selector says on which nodes they run."""
     updateStrategy: DaemonSetUpdateStrategy = field(default_factory=DaemonSetUpdateStrategy)
     """How pods of an older template are replaced."""
     minReadySeconds: Int32 = 0
@@ -63,7 +63,7 @@ class DaemonSetCondition(Model):
     __required__ = ("type", "status")
 
     type: str = ""
-    """What aspect."""
+    """The type of the condition."""
     status: str = ""
     """True, False or Unknown."""
     lastTransitionTime: Time = ""

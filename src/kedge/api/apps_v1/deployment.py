@@ -54,7 +54,7 @@ class DeploymentSpec(Model):
     selector: LabelSelector | None = None
     """Labels by which the pods are known; cannot be changed."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What the pods look like."""
+    """The template of the pods."""
     strategy: Annotated[DeploymentStrategy, RETAIN_KEYS] = field(default_factory=DeploymentStrategy)
     """How pods of an older template are replaced."""
     minReadySeconds: Int32 = 0

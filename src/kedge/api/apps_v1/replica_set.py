@@ -29,7 +29,7 @@ class ReplicaSetSpec(Model):
     selector: LabelSelector | None = None
     """Labels by which the pods are known; cannot be changed."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What new pods look like."""
+    """The template of new pods."""
 
 
 class ReplicaSetCondition(Model):
@@ -38,7 +38,7 @@ class ReplicaSetCondition(Model):
     __required__ = ("type", "status")
 
     type: str = ""
-    """What aspect, for instance ReplicaFailure."""
+    """The type of the condition, for instance ReplicaFailure."""
     status: str = ""
     """True, False or Unknown."""
     lastTransitionTime: Time = ""

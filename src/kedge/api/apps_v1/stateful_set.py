@@ -42,7 +42,7 @@ class StatefulSetUpdateStrategy(Model):
 
 
 class StatefulSetPersistentVolumeClaimRetentionPolicy(Model):
-    """What becomes of the claims that were made from templates."""
+    """The retention of the claims that were created from templates."""
 
     whenDeleted: str = ""
     """When the set is deleted: Retain or Delete. Default Retain."""
@@ -67,7 +67,7 @@ class StatefulSetSpec(Model):
     selector: LabelSelector | None = None
     """Labels by which the pods are known; cannot be changed."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What the pods look like; each gets a number as part of its name."""
+    """The template of the pods; each gets a number as part of its name."""
     volumeClaimTemplates: Sequence[PersistentVolumeClaim] = ()
     """Claims made for each pod, mounted as volumes of their name."""
     serviceName: str = field(default_factory=str)
@@ -83,7 +83,7 @@ class StatefulSetSpec(Model):
     persistentVolumeClaimRetentionPolicy: StatefulSetPersistentVolumeClaimRetentionPolicy | None = (
         None
     )
-    """What becomes of claims whose pods are gone."""
+    """The retention of claims whose pods are gone."""
     ordinals: StatefulSetOrdinals | None = None
     """How the pods are numbered. Default from 0."""
 
@@ -94,7 +94,7 @@ class StatefulSetCondition(Model):
     __required__ = ("type", "status")
 
     type: str = ""
-    """What aspect."""
+    """The type of the condition."""
     status: str = ""
     """True, False or Unknown."""
     lastTransitionTime: Time = ""

@@ -128,7 +128,7 @@ def template_columns(
     template: Callable[[Any], PodTemplateSpec],
     selector: Callable[[Any], LabelSelector | None] | None = None,
 ) -> Sequence[Column]:
-    """What `-o wide` adds: containers, images and, unless there is none, the selector."""
+    """The columns of `-o wide`: containers, images and the selector, if there is one."""
     columns = [
         Column(
             name="Containers",

@@ -30,7 +30,7 @@ class CrossVersionObjectReference(Model):
 
 
 class HorizontalPodAutoscalerSpec(Model):
-    """What to scale, and by what."""
+    """The scale target and the metrics."""
 
     __required__ = ("scaleTargetRef", "maxReplicas")
 
@@ -45,7 +45,7 @@ class HorizontalPodAutoscalerSpec(Model):
 
 
 class HorizontalPodAutoscalerStatus(Model):
-    """What was measured and done."""
+    """The observed state of the autoscaler."""
 
     __required__ = ("currentReplicas", "desiredReplicas")
 
@@ -67,9 +67,9 @@ class HorizontalPodAutoscaler(Object):
     __required__ = ("spec",)
 
     spec: HorizontalPodAutoscalerSpec = field(default_factory=HorizontalPodAutoscalerSpec)
-    """What to scale, and by what."""
+    """The scale target and the metrics."""
     status: HorizontalPodAutoscalerStatus = field(default_factory=HorizontalPodAutoscalerStatus)
-    """What was measured and done."""
+    """The observed state of the autoscaler."""
 
 
 def default(obj: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:

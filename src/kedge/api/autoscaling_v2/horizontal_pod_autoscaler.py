@@ -50,7 +50,7 @@ class HPAScalingRules(Model):
     selectPolicy: str | None = None
     """Which policy decides: Max, Min, or Disabled for no change in this direction."""
     policies: Sequence[HPAScalingPolicy] = ()
-    """What may change at most."""
+    """The largest allowed change."""
     tolerance: Quantity | None = None
     """How far a metric may be off its target before anything changes."""
 
@@ -65,7 +65,7 @@ class HorizontalPodAutoscalerBehavior(Model):
 
 
 class HorizontalPodAutoscalerSpec(Model):
-    """What to scale, and by what."""
+    """The scale target and the metrics."""
 
     __required__ = ("scaleTargetRef", "maxReplicas")
 
@@ -76,7 +76,7 @@ class HorizontalPodAutoscalerSpec(Model):
     maxReplicas: Int32 = field(default_factory=int)
     """The most replicas."""
     metrics: Sequence[MetricSpec] = ()
-    """What to look at. Default the use of cpu, aiming at 80 percent."""
+    """The metrics. Default cpu utilization with a target of 80 percent."""
     behavior: HorizontalPodAutoscalerBehavior | None = None
     """How fast replicas change."""
 
@@ -99,7 +99,7 @@ class HorizontalPodAutoscalerCondition(Model):
 
 
 class HorizontalPodAutoscalerStatus(Model):
-    """What was measured and done."""
+    """The observed state of the autoscaler."""
 
     __required__ = ("desiredReplicas",)
 
@@ -112,7 +112,7 @@ class HorizontalPodAutoscalerStatus(Model):
     desiredReplicas: Int32 = field(default_factory=int)
     """How many replicas there should be."""
     currentMetrics: Sequence[MetricStatus] = ()
-    """What was measured."""
+    """The current values of the metrics."""
     conditions: Annotated[Sequence[HorizontalPodAutoscalerCondition], keyed("type")] = ()
     """Aspects of its state."""
 
@@ -123,9 +123,9 @@ class HorizontalPodAutoscaler(Object):
     __required__ = ("spec",)
 
     spec: HorizontalPodAutoscalerSpec = field(default_factory=HorizontalPodAutoscalerSpec)
-    """What to scale, and by what."""
+    """The scale target and the metrics."""
     status: HorizontalPodAutoscalerStatus = field(default_factory=HorizontalPodAutoscalerStatus)
-    """What was measured and done."""
+    """The observed state of the autoscaler."""
 
 
 _UP = HPAScalingRules(

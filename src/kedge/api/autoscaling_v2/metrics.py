@@ -102,7 +102,7 @@ class PodsMetricSource(Model):
 
 
 class ResourceMetricSource(Model):
-    """What the pods use of a resource."""
+    """The usage of a resource by the pods."""
 
     __required__ = ("name", "target")
 
@@ -113,11 +113,11 @@ class ResourceMetricSource(Model):
     window: Annotated[str, EXTENSION] = ""
     """The stretch of time that is looked at: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
     statistic: Annotated[str, EXTENSION] = ""
-    """What of the window counts: mean, max or 95th. Default mean."""
+    """The statistic of the window: mean, max or 95th. Default mean."""
 
 
 class ContainerResourceMetricSource(Model):
-    """What one container of each pod uses of a resource."""
+    """The usage of a resource by one container of each pod."""
 
     __required__ = ("name", "target", "container")
 
@@ -130,7 +130,7 @@ class ContainerResourceMetricSource(Model):
     window: Annotated[str, EXTENSION] = ""
     """The stretch of time that is looked at: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
     statistic: Annotated[str, EXTENSION] = ""
-    """What of the window counts: mean, max or 95th. Default mean."""
+    """The statistic of the window: mean, max or 95th. Default mean."""
 
 
 class ExternalMetricSource(Model):
@@ -156,9 +156,9 @@ class MetricSpec(Model):
     pods: PodsMetricSource | None = None
     """A metric that each pod has."""
     resource: ResourceMetricSource | None = None
-    """What the pods use of a resource."""
+    """The usage of a resource by the pods."""
     containerResource: ContainerResourceMetricSource | None = None
-    """What one container of each pod uses of a resource."""
+    """The usage of a resource by one container of each pod."""
     external: ExternalMetricSource | None = None
     """A metric that tells of something outside the cluster."""
 
@@ -190,7 +190,7 @@ class PodsMetricStatus(Model):
 
 
 class ResourceMetricStatus(Model):
-    """What the pods use of a resource at present."""
+    """The current usage of a resource by the pods."""
 
     __required__ = ("name", "current")
 
@@ -201,7 +201,7 @@ class ResourceMetricStatus(Model):
 
 
 class ContainerResourceMetricStatus(Model):
-    """What one container of each pod uses of a resource at present."""
+    """The current usage of a resource by one container of each pod."""
 
     __required__ = ("name", "current", "container")
 

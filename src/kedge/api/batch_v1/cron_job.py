@@ -26,7 +26,7 @@ _ZONE_PART = re.compile(r"[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}", re.ASCII)
 
 
 class JobTemplateSpec(Model):
-    """What new jobs look like."""
+    """The template of new jobs."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     """Labels and annotations of the jobs."""
@@ -46,11 +46,11 @@ class CronJobSpec(Model):
     startingDeadlineSeconds: int | None = None
     """How late a job may start; later than that it is missed."""
     concurrencyPolicy: str = ""
-    """What if the last job still runs: Allow, Forbid or Replace. Default Allow."""
+    """The policy if the last job still runs: Allow, Forbid or Replace. Default Allow."""
     suspend: bool | None = None
     """Whether no jobs are due for now. Default false."""
     jobTemplate: JobTemplateSpec = field(default_factory=JobTemplateSpec)
-    """What new jobs look like."""
+    """The template of new jobs."""
     successfulJobsHistoryLimit: Int32 | None = None
     """How many jobs that succeeded are kept. Default 3."""
     failedJobsHistoryLimit: Int32 | None = None

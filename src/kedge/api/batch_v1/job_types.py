@@ -37,7 +37,7 @@ class PodFailurePolicyOnPodConditionsPattern(Model):
 
 
 class PodFailurePolicyRule(Model):
-    """What to do about one sort of failure."""
+    """The action for one kind of failure."""
 
     __required__ = ("action",)
 
@@ -102,7 +102,7 @@ class JobSpec(Model):
     manualSelector: bool | None = None
     """Whether the writer answers for the selector. Default false."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What the pods look like."""
+    """The template of the pods."""
     ttlSecondsAfterFinished: Int32 | None = None
     """How long the job is kept once it has finished; without it, until deleted."""
     completionMode: str | None = None

@@ -135,7 +135,7 @@ def _mark(mark: str) -> dict[str, Any]:
 
 @cache
 def table() -> dict[str, dict[str, str]]:
-    """What is published, by the full name of the type."""
+    """The published types, by full name."""
     text = Path(__file__).with_name("schemas.json").read_bytes()
     short = msgspec.json.decode(text, type=dict[str, dict[str, str]])
     return {full_name(name): fields for name, fields in short.items()}

@@ -66,7 +66,7 @@ def kept_status(new: Document, old: Document) -> Document:
 
 
 def status_errors(new: Document, old: Document) -> Iterator[FieldError]:
-    """What is wrong with a write to the status."""
+    """Yield the errors of a write to the status."""
     yield from condition_errors(new, old)
     for kind in (APPROVED, DENIED):
         if len(_of(kind, new)) > len(_of(kind, old)):
@@ -83,7 +83,7 @@ def status_errors(new: Document, old: Document) -> Iterator[FieldError]:
 
 
 def condition_errors(new: Document, old: Document) -> Iterator[FieldError]:
-    """What is wrong with the conditions that a write leaves, whichever endpoint it goes to."""
+    """Yield the errors of the conditions after a write through any endpoint."""
     conditions = listed(new.content, _CONDITIONS)
     seen: set[str] = set()
     for i, condition in enumerate(conditions):

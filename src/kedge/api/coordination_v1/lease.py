@@ -16,18 +16,18 @@ STRATEGIES = ("OldestEmulationVersion",)
 
 
 class LeaseSpec(Model):
-    """Who holds the lease, and for how long."""
+    """The holder of the lease, and its duration."""
 
     acquireTime: MicroTime = ""
     """When the holder got it."""
     holderIdentity: str | None = None
-    """Who holds it; empty once it was given back."""
+    """The identity of the holder; empty after a release."""
     leaseDurationSeconds: Int32 | None = None
     """How long after the last renewal others must wait."""
     leaseTransitions: Int32 | None = None
     """How often it went from one holder to another."""
     preferredHolder: str | None = None
-    """Who should get it next, if there is a strategy."""
+    """The preferred next holder, if there is a strategy."""
     renewTime: MicroTime = ""
     """When the holder last renewed it."""
     strategy: str | None = None
@@ -38,7 +38,7 @@ class Lease(Object):
     """A claim to something that lapses unless renewed."""
 
     spec: LeaseSpec = field(default_factory=LeaseSpec)
-    """Who holds it, and for how long."""
+    """The holder of the lease, and its duration."""
 
 
 def validate(obj: Lease) -> Iterator[FieldError]:

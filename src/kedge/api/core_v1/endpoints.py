@@ -40,7 +40,7 @@ class EndpointPort(Model):
     __atomic__ = True
 
     appProtocol: str | None = None
-    """What is spoken on the port, for instance kubernetes.io/h2c."""
+    """The application protocol of the port, for instance kubernetes.io/h2c."""
     name: str = ""
     """The service's name for the port; may be left out if there is but one."""
     port: Int32 = 0
@@ -53,9 +53,9 @@ class EndpointSubset(Model):
     """Addresses that have their ports in common."""
 
     addresses: Sequence[EndpointAddress] = ()
-    """Those ready for traffic."""
+    """The addresses that are ready for traffic."""
     notReadyAddresses: Sequence[EndpointAddress] = ()
-    """Those that are starting, ending or failing their checks."""
+    """The addresses of pods that start, end or fail their probes."""
     ports: Sequence[EndpointPort] = ()
     """The ports of all of them."""
 

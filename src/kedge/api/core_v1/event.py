@@ -28,7 +28,7 @@ class EventSeries(Model):
 
 
 class EventSource(Model):
-    """Who noticed, in the older form."""
+    """The component that reported the event, in the older form."""
 
     component: str = ""
     """Name of the component."""
@@ -42,7 +42,7 @@ class Event(Object):
     __required__ = ("metadata", "involvedObject")
 
     action: str = ""
-    """What was done about the object."""
+    """The action that was taken for the object."""
     count: Int32 = 0
     """How often it happened."""
     eventTime: MicroTime = ""
@@ -54,19 +54,19 @@ class Event(Object):
     lastTimestamp: Time = ""
     """When it was last seen."""
     message: str = ""
-    """What happened, for people."""
+    """A human-readable description of the event."""
     reason: str = ""
     """Why, as one word."""
     related: ObjectReference | None = None
     """A second object that has to do with it."""
     reportingComponent: str = field(default_factory=str)
-    """Who noticed, for instance kubernetes.io/kubelet."""
+    """The component that reported the event, for instance kubernetes.io/kubelet."""
     reportingInstance: str = field(default_factory=str)
     """Which one of them, for instance kubelet-xyzf."""
     series: EventSeries | None = None
     """Set if it keeps happening."""
     source: EventSource = field(default_factory=EventSource)
-    """Who noticed, in the older form."""
+    """The component that reported the event, in the older form."""
     type: str = ""
     """Normal or Warning."""
 

@@ -75,7 +75,7 @@ class LimitRangeItem(Model):
     selector: Annotated[LimitRangeSelector | None, EXTENSION] = None
     """Kedge's own: restricts the item to some pods, containers or claims."""
     type: str = field(default_factory=str)
-    """What is bounded: Container, Pod or PersistentVolumeClaim."""
+    """The kind that the item bounds: Container, Pod or PersistentVolumeClaim."""
 
 
 class LimitRangeSpec(Model):
@@ -175,7 +175,7 @@ def _field_selector(type_: str, text: str, path: str) -> Iterator[FieldError]:
 
 
 def selectable_fields(type_: str) -> Mapping[str, Callable[[Any], str]]:
-    """What a field selector may ask of the objects that items of a type are about."""
+    """Return the field selectors of the objects that items of a type cover."""
     if type_ in (CONTAINER, POD):
         return {**_METADATA_FIELDS, **pod.RESOURCE.presentation.fields}
     return _METADATA_FIELDS
@@ -192,7 +192,7 @@ def _listed(known: Iterable[str]) -> str:
 
 
 def _restriction(selector: LimitRangeSelector | None) -> Hashable:
-    """What tells one valid selector from another, however they are written."""
+    """Return a key that is equal for equivalent selectors."""
     if selector is None:
         return None
     fields = frozenset(selectors.parse_fields(selector.fieldSelector).terms)

@@ -20,7 +20,7 @@ TERMINATING = "Terminating"
 
 
 class NamespaceSpec(Model):
-    """Who must act before the namespace may go."""
+    """The finalizers that keep the namespace."""
 
     finalizers: Sequence[str] = ()
     """Names of those who empty the namespace; changed only through the finalize subresource."""
@@ -40,14 +40,14 @@ class NamespaceCondition(Model):
     status: str = ""
     """True, False or Unknown."""
     type: str = ""
-    """What aspect, for instance NamespaceContentRemaining."""
+    """The type of the condition, for instance NamespaceContentRemaining."""
 
 
 class NamespaceStatus(Model):
     """Where in its life the namespace is."""
 
     conditions: Annotated[Sequence[NamespaceCondition], keyed("type")] = ()
-    """What deletion has found so far."""
+    """The progress of the deletion."""
     phase: str = ""
     """Active or Terminating."""
 
@@ -56,9 +56,9 @@ class Namespace(Object):
     """A room for names: most objects live in one and go when it goes."""
 
     spec: NamespaceSpec = NamespaceSpec()
-    """What holds the namespace back from going."""
+    """The conditions that delay the deletion of the namespace."""
     status: NamespaceStatus = NamespaceStatus()
-    """What has been observed."""
+    """The observed state."""
 
 
 def default(obj: Namespace) -> Namespace:

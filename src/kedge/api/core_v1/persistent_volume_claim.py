@@ -56,7 +56,7 @@ class PersistentVolumeClaimCondition(Model):
     status: str = ""
     """True, False or Unknown."""
     type: str = ""
-    """What aspect, for instance Resizing."""
+    """The type of the condition, for instance Resizing."""
 
 
 class ModifyVolumeStatus(Model):
@@ -71,16 +71,16 @@ class ModifyVolumeStatus(Model):
 
 
 class PersistentVolumeClaimStatus(Model):
-    """What the claim has got."""
+    """The observed state of the claim."""
 
     accessModes: Sequence[str] = ()
     """How the bound volume can be mounted."""
     allocatedResourceStatuses: Mapping[str, str] = {}
     """How far a resize has come."""
     allocatedResources: Mapping[str, Quantity] = {}
-    """What a resize has set aside."""
+    """The amounts that a resize has allocated."""
     capacity: Mapping[str, Quantity] = {}
-    """What the bound volume offers."""
+    """The capacity of the bound volume."""
     conditions: Annotated[Sequence[PersistentVolumeClaimCondition], keyed("type")] = ()
     """Aspects of its state."""
     currentVolumeAttributesClassName: str | None = None
@@ -95,9 +95,9 @@ class PersistentVolumeClaim(Object):
     """A wish for storage that outlives its pods."""
 
     spec: PersistentVolumeClaimSpec = field(default_factory=PersistentVolumeClaimSpec)
-    """What is wanted."""
+    """The desired state."""
     status: PersistentVolumeClaimStatus = field(default_factory=PersistentVolumeClaimStatus)
-    """What the claim has got."""
+    """The observed state of the claim."""
 
 
 def default(obj: PersistentVolumeClaim) -> PersistentVolumeClaim:
@@ -108,7 +108,7 @@ def default(obj: PersistentVolumeClaim) -> PersistentVolumeClaim:
 
 
 def default_spec(spec: PersistentVolumeClaimSpec) -> PersistentVolumeClaimSpec:
-    """What a claim, or the template of one, means where it says nothing."""
+    """Set the defaults of a claim or a claim template."""
     requests, limits = rounded(spec.resources.requests), rounded(spec.resources.limits)
     resources = VolumeResourceRequirements(requests=requests, limits=limits)
     mode = spec.volumeMode if spec.volumeMode is not None else "Filesystem"

@@ -122,7 +122,7 @@ def _field(
 
 
 def _selector(ref: ObjectFieldSelector, *problems: FieldError) -> Iterator[FieldError]:
-    """What Kubernetes says of a path that only kedge knows, and what kedge finds wrong with it."""
+    """Yield Kubernetes' error for a path that only kedge has, and kedge's own errors."""
     field = fieldpath.FieldPath.parsed(ref.fieldPath)
     why = f"error converting fieldPath: {_unconvertible(ref.apiVersion, field)}"
     refusal = FieldError.invalid("fieldPath", ref.fieldPath, why)

@@ -30,7 +30,7 @@ class ReplicationControllerSpec(Model):
     selector: Annotated[Mapping[str, str], ATOMIC] = {}
     """Labels by which the pods are known. Default the labels of the template."""
     template: PodTemplateSpec | None = None
-    """What new pods look like."""
+    """The template of new pods."""
 
 
 class ReplicationControllerCondition(Model):
@@ -47,7 +47,7 @@ class ReplicationControllerCondition(Model):
     status: str = ""
     """True, False or Unknown."""
     type: str = ""
-    """What aspect, for instance ReplicaFailure."""
+    """The type of the condition, for instance ReplicaFailure."""
 
 
 class ReplicationControllerStatus(Model):
@@ -73,9 +73,9 @@ class ReplicationController(Object):
     """Keeps a number of like pods running."""
 
     spec: ReplicationControllerSpec = field(default_factory=ReplicationControllerSpec)
-    """What is wanted."""
+    """The desired state."""
     status: ReplicationControllerStatus = field(default_factory=ReplicationControllerStatus)
-    """What has been observed."""
+    """The observed state."""
 
 
 def default(obj: ReplicationController) -> ReplicationController:

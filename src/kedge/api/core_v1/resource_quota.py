@@ -79,16 +79,16 @@ class ResourceQuotaStatus(Model):
     hard: Mapping[str, Quantity] = {}
     """Most that may be used."""
     used: Mapping[str, Quantity] = {}
-    """What is used now."""
+    """The used amounts."""
 
 
 class ResourceQuota(Object):
     """How much all objects of one namespace may use together."""
 
     spec: ResourceQuotaSpec = field(default_factory=ResourceQuotaSpec)
-    """What is wanted."""
+    """The desired state."""
     status: ResourceQuotaStatus = field(default_factory=ResourceQuotaStatus)
-    """What has been observed."""
+    """The observed state."""
 
 
 def default(obj: ResourceQuota) -> ResourceQuota:
@@ -187,7 +187,7 @@ def validate_status(new: ResourceQuota, old: ResourceQuota) -> Iterator[FieldErr
 
 
 def usage_cell(obj: ResourceQuota, *, limits: bool) -> str:
-    """What is used of each bound: of the limits, or of everything else."""
+    """The used amount of each bound: of the limits, or of the others."""
     used, hard = obj.status.used, obj.status.hard
     shown = (
         f"{name}: {used.get(name, _ZERO)}/{hard[name]}"

@@ -36,7 +36,7 @@ class Secret(Object):
     stringData: Mapping[str, str] = {}
     """Values as plain text: written into data, where they win, and never read back."""
     type: str = ""
-    """What the values are for; some types demand certain keys. Cannot be changed."""
+    """The purpose of the values; some types require certain keys. Cannot be changed."""
 
 
 def default(obj: Secret) -> Secret:

@@ -113,7 +113,7 @@ def prepare_for_update(new: Service, old: Service) -> Service:
 
 
 def _keep_given(new: ServiceSpec, old: ServiceSpec) -> ServiceSpec:
-    """What an unchanged manifest leaves out because it never knew it."""
+    """Keep the allocated fields that an unchanged manifest does not contain."""
     if new.type in _INTERNAL and old.type in _INTERNAL:
         new = replace(
             new,

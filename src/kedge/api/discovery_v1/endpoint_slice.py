@@ -57,7 +57,7 @@ class ForNode(Model):
 
 
 class EndpointHints(Model):
-    """Whom an endpoint should serve."""
+    """Topology hints: the zones and nodes that an endpoint should serve."""
 
     forNodes: Sequence[ForNode] = ()
     """Nodes."""
@@ -77,7 +77,7 @@ class Endpoint(Model):
     deprecatedTopology: Mapping[str, str] = {}
     """No longer set."""
     hints: EndpointHints | None = None
-    """Whom it should serve."""
+    """Topology hints of the endpoint."""
     hostname: str | None = None
     """The name under which DNS shall know it."""
     nodeName: str | None = None
@@ -94,7 +94,7 @@ class EndpointPort(Model):
     __atomic__ = True
 
     appProtocol: str | None = None
-    """What is spoken on the port, for instance kubernetes.io/h2c."""
+    """The application protocol of the port, for instance kubernetes.io/h2c."""
     name: str | None = None
     """The service's name for the port. Default empty."""
     port: Int32 | None = None

@@ -46,7 +46,7 @@ class Event(Object):
     __required__ = ("eventTime",)
 
     action: str = ""
-    """What was done about the object."""
+    """The action that was taken for the object."""
     deprecatedCount: Int32 = 0
     """How often it happened, in the older form."""
     deprecatedFirstTimestamp: Time = ""
@@ -54,11 +54,11 @@ class Event(Object):
     deprecatedLastTimestamp: Time = ""
     """When it was last seen, in the older form."""
     deprecatedSource: EventSource = field(default_factory=EventSource)
-    """Who noticed, in the older form."""
+    """The component that reported the event, in the older form."""
     eventTime: MicroTime = ""
     """When it was first seen."""
     note: str = ""
-    """What happened, for people."""
+    """A human-readable description of the event."""
     reason: str = ""
     """Why, as one word."""
     regarding: ObjectReference = field(default_factory=ObjectReference)
@@ -66,7 +66,7 @@ class Event(Object):
     related: ObjectReference | None = None
     """A second object that has to do with it."""
     reportingController: str = ""
-    """Who noticed, for instance kubernetes.io/kubelet."""
+    """The component that reported the event, for instance kubernetes.io/kubelet."""
     reportingInstance: str = ""
     """Which one of them, for instance kubelet-xyzf."""
     series: EventSeries | None = None

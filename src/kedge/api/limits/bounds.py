@@ -152,7 +152,7 @@ class ContainerDefaults:
         return self.requests if bound == "request" else self.limits
 
     def to(self, container: str) -> "ContainerDefaults":
-        """What a container gets: here, the same as any other."""
+        """Return the defaults of a container: the same for all containers."""
         return self
 
 
@@ -166,7 +166,7 @@ class NamespaceLimits:
     default_rules: tuple[LimitRangeRule, ...] = field(init=False)
     """The rules from which containers get something."""
     defaults: ContainerDefaults | None = field(init=False)
-    """What every container gets; None if that depends on the pod or container."""
+    """The defaults of every container; None if they depend on the pod or container."""
 
     def __post_init__(self) -> None:
         # A frozen dataclass fills in what it derives only this way.

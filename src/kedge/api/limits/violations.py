@@ -36,7 +36,7 @@ class ResourceDemand(NamedTuple):
 
 
 def pod_violations(bounds: NamespaceLimits, pod: Pod) -> list[LimitRangeViolation]:
-    """All that the bounds of its namespace have against a pod."""
+    """Return all violations of a pod."""
     return [] if _keeps_within(bounds, pod) else list(dict.fromkeys(_pod_violations(bounds, pod)))
 
 
@@ -56,7 +56,7 @@ def _pod_violations(bounds: NamespaceLimits, pod: Pod) -> Iterator[LimitRangeVio
 def claim_violations(
     bounds: NamespaceLimits, claim: PersistentVolumeClaim
 ) -> list[LimitRangeViolation]:
-    """All that the bounds of its namespace have against a claim."""
+    """Return all violations of a claim."""
     asked = ResourceDemand(claim.spec.resources.requests, {})
     rules = (rule for rule in bounds.of_type(CLAIM) if rule.covers(claim))
     found = (each for rule in rules for each in _broken_by_claim(rule, asked))
@@ -70,7 +70,7 @@ def refusal(violations: Iterable[LimitRangeViolation]) -> str:
 
 
 def asked_together(pod: Pod) -> ResourceDemand:
-    """What a pod asks for: its containers together, or its own word for the whole of it."""
+    """Return the requests and limits of a pod: its own, or the sum of its containers."""
     return ResourceDemand(_together(pod, "requests"), _together(pod, "limits"))
 
 
@@ -109,7 +109,7 @@ def _keeps_within(bounds: NamespaceLimits, pod: Pod) -> bool:
 
 
 def _sum(parts: Iterable[Amounts], resource: str) -> int | None:
-    """What the parts have together, in nanos; None if they do not speak of it."""
+    """Return the sum of the parts in nanos; None if no part sets the resource."""
     amounts = [part[resource].nanos for part in parts if resource in part]
     return sum(amounts) if amounts else None
 

@@ -79,7 +79,7 @@ class LimitRangeOutcome(NamedTuple):
 
 
 def outcome(bounds: NamespaceLimits, pod: Pod) -> LimitRangeOutcome:
-    """What would become of a pod that is otherwise in order, defaults already filled in."""
+    """Return the effect of the LimitRanges on a valid pod with its defaults filled in."""
     changed, given = defaulted(bounds, pod)
     # Validation comes before the plugin's own check, so the first keeps the second from being seen.
     unbearable = list(_unbearable(pod, changed, given)) if given else []
@@ -89,7 +89,7 @@ def outcome(bounds: NamespaceLimits, pod: Pod) -> LimitRangeOutcome:
 def _unbearable(
     before: Pod, after: Pod, given: Sequence[DefaultedAmount]
 ) -> Iterator[LimitRangeViolation]:
-    """What is wrong with the amounts of a pod only since it was given some."""
+    """Yield the errors of amounts that defaulting caused."""
     known = {str(error) for error in _amount_errors(before)}
     names = ", ".join(dict.fromkeys(each.limit_range for each in given))
     for error in _amount_errors(after):

@@ -12,7 +12,7 @@ from kedge.api.resource import Resource
 
 
 class Node(Object):
-    """What a node used."""
+    """The usage of a node."""
 
     __required__ = ("machine",)
 

@@ -12,7 +12,7 @@ from kedge.api.resource import Resource
 
 
 class Pod(Object):
-    """What a pod used."""
+    """The usage of a pod."""
 
     __required__ = ("containers",)
 

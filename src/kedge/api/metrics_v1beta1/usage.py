@@ -11,18 +11,18 @@ from kedge.api.resource import Resource
 
 
 class ContainerMetrics(Model):
-    """What one container used."""
+    """The usage of one container."""
 
     __required__ = ("name", "usage")
 
     name: str = ""
     """Its name."""
     usage: ResourceList = field(default_factory=dict)
-    """What it used on average, by resource."""
+    """The average usage, by resource."""
 
 
 class PodMetrics(Object):
-    """What a pod used."""
+    """The usage of a pod."""
 
     __required__ = ("timestamp", "window", "containers")
 
@@ -31,11 +31,11 @@ class PodMetrics(Object):
     window: str = ""
     """How long it was."""
     containers: Sequence[ContainerMetrics] = ()
-    """What each container used."""
+    """The usage of each container."""
 
 
 class NodeMetrics(Object):
-    """What a node used."""
+    """The usage of a node."""
 
     __required__ = ("timestamp", "window", "usage")
 
@@ -44,7 +44,7 @@ class NodeMetrics(Object):
     window: str = ""
     """How long it was."""
     usage: ResourceList = field(default_factory=dict)
-    """What it used on average, by resource."""
+    """The average usage, by resource."""
 
 
 def pods(type_: type[Object], version: str) -> Resource[Object]:

@@ -76,9 +76,9 @@ class PodDisruptionBudget(Object):
     """How many pods of a set may be down at once on purpose."""
 
     spec: PodDisruptionBudgetSpec = field(default_factory=PodDisruptionBudgetSpec)
-    """What is wanted."""
+    """The desired state."""
     status: PodDisruptionBudgetStatus = field(default_factory=PodDisruptionBudgetStatus)
-    """What has been observed."""
+    """The observed state."""
 
 
 def validate(obj: PodDisruptionBudget) -> Iterator[FieldError]:

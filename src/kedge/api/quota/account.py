@@ -20,7 +20,7 @@ class QuotaAccount:
         self.spec = spec
         self.hard = spec.hard
         self.used: dict[str, Quantity] = {}
-        """What is used, by name; only of the kinds that were begun."""
+        """The used amounts, by name; only of the kinds that are counted."""
         self._requirements = tuple(requirements(spec))
         self._names: dict[Kind, frozenset[str]] = {}
         self._charges: dict[Kind, dict[str, Usage]] = {}
@@ -59,7 +59,7 @@ class QuotaAccount:
         return {name: amount for name, amount in usage.items() if name in names and amount}
 
     def charged(self, kind: Kind, key: str) -> Usage:
-        """What an object has been taking."""
+        """Return the recorded usage of an object."""
         return self._charges[kind].get(key, _NOTHING)
 
     def put(self, kind: Kind, key: str, charge: Usage) -> bool:

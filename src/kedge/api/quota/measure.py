@@ -28,7 +28,7 @@ class QuotaMeasure:
     """The usage from then on."""
 
     def at(self, now: datetime) -> Usage:
-        """What the object takes at a moment."""
+        """Return the usage of the object at a time."""
         if self.until is None or self.after is None or now <= self.until:
             return self.usage
         return self.after
@@ -43,15 +43,15 @@ class QuotaMeter(Protocol):
     """Whether the objects themselves matter, or only how many there are."""
 
     def names(self, hard: Iterable[str]) -> frozenset[str]:
-        """Those of a quota's names that objects of the resource are counted under."""
+        """Return the names of a quota that count objects of the resource."""
         ...
 
     def measure(self, obj: Any) -> QuotaMeasure:
-        """What an object takes; without `looks`, whatever the object is."""
+        """Return the usage of an object; without `looks`, that of any object."""
         ...
 
     def missing(self, obj: Any, names: Iterable[str]) -> str:
-        """What the object must say to be counted under the names and does not."""
+        """Return the fields that the object must set to be counted and does not."""
         ...
 
 

@@ -19,12 +19,12 @@ class AggregationRule(Model):
 
 
 class ClusterRole(Object):
-    """What may be done in all namespaces, or in each where it is bound."""
+    """Permissions in all namespaces, or in each namespace with a binding."""
 
     aggregationRule: AggregationRule | None = None
     """If set, the rules are gathered from other cluster roles."""
     rules: Sequence[PolicyRule] = ()
-    """All that is allowed."""
+    """The permissions."""
 
 
 def validate(obj: ClusterRole) -> Iterator[FieldError]:

@@ -26,14 +26,14 @@ from kedge.machinery.errors import FieldError
 
 
 class ClusterRoleBinding(Object):
-    """Who may do everywhere what a cluster role says."""
+    """Grants a cluster role in all namespaces."""
 
     __required__ = ("roleRef",)
 
     roleRef: RoleRef = field(default_factory=RoleRef)
     """A cluster role. Cannot be changed."""
     subjects: Sequence[Subject] = ()
-    """Who gets it."""
+    """The subjects that get the role."""
 
 
 def default(obj: ClusterRoleBinding) -> ClusterRoleBinding:

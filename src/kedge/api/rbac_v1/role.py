@@ -25,14 +25,14 @@ class PolicyRule(Model):
     resources: Sequence[str] = ()
     """Resources, for instance pods or pods/log; * every one."""
     verbs: Sequence[str] = ()
-    """What may be done, for instance get or list; * everything."""
+    """The allowed verbs, for instance get or list; * allows all."""
 
 
 class Role(Object):
-    """What may be done within one namespace."""
+    """Permissions within one namespace."""
 
     rules: Sequence[PolicyRule] = ()
-    """All that is allowed."""
+    """The permissions."""
 
 
 def validate(obj: Role) -> Iterator[FieldError]:

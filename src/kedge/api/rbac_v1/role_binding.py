@@ -50,14 +50,14 @@ class Subject(Model):
 
 
 class RoleBinding(Object):
-    """Who may do within one namespace what a role says."""
+    """Grants a role within one namespace."""
 
     __required__ = ("roleRef",)
 
     roleRef: RoleRef = field(default_factory=RoleRef)
     """A role of the same namespace, or a cluster role. Cannot be changed."""
     subjects: Sequence[Subject] = ()
-    """Who gets it."""
+    """The subjects that get the role."""
 
 
 def default(obj: RoleBinding) -> RoleBinding:

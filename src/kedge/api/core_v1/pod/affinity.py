@@ -17,7 +17,7 @@ class NodeSelectorRequirement(Model):
     operator: str = ""
     """In, NotIn, Exists, DoesNotExist, Gt or Lt."""
     values: Sequence[str] = ()
-    """What to compare with; one integer for Gt and Lt, nothing for Exists and DoesNotExist."""
+    """The values; one integer for Gt and Lt, nothing for Exists and DoesNotExist."""
 
 
 class NodeSelectorTerm(Model):
@@ -111,7 +111,7 @@ class PodAntiAffinity(Model):
 
 
 class Affinity(Model):
-    """What a pod needs and likes about nodes and about other pods."""
+    """The required and preferred affinities to nodes and other pods."""
 
     nodeAffinity: NodeAffinity | None = None
     """About nodes."""
@@ -146,7 +146,7 @@ class TopologySpreadConstraint(Model):
     topologyKey: str = ""
     """The node label whose equal values make an area."""
     whenUnsatisfiable: str = ""
-    """What to do if it cannot be kept: DoNotSchedule or ScheduleAnyway."""
+    """The action if the constraint cannot be met: DoNotSchedule or ScheduleAnyway."""
     labelSelector: LabelSelector | None = None
     """Selects the pods that are counted."""
     minDomains: Int32 | None = None

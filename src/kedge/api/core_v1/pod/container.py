@@ -120,7 +120,7 @@ class ResourceClaim(Model):
 
 
 class ResourceRequirements(Model):
-    """What is set aside for a container, and what it may not exceed."""
+    """The requests and limits of a container."""
 
     limits: Mapping[str, Quantity] = {}
     """Amounts that may not be exceeded."""
@@ -131,7 +131,7 @@ class ResourceRequirements(Model):
 
 
 class ContainerResizePolicy(Model):
-    """What happens to the container when one of its resources is resized."""
+    """The action when one of the container's resources is resized."""
 
     __required__ = ("resourceName", "restartPolicy")
 
@@ -153,7 +153,7 @@ class ContainerRestartRuleOnExitCodes(Model):
 
 
 class ContainerRestartRule(Model):
-    """What to do when a container ends in a certain way."""
+    """The action when a container exits with certain codes."""
 
     __required__ = ("action",)
 
@@ -217,7 +217,7 @@ class Container(Model):
     env: Annotated[Sequence[EnvVar], keyed("name"), pairs("name", "value")] = ()
     """Environment variables."""
     resources: ResourceRequirements = field(default_factory=ResourceRequirements)
-    """What the container needs and may use."""
+    """The requests and limits of the container."""
     resizePolicy: Sequence[ContainerResizePolicy] = ()
     """Whether a resize of each resource restarts the container."""
     restartPolicy: str | None = None
@@ -236,7 +236,7 @@ class Container(Model):
     startupProbe: Probe | None = None
     """Tells whether the container has started; the other probes wait for it."""
     lifecycle: Lifecycle | None = None
-    """What to do after start and before stop."""
+    """The hooks after the start and before the stop."""
     terminationMessagePath: str = ""
     """File from which the reason of the end is read. Default /dev/termination-log."""
     terminationMessagePolicy: str = ""

@@ -165,7 +165,7 @@ def _ephemeral(
 
 
 def validate_image_spelling(container: Container) -> Iterator[FieldError]:
-    """What pods refuse and templates take: blanks around the image's name."""
+    """Yield the error that only pods have: blanks around the image's name."""
     if container.image != container.image.strip():
         why = "must not have leading or trailing whitespace"
         yield FieldError.invalid("image", container.image, why)

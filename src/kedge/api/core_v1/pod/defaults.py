@@ -58,12 +58,12 @@ def default(pod: "Pod") -> "Pod":
 
 
 def default_template(template: PodTemplateSpec) -> PodTemplateSpec:
-    """What workloads make pods from, with all that does not wait for the pod itself."""
+    """Return a pod template with its defaults."""
     return replace(template, spec=default_spec(template.spec))
 
 
 def default_spec(spec: PodSpec) -> PodSpec:
-    """What pods and templates share."""
+    """Set the defaults that pods and templates share."""
     account = spec.serviceAccountName or spec.serviceAccount
     changes: dict[str, Any] = {
         "containers": [default_container(c) for c in spec.containers],

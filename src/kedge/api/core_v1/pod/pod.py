@@ -29,9 +29,9 @@ class Pod(Object):
     """A group of containers that run together on one node."""
 
     spec: PodSpec = field(default_factory=PodSpec)
-    """What the pod is to be."""
+    """The desired state of the pod."""
     status: PodStatus = field(default_factory=PodStatus)
-    """What has become of it, as last reported."""
+    """The observed state, as last reported."""
 
 
 _STREAM = ("create", "get")

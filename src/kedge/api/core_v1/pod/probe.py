@@ -112,7 +112,7 @@ class LifecycleHandler(Model):
 
 
 class Lifecycle(Model):
-    """What to do when a container has started and before it is stopped."""
+    """The hooks after the start and before the stop of a container."""
 
     postStart: LifecycleHandler | None = None
     """Done right after the start; failure kills the container."""

@@ -52,7 +52,7 @@ def total(spec: PodSpec, bound: Bound) -> dict[str, Quantity]:
 
 
 def pod_requests(spec: PodSpec) -> dict[str, Quantity]:
-    """What a node must set aside for the pod: its containers or its own word, and its overhead."""
+    """Return the requests of a pod: its own or its containers', plus its overhead."""
     amounts = total(spec, "requests")
     if spec.resources is not None:
         own = spec.resources.requests.items()

@@ -93,7 +93,7 @@ class PodSchedulingGroup(Model):
 
 
 class PodSpec(Model):
-    """What a pod is to be."""
+    """The desired state of a pod."""
 
     __required__ = ("containers",)
 
@@ -112,7 +112,7 @@ class PodSpec(Model):
     activeDeadlineSeconds: int | None = None
     """Time after its start at which the pod is failed and stopped."""
     dnsPolicy: str = ""
-    """Whose DNS is asked: ClusterFirst, ClusterFirstWithHostNet, Default or None."""
+    """The DNS policy: ClusterFirst, ClusterFirstWithHostNet, Default or None."""
     nodeSelector: Annotated[Mapping[str, str], ATOMIC] = {}
     """Labels that the node must have."""
     serviceAccountName: str = ""
@@ -140,7 +140,7 @@ class PodSpec(Model):
     subdomain: str = ""
     """Makes the full name hostname.subdomain.namespace.svc.cluster-domain."""
     affinity: Affinity | None = None
-    """What the pod needs and likes about nodes and other pods."""
+    """The required and preferred affinities to nodes and other pods."""
     schedulerName: str = ""
     """The scheduler that places the pod. Default default-scheduler."""
     tolerations: Sequence[Toleration] = ()
@@ -162,7 +162,7 @@ class PodSpec(Model):
     preemptionPolicy: str | None = None
     """Whether pods of lower priority may make room: PreemptLowerPriority or Never."""
     overhead: Mapping[str, Quantity] = {}
-    """What running the pod costs beyond its containers. Set from the runtime class."""
+    """The overhead of the pod beyond its containers. Set from the runtime class."""
     topologySpreadConstraints: Annotated[
         Sequence[TopologySpreadConstraint], keyed("topologyKey", "whenUnsatisfiable")
     ] = ()
@@ -174,7 +174,7 @@ class PodSpec(Model):
     hostUsers: bool | None = None
     """Whether the pod uses the node's user ids. Default true."""
     schedulingGates: Annotated[Sequence[PodSchedulingGate], keyed("name")] = ()
-    """What keeps the pod from being scheduled. Only removals are allowed later."""
+    """The gates that keep the pod from being scheduled. Only removals are allowed later."""
     resourceClaims: Annotated[Sequence[PodResourceClaim], keyed("name", retain=True)] = ()
     """Resource claims that must be reserved before the pod starts."""
     resources: ResourceRequirements | None = None
@@ -186,12 +186,12 @@ class PodSpec(Model):
 
 
 class PodTemplateSpec(Model):
-    """What the pods of a workload are made from."""
+    """The template of a workload's pods."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     """Labels and annotations of the pods."""
     spec: PodSpec = field(default_factory=PodSpec)
-    """What the pods are to be."""
+    """The desired state of the pods."""
 
 
 def all_containers(spec: PodSpec) -> Iterator[tuple[str, Container]]:

@@ -68,7 +68,7 @@ class ImageVolumeStatus(Model):
 
 
 class VolumeStatus(Model):
-    """What is known of a mounted volume."""
+    """The state of a mounted volume."""
 
     image: ImageVolumeStatus | None = None
     """Of an image volume: its image."""
@@ -88,7 +88,7 @@ class VolumeMountStatus(Model):
     recursiveReadOnly: str | None = None
     """Whether it is so recursively: Disabled or Enabled."""
     volumeStatus: VolumeStatus | None = None
-    """What is known of the volume."""
+    """The state of the volume."""
 
 
 class LinuxContainerUser(Model):
@@ -136,7 +136,7 @@ class ResourceStatus(Model):
 
 
 class ContainerStatus(Model):
-    """What has become of one container."""
+    """The state of one container."""
 
     __required__ = ("name", "ready", "restartCount", "image", "imageID")
 
@@ -159,7 +159,7 @@ class ContainerStatus(Model):
     started: bool | None = None
     """Whether it passed its startup probe and its post-start hook."""
     allocatedResources: Mapping[str, Quantity] = {}
-    """What the node has set aside."""
+    """The resources that the node has allocated."""
     resources: ResourceRequirements | None = None
     """Requests and limits now in force."""
     volumeMounts: Annotated[Sequence[VolumeMountStatus], keyed("mountPath")] = ()
@@ -178,7 +178,7 @@ class PodCondition(Model):
     __required__ = ("type", "status")
 
     type: str = ""
-    """What aspect, for instance Ready."""
+    """The type of the condition, for instance Ready."""
     observedGeneration: int = 0
     """The generation of the pod that was looked at."""
     status: str = ""
@@ -260,7 +260,7 @@ class NodeAllocatableResourceClaimStatus(Model):
 
 
 class PodStatus(Model):
-    """What has become of a pod."""
+    """The observed state of a pod."""
 
     observedGeneration: int = 0
     """The generation of the pod that this status is about."""
@@ -285,13 +285,13 @@ class PodStatus(Model):
     startTime: Time = ""
     """When the node took up the pod."""
     initContainerStatuses: Sequence[ContainerStatus] = ()
-    """What has become of the init containers."""
+    """The states of the init containers."""
     containerStatuses: Sequence[ContainerStatus] = ()
-    """What has become of the containers."""
+    """The states of the containers."""
     qosClass: str = ""
     """How the pod is treated when its node runs short: Guaranteed, Burstable or BestEffort."""
     ephemeralContainerStatuses: Sequence[ContainerStatus] = ()
-    """What has become of the ephemeral containers."""
+    """The states of the ephemeral containers."""
     resize: str = ""
     """State of a resize, as older nodes tell it."""
     resourceClaimStatuses: Annotated[
@@ -301,7 +301,7 @@ class PodStatus(Model):
     extendedResourceClaimStatus: PodExtendedResourceClaimStatus | None = None
     """The claim made for extended resources."""
     allocatedResources: Mapping[str, Quantity] = {}
-    """What the node has set aside for the pod as a whole."""
+    """The resources that the node has allocated to the pod as a whole."""
     resources: ResourceRequirements | None = None
     """Requests and limits of the pod now in force."""
     nodeAllocatableResourceClaimStatuses: Sequence[NodeAllocatableResourceClaimStatus] = ()

@@ -6,7 +6,7 @@ from kedge.api.core_v1.node_types import Taint
 from kedge.api.core_v1.pod.affinity import Toleration
 
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""What a pod tolerates that may go to a node marked as unschedulable."""
+"""The taint of an unschedulable node."""
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

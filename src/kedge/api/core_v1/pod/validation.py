@@ -67,7 +67,7 @@ def validate(pod: "Pod") -> Iterator[FieldError]:
 
 
 def validate_new(pod: "Pod") -> Iterator[FieldError]:
-    """What a new pod, and only a new one, may not have."""
+    """Yield the errors that only a new pod can have."""
     if pod.spec.ephemeralContainers:
         yield FieldError.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if pod.spec.nodeName and pod.spec.schedulingGates:
@@ -172,7 +172,7 @@ def _placement(spec: PodSpec) -> Iterator[FieldError]:
 
 
 def _identity(spec: PodSpec) -> Iterator[FieldError]:
-    """What the pod is called, and whom it names."""
+    """Yield the errors of the pod's names and references."""
     yield from validate_host_process(spec)
     if spec.hostnameOverride is not None:
         yield from _hostname_override(spec, spec.hostnameOverride)

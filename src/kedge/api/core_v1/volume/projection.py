@@ -141,7 +141,7 @@ class PodCertificateProjection(Model):
     __required__ = ("signerName", "keyType")
 
     signerName: str = ""
-    """Who signs the certificate."""
+    """The signer of the certificate."""
     keyType: str = ""
     """Sort of key, for instance ED25519 or RSA3072."""
     maxExpirationSeconds: Int32 | None = None

@@ -37,10 +37,10 @@ _LONGEST_DRIVER: Final = 63
 
 
 class Checked(NamedTuple):
-    """What was found out about a pod's volumes."""
+    """The result of the validation of a pod's volumes."""
 
     sound: Mapping[str, Volume]
-    """Those that are in order, by name."""
+    """The valid volumes, by name."""
     unportable: Set[str]
     """Names of those among them that are in order for kedge only."""
     errors: Sequence[FieldError]

@@ -43,7 +43,7 @@ class HostPathVolumeSource(Model):
     path: str = ""
     """Where it is on the node."""
     type: str | None = None
-    """What must be there or is made: DirectoryOrCreate, Directory, FileOrCreate, File, Socket,
+    """The type of the path: DirectoryOrCreate, Directory, FileOrCreate, File, Socket,
     CharDevice, BlockDevice."""
 
 
@@ -51,7 +51,7 @@ class EmptyDirVolumeSource(Model):
     """An empty directory that lives as long as the pod."""
 
     medium: str = ""
-    """What it is kept on: empty for the node's disk, Memory, or huge pages."""
+    """The medium: empty for the node's disk, Memory, or huge pages."""
     sizeLimit: Quantity | None = None
     """How much it may hold."""
 
