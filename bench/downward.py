@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from cluster import Cluster, home
 
-from kedge.api.core_v1.pod import RESOURCE
+from kedge.api.core_v1.pod.pod import RESOURCE
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.environment import downward
 from kedge.node.pod.environment.downward import DownwardContext

@@ -21,13 +21,14 @@ from statistics import mean
 from time import process_time
 from typing import Any, Final, NamedTuple, Protocol
 
-from kedge.api.core_v1 import node, pod
-from kedge.api.core_v1.pod import Pod
-from kedge.scheduler.cycle import Placement, Turn, decide
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.load import Amount
+from kedge.api.core_v1 import node
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.scheduler.cycle import CycleState, Placement, decide
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.load import CpuAndMemory
 from kedge.scheduler.snapshot import Snapshot
-from kedge.scheduler.usage import Measured
+from kedge.scheduler.usage import PodUsage
 
 NODES: Final = 50
 PODS: Final = 2_000
@@ -304,12 +305,12 @@ class Requests:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.snapshot, self.turn = Snapshot(), Turn(1)
+        self.snapshot, self.turn = Snapshot(), CycleState(1)
         for number in range(NODES):
             self.snapshot.put_node(a_node(number, scenario))
 
     def place(self, guest: Guest) -> str:
-        demand = Demand(guest.pod)
+        demand = PodDemand(guest.pod)
         decision = decide(demand, self.snapshot, self.turn)
         if not isinstance(decision, Placement):
             raise Full
@@ -352,12 +353,12 @@ class Usage(Requests):
         granted = min(1.0, self.scenario.cores / wanted) if wanted else 1.0
         for each in here:
             age, memory = moment - each.comes, each.memory
-            now = Amount(int(each.cores[minute] * granted * 1000) + 1, memory)
-            usual = Amount(int(self.usual(each, minute) * 1000) + 1, memory)
-            measured = Measured(now, usual, minute=age >= 60, hour=age >= 3600)
+            now = CpuAndMemory(int(each.cores[minute] * granted * 1000) + 1, memory)
+            usual = CpuAndMemory(int(self.usual(each, minute) * 1000) + 1, memory)
+            measured = PodUsage(now, usual, minute=age >= 60, hour=age >= 3600)
             self.snapshot.measure_pod(each.uid, measured)
         memory = sum(each.memory for each in here)
-        self.snapshot.measure_node(name, Amount(int(wanted * granted * 1000), memory))
+        self.snapshot.measure_node(name, CpuAndMemory(int(wanted * granted * 1000), memory))
 
     def usual(self, guest: Guest, minute: int) -> float:
         """The 95th of all minutes so far."""
@@ -381,10 +382,10 @@ class Oracle:
         self.memory = dict.fromkeys(names, memory)
         """What nobody has asked for."""
         self.load = dict.fromkeys(names, 0.0)
-        self.homes: dict[str, tuple[str, Demand, float]] = {}
+        self.homes: dict[str, tuple[str, PodDemand, float]] = {}
 
     def place(self, guest: Guest) -> str:
-        demand, load = Demand(guest.pod), sum(guest.cores[-LOOKED_AT:])
+        demand, load = PodDemand(guest.pod), sum(guest.cores[-LOOKED_AT:])
         fitting = (
             name
             for name, cpu in self.cpu.items()
@@ -400,7 +401,7 @@ class Oracle:
     def remove(self, uid: str) -> None:
         self._count(*self.homes.pop(uid), -1)
 
-    def _count(self, name: str, demand: Demand, load: float, sign: int) -> None:
+    def _count(self, name: str, demand: PodDemand, load: float, sign: int) -> None:
         self.cpu[name] -= sign * demand.cpu
         self.memory[name] -= sign * demand.memory
         self.load[name] += sign * load

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from time import process_time
 from typing import Any
 
-from kedge.api.core_v1 import node, pod
+from kedge.api.core_v1 import node
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
-from kedge.scheduler.cycle import Placement, Turn, Unfit, decide
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.load import Amount
-from kedge.scheduler.preemption import Candidate, preempt
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.scheduler.cycle import CycleState, FitError, Placement, decide
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.load import CpuAndMemory
+from kedge.scheduler.preemption import PreemptionCandidate, preempt
 from kedge.scheduler.snapshot import Snapshot
 
 CLUSTERS = (100, 1_000)
@@ -35,14 +36,14 @@ def main() -> None:
 
 def placed(nodes: int, spec: Callable[[int], dict[str, Any]], *, measured: bool = False) -> float:
     """Fill a cluster to a fifth with pods of one sort."""
-    snapshot, turn = cluster(nodes), Turn(1)
+    snapshot, turn = cluster(nodes), CycleState(1)
     for number in range(nodes if measured else 0):
-        snapshot.usage.put_node(f"node-{number}", Amount(1000 + number, number << 20))
+        snapshot.usage.put_node(f"node-{number}", CpuAndMemory(1000 + number, number << 20))
     count = min(nodes * PODS_PER_NODE, 4_000)
     pods = [a_pod(number, spec(number)) for number in range(count)]
     begun = process_time()
     for each in pods:
-        demand = Demand(each)
+        demand = PodDemand(each)
         decision = decide(demand, snapshot, turn)
         assert isinstance(decision, Placement), decision.message
         snapshot.place(demand, decision.node)
@@ -51,18 +52,18 @@ def placed(nodes: int, spec: Callable[[int], dict[str, Any]], *, measured: bool 
 
 def preempted(nodes: int) -> float:
     """Find the pods that must go for an important one, where nothing is free."""
-    snapshot, turn = cluster(nodes), Turn(1)
+    snapshot, turn = cluster(nodes), CycleState(1)
     for number in range(nodes):
         for part in range(4):
             name = number * 4 + part
-            snapshot.place(Demand(a_pod(name, requesting("8", "30Gi"))), f"node-{number}")
-    demand = Demand(a_pod(-1, {"priority": 1000} | requesting("4", "1Gi")))
+            snapshot.place(PodDemand(a_pod(name, requesting("8", "30Gi"))), f"node-{number}")
+    demand = PodDemand(a_pod(-1, {"priority": 1000} | requesting("4", "1Gi")))
     rounds = 20
     begun = process_time()
     for _ in range(rounds):
         unfit = decide(demand, snapshot, turn)
-        assert isinstance(unfit, Unfit)
-        assert isinstance(preempt(demand, snapshot, unfit, [], turn), Candidate)
+        assert isinstance(unfit, FitError)
+        assert isinstance(preempt(demand, snapshot, unfit, [], turn), PreemptionCandidate)
     return rounds / (process_time() - begun)
 
 

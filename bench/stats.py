@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import ObjectMeta
 from kedge.metrics.frame_codec import decode, encode
 from kedge.metrics.window_file import WindowFile

@@ -20,13 +20,13 @@ from cluster import Cluster, Home, home
 from kedge.api.apps_v1.deployment import RESOURCE as DEPLOYMENTS
 from kedge.api.coordination_v1.lease import RESOURCE as LEASES
 from kedge.api.core_v1.node import RESOURCE as NODES
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import MERGE_PATCH, Client, DeleteOptions
 from kedge.client.http import HttpTransport
 from kedge.client.informer import Informer
 from kedge.client.view import objects
-from kedge.controllers.known import Known
+from kedge.controllers.shared_informers import ObjectCache
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.durations import format_micro_time, format_time
 from kedge.machinery.errors import StatusError
@@ -80,7 +80,7 @@ class SimulatedNodes:
     def __init__(self, client: Client, count: int) -> None:
         self.client = client
         self.names = [f"simulated-{number}" for number in range(count)]
-        self.pods: Known[Pod] = Known()
+        self.pods: ObjectCache[Pod] = ObjectCache()
         self.beating = True
         self._waiting: asyncio.Queue[Pod] = asyncio.Queue()
         self._changed = asyncio.Event()
@@ -224,7 +224,7 @@ def deployment_template(name: str, image: str) -> Any:
     return DEPLOYMENTS.to_document(deployment(name, 0, image))["spec"]["template"]
 
 
-def images(pods: Known[Pod]) -> set[str]:
+def images(pods: ObjectCache[Pod]) -> set[str]:
     return {pod.spec.containers[0].image for pod in pods}
 
 

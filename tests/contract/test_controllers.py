@@ -12,10 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from kedge.api.apiextensions_v1 import custom_resource_definition
-from kedge.api.core_v1 import config_map, namespace, node, pod, service_account
+from kedge.api.core_v1 import config_map, namespace, node, service_account
 from kedge.api.core_v1.config_map import ConfigMap
 from kedge.api.core_v1.namespace import Namespace
 from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.pod import pod
 from kedge.api.model import Document, Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource, T
 from kedge.apiserver.server import Running

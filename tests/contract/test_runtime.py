@@ -25,7 +25,7 @@ from kedge.node.runtime.runtime import (
     RuntimeFailure,
     SandboxConfig,
 )
-from kedge.testing.runtime import FakeRuntime, Life
+from kedge.testing.runtime import ContainerRun, FakeRuntime
 
 WAITING = ("sleep", "100000")
 
@@ -46,7 +46,7 @@ class Machine:
 def fake() -> FakeRuntime:
     """The one that tests of the node agent use, with programs that a mere signal does not end."""
     runtime = FakeRuntime(SystemClock())
-    runtime.lives = {name: [Life(obeys_after=None)] for name in ("main", "one", "two")}
+    runtime.lives = {name: [ContainerRun(obeys_after=None)] for name in ("main", "one", "two")}
     return runtime
 
 

@@ -11,13 +11,13 @@ from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
 from kedge.storage.store import (
-    Closed,
-    Compacted,
-    Conflict,
-    Entry,
-    Event,
     FutureRevision,
+    RevisionCompacted,
+    RevisionConflict,
     Store,
+    StoreClosed,
+    StoreEntry,
+    StoreEvent,
 )
 from kedge.testing.clock import FakeClock
 
@@ -40,9 +40,9 @@ async def store(
     await opened.close()
 
 
-async def first(store: Store, count: int, *, prefix: str = "", since: int = 0) -> list[Event]:
+async def first(store: Store, count: int, *, prefix: str = "", since: int = 0) -> list[StoreEvent]:
     """The first so many events of a watch."""
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     async with aclosing(store.watch(prefix, since=since)) as watch:
         async for event in watch:
             events.append(event)
@@ -51,7 +51,7 @@ async def first(store: Store, count: int, *, prefix: str = "", since: int = 0) -
     return events
 
 
-async def fill(store: Store, *keys: str) -> list[Entry]:
+async def fill(store: Store, *keys: str) -> list[StoreEntry]:
     return [await store.put(key, key.encode(), expect=0) for key in keys]
 
 
@@ -67,7 +67,7 @@ async def test_an_empty_store_stands_at_revision_one(store: Store) -> None:
 
 async def test_a_created_key_reads_back_with_its_revision(store: Store) -> None:
     entry = await store.put("/a", b"one", expect=0)
-    assert entry == Entry("/a", b"one", revision=2, created=2)
+    assert entry == StoreEntry("/a", b"one", revision=2, created=2)
     assert await store.get("/a") == entry
     assert store.revision == 2
 
@@ -76,12 +76,12 @@ async def test_an_update_keeps_the_create_revision(store: Store) -> None:
     created = await store.put("/a", b"one", expect=0)
     await store.put("/b", b"", expect=0)
     updated = await store.put("/a", b"two", expect=created.revision)
-    assert updated == Entry("/a", b"two", revision=4, created=2)
+    assert updated == StoreEntry("/a", b"two", revision=4, created=2)
 
 
 async def test_creating_an_existing_key_conflicts_and_shows_it(store: Store) -> None:
     entry = await store.put("/a", b"one", expect=0)
-    with pytest.raises(Conflict) as conflict:
+    with pytest.raises(RevisionConflict) as conflict:
         await store.put("/a", b"two", expect=0)
     assert (conflict.value.key, conflict.value.current) == ("/a", entry)
     assert store.revision == entry.revision
@@ -90,28 +90,28 @@ async def test_creating_an_existing_key_conflicts_and_shows_it(store: Store) -> 
 async def test_writing_with_a_stale_revision_conflicts(store: Store) -> None:
     stale = await store.put("/a", b"one", expect=0)
     newest = await store.put("/a", b"two", expect=stale.revision)
-    with pytest.raises(Conflict) as put:
+    with pytest.raises(RevisionConflict) as put:
         await store.put("/a", b"three", expect=stale.revision)
-    with pytest.raises(Conflict) as delete:
+    with pytest.raises(RevisionConflict) as delete:
         await store.delete("/a", expect=stale.revision)
     assert put.value.current == delete.value.current == newest
     assert await store.get("/a") == newest
 
 
 async def test_writing_to_an_absent_key_by_revision_conflicts(store: Store) -> None:
-    with pytest.raises(Conflict) as put:
+    with pytest.raises(RevisionConflict) as put:
         await store.put("/a", b"one", expect=7)
-    with pytest.raises(Conflict) as delete:
+    with pytest.raises(RevisionConflict) as delete:
         await store.delete("/a", expect=7)
     assert put.value.current is delete.value.current is None
 
 
 async def test_a_deletion_returns_the_last_value_at_a_revision_of_its_own(store: Store) -> None:
     created = await store.put("/a", b"one", expect=0)
-    assert await store.delete("/a", expect=created.revision) == Entry("/a", b"one", 3, 2)
+    assert await store.delete("/a", expect=created.revision) == StoreEntry("/a", b"one", 3, 2)
     assert await store.get("/a") is None
     again = await store.put("/a", b"two", expect=0)
-    assert again == Entry("/a", b"two", revision=4, created=4)
+    assert again == StoreEntry("/a", b"two", revision=4, created=4)
 
 
 @pytest.mark.parametrize("key", ["", "/a\0b", "/\ud800"])
@@ -124,8 +124,8 @@ async def test_of_many_concurrent_creators_one_wins(store: Store) -> None:
     outcomes = await asyncio.gather(
         *(store.put("/a", b"%d" % i, expect=0) for i in range(50)), return_exceptions=True
     )
-    [winner] = [outcome for outcome in outcomes if isinstance(outcome, Entry)]
-    losers = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
+    [winner] = [outcome for outcome in outcomes if isinstance(outcome, StoreEntry)]
+    losers = [outcome for outcome in outcomes if isinstance(outcome, RevisionConflict)]
     assert len(losers) == 49
     assert all(loser.current == winner for loser in losers)
 
@@ -202,15 +202,15 @@ async def test_a_watch_replays_history_and_goes_on_live(store: Store) -> None:
     updated = await store.put("/a", b"2", expect=old.revision)
     deleted = await store.delete("/a", expect=updated.revision)
     assert await watching == [
-        Event("put", old, None),
-        Event("put", updated, old),
-        Event("delete", deleted, updated),
+        StoreEvent("put", old, None),
+        StoreEvent("put", updated, old),
+        StoreEvent("delete", deleted, updated),
     ]
 
 
 async def test_a_watch_starts_after_the_revision_given(store: Store) -> None:
     a, b = await fill(store, "/a", "/b")
-    assert await first(store, 1, since=a.revision) == [Event("put", b, None)]
+    assert await first(store, 1, since=a.revision) == [StoreEvent("put", b, None)]
 
 
 async def test_a_watch_sees_only_its_prefix(store: Store) -> None:
@@ -224,7 +224,7 @@ async def test_a_writer_that_returns_finds_watchers_already_served(store: Store)
         pending = asyncio.ensure_future(anext(watch))
         entry = await store.put("/a", b"", expect=0)
         assert store.revision == entry.revision
-        assert await pending == Event("put", entry, None)
+        assert await pending == StoreEvent("put", entry, None)
 
 
 async def test_watchers_that_join_during_a_storm_miss_nothing(store: Store) -> None:
@@ -281,14 +281,14 @@ async def test_compaction_forgets_the_past_but_not_the_present(store: Store) -> 
     await store.delete("/b", expect=gone.revision)
     two = await store.put("/a", b"2", expect=one.revision)
     await store.compact(4)
-    with pytest.raises(Compacted) as listing:
+    with pytest.raises(RevisionCompacted) as listing:
         await store.list("", at=3)
-    with pytest.raises(Compacted) as watching:
+    with pytest.raises(RevisionCompacted) as watching:
         await first(store, 1, since=0)
     assert (listing.value.revision, listing.value.oldest) == (3, 4)
     assert (watching.value.revision, watching.value.oldest) == (0, 4)
     assert (await store.list("", at=4)).entries == [one]
-    assert await first(store, 1, since=4) == [Event("put", two, one)]
+    assert await first(store, 1, since=4) == [StoreEvent("put", two, one)]
     assert (await store.list("")).entries == [two]
 
 
@@ -318,7 +318,7 @@ async def test_a_key_expires_as_an_ordinary_deletion(store: Store, clock: FakeCl
     assert await store.get("/event") == entry
     watching = asyncio.ensure_future(first(store, 1, since=entry.revision))
     await clock.advance(1)
-    assert await watching == [Event("delete", Entry("/event", b"hello", 3, 2), entry)]
+    assert await watching == [StoreEvent("delete", StoreEntry("/event", b"hello", 3, 2), entry)]
     assert await store.get("/event") is None
 
 
@@ -358,7 +358,7 @@ async def test_history_older_than_its_age_is_compacted(store: Store, clock: Fake
     while True:
         try:
             await store.list("", at=1)
-        except Compacted:
+        except RevisionCompacted:
             break
     keeping.cancel()
     assert (await store.list("", at=2)).entries == [old]
@@ -370,11 +370,11 @@ async def test_a_closed_store_refuses_everything(store: Store) -> None:
     await store.list("")
     await store.close()
     await store.close()
-    with pytest.raises(Closed):
+    with pytest.raises(StoreClosed):
         await watching
-    with pytest.raises(Closed):
+    with pytest.raises(StoreClosed):
         await store.get("/a")
-    with pytest.raises(Closed):
+    with pytest.raises(StoreClosed):
         await store.put("/b", b"", expect=0)
 
 

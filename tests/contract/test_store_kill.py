@@ -16,7 +16,7 @@ import pytest
 
 from kedge.machinery.clock import SystemClock
 from kedge.storage.sqlite import SqliteStore
-from kedge.storage.store import Compacted, Conflict, Entry, Event
+from kedge.storage.store import RevisionCompacted, RevisionConflict, StoreEntry, StoreEvent
 
 ROUNDS = 12
 WRITERS = 24
@@ -46,11 +46,11 @@ async def scribble(store: SqliteStore, writer: int) -> None:
             else:
                 entry = await store.put(key, sealed(f"{key}@{expect}"), expect=expect)
                 acknowledge("put", entry)
-        except Conflict as conflict:
+        except RevisionConflict as conflict:
             raise AssertionError("nobody else writes this key") from conflict
 
 
-def acknowledge(deed: str, entry: Entry) -> None:
+def acknowledge(deed: str, entry: StoreEntry) -> None:
     os.write(1, f"{deed} {entry.key} {entry.revision}\n".encode())
 
 
@@ -90,18 +90,18 @@ def killed_at_random(path: Path, chance: random.Random) -> list[tuple[str, str, 
     return [(deed, key, int(revision)) for deed, key, revision in words]
 
 
-async def read_all(path: Path) -> tuple[int, list[Entry], list[Entry], list[Event]]:
+async def read_all(path: Path) -> tuple[int, list[StoreEntry], list[StoreEntry], list[StoreEvent]]:
     """The store as found: its revision, its entries, and how history says they came about."""
     store = await SqliteStore.open(path, SystemClock())
     now = await store.list("")
     oldest = 1
     try:
         await store.list("", at=1)
-    except Compacted as error:
+    except RevisionCompacted as error:
         oldest = error.oldest
     before = (await store.list("", at=oldest)).entries
     marker = await store.put("/marker", sealed("marker"), expect=0)
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     async with aclosing(store.watch("", since=oldest)) as watch:
         while not events or events[-1].entry.revision < marker.revision:
             events.append(await anext(watch))
@@ -110,7 +110,7 @@ async def read_all(path: Path) -> tuple[int, list[Entry], list[Entry], list[Even
     return now.revision, now.entries, before, events[:-1]
 
 
-def folded(before: list[Entry], events: list[Event]) -> list[Entry]:
+def folded(before: list[StoreEntry], events: list[StoreEvent]) -> list[StoreEntry]:
     """What the entries must be after the events, each of which must fit what it follows."""
     state = {entry.key: entry for entry in before}
     for event in events:
@@ -149,7 +149,9 @@ def test_no_acknowledged_write_is_lost_to_kill_9(tmp_path: Path) -> None:
 
 
 def check_kept(
-    acknowledged: dict[str, tuple[str, int]], entries: dict[str, Entry], events: list[Event]
+    acknowledged: dict[str, tuple[str, int]],
+    entries: dict[str, StoreEntry],
+    events: list[StoreEvent],
 ) -> None:
     """Each key stands as last acknowledged, or as a later write left it that nobody heard of."""
     newest = {event.entry.key: event.entry.revision for event in events}

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
-from kedge.storage.store import Compacted, Conflict, Entry, Event, Store
+from kedge.storage.store import RevisionCompacted, RevisionConflict, Store, StoreEntry, StoreEvent
 from kedge.testing.clock import FakeClock
 
 KEYS = ["/a", "/a/", "/a/b", "/a0", "/b", "/b/é", "/\U0010ffff", "/\ud7ffx", "/\ue000"]
@@ -41,8 +41,8 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.clock = FakeClock()
-        self.entries: dict[str, Entry] = {}
-        self.events: list[Event] = []
+        self.entries: dict[str, StoreEntry] = {}
+        self.events: list[StoreEvent] = []
         self.deadlines: dict[str, float] = {}
         self.compacted = 0
         self.store: Store = self.run(self.open())
@@ -58,9 +58,9 @@ class StoreMachine(RuleBasedStateMachine):
     def revision(self) -> int:
         return 1 + len(self.events)
 
-    def state(self, at: int) -> list[Entry]:
+    def state(self, at: int) -> list[StoreEntry]:
         """What stood at a revision, told from the events alone."""
-        entries: dict[str, Entry] = {}
+        entries: dict[str, StoreEntry] = {}
         for event in self.events[: at - 1]:
             if event.kind == "put":
                 entries[event.entry.key] = event.entry
@@ -68,11 +68,11 @@ class StoreMachine(RuleBasedStateMachine):
                 del entries[event.entry.key]
         return [entries[key] for key in sorted(entries)]
 
-    def record_delete(self, key: str) -> Entry:
+    def record_delete(self, key: str) -> StoreEntry:
         old = self.entries.pop(key)
         self.deadlines.pop(key, None)
-        entry = Entry(key, old.value, self.revision + 1, old.created)
-        self.events.append(Event("delete", entry, old))
+        entry = StoreEntry(key, old.value, self.revision + 1, old.created)
+        self.events.append(StoreEvent("delete", entry, old))
         return entry
 
     def current_revision(self, key: str) -> int:
@@ -82,10 +82,10 @@ class StoreMachine(RuleBasedStateMachine):
     def put(self, key: str, value: bytes, ttl: int) -> None:
         old = self.entries.get(key)
         revision = self.revision + 1
-        entry = Entry(key, value, revision, old.created if old else revision)
+        entry = StoreEntry(key, value, revision, old.created if old else revision)
         written = self.run(self.store.put(key, value, expect=self.current_revision(key), ttl=ttl))
         self.entries[key] = entry
-        self.events.append(Event("put", entry, old))
+        self.events.append(StoreEvent("put", entry, old))
         self.deadlines.pop(key, None)
         if ttl:
             self.deadlines[key] = self.clock.monotonic() + ttl
@@ -93,7 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=some_key, off=st.integers(-2, 2).filter(bool))
     def put_with_a_wrong_revision(self, key: str, off: int) -> None:
-        with pytest.raises(Conflict) as conflict:
+        with pytest.raises(RevisionConflict) as conflict:
             self.run(self.store.put(key, b"", expect=self.current_revision(key) + off))
         assert conflict.value.current == self.entries.get(key)
 
@@ -107,20 +107,20 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(keys=st.lists(some_key, min_size=2, max_size=6))
     def replace_concurrently(self, keys: list[str]) -> None:
         """Deletions and creations of the same keys, all waiting for the store at once."""
-        deeds: list[Coroutine[Any, Any, Entry]] = []
-        wanted: list[Entry] = []
+        deeds: list[Coroutine[Any, Any, StoreEntry]] = []
+        wanted: list[StoreEntry] = []
         for key in keys:
             if key in self.entries:
                 deeds.append(self.store.delete(key, expect=self.current_revision(key)))
                 wanted.append(self.record_delete(key))
             else:
-                entry = Entry(key, b"x", self.revision + 1, self.revision + 1)
+                entry = StoreEntry(key, b"x", self.revision + 1, self.revision + 1)
                 deeds.append(self.store.put(key, b"x", expect=0))
                 self.entries[key] = entry
-                self.events.append(Event("put", entry, None))
+                self.events.append(StoreEvent("put", entry, None))
                 wanted.append(entry)
 
-        async def all_at_once() -> list[Entry]:
+        async def all_at_once() -> list[StoreEntry]:
             return await asyncio.gather(*deeds)
 
         assert self.run(all_at_once()) == wanted
@@ -134,7 +134,7 @@ class StoreMachine(RuleBasedStateMachine):
             if deadline <= moment:
                 self.record_delete(key)
 
-        async def until_expired() -> list[Event]:
+        async def until_expired() -> list[StoreEvent]:
             expected = len(self.events) - before + 1
             await self.clock.advance(seconds)
             return await self.watched("", before, expected)
@@ -156,7 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
         at = data.draw(st.integers(1, self.revision))
         after = data.draw(st.sampled_from(["", *KEYS]))
         if at < self.compacted:
-            with pytest.raises(Compacted):
+            with pytest.raises(RevisionCompacted):
                 self.run(self.store.list(prefix, at=at))
         else:
             self.check_list(prefix, at, after, limit)
@@ -178,7 +178,7 @@ class StoreMachine(RuleBasedStateMachine):
     def watch(self, data: st.DataObject, prefix: str) -> None:
         since = data.draw(st.integers(0, self.revision))
         if since < self.compacted:
-            with pytest.raises(Compacted):
+            with pytest.raises(RevisionCompacted):
                 self.run(self.watched(prefix, since, 1))
             return
         wanted = [
@@ -188,7 +188,7 @@ class StoreMachine(RuleBasedStateMachine):
         ]
         assert self.run(self.watched(prefix, since, len(wanted))) == wanted
 
-    async def watched(self, prefix: str, since: int, count: int) -> list[Event]:
+    async def watched(self, prefix: str, since: int, count: int) -> list[StoreEvent]:
         """The first so many events of a watch."""
         async with aclosing(self.store.watch(prefix, since=since)) as watch:
             return [await anext(watch) for _ in range(count)]

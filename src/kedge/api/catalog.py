@@ -24,13 +24,13 @@ from kedge.api.core_v1 import (
     namespace,
     node,
     persistent_volume_claim,
-    pod,
     replication_controller,
     resource_quota,
     secret,
     service,
     service_account,
 )
+from kedge.api.core_v1.pod import pod
 from kedge.api.discovery_v1 import endpoint_slice
 from kedge.api.events_v1 import event as events_v1_event
 from kedge.api.metrics_v1 import usage as usage_v1
@@ -86,13 +86,13 @@ MEASURED: tuple[Resource[Any], ...] = (
     usage_v1beta1.NODES,
     usage_v1beta1.PODS,
 )
-"""What nodes and pods use: reported by nodes, never stored."""
+"""The usage of nodes and pods: reported by nodes, never stored."""
 
 BUILT_IN: tuple[Resource[Any], ...] = (*HAND_WRITTEN, *MEASURED, *RESOURCES, *REVIEWS)
 
 
 class Catalog:
-    """Every resource that is served now; custom ones come and go."""
+    """The served resources; custom ones are added and removed."""
 
     def __init__(
         self, resources: Iterable[Resource[Any]] = BUILT_IN, *, upstream_only: bool = False

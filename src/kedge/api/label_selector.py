@@ -1,4 +1,4 @@
-"""LabelSelector objects: what they may hold, and whom they select."""
+"""Validation and compilation of LabelSelector objects."""
 
 from collections.abc import Iterator, Mapping
 
@@ -38,7 +38,7 @@ def _requirement(requirement: LabelSelectorRequirement, path: str) -> Iterator[F
         yield from rules.problems(f"{path}.values[{i}]", value, names.label_value(value))
 
 
-def compiled(selector: LabelSelector | None) -> selectors.LabelSelector:
+def compiled(selector: LabelSelector | None) -> selectors.LabelRequirements:
     """A valid selector, ready to match many objects; none at all matches nothing."""
     if selector is None:
         return selectors.NOTHING
@@ -47,7 +47,7 @@ def compiled(selector: LabelSelector | None) -> selectors.LabelSelector:
         selectors.Requirement(each.key, _OPERATORS[each.operator], tuple(each.values))
         for each in selector.matchExpressions
     ]
-    return selectors.LabelSelector(equal + others)
+    return selectors.LabelRequirements(equal + others)
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""What an object's metadata may hold, when it is made and when it changes."""
+"""Validation of metadata, on create and on update."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -6,7 +6,7 @@ from functools import lru_cache
 from kedge.api import rules
 from kedge.api.model import ManagedFieldsEntry, ObjectMeta, OwnerReference
 from kedge.machinery import names
-from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.errors import ErrorScope, FieldError
 
 ANNOTATIONS_LIMIT = 256 * 1024
 MANAGER_LIMIT = 128
@@ -105,7 +105,7 @@ def validate_annotations(annotations: Mapping[str, str], path: str) -> Iterator[
 def _annotation_key(key: str, path: str) -> Iterator[FieldError]:
     problems = rules.problems(path, key, names.annotation_key(key))
     if names.needs_escapes(key):
-        return (problem.only(Minded.EXTENSION) for problem in problems)
+        return (problem.only(ErrorScope.EXTENSION) for problem in problems)
     return problems
 
 

@@ -52,12 +52,12 @@ RETAIN_KEYS = msgspec.Meta(extra={"retain_keys": True})
 
 
 def defaults_to(value: object) -> msgspec.Meta:
-    """A field whose default matters to how list items are told apart; it is published too."""
+    """A field whose default is part of the key of list items; OpenAPI publishes the default."""
     return msgspec.Meta(extra={"keywords": {"default": value}})
 
 
 EXTENSION = msgspec.Meta(extra={"extension": True})
-"""A field that is kedge's own: whoever writes it is warned, and `--upstream-only` knows no such."""
+"""A field that only kedge has: a write that sets it gets a warning."""
 
 
 def spelling_of(name: str) -> msgspec.Meta:
@@ -114,7 +114,7 @@ class ManagedFieldsEntry(Model):
     """The fields that one manager has set in one way."""
 
     manager: str = ""
-    """Who set the fields."""
+    """The manager of the fields."""
     operation: str = ""
     """How: Apply or Update."""
     apiVersion: str = ""
@@ -130,7 +130,7 @@ class ManagedFieldsEntry(Model):
 
 
 class ObjectMeta(Model):
-    """What every stored object has: its name, its labels, its history."""
+    """The metadata of every stored object: name, labels, annotations, owners, history."""
 
     name: str = ""
     """Unique among the objects of one kind in one namespace. Cannot be changed."""
@@ -165,7 +165,7 @@ class ObjectMeta(Model):
 
 
 class ListMeta(Model):
-    """What a list of objects says of itself."""
+    """The metadata of a list of objects."""
 
     selfLink: str = ""
     """No longer set by any server."""
@@ -189,7 +189,7 @@ class Object(Model):
 
 
 class Document(Object):
-    """An object of a kind without a Struct of its own: the same metadata, the rest as it came."""
+    """An object of a kind without its own Struct: typed metadata, the rest as a plain document."""
 
     content: dict[str, Any] = {}
     """Every other top-level field."""
@@ -225,7 +225,7 @@ class Condition(Model):
     __required__ = ("type", "status", "lastTransitionTime", "reason", "message")
 
     type: str = ""
-    """What aspect, in CamelCase."""
+    """The type of the condition, in CamelCase."""
     status: str = ""
     """True, False or Unknown."""
     observedGeneration: int = 0

@@ -1,4 +1,4 @@
-"""The paths of a kind and what may be done there, as OpenAPI 3 tells it and as version 2 does."""
+"""The paths and operations of a kind, in OpenAPI 3 and OpenAPI 2."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -106,7 +106,7 @@ _CODES = {
 
 
 class Paths:
-    """The paths of kinds, in the words of version 3."""
+    """The paths of kinds, in OpenAPI 3."""
 
     def __init__(self, components: Components) -> None:
         self.components = components
@@ -135,7 +135,7 @@ class Paths:
             self._operation(path, resource, verb, shown, sub)
 
     def _sub_kind(self, resource: Resource[Any], sub: Subresource, kind: Json) -> Json:
-        """What a subresource takes and gives: objects of some kind, or mere text."""
+        """Return the request and response types of a subresource: objects of a kind, or text."""
         if sub.name == "log" or sub.kind.endswith("Options"):
             return {"type": "string"}
         if sub.kind in ("", resource.kind):

@@ -1,4 +1,4 @@
-"""OpenAPI version 2 in protobuf, which kubectl reads for kinds without an OpenAPI v3 schema.
+"""OpenAPI 2 in protobuf, which kubectl reads if OpenAPI 3 has no document for a kind.
 
 The numbers are those of gnostic's openapi.v2 messages, for the parts that kedge writes.
 """

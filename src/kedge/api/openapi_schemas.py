@@ -50,7 +50,7 @@ _METADATA = "Standard object's metadata: its name, labels and history."
 
 
 class Components:
-    """The types that one document refers to; they gather here as they are referred to."""
+    """The types that one document refers to, collected on first reference."""
 
     def __init__(self, *, v2: bool, upstream_only: bool = False) -> None:
         self.v2 = v2
@@ -132,7 +132,7 @@ class Components:
         return {k: v for k, v in node.keywords.items() if not (self.v2 and k == "default")}
 
     def _field(self, node: Schema) -> Json:
-        """What the type around it says of a field."""
+        """Return the keywords that the enclosing type sets for a field."""
         extra = {"description": node.description} if node.description else {}
         extra |= _patch_words(node) | self._keywords(node)
         name = _SCALARS.get(node.type, node.name)
@@ -291,7 +291,7 @@ def _custom_type(node: Schema) -> Json:
 
 
 def _kubectl_safe(written: Json) -> Json:
-    """What is left of a CRD's schema in version 2, where kubectl takes the rest wrongly."""
+    """Return a CRD's schema for OpenAPI 2, without the parts that kubectl misreads."""
     dropped: set[str] = set()
     if written.get("x-kubernetes-preserve-unknown-fields"):
         dropped |= {"items", "properties"}

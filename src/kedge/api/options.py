@@ -6,14 +6,14 @@ from kedge.api.model import Model
 
 
 class Preconditions(Model):
-    """What must be true of an object for it to be deleted."""
+    """Conditions on the live object; the deletion fails unless they hold."""
 
     uid: str | None = None
     resourceVersion: str | None = None
 
 
 class DeleteOptions(Model):
-    """How an object is to be deleted."""
+    """The options of a delete request."""
 
     gracePeriodSeconds: int | None = None
     preconditions: Preconditions | None = None

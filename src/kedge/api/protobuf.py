@@ -32,7 +32,7 @@ _DEEPEST = 100
 _WIRE_TYPES = {"int": VARINT, "bool": VARINT, "double": FIXED64}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ABSENT = object()
-"""Stands for a value that JSON omits."""
+"""Marks a value that JSON omits."""
 
 
 def decode(body: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checks that many kinds share, each yielding what is wrong with one field."""
+"""Validation functions that many kinds share; each yields the errors of one field."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
@@ -10,7 +10,7 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 def problems(path: str, value: object, found: Iterable[str]) -> Iterator[FieldError]:
-    """What a naming rule found, as errors of one field."""
+    """Yield the findings of a naming rule as errors of one field."""
     for problem in found:
         yield FieldError.invalid(path, value, problem)
 

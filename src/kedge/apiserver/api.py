@@ -25,7 +25,7 @@ from kedge.apiserver.webhooks.caller import Caller
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError, not_found, unknown_resource
-from kedge.storage.store import Conflict, Entry, Store
+from kedge.storage.store import RevisionConflict, Store, StoreEntry
 
 
 class Api:
@@ -89,7 +89,7 @@ class Api:
     async def put_bytes(self, resource: Resource[Any], key: str, value: bytes, expect: int) -> Item:
         """Store what is encoded already; returns once every reader sees it."""
         home = stored(resource)
-        entry = await self.store.put(key, value, expect=expect, ttl=home.ttl)
+        entry = await self.store.put(key, value, expect=expect, ttl=home.strategy.ttl)
         return await self._seen(home, entry)
 
     async def delete(self, resource: Resource[Any], item: Item) -> Item:
@@ -97,12 +97,12 @@ class Api:
         entry = await self.store.delete(item.key, expect=item.revision)
         return await self._seen(stored(resource), entry)
 
-    async def caught_up(self, race: Conflict) -> None:
+    async def caught_up(self, race: RevisionConflict) -> None:
         """Return once readers see what the winner of a race wrote."""
         won = race.current.revision if race.current is not None else 0
         await self.cache.reached(max(won, self.store.revision))
 
-    async def _seen(self, home: Resource[Any], entry: Entry) -> Item:
+    async def _seen(self, home: Resource[Any], entry: StoreEntry) -> Item:
         await self.cache.reached(entry.revision)
         cache = self.cache_of(home)
         item = cache.get(entry.key)

@@ -109,8 +109,8 @@ class App:
                     request.annotations = entry.annotations
                 route.check(request.resource, target, verb)
                 answer = self._counted(request)
-                if request.resource.deprecation:
-                    answer = _with_notice(request.resource.deprecation, answer)
+                if request.resource.presentation.deprecation:
+                    answer = _with_notice(request.resource.presentation.deprecation, answer)
         except StatusError as error:
             answer = _failed(error, entry, request)
         except (StoreError, OSError) as error:

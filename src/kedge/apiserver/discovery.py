@@ -162,10 +162,10 @@ def _response_kind(sub: Subresource, resource: Resource[Any]) -> Json:
 
 def _nicknames(resource: Resource[Any]) -> Json:
     entry: Json = {}
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
+    if resource.presentation.short_names:
+        entry["shortNames"] = list(resource.presentation.short_names)
+    if resource.presentation.categories:
+        entry["categories"] = list(resource.presentation.categories)
     return entry
 
 

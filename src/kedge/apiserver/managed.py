@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kedge.machinery import fields
-from kedge.machinery.errors import Cause, StatusError, bad_request
+from kedge.machinery.errors import StatusCause, StatusError, bad_request
 from kedge.machinery.fields import Fields
 from kedge.machinery.merge import faults, merge
 from kedge.machinery.schema import Schema
@@ -62,7 +62,7 @@ class ApplyConflict(StatusError):
 
     def __init__(self, conflicts: Sequence[tuple[str, str]]) -> None:
         causes = [
-            Cause("FieldManagerConflict", f"conflict with {owner}", path)
+            StatusCause("FieldManagerConflict", f"conflict with {owner}", path)
             for owner, path in conflicts
         ]
         message = _conflict_message(conflicts)

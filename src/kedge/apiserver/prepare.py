@@ -29,13 +29,13 @@ def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
         name=name,
         uid=random_uid(random),
         creationTimestamp=format_time(now),
-        generation=1 if request.resource.counts_generation else 0,
+        generation=1 if request.resource.strategy.counts_generation else 0,
         deletionTimestamp="",
         deletionGracePeriodSeconds=None,
         selfLink="",
     )
     new_ = replace(obj, metadata=begun)
-    if request.resource.keeps_posted_status:
+    if request.resource.strategy.keeps_posted_status:
         return new_
     return without_status(request.resource, new_)
 
@@ -114,7 +114,7 @@ def with_status_of(resource: Resource[Any], obj: Object, other: Object) -> Objec
 def next_generation(resource: Resource[Any], new_: dict[str, Any], old: dict[str, Any]) -> int:
     """The generation after a write: one more if the desired state changed."""
     generation: int = old["metadata"].get("generation", 0)
-    if resource.counts_generation and _desired(resource, new_) != _desired(resource, old):
+    if resource.strategy.counts_generation and _desired(resource, new_) != _desired(resource, old):
         return generation + 1
     return generation
 

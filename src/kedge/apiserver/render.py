@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from kedge.api.model import ListMeta, Object
-from kedge.api.resource import Age, Resource
+from kedge.api.presentation import Age
+from kedge.api.resource import Resource
 from kedge.apiserver.media import OFFERED, Form, Wanted, negotiate
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
@@ -214,7 +215,7 @@ def column_definitions(resource: Resource[Any]) -> list[dict[str, Any]]:
             "description": column.description,
             "priority": column.priority,
         }
-        for column in resource.columns
+        for column in resource.presentation.columns
     ]
 
 
@@ -238,7 +239,7 @@ class _Row:
         obj = resource.decode(own_version(resource, item.body))
         texts = [b'{"cells":[']
         ages: list[tuple[int | None, Age]] = []
-        for i, column in enumerate(resource.columns):
+        for i, column in enumerate(resource.presentation.columns):
             cell = column.cell(obj)
             if i:
                 texts[-1] += b","
@@ -280,9 +281,9 @@ class _Row:
 
 
 def _row_conditions(resource: Resource[Any], obj: Object) -> bytes:
-    if resource.row_conditions is None:
+    if resource.presentation.row_conditions is None:
         return b""
-    conditions = resource.row_conditions(obj)
+    conditions = resource.presentation.row_conditions(obj)
     return b',"conditions":' + msgspec.json.encode(list(conditions)) if conditions else b""
 
 

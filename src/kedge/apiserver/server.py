@@ -10,7 +10,8 @@ from random import Random, SystemRandom
 from typing import Any, Final
 
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import event, pod, service
+from kedge.api.core_v1 import event, service
+from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
 from kedge.apiserver import bootstrap, joining, pki, tokens, whereabouts
 from kedge.apiserver.addresses import AddressBook

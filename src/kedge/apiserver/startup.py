@@ -6,7 +6,7 @@ from sqlite3 import OperationalError
 from kedge.apiserver import pki
 from kedge.apiserver.authentication import keys, token_file
 from kedge.apiserver.config import ServerConfig
-from kedge.storage.lockfile import InUse
+from kedge.storage.lockfile import StoreInUse
 from kedge.storage.store import DiskFull, StoreError
 
 
@@ -25,7 +25,7 @@ def is_permanent(error: BaseException) -> bool:
     a port in use are temporary."""
     if isinstance(error, StoreError):
         # SQLite's errors for a full disk, files that cannot be opened, and a busy database.
-        passing = isinstance(error, InUse | DiskFull)
+        passing = isinstance(error, StoreInUse | DiskFull)
         return not passing and not isinstance(error.__cause__, OperationalError)
     return isinstance(error, pki.Unusable | keys.Unusable | token_file.Unusable)
 

@@ -1,4 +1,31 @@
-"""Storage events as bytes for readers: the newest objects, and a log of changes for watchers."""
+"""Watch cache: the newest objects as bytes for readers, and a log of changes for watchers.
+
+One task (`WatchCache.run`) follows the store and feeds every write to the cache of its resource.
+Reads and watches never touch the store, except for history that the log no longer holds. Four
+properties make this safe:
+
+- **List, then watch from the same revision.** A cache is loaded from a list at revision R. Writes
+  after R arrive through the watch, and `feed` drops writes up to R, which the list already
+  contains. An object is neither lost nor seen twice.
+- **One order.** The store has one revision across all keys and delivers its events in that order. A
+  single task feeds them, so each cache, its log and its listeners see the same order, and
+  `WatchCache.revision` means that everything up to it is in the caches.
+- **No await inside a change.** `feed` updates the objects, the sorted keys and the log and calls
+  the listeners in one turn of the event loop. A list sees a whole state, and a watch that lists and
+  then listens in one turn misses nothing. This replaces the lock of upstream's Cacher.
+- **Read your writes.** A write responds only after `reached(revision)`, so a client that writes and
+  then reads gets its own write or a newer one.
+
+Bytes come first: the stored value already has the form that clients get, and the resourceVersion is
+spliced in (`stamped`). Labels, fields and table rows are derived when they are asked for and kept
+with the item. Items are never changed after they are published, except by `adopt`; a list may
+therefore hand them to a slow response without a copy.
+
+Upstream's cache has one ring of events per resource and closes watchers that fall behind. Here the
+log is shared by all watchers of a resource, and a slow watcher stops listening and reads from the
+log when it is ready again; it gets 410 Gone only if the log and the store's history have both moved
+on.
+"""
 
 import asyncio
 import heapq
@@ -12,8 +39,8 @@ import msgspec
 
 from kedge.api.resource import Resource
 from kedge.machinery.clock import Clock
-from kedge.machinery.selectors import FieldSelector, LabelSelector
-from kedge.storage.store import Entry, Event, Store
+from kedge.machinery.selectors import FieldSelector, LabelRequirements
+from kedge.storage.store import Store, StoreEntry, StoreEvent
 
 LOG_LENGTH = 4096
 """Changes kept in memory for each resource; watches that start further back read the store."""
@@ -81,7 +108,7 @@ class Item:
         """The values of the resource's selectable fields."""
         if self._fields is None:
             obj = resource.decode(self.body)
-            self._fields = {name: read(obj) for name, read in resource.fields.items()}
+            self._fields = {name: read(obj) for name, read in resource.presentation.fields.items()}
         return self._fields
 
 
@@ -126,7 +153,7 @@ class Selection:
         self,
         resource: Resource[Any],
         namespace: str,
-        labels: LabelSelector,
+        labels: LabelRequirements,
         fields: FieldSelector,
     ) -> None:
         self.resource = resource
@@ -156,7 +183,13 @@ class Selection:
         return item.fields(self.resource).get(name, "")
 
     def sees(self, change: Change) -> ChangeType | None:
-        """What the change is to somebody who sees only this selection."""
+        """Return the type of the event that a watcher of this selection gets, or None.
+
+        An update can move an object into or out of a selection. The watcher must see ADDED or
+        DELETED then, although the object was neither created nor deleted; otherwise its cache would
+        keep an object that no longer matches. This needs the previous state, which is why a Change
+        keeps it.
+        """
         if self.everything:
             return change.type if change.item.key.startswith(self.prefix) else None
         was = change.previous is not None and self.matches(change.previous)
@@ -195,7 +228,10 @@ class ResourceCache:
     async def adopt(self, resource: Resource[Any], clock: Clock) -> None:
         """Go on under a changed definition of the same resource.
 
-        The objects are read anew in many turns of the event loop, and take effect in one.
+        Converting all objects takes long, so it is done in many turns of the event loop, into a
+        mapping that no reader sees. The results take effect in one turn. Objects that were written
+        between these turns are recognised by identity (a write makes a new Item) and converted in
+        the last turn; there are few of them.
         """
         anew: dict[str, tuple[Item, bytes]] = {}
         for item in tuple(self._items.values()):
@@ -206,12 +242,15 @@ class ResourceCache:
         self._head = splice_head(resource)
         for key, item in self._items.items():
             known, body = anew.get(key, (None, b""))
-            if known is not item:  # it came meanwhile
+            if known is not item:
+                # Written during the turns above: convert this state, not the one that was replaced.
                 body = _reread(resource, item.document(), item.revision)
             item.derived_anew()
             item.body = body
         if changed:
-            # The log speaks the old version: who wants to know more reads the store's history.
+            # The log holds bytes in the old version. It is dropped, and watches end with None:
+            # their clients start again from the store's history, which is converted when it is
+            # read.
             self.log.clear()
             self._log_bytes = 0
             self.log_start = self.changed
@@ -219,15 +258,21 @@ class ResourceCache:
             for listener in tuple(self.listeners):
                 listener(None)
 
-    def load(self, entries: Iterable[Entry]) -> None:
+    def load(self, entries: Iterable[StoreEntry]) -> None:
         self._items = {entry.key: self.item(entry) for entry in entries}
         self._keys = sorted(self._items)
 
-    def item(self, entry: Entry) -> Item:
+    def item(self, entry: StoreEntry) -> Item:
         return Item(entry.key, entry.revision, self.stamped(entry.value, entry.revision))
 
     def stamped(self, value: bytes, revision: int) -> bytes:
-        """The stored value as clients see it: with its resourceVersion."""
+        """Return the stored value as clients see it, with its resourceVersion.
+
+        The version is known only after the commit, so it cannot be part of the stored bytes. The
+        server writes every object with the same first fields, so the place of the splice is a
+        prefix of fixed length: two copies of bytes instead of a decode and an encode. A value with
+        another beginning was stored under another version of the kind and takes the slow way.
+        """
         head = self._head
         if self.resource.read is None and value.startswith(head):
             return b'%b"resourceVersion":"%d",%b' % (head, revision, value[len(head) :])
@@ -256,24 +301,29 @@ class ResourceCache:
         if prefix == self.resource.prefix:
             return self._keys
         keys = self._keys
-        # "0" follows "/" in every ordering that the store uses.
+        # All keys with the prefix "a/" lie between "a/" and "a0", because "0" is the character
+        # after "/". Two bisections find a namespace among all objects of a resource.
         return keys[bisect_left(keys, prefix) : bisect_left(keys, prefix[:-1] + "0")]
 
-    def change(self, event: Event) -> Change:
+    def change(self, event: StoreEvent) -> Change:
         """A write from the store's history."""
         previous = None if event.previous is None else self.item(event.previous)
         if event.kind == "delete":
             return Change("DELETED", self.item(event.entry), previous)
         return Change("MODIFIED" if previous else "ADDED", self.item(event.entry), previous)
 
-    def feed(self, event: Event) -> None:
-        """Take in the next write to this resource and tell the listeners."""
+    def feed(self, event: StoreEvent) -> None:
+        """Apply the next write to this resource and call the listeners."""
         entry = event.entry
         if entry.revision <= self.loaded:
+            # The list that filled this cache contained the write already.
             return
         previous = self._items.get(entry.key)
         item = self.item(entry)
         if event.kind == "delete":
+            # The store sends the last value with a deletion. `previous` is the same object at its
+            # own revision, which selectors compare; the event carries the revision of the deletion,
+            # so that a client that resumes from it does not get the deletion again.
             change = Change("DELETED", item, previous or item)
             if previous is not None:
                 del self._items[entry.key]
@@ -289,13 +339,19 @@ class ResourceCache:
         self.changed = change.revision
         self.log.append(change)
         self._log_bytes += change.size
+        # The newest change always stays, however large: a log that is empty although something
+        # changed would send every watcher to the store.
         while len(self.log) > LOG_LENGTH or (self._log_bytes > LOG_BYTES and len(self.log) > 1):
             self._drop_first()
+        # A copy, because a listener may remove itself: a watch whose client reads too slowly does.
         for listener in tuple(self.listeners):
             listener(change)
 
     def changes_after(self, revision: int) -> list[Change]:
-        """The newer part of the log; complete unless `revision` lies before log_start."""
+        """Return the changes after a revision; complete unless it lies before `log_start`.
+
+        The search goes backwards: a watch that stopped for a moment needs the last few of 4,096.
+        """
         fresh: list[Change] = []
         for change in reversed(self.log):
             if change.revision <= revision:
@@ -312,11 +368,6 @@ class ResourceCache:
         """Drop the older half of the log, counted in bytes."""
         keep = self._log_bytes // 2
         while self._log_bytes > keep and len(self.log) > 1:
-            self._drop_first()
-
-    def forget(self, oldest: int) -> None:
-        """Drop what is older than the store's own history."""
-        while self.log and self.log[0].revision <= oldest:
             self._drop_first()
 
     def _drop_first(self) -> None:
@@ -339,7 +390,12 @@ class WatchCache:
         """Bytes of all logs; never less than they have."""
 
     async def add(self, resource: Resource[Any]) -> ResourceCache:
-        """Begin to serve a resource from what the store holds of it."""
+        """Begin to serve one more resource from the objects that the store holds.
+
+        The watch is already running and drops events of a resource without a cache. No event is
+        lost all the same: the callers publish the resource after this returns, so that nobody can
+        write an object between the list and the assignment.
+        """
         cache = self._caches.get(resource.registry)
         if cache is None:
             page = await self.store.list(resource.prefix)
@@ -352,7 +408,7 @@ class WatchCache:
         """Begin to serve many resources with a single read of the store."""
         page = await self.store.list("/registry/")
         self.revision = page.revision
-        shares: dict[str, list[Entry]] = {}
+        shares: dict[str, list[StoreEntry]] = {}
         for resource in resources:
             self._caches[resource.registry] = ResourceCache(resource, page.revision)
             shares[resource.registry] = []
@@ -383,11 +439,12 @@ class WatchCache:
             cache = self._cache_of(event.entry.key)
             if cache is not None:
                 self._feed(cache, event)
+            # After the feed: a waiter that sees the revision must find the object.
             self.revision = event.entry.revision
             if self._waiters:
                 self._wake()
 
-    def _feed(self, cache: ResourceCache, event: Event) -> None:
+    def _feed(self, cache: ResourceCache, event: StoreEvent) -> None:
         before = cache.log_bytes
         cache.feed(event)
         self._log_bytes += cache.log_bytes - before
@@ -411,7 +468,11 @@ class WatchCache:
                 return  # a single change in each log
 
     async def reached(self, revision: int) -> None:
-        """Return once the caches hold that revision."""
+        """Return once the caches hold that revision.
+
+        The waiters are a heap by revision, with a counter that breaks ties: the feeding task looks
+        at the smallest only, and pays nothing for the others.
+        """
         if revision > self.revision:
             future = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiters, (revision, next(self._order), future))
@@ -453,7 +514,7 @@ async def history(
     store: Store, cache: ResourceCache, since: int, until: int
 ) -> tuple[list[Change], int]:
     """The first changes in (since, until] of a resource, from the store, and the revision that they
-    reach up to; raises Compacted."""
+    reach up to; raises RevisionCompacted."""
     changes: list[Change] = []
     size = 0
     # The whole store is followed, not the resource alone: a write of exactly `until` must come by.

@@ -8,7 +8,7 @@ from typing import Final, TextIO
 
 from kedge.cli.tables import harmless
 from kedge.client.transport import Call, Reply, Stream, Transport
-from kedge.machinery.errors import Cause, StatusError
+from kedge.machinery.errors import StatusCause, StatusError
 
 _WARNING: Final = re.compile(r'\b299 \S+ "((?:[^"\\]|\\.)*)"')
 
@@ -40,7 +40,7 @@ def _invalid(error: StatusError) -> str:
     return "\n".join([f"{said}: ", *(f"* {cause}" for cause in causes)])
 
 
-def _cause(cause: Cause) -> str:
+def _cause(cause: StatusCause) -> str:
     return f"{cause.field}: {cause.message}"
 
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.cli.connection import Connection
 from kedge.cli.failure import Failure
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kedge.api.coordination_v1.lease import RESOURCE as LEASE
 from kedge.api.core_v1.event import RESOURCE as EVENT
-from kedge.api.core_v1.pod import RESOURCE as POD
+from kedge.api.core_v1.pod.pod import RESOURCE as POD
 from kedge.api.resource import Resource
 from kedge.cli.complaints import complaint
 from kedge.cli.connection import Connection

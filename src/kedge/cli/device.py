@@ -83,12 +83,12 @@ def run(wanted: Namespace) -> int:
     """Check, tell, and return the exit code."""
     import asyncio
 
-    from kedge.deviceplugin.check.bench import Bench, Occupied
+    from kedge.deviceplugin.check.bench import DirectoryInUse, PluginBench
     from kedge.deviceplugin.check.run import check
-    from kedge.deviceplugin.check.scenario import Verdict
+    from kedge.deviceplugin.check.scenario import ScenarioResult
     from kedge.machinery.clock import SystemClock
 
-    bench = Bench(
+    bench = PluginBench(
         directory=wanted.directory,
         clock=SystemClock(),
         patience=wanted.wait,
@@ -101,12 +101,12 @@ def run(wanted: Namespace) -> int:
         print(f"Waiting for a plugin to register at {bench.socket} ...", file=sys.stderr)
     try:
         findings = asyncio.run(check(bench, tell if plain else _silent))
-    except Occupied as error:
+    except DirectoryInUse as error:
         raise Failure(str(error)) from error
     except OSError as error:
         raise Failure(f"{error.filename or bench.socket}: {error.strerror}") from error
     print(summary(findings) if plain else as_json(findings))
-    return 1 if any(each.verdict is Verdict.FAIL for each in findings) else 0
+    return 1 if any(each.verdict is ScenarioResult.FAIL for each in findings) else 0
 
 
 def _silent(finding: "Finding") -> None:
@@ -120,9 +120,9 @@ def tell(finding: "Finding") -> None:
 
 def summary(findings: "list[Finding]") -> str:
     from kedge.deviceplugin.check.run import count
-    from kedge.deviceplugin.check.scenario import Verdict
+    from kedge.deviceplugin.check.scenario import ScenarioResult
 
-    counted = ", ".join(f"{count(findings, each)} {each}" for each in Verdict)
+    counted = ", ".join(f"{count(findings, each)} {each}" for each in ScenarioResult)
     return f"\n{len(findings)} scenarios in {sum(f.seconds for f in findings):.1f} s: {counted}"
 
 
@@ -131,7 +131,7 @@ def as_json(findings: "list[Finding]") -> str:
     from dataclasses import asdict
 
     from kedge.deviceplugin.check.run import count
-    from kedge.deviceplugin.check.scenario import Verdict
+    from kedge.deviceplugin.check.scenario import ScenarioResult
 
-    counted = {each.value: count(findings, each) for each in Verdict}
+    counted = {each.value: count(findings, each) for each in ScenarioResult}
     return json.dumps({"summary": counted, "findings": [asdict(f) for f in findings]}, indent=2)

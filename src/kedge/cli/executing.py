@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.cli import containers
 from kedge.cli.connection import USER_AGENT, Connection
 from kedge.cli.failure import Failure

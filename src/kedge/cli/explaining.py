@@ -5,14 +5,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kedge.api.core_v1 import limit_range, persistent_volume_claim, pod
-from kedge.api.core_v1.container import Container, ResourceRequirements
+from kedge.api.core_v1 import limit_range, persistent_volume_claim
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.limits.bounds import Bound, Bounds, bounds_of
-from kedge.api.limits.defaulting import Given
-from kedge.api.limits.violations import Violation, asked_together, claim_violations
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.container import Container, ResourceRequirements
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.limits.bounds import Bound, NamespaceLimits, bounds_of
+from kedge.api.limits.defaulting import DefaultedAmount
+from kedge.api.limits.violations import LimitRangeViolation, asked_together, claim_violations
 from kedge.api.limits.workloads import RESOURCES, outcome, pod_from, template_of
 from kedge.api.model import Object
 from kedge.api.resource import Resource
@@ -25,7 +26,7 @@ from kedge.cli.manifests import Manifest
 from kedge.client.client import path_of
 from kedge.machinery.errors import StatusError
 from kedge.machinery.quantity import Quantity
-from kedge.machinery.shape import AsMapping, Misfit, fit
+from kedge.machinery.shape import AsMapping, TypeMismatch, fit
 
 Amounts = Mapping[str, Quantity]
 
@@ -47,7 +48,7 @@ class Explained(NamedTuple):
     """What LimitRanges make of one manifest."""
 
     rows: Sequence[tuple[str, ...]]
-    violations: Sequence[Violation]
+    violations: Sequence[LimitRangeViolation]
 
 
 async def explain(connection: Connection, read: Sequence[Manifest], *, ask: bool) -> int:
@@ -100,7 +101,7 @@ def object_of(resource: Resource[Any], manifest: Manifest, namespace: str) -> Ob
         document = fit(resource.schema, manifest.document, unknown)
         metadata = {**document.get("metadata", {}), "namespace": namespace}
         obj: Object = resource.from_document({**document, "metadata": metadata})
-    except (Misfit, msgspec.ValidationError, ValueError) as error:
+    except (TypeMismatch, msgspec.ValidationError, ValueError) as error:
         raise _refused(resource, manifest, str(error)) from error
     if strange := [path for path in unknown if type(path) is not AsMapping]:
         fields = ", ".join(f'unknown field "{path}"' for path in strange)
@@ -112,10 +113,10 @@ def _refused(resource: Resource[Any], manifest: Manifest, why: str) -> Refusal:
     return Refusal(complaint(unreadable(resource, why), f'creating "{manifest.source}"'))
 
 
-def explained(resource: Resource[Any], obj: Object, bounds: Bounds) -> Explained:
+def explained(resource: Resource[Any], obj: Object, bounds: NamespaceLimits) -> Explained:
     """Where the amounts of an object as it was written come from, and what is against them."""
     if isinstance(obj, PersistentVolumeClaim):
-        claim = resource.default(obj)
+        claim = resource.strategy.default(obj)
         asked = claim.spec.resources.requests.items()
         rows = [(NOTHING, name, str(amount), MANIFEST, NOTHING, NOTHING) for name, amount in asked]
         return Explained(rows, claim_violations(bounds, claim))
@@ -132,12 +133,14 @@ def _template(obj: Object) -> PodSpec:
 def _new_pod(resource: Resource[Any], obj: Object) -> Pod:
     """The pod as LimitRanger first sees it."""
     if isinstance(obj, Pod):
-        return pod.default(obj)
-    template = template_of(resource.default(obj))
+        return pod.RESOURCE.strategy.default(obj)
+    template = template_of(resource.strategy.default(obj))
     return Pod() if template is None else pod_from(template.spec, obj.metadata.namespace)
 
 
-def _rows(written: PodSpec, final: Pod, given: Iterable[Given]) -> Iterator[tuple[str, ...]]:
+def _rows(
+    written: PodSpec, final: Pod, given: Iterable[DefaultedAmount]
+) -> Iterator[tuple[str, ...]]:
     givers = {(g.container, g.bound, g.resource): g.limit_range for g in given}
     sorts = (
         ("", written.containers, final.spec.containers),
@@ -187,7 +190,7 @@ def _cell(amount: Quantity | None, source: str) -> tuple[str, str]:
     return (NOTHING, NOTHING) if amount is None else (str(amount), source)
 
 
-def verdict(violations: Sequence[Violation], obj: Object) -> str:
+def verdict(violations: Sequence[LimitRangeViolation], obj: Object) -> str:
     """What would become of it, as far as LimitRanges have a say."""
     if not violations:
         return "No LimitRange is against it."

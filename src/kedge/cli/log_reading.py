@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import BinaryIO, NamedTuple
 
-from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.cli import containers
 from kedge.cli.connection import Connection
 from kedge.client.client import path_of

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kedge.api.core_v1 import pod as core_pod
-from kedge.api.core_v1.pod_resources import qos_class
+from kedge.api.core_v1.pod import pod as core_pod
+from kedge.api.core_v1.pod.resources import qos_class
 from kedge.api.metrics_v1alpha1 import pod
 from kedge.api.metrics_v1alpha1.pod import Pod
 from kedge.api.metrics_v1alpha1.windows import Metrics

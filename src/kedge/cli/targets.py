@@ -69,12 +69,15 @@ def _own_names(resource: Resource[Any]) -> Iterable[str]:
 
 
 def _short_names(resource: Resource[Any]) -> Iterable[str]:
-    return resource.short_names
+    return resource.presentation.short_names
 
 
 def _of_category(word: str, resources: Iterable[Resource[Any]]) -> Iterator[Resource[Any]]:
     seen: set[tuple[str, str]] = set()
     for resource in resources:
-        if word in resource.categories and (resource.group, resource.plural) not in seen:
+        if (
+            word in resource.presentation.categories
+            and (resource.group, resource.plural) not in seen
+        ):
             seen.add((resource.group, resource.plural))
             yield resource

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from kedge.api.core_v1 import node as core_node
-from kedge.api.core_v1 import pod as core_pod
+from kedge.api.core_v1.pod import pod as core_pod
 from kedge.api.metrics_v1alpha1 import node, pod
 from kedge.api.metrics_v1alpha1.windows import Windows
 from kedge.api.resource import Resource

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kedge.api.core_v1.container import Container, ResourceRequirements
 from kedge.api.core_v1.node_types import Node as CoreNode
-from kedge.api.core_v1.pod import Pod as CorePod
-from kedge.api.core_v1.pod_resources import is_sidecar
+from kedge.api.core_v1.pod.container import Container, ResourceRequirements
+from kedge.api.core_v1.pod.pod import Pod as CorePod
+from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.api.metrics_v1alpha1.node import Node
 from kedge.api.metrics_v1alpha1.pod import Pod, windows_of
 from kedge.api.metrics_v1alpha1.windows import Metrics, Windows, added, cores, megabytes

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kedge.api.core_v1 import node, pod, service
-from kedge.api.core_v1.container import Container, EnvFromSource, EnvVar
+from kedge.api.core_v1 import node, service
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.container import Container, EnvFromSource, EnvVar
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.service_types import Service
 from kedge.cli import printers
 from kedge.cli.connection import Connection

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from kedge.api.model import Document
+from kedge.api.presentation import Presentation
 from kedge.api.resource import Resource
 from kedge.client.client import Client, error_of
 
@@ -126,6 +127,5 @@ def _resource(group: str, version: str, listed: _Resource) -> Resource[Any]:
         singular=listed.singular_resource,
         namespaced=listed.scope == "Namespaced",
         verbs=tuple(listed.verbs),
-        short_names=listed.short_names,
-        categories=listed.categories,
+        presentation=Presentation(short_names=listed.short_names, categories=listed.categories),
     )

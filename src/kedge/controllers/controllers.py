@@ -1,4 +1,4 @@
-"""Controllers: all of them, run together."""
+"""The list of controllers, run together."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
@@ -22,7 +22,6 @@ from kedge.controllers.batch.job import JobController
 from kedge.controllers.batch.ttl_after_finished import TtlAfterFinishedController
 from kedge.controllers.disruptions.disruption import DisruptionController
 from kedge.controllers.garbage_collector import GarbageCollector
-from kedge.controllers.known import Shared
 from kedge.controllers.limit_ranges import LimitRangeController
 from kedge.controllers.namespace import NamespaceController
 from kedge.controllers.namespaces import Namespaces
@@ -34,6 +33,7 @@ from kedge.controllers.resource_quota import ResourceQuotaController
 from kedge.controllers.services.endpoint_slice import EndpointSliceController
 from kedge.controllers.services.endpoint_slice_mirroring import EndpointSliceMirroringController
 from kedge.controllers.services.endpoints import EndpointsController
+from kedge.controllers.shared_informers import SharedInformers
 from kedge.controllers.workloads.daemon_set import DaemonSetController
 from kedge.controllers.workloads.deployment import DeploymentController
 from kedge.controllers.workloads.replica_set import ReplicaSetController
@@ -43,7 +43,7 @@ from kedge.machinery.clock import Clock
 
 
 class Controller(Protocol):
-    """One of them."""
+    """A controller."""
 
     async def run(self) -> None:
         """For ever."""
@@ -51,7 +51,7 @@ class Controller(Protocol):
 
 
 class Controllers:
-    """Keep a cluster in order, seen only through its API. To be run once the server answers."""
+    """Runs all enabled controllers on an API client; start it after the API server."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Controllers:
         one. `enabled` names the controllers to run."""
         discovery = Discovery(client)
         known = Namespaces()
-        self._shared = Shared(client, clock)
+        self._shared = SharedInformers(client, clock)
         self._namespaces = Informer(client, namespaces.view(), known, clock)
         shared = self._shared
         makers: dict[str, Callable[[], Controller]] = {

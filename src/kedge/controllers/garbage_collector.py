@@ -1,4 +1,4 @@
-"""The garbage collector: follows the metadata of all objects and does what `garbage` decides."""
+"""The garbage collector: watches the metadata of all objects and acts on `owner_graph`."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -14,17 +14,17 @@ from kedge.client.discovery import Discovery, Served
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Cache, Informer
 from kedge.client.view import Outline, OutlineMeta, outlines
-from kedge.controllers import garbage
-from kedge.controllers.garbage import Claim, Graph, Node, Reference
-from kedge.controllers.kinds import Definition, Kinds, definitions
-from kedge.controllers.loop import Loop
+from kedge.controllers import owner_graph
+from kedge.controllers.kinds import PartialDefinition, ServedKinds, definitions
+from kedge.controllers.loop import ControllerLoop
+from kedge.controllers.owner_graph import DependentReference, GraphNode, OwnerGraph, OwnerLocation
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.machinery.selectors import escape
 
 COMPONENT = "garbage-collector-controller"
 WORKERS = 8
-"""Deeds under way at a time: a store that commits in groups then has groups to commit."""
+"""Writes in flight at a time: a store that commits in groups then has groups to commit."""
 MOST_WARNINGS = 10
 """How many owners of one object are searched in all namespaces, for a warning. An object may
 name ten thousand, and each search reads all objects of the owner's kind."""
@@ -33,13 +33,13 @@ Edit = Callable[[OutlineMeta], dict[str, Any]]
 """Makes the changed part of an object's metadata from what the metadata is now."""
 
 
-class Monitor:
-    """Tells the graph of the objects of one resource."""
+class GraphMonitor:
+    """Feeds the objects of one resource to the graph."""
 
     def __init__(self, collector: "GarbageCollector", resource: Resource[Any]) -> None:
         self.resource = resource
         self.task: asyncio.Task[None]
-        """Whoever follows the resource."""
+        """The task that watches the resource."""
         self.synced: asyncio.Event
         """Set when the graph knows every object that was there."""
         self._collector = collector
@@ -61,23 +61,25 @@ class Monitor:
 
 
 class GarbageCollector:
-    """Deletes what has lost its owners; sees foreground deletion and orphaning through."""
+    """Deletes objects without owners; completes foreground deletion and orphaning."""
 
     def __init__(self, client: Client, discovery: Discovery, clock: Clock) -> None:
-        self.graph = Graph()
+        self.graph = OwnerGraph()
         self._client = client
         self._discovery = discovery
         self._clock = clock
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._loop: Loop[str] = Loop("garbage-collector", self.reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[str] = ControllerLoop(
+            "garbage-collector", self.reconcile, clock, workers=WORKERS
+        )
         self._served = Served(())
-        self._kinds = Kinds(self._served, ())
-        self._definitions: Cache[Definition] = Cache()
+        self._kinds = ServedKinds(self._served, ())
+        self._definitions: Cache[PartialDefinition] = Cache()
         self._informer = Informer(client, definitions(), self._definitions, clock)
-        self._monitors: dict[tuple[str, str, str], Monitor] = {}
+        self._monitors: dict[tuple[str, str, str], GraphMonitor] = {}
         """By group, version and plural."""
         self._unresolved: set[str] = set()
-        """Dependents that name an owner of a kind nobody knows, yet."""
+        """Dependents whose owner is of a kind that discovery does not list."""
         self._tasks: asyncio.TaskGroup
 
     async def run(self) -> None:
@@ -106,7 +108,7 @@ class GarbageCollector:
 
     def _follow(self) -> None:
         """Begin to follow what has come to be served and leave what no longer is."""
-        self._kinds = Kinds(self._served, self._definitions)
+        self._kinds = ServedKinds(self._served, self._definitions)
         wanted = {(r.group, r.version, r.plural): r for r in self._kinds.followed()}
         for place in self._monitors.keys() - wanted.keys():
             left = self._monitors.pop(place)
@@ -123,8 +125,8 @@ class GarbageCollector:
             return self.graph.abolish(resource)
         return self.graph.retain(resource, set())
 
-    def _monitor(self, resource: Resource[Any]) -> Monitor:
-        monitor = Monitor(self, resource)
+    def _monitor(self, resource: Resource[Any]) -> GraphMonitor:
+        monitor = GraphMonitor(self, resource)
         informer = Informer(self._client, outlines(resource), monitor, self._clock)
         monitor.synced = informer.synced
         monitor.task = self._tasks.create_task(informer.run())
@@ -142,33 +144,35 @@ class GarbageCollector:
 
     async def reconcile(self, uid: str) -> None:
         while (node := self.graph.get(uid)) is not None:
-            match garbage.decide(self.graph, node):
-                case garbage.Look(references):
+            match owner_graph.decide(self.graph, node):
+                case owner_graph.FindOwners(references):
                     if not await self._look(node, references):
                         return
                     continue
-                case garbage.Delete(policy, unblock):
+                case owner_graph.DeleteObject(policy, unblock):
                     self._warn(node)
                     await self._delete(node, policy, unblock)
-                case garbage.Disown(uids):
+                case owner_graph.RemoveReferences(uids):
                     self._warn(node)
                     await self._disown(node, uids)
-                case garbage.Release():
+                case owner_graph.RemoveForegroundFinalizer():
                     await self._all_synced()
-                    await self._remove_finalizer(node, garbage.FOREGROUND)
-                case garbage.Orphan():
+                    await self._remove_finalizer(node, owner_graph.FOREGROUND)
+                case owner_graph.OrphanDependents():
                     await self._all_synced()
                     await self._orphan(node)
             return
 
-    async def _look(self, dependent: Node, references: Iterable[Reference]) -> bool:
+    async def _look(self, dependent: GraphNode, references: Iterable[DependentReference]) -> bool:
         """Find out about owners; False if nothing can be found out about one of them."""
         found = True
         for i, each in enumerate(references):
             found &= await self._look_for(dependent, each, warn=i < MOST_WARNINGS)
         return found
 
-    async def _look_for(self, dependent: Node, reference: Reference, *, warn: bool) -> bool:
+    async def _look_for(
+        self, dependent: GraphNode, reference: DependentReference, *, warn: bool
+    ) -> bool:
         resource = self._kinds.of_kind(reference.api_version, reference.kind)
         if resource is None:
             self._unresolved.add(dependent.uid)
@@ -183,7 +187,9 @@ class GarbageCollector:
         found = await self._get(resource, reference.name, namespace)
         if found is None or found.metadata.uid != reference.uid:
             self.graph.confirm_absent(
-                Claim(resource.group, resource.kind, namespace, reference.name, reference.uid)
+                OwnerLocation(
+                    resource.group, resource.kind, namespace, reference.name, reference.uid
+                )
             )
             if namespace and warn:
                 await self._look_elsewhere(resource, reference)
@@ -191,7 +197,7 @@ class GarbageCollector:
             self.enqueue(self.graph.confirm_present(self._as_followed(resource), found))
         return True
 
-    async def _look_elsewhere(self, resource: Resource[Any], reference: Reference) -> None:
+    async def _look_elsewhere(self, resource: Resource[Any], reference: DependentReference) -> None:
         """Find the owner in whatever namespace it is, for the sake of a warning and of no more."""
         if self.graph.get(reference.uid) is not None:
             return
@@ -200,7 +206,7 @@ class GarbageCollector:
             if found.metadata.uid == reference.uid:
                 self.enqueue(self.graph.confirm_present(self._as_followed(resource), found))
 
-    def _warn(self, node: Node) -> None:
+    def _warn(self, node: GraphNode) -> None:
         """Tell people of owners that are in the wrong namespace."""
         about = ObjectReference(
             apiVersion=node.resource.api_version,
@@ -209,7 +215,7 @@ class GarbageCollector:
             name=node.name,
             uid=node.uid,
         )
-        for each in garbage.misplaced(self.graph, node):
+        for each in owner_graph.misplaced(self.graph, node):
             owner = (
                 f"[{each.api_version}/{each.kind}, namespace: {node.namespace}, "
                 f"name: {each.name}, uid: {each.uid}]"
@@ -225,7 +231,7 @@ class GarbageCollector:
                 return known
         return resource
 
-    async def _delete(self, node: Node, policy: str, unblock: bool) -> None:
+    async def _delete(self, node: GraphNode, policy: str, unblock: bool) -> None:
         expected = Preconditions(uid=node.uid, resource_version=node.version)
         if unblock:
             await self._edit(node, _unblocking)
@@ -240,33 +246,33 @@ class GarbageCollector:
                 await self._refresh(node)
             raise
 
-    async def _refresh(self, node: Node) -> None:
+    async def _refresh(self, node: GraphNode) -> None:
         """The object is not as we believe it to be: take in how it is."""
         found = await self._get(node.resource, node.name, node.namespace)
         if found is not None and found.metadata.uid == node.uid:
             self.enqueue(self.graph.observe(node.resource, found))
 
-    async def _disown(self, node: Node, uids: frozenset[str]) -> None:
+    async def _disown(self, node: GraphNode, uids: frozenset[str]) -> None:
         def without(meta: OutlineMeta) -> dict[str, Any]:
             kept = [each for each in meta.owner_references if each.uid not in uids]
             return {"ownerReferences": to_builtins(kept)}
 
         await self._edit(node, without)
 
-    async def _orphan(self, node: Node) -> None:
+    async def _orphan(self, node: GraphNode) -> None:
         owner = frozenset([node.uid])
         left = iter(list(self.graph.dependents(node)))
         while some := list(islice(left, WORKERS)):
             await asyncio.gather(*(self._disown(dependent, owner) for dependent in some))
-        await self._remove_finalizer(node, garbage.ORPHAN)
+        await self._remove_finalizer(node, owner_graph.ORPHAN)
 
-    async def _remove_finalizer(self, node: Node, finalizer: str) -> None:
+    async def _remove_finalizer(self, node: GraphNode, finalizer: str) -> None:
         def without(meta: OutlineMeta) -> dict[str, Any]:
             return {"finalizers": [each for each in meta.finalizers if each != finalizer]}
 
         await self._edit(node, without)
 
-    async def _edit(self, node: Node, change: Edit) -> None:
+    async def _edit(self, node: GraphNode, change: Edit) -> None:
         """Change an object's metadata as it is on the server now."""
         found = await self._get(node.resource, node.name, node.namespace)
         if found is None or found.metadata.uid != node.uid:

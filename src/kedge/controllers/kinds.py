@@ -1,4 +1,4 @@
-"""Kinds: every resource whose objects can be followed, as custom ones come and go."""
+"""ServedKinds: the resources that can be watched, including custom ones."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,47 +14,47 @@ IGNORED = (("", "events"), ("events.k8s.io", "events"))
 """Resources too many and too short-lived to be followed; upstream leaves them out as well."""
 
 
-class _Meta(msgspec.Struct, frozen=True, gc=False):
+class _DefinitionMeta(msgspec.Struct, frozen=True, gc=False):
     name: str
     namespace: str = ""
 
 
-class _Names(msgspec.Struct, frozen=True, gc=False):
+class _DefinitionNames(msgspec.Struct, frozen=True, gc=False):
     plural: str = ""
     kind: str = ""
 
 
-class _Version(msgspec.Struct, frozen=True, gc=False):
+class _DefinitionVersion(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     served: bool = False
 
 
-class _Spec(msgspec.Struct, frozen=True, gc=False):
+class _DefinitionSpec(msgspec.Struct, frozen=True, gc=False):
     group: str = ""
     scope: str = ""
-    names: _Names = _Names()
-    versions: tuple[_Version, ...] = ()
+    names: _DefinitionNames = _DefinitionNames()
+    versions: tuple[_DefinitionVersion, ...] = ()
 
 
-class _Condition(msgspec.Struct, frozen=True, gc=False):
+class _DefinitionCondition(msgspec.Struct, frozen=True, gc=False):
     type: str = ""
     status: str = ""
 
 
-class _Status(msgspec.Struct, frozen=True, gc=False):
-    conditions: tuple[_Condition, ...] = ()
+class _DefinitionStatus(msgspec.Struct, frozen=True, gc=False):
+    conditions: tuple[_DefinitionCondition, ...] = ()
 
 
-class Definition(msgspec.Struct, frozen=True):
-    """A CustomResourceDefinition, reduced to what it names."""
+class PartialDefinition(msgspec.Struct, frozen=True):
+    """A CustomResourceDefinition, reduced to its names and versions."""
 
-    metadata: _Meta
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+    metadata: _DefinitionMeta
+    spec: _DefinitionSpec = _DefinitionSpec()
+    status: _DefinitionStatus = _DefinitionStatus()
 
     @property
     def established(self) -> bool:
-        return _Condition("Established", "True") in self.status.conditions
+        return _DefinitionCondition("Established", "True") in self.status.conditions
 
     def resources(self) -> list[Resource[Document]]:
         """One resource for each version that is served."""
@@ -74,17 +74,17 @@ class Definition(msgspec.Struct, frozen=True):
         ]
 
 
-def definitions() -> View[Definition]:
-    return sketches(RESOURCE, Definition)
+def definitions() -> View[PartialDefinition]:
+    return sketches(RESOURCE, PartialDefinition)
 
 
-class Kinds:
-    """What a server serves: the built-in kinds as discovered once, the custom ones as defined now.
+class ServedKinds:
+    """The served kinds: built-in kinds from discovery, custom kinds from their definitions.
 
     Definitions are trusted over discovery, which lags behind them for a moment.
     """
 
-    def __init__(self, served: Served, defined: Iterable[Definition]) -> None:
+    def __init__(self, served: Served, defined: Iterable[PartialDefinition]) -> None:
         defined = list(defined)
         names = {definition.metadata.name for definition in defined}
         self._served = Served(

@@ -1,4 +1,4 @@
-"""Workloads whose pods a LimitRange will refuse have an Event that says so."""
+"""Records an Event on workloads whose pods a LimitRange will reject."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kedge.api.core_v1.limit_range import RESOURCE, LimitRange
-from kedge.api.limits.bounds import Bounds, bounds_of
-from kedge.api.limits.violations import Violation
+from kedge.api.limits.bounds import NamespaceLimits, bounds_of
+from kedge.api.limits.violations import LimitRangeViolation
 from kedge.api.limits.workloads import RESOURCES, outcome, pod_from, template_of
 from kedge.api.model import Object
 from kedge.api.resource import Resource
@@ -16,18 +16,18 @@ from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import objects, sketches
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
 COMPONENT: Final = "limitrange-controller"
 REASON: Final = "LimitRangeViolation"
 REMINDER: Final = 1800.0
-"""Seconds after which what is still wrong is told again: events are forgotten after an hour."""
+"""Seconds after which a violation is reported again: events expire after an hour."""
 
 
 class Workload(NamedTuple):
-    """One object that makes pods."""
+    """One object with a pod template."""
 
     plural: str
     namespace: str
@@ -38,7 +38,7 @@ class _Owner(msgspec.Struct, frozen=True, gc=False):
     controller: bool = False
 
 
-class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class _WorkloadMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -48,38 +48,38 @@ class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
     @property
     def speaks_for_itself(self) -> bool:
-        """Whether people look here: what another workload manages is told of that one."""
+        """Whether events go to this workload; those of a managed workload go to its owner."""
         return not self.deletion_timestamp and not any(o.controller for o in self.owner_references)
 
 
-class Sketch(msgspec.Struct, frozen=True, gc=False):
-    """A workload, reduced to who it is and how often its spec was changed."""
+class PartialWorkload(msgspec.Struct, frozen=True, gc=False):
+    """A workload, reduced to its identity and generation."""
 
-    metadata: _Meta
+    metadata: _WorkloadMeta
 
 
 class _Follower:
-    """Told of the workloads of one kind; keeps none of them."""
+    """Receives the workloads of one kind without keeping them."""
 
     def __init__(self, controller: "LimitRangeController", plural: str) -> None:
         self._controller = controller
         self._plural = plural
 
-    def replace(self, objects: Iterable[Sketch]) -> None:
+    def replace(self, objects: Iterable[PartialWorkload]) -> None:
         for obj in objects:
             self.put(obj)
 
-    def put(self, obj: Sketch) -> None:
+    def put(self, obj: PartialWorkload) -> None:
         self._controller.workload_changed(self._plural, obj.metadata)
 
-    def remove(self, obj: Sketch) -> None:
+    def remove(self, obj: PartialWorkload) -> None:
         self._controller.workload_gone(
             Workload(self._plural, obj.metadata.namespace, obj.metadata.name)
         )
 
 
 class LimitRangeController:
-    """Follows workloads while there is any LimitRange, and looks at those in its namespace."""
+    """Watches workloads while a LimitRange exists, and checks those in its namespace."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -88,16 +88,18 @@ class LimitRangeController:
         self._ranges: Cache[LimitRange] = Cache()
         self._names: dict[str, set[str]] = {}
         """The names of the LimitRanges of each namespace."""
-        self._bounds: dict[str, Bounds] = {}
+        self._bounds: dict[str, NamespaceLimits] = {}
         """By namespace; only where there are any."""
         self._seen: dict[Workload, tuple[str, int]] = {}
         """The uid and generation in which workloads were last looked at, in those namespaces."""
         self._wrong: set[Workload] = set()
-        """Those whose pods would be refused."""
+        """The workloads whose pods would be rejected."""
         self._followers: list[asyncio.Task[None]] = []
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._loop: Loop[Workload] = Loop("limit-range", self.reconcile, clock)
-        self._listing: Loop[str] = Loop("limit-range-namespace", self._look_around, clock)
+        self._loop: ControllerLoop[Workload] = ControllerLoop("limit-range", self.reconcile, clock)
+        self._listing: ControllerLoop[str] = ControllerLoop(
+            "limit-range-namespace", self._look_around, clock
+        )
         self._tasks: asyncio.TaskGroup
 
     async def run(self) -> None:
@@ -138,14 +140,14 @@ class LimitRangeController:
         if self._bounds and not self._followers:
             for resource in RESOURCES:
                 follower = _Follower(self, resource.plural)
-                view = sketches(resource, Sketch)
+                view = sketches(resource, PartialWorkload)
                 informer = Informer(self._client, view, follower, self._clock)
                 self._followers.append(self._tasks.create_task(informer.run()))
         elif not self._bounds:
             while self._followers:
                 self._followers.pop().cancel()
 
-    def workload_changed(self, plural: str, meta: _Meta) -> None:
+    def workload_changed(self, plural: str, meta: _WorkloadMeta) -> None:
         """One workload is new or different; a new status is nothing to look at."""
         if meta.namespace not in self._bounds or not meta.speaks_for_itself:
             return
@@ -162,7 +164,7 @@ class LimitRangeController:
     async def _look_around(self, namespace: str) -> None:
         """Look at all workloads of a namespace whose bounds have changed."""
         for resource in RESOURCES:
-            view = sketches(resource, Sketch)
+            view = sketches(resource, PartialWorkload)
             for found in (await self._client.list_as(view, namespace, version="0")).items:
                 workload = Workload(resource.plural, namespace, found.metadata.name)
                 self._seen.pop(workload, None)
@@ -191,13 +193,13 @@ class LimitRangeController:
             self._wrong.discard(workload)
 
 
-def violations(bounds: Bounds, obj: Object) -> list[Violation]:
-    """What LimitRanges will have against the pods of a workload."""
+def violations(bounds: NamespaceLimits, obj: Object) -> list[LimitRangeViolation]:
+    """Return the LimitRange violations of a workload's pods."""
     template = template_of(obj)
     if template is None or obj.metadata.deletionTimestamp:
         return []
     return list(outcome(bounds, pod_from(template.spec, obj.metadata.namespace)).violations)
 
 
-def message(violation: Violation) -> str:
+def message(violation: LimitRangeViolation) -> str:
     return f'Pods will be refused by LimitRange "{violation.limit_range}": {violation.message}'

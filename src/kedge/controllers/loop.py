@@ -1,4 +1,4 @@
-"""Loop: takes keys from a queue and brings what they name in order, trying again where it fails."""
+"""ControllerLoop: takes keys from a work queue and reconciles them, with retries."""
 
 import asyncio
 import logging
@@ -21,8 +21,8 @@ async def together(*work: Coroutine[Any, Any, None]) -> None:
             tasks.create_task(each)
 
 
-class Loop(Generic[K]):
-    """The work of one controller."""
+class ControllerLoop(Generic[K]):
+    """The reconcile loop of one controller."""
 
     def __init__(
         self,

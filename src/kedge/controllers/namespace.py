@@ -1,4 +1,4 @@
-"""A namespace that is being deleted is emptied, pods first, and goes when nothing is left in it."""
+"""Deletes the content of terminating namespaces, pods first, then removes their finalizer."""
 
 import asyncio
 from itertools import islice
@@ -12,8 +12,14 @@ from kedge.client.client import Client, DeleteOptions
 from kedge.client.discovery import Discovery
 from kedge.client.informer import Key
 from kedge.client.view import outlines
-from kedge.controllers.emptying import Findings, Leftover, conditions, merged, unexpected
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
+from kedge.controllers.namespace_content import (
+    ContentDeletion,
+    RemainingObjects,
+    conditions,
+    merged,
+    unexpected,
+)
 from kedge.controllers.namespaces import Namespaces
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
@@ -27,12 +33,12 @@ AT_A_TIME = 8
 """Resources that are emptied together: a store that commits in groups then has groups to commit."""
 
 
-class NotEmpty(Exception):
+class NamespaceNotEmpty(Exception):
     """Some of a namespace's content could not be deleted."""
 
 
-class Post(NamedTuple):
-    """Where somebody waits for leftovers to go."""
+class ContentWatch(NamedTuple):
+    """A resource in a namespace whose remaining objects are awaited."""
 
     namespace: str
     group: str
@@ -40,7 +46,7 @@ class Post(NamedTuple):
 
 
 class NamespaceController:
-    """Sees every terminating namespace to its end."""
+    """Reconciles terminating namespaces."""
 
     def __init__(
         self, client: Client, discovery: Discovery, namespaces: Namespaces, clock: Clock
@@ -49,10 +55,10 @@ class NamespaceController:
         self._discovery = discovery
         self._namespaces = namespaces
         self._clock = clock
-        self._loop = Loop("namespace", self.reconcile, clock, workers=4)
+        self._loop = ControllerLoop("namespace", self.reconcile, clock, workers=4)
         self._tasks: asyncio.TaskGroup
-        self._sentries: dict[Post, asyncio.Task[None]] = {}
-        """Those who wait for leftovers to go."""
+        self._sentries: dict[ContentWatch, asyncio.Task[None]] = {}
+        """The waiters for remaining objects."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._tasks:
@@ -74,7 +80,7 @@ class NamespaceController:
             if namespace.metadata.deletionTimestamp and namespace.spec.finalizers:
                 await self._end(namespace)
         except StatusError as error:
-            # Gone already, by whoever's hand.
+            # Already deleted by another client.
             if not (error.code == 404 and (error.details or {}).get("kind") == "namespaces"):
                 raise
 
@@ -88,10 +94,12 @@ class NamespaceController:
         for leftover in findings.leftovers:
             self._await_departure(name, leftover)
         if findings.failures or findings.undiscovered:
-            raise NotEmpty("; ".join([*findings.failures, findings.undiscovered]).strip("; "))
+            raise NamespaceNotEmpty(
+                "; ".join([*findings.failures, findings.undiscovered]).strip("; ")
+            )
 
-    async def _empty(self, namespace: str) -> Findings:
-        findings = Findings()
+    async def _empty(self, namespace: str) -> ContentDeletion:
+        findings = ContentDeletion()
         try:
             served = await self._discovery.served()
         except (StatusError, OSError) as error:
@@ -107,7 +115,9 @@ class NamespaceController:
             await asyncio.gather(*(self._purge(each, namespace, findings) for each in some))
         return findings
 
-    async def _purge(self, resource: Resource[Any], namespace: str, findings: Findings) -> None:
+    async def _purge(
+        self, resource: Resource[Any], namespace: str, findings: ContentDeletion
+    ) -> None:
         """Delete all objects of a resource and note what is left of them."""
         try:
             listing = await self._client.list_as(outlines(resource), namespace)
@@ -121,7 +131,7 @@ class NamespaceController:
                 findings.failures.append(str(error))
             return
         if listing.items:
-            leftover = Leftover(resource, listing.items, listing.version)
+            leftover = RemainingObjects(resource, listing.items, listing.version)
             findings.leftovers.append(leftover)
             if complaint := unexpected(namespace, leftover):
                 findings.failures.append(complaint)
@@ -137,7 +147,7 @@ class NamespaceController:
                 if error.code != 404:
                     raise
 
-    async def _report(self, namespace: Namespace, findings: Findings) -> Namespace:
+    async def _report(self, namespace: Namespace, findings: ContentDeletion) -> Namespace:
         """Say in the status how far the deletion has come."""
         if findings.empty and not namespace.status.conditions:
             # It is over before anybody could read it.
@@ -155,14 +165,14 @@ class NamespaceController:
         released = replace(namespace, spec=replace(namespace.spec, finalizers=left))
         await self._client.update(RESOURCE, released, subresource="finalize")
 
-    # Leftovers: whoever holds them decides when they go.
+    # Remaining objects: the owners of their finalizers decide when they go.
 
-    def _await_departure(self, namespace: str, leftover: Leftover) -> None:
-        post = Post(namespace, leftover.resource.group, leftover.resource.plural)
+    def _await_departure(self, namespace: str, leftover: RemainingObjects) -> None:
+        post = ContentWatch(namespace, leftover.resource.group, leftover.resource.plural)
         if post not in self._sentries:
             self._sentries[post] = self._tasks.create_task(self._stand(post, leftover))
 
-    async def _stand(self, post: Post, leftover: Leftover) -> None:
+    async def _stand(self, post: ContentWatch, leftover: RemainingObjects) -> None:
         """Have the namespace seen to again when the last of the leftovers is gone."""
         try:
             await self._departure(post.namespace, leftover)
@@ -173,7 +183,7 @@ class NamespaceController:
             del self._sentries[post]
         self._loop.add(post.namespace)
 
-    async def _departure(self, namespace: str, leftover: Leftover) -> None:
+    async def _departure(self, namespace: str, leftover: RemainingObjects) -> None:
         """Return when none of these objects is there any more, or the server ends the watch."""
         waiting = {obj.metadata.uid for obj in leftover.objects}
         view = outlines(leftover.resource)

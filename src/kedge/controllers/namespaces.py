@@ -1,4 +1,4 @@
-"""The namespaces as controllers see them: who is there, who is leaving."""
+"""Namespaces, reduced to the fields that controllers read."""
 
 import msgspec
 
@@ -10,32 +10,32 @@ from kedge.machinery.errors import StatusError
 TERMINATING_CAUSE = "NamespaceTerminating"
 
 
-class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class _NamespaceMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str
     namespace: str = ""
     deletion_timestamp: str = ""
 
 
-class _Status(msgspec.Struct, frozen=True, gc=False):
+class _NamespaceStatus(msgspec.Struct, frozen=True, gc=False):
     phase: str = ""
 
 
-class NamespaceSketch(msgspec.Struct, frozen=True, gc=False):
-    """A namespace, reduced to its name and whether it is leaving."""
+class NamespaceOutline(msgspec.Struct, frozen=True, gc=False):
+    """A namespace, reduced to its name and whether it is terminating."""
 
-    metadata: _Meta
-    status: _Status = _Status()
+    metadata: _NamespaceMeta
+    status: _NamespaceStatus = _NamespaceStatus()
 
     @property
     def active(self) -> bool:
         return self.status.phase == ACTIVE and not self.metadata.deletion_timestamp
 
 
-Namespaces = Cache[NamespaceSketch]
+Namespaces = Cache[NamespaceOutline]
 
 
-def view() -> View[NamespaceSketch]:
-    return sketches(RESOURCE, NamespaceSketch)
+def view() -> View[NamespaceOutline]:
+    return sketches(RESOURCE, NamespaceOutline)
 
 
 def is_active(namespaces: Namespaces, name: str) -> bool:

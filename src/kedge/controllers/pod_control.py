@@ -1,17 +1,17 @@
-"""PodControl: makes and deletes pods in the name of an owner, and tells people so."""
+"""PodControl: creates and deletes pods for an owner, and records events."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
-from kedge.controllers.known import Known
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
+from kedge.controllers.shared_informers import ObjectCache
 from kedge.machinery.errors import StatusError
 
 SLOW_START: Final = 1
@@ -29,7 +29,7 @@ NAME_LIMIT: Final = 253
 
 
 def owned_by(resource: Resource[Any], owner: Object) -> OwnerReference:
-    """What an object says of the owner that manages it."""
+    """Return the owner reference of an object's controller."""
     return OwnerReference(
         apiVersion=resource.api_version,
         kind=resource.kind,
@@ -63,9 +63,9 @@ def room_for_more(pods: Iterable[Pod]) -> int:
 
 
 class PodControl:
-    """The deeds of one controller. Each returns when its effect is known to all who look."""
+    """The pod writes of one controller. Each call returns when the shared cache has the result."""
 
-    def __init__(self, client: Client, pods: Known[Pod], recorder: Recorder) -> None:
+    def __init__(self, client: Client, pods: ObjectCache[Pod], recorder: Recorder) -> None:
         self._client = client
         self._pods = pods
         self._recorder = recorder
@@ -74,7 +74,7 @@ class PodControl:
         try:
             made = await self._client.create(RESOURCE, pod)
         except StatusError as error:
-            # Nobody reads the events of a namespace that is leaving.
+            # Events in a terminating namespace are refused.
             if not namespace_is_leaving(error):
                 message = f"Error creating: {error}"
                 self._recorder.record(owner, WARNING, "FailedCreate", message)
@@ -108,7 +108,7 @@ def record_held_back(recorder: Recorder, owner: Object) -> None:
     recorder.record(owner, NORMAL, "PodsHeldBack", message)
 
 
-async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]]) -> None:
+async def in_growing_batches(count: int, act: Callable[[int], Awaitable[object]]) -> None:
     """Do something so many times, few at first; stop after the batch in which something failed.
 
     What cannot succeed (a quota that is used up) then fails once and not five hundred times.
@@ -116,7 +116,7 @@ async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]
     begun, done, size = 0, 0, SLOW_START
     while begun < count:
         batch = range(begun, min(begun + size, count))
-        outcomes = await asyncio.gather(*map(deed, batch), return_exceptions=True)
+        outcomes = await asyncio.gather(*map(act, batch), return_exceptions=True)
         begun, size = batch.stop, min(size * 2, AT_ONCE)
         failures = [each for each in outcomes if isinstance(each, BaseException)]
         done += len(outcomes) - len(failures)
@@ -125,7 +125,7 @@ async def in_growing_batches(count: int, deed: Callable[[int], Awaitable[object]
 
 
 class Shortfall(Exception):
-    """Some of what was to be done in batches failed."""
+    """Some writes of a batch failed."""
 
     def __init__(self, done: int, failures: Sequence[BaseException]) -> None:
         super().__init__(str(failures[0]))

@@ -1,15 +1,15 @@
-"""Marks: what controllers say in a pod's conditions, beside what its node says."""
+"""The pod conditions that controllers set."""
 
 from datetime import datetime
 from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.client.client import STRATEGIC_PATCH, Client
-from kedge.controllers.known import Known
 from kedge.controllers.pod_state import condition
+from kedge.controllers.shared_informers import ObjectCache
 from kedge.machinery.durations import format_time
 
 
@@ -21,7 +21,7 @@ def stated(pod: Pod, said: PodCondition, now: datetime) -> PodCondition:
 
 
 async def mark(
-    client: Client, pods: Known[Pod], pod: Pod, said: PodCondition, now: datetime
+    client: Client, pods: ObjectCache[Pod], pod: Pod, said: PodCondition, now: datetime
 ) -> None:
     """Say something of a pod, whatever else is being said of it; returns when that is known."""
     meta = pod.metadata

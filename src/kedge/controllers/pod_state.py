@@ -1,11 +1,11 @@
-"""What controllers want to know of a pod: is it ready, since when, and who is to go first."""
+"""Predicates of pods for controllers: readiness, availability, and the order of deletion."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.api.model import Object
 from kedge.machinery.durations import moved, parse_time
 

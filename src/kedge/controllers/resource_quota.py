@@ -1,4 +1,4 @@
-"""Every ResourceQuota's status says what is used of it."""
+"""Keeps the status of ResourceQuotas: the used amounts."""
 
 import asyncio
 from collections.abc import Iterable
@@ -7,18 +7,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1 import persistent_volume_claim, pod, service
+from kedge.api.core_v1 import persistent_volume_claim, service
+from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.resource_quota import RESOURCE, ResourceQuota, ResourceQuotaStatus
-from kedge.api.quota.account import Account
-from kedge.api.quota.measure import Measure, Meter, Usage
+from kedge.api.quota.account import QuotaAccount
+from kedge.api.quota.measure import QuotaMeasure, QuotaMeter, Usage
 from kedge.api.quota.meters import Kind, kinds_of, meter_of
 from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery, Served
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import View, objects, outlines
-from kedge.controllers.kinds import Definition, Kinds, definitions
-from kedge.controllers.loop import Loop
+from kedge.controllers.kinds import PartialDefinition, ServedKinds, definitions
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
@@ -37,50 +38,52 @@ _TYPED: dict[Kind, Resource[Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """One object: all that is kept of it is what it takes."""
+class ObjectUsage:
+    """One object, reduced to its usage."""
 
     metadata: Key
-    measure: Measure
+    measure: QuotaMeasure
 
 
-def measured(resource: Resource[Any], meter: Meter) -> View[Measured]:
+def measured(resource: Resource[Any], meter: QuotaMeter) -> View[ObjectUsage]:
     """How the objects of a resource are read."""
     if meter.looks:
         whole = objects(_TYPED.get((resource.group, resource.plural), resource))
 
-        def look(body: bytes) -> Measured:
+        def look(body: bytes) -> ObjectUsage:
             obj = whole.decode(body)
             key = Key(obj.metadata.namespace, obj.metadata.name)
-            return Measured(key, meter.measure(obj))
+            return ObjectUsage(key, meter.measure(obj))
 
         return View(whole.resource, look)
     outline, one = outlines(resource), meter.measure(None)
 
-    def count(body: bytes) -> Measured:
+    def count(body: bytes) -> ObjectUsage:
         meta = outline.decode(body).metadata
-        return Measured(Key(meta.namespace, meta.name), one)
+        return ObjectUsage(Key(meta.namespace, meta.name), one)
 
     return View(resource, count, outline.accept, outline.accept_list)
 
 
-class Monitor:
-    """Knows what every object of one kind takes, and tells the controller."""
+class QuotaMonitor:
+    """Measures every object of one kind for the controller."""
 
-    def __init__(self, controller: "ResourceQuotaController", kind: Kind, meter: Meter) -> None:
+    def __init__(
+        self, controller: "ResourceQuotaController", kind: Kind, meter: QuotaMeter
+    ) -> None:
         self.kind = kind
         self.meter = meter
         self.task: asyncio.Task[None]
-        """Whoever follows the kind."""
+        """The task that watches the kind."""
         self.counted = False
         """Whether every object that was there is known."""
         self._controller = controller
-        self._measures: dict[str, dict[str, Measure]] = {}
+        self._measures: dict[str, dict[str, QuotaMeasure]] = {}
 
-    def within(self, namespace: str) -> Iterable[tuple[str, Measure]]:
+    def within(self, namespace: str) -> Iterable[tuple[str, QuotaMeasure]]:
         return self._measures.get(namespace, {}).items()
 
-    def replace(self, objects: Iterable[Measured]) -> None:
+    def replace(self, objects: Iterable[ObjectUsage]) -> None:
         self._measures = {}
         for obj in objects:
             namespace, name = obj.metadata
@@ -88,12 +91,12 @@ class Monitor:
         self.counted = True
         self._controller.recount(self)
 
-    def put(self, obj: Measured) -> None:
+    def put(self, obj: ObjectUsage) -> None:
         namespace, name = obj.metadata
         self._measures.setdefault(namespace, {})[name] = obj.measure
         self._controller.changed(self, obj.metadata, obj.measure)
 
-    def remove(self, obj: Measured) -> None:
+    def remove(self, obj: ObjectUsage) -> None:
         namespace, name = obj.metadata
         known = self._measures.get(namespace, {})
         known.pop(name, None)
@@ -103,21 +106,23 @@ class Monitor:
 
 
 class ResourceQuotaController:
-    """Follows the kinds that quotas count, and only those."""
+    """Watches the kinds that quotas count."""
 
     def __init__(self, client: Client, discovery: Discovery, clock: Clock) -> None:
         self._client = client
         self._discovery = discovery
         self._clock = clock
         self._quotas: Cache[ResourceQuota] = Cache()
-        self._definitions: Cache[Definition] = Cache()
+        self._definitions: Cache[PartialDefinition] = Cache()
         self._served = Served(())
-        self._accounts: dict[str, dict[str, Account]] = {}
+        self._accounts: dict[str, dict[str, QuotaAccount]] = {}
         """By namespace and name of the quota."""
-        self._monitors: dict[Kind, Monitor] = {}
+        self._monitors: dict[Kind, QuotaMonitor] = {}
         self._written: dict[Key, float] = {}
         """When each status was last written."""
-        self._loop: Loop[Key] = Loop("resource-quota", self.reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "resource-quota", self.reconcile, clock, workers=WORKERS
+        )
         self._tasks: asyncio.TaskGroup
 
     async def run(self) -> None:
@@ -155,7 +160,7 @@ class ResourceQuotaController:
             accounts.pop(name, None)
             self._written.pop(key, None)
         elif name not in accounts or accounts[name].spec != quota.spec:
-            account = accounts[name] = Account(quota.spec)
+            account = accounts[name] = QuotaAccount(quota.spec)
             for monitor in self._monitors.values():
                 self._count(monitor, namespace, account)
         else:
@@ -168,7 +173,7 @@ class ResourceQuotaController:
 
     def _follow(self) -> None:
         """Begin to follow the kinds that have come to count and leave those that no longer do."""
-        kinds = Kinds(self._served, self._definitions)
+        kinds = ServedKinds(self._served, self._definitions)
         there = {(r.group, r.plural): r for r in kinds.followed() if r.namespaced}
         accounts = [each for some in self._accounts.values() for each in some.values()]
         wanted = {kind for each in accounts for kind in kinds_of(each.hard) if kind in there}
@@ -179,14 +184,14 @@ class ResourceQuotaController:
         for kind in wanted - self._monitors.keys():
             meter = meter_of(kind)
             assert meter is not None
-            monitor = self._monitors[kind] = Monitor(self, kind, meter)
+            monitor = self._monitors[kind] = QuotaMonitor(self, kind, meter)
             view = measured(there[kind], meter)
             informer = Informer(self._client, view, monitor, self._clock)
             monitor.task = self._tasks.create_task(informer.run())
 
     # What is used.
 
-    def _count(self, monitor: Monitor, namespace: str, account: Account) -> None:
+    def _count(self, monitor: QuotaMonitor, namespace: str, account: QuotaAccount) -> None:
         """Charge all that is known of a kind to an account."""
         kind, meter = monitor.kind, monitor.meter
         if not monitor.counted or not account.names(kind, meter):
@@ -197,14 +202,14 @@ class ResourceQuotaController:
             charge = account.charge(kind, meter, measure, measure.at(now))
             account.put(kind, name, charge)
 
-    def recount(self, monitor: Monitor) -> None:
+    def recount(self, monitor: QuotaMonitor) -> None:
         """Anything may be different."""
         for namespace, accounts in self._accounts.items():
             for name, account in accounts.items():
                 self._count(monitor, namespace, account)
                 self._loop.add(Key(namespace, name))
 
-    def changed(self, monitor: Monitor, key: Key, measure: Measure | None) -> None:
+    def changed(self, monitor: QuotaMonitor, key: Key, measure: QuotaMeasure | None) -> None:
         """One object is different, or gone."""
         kind, meter = monitor.kind, monitor.meter
         for name, account in self._accounts.get(key.namespace, {}).items():
@@ -243,7 +248,7 @@ class ResourceQuotaController:
 
 
 def status_of(quota: ResourceQuota, used: Usage) -> ResourceQuotaStatus:
-    """The status as it should be; what nobody has counted yet stays as it was."""
+    """Return the status; usage that is not counted yet stays as it was."""
     hard = quota.spec.hard
     known = {**quota.status.used, **used}
     return ResourceQuotaStatus(

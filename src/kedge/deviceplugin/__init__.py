@@ -1,4 +1,4 @@
-"""Device plugins in a few lines: inherit from Plugin, say which devices there are, call `run`."""
+"""A library for device plugins: inherit from Plugin, list the devices, call `run`."""
 
 from kedge.deviceplugin.messages import (
     DIRECTORY,

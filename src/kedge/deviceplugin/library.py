@@ -1,4 +1,4 @@
-"""The door to grpcio, which is loaded when somebody is to be spoken to and not before."""
+"""The only import of grpcio, loaded at the first connection."""
 
 import importlib
 import os
@@ -9,7 +9,7 @@ from typing import Any
 @cache
 def load() -> Any:
     """The module `grpc`, with `grpc.aio`."""
-    # It would write to standard error, and get in the way of whoever starts processes.
+    # gRPC would log to standard error, and its fork handlers disturb programs that fork.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     importlib.import_module("grpc.aio")

@@ -1,6 +1,6 @@
 """The messages of the device plugin API v1beta1; docs/device-plugin.proto says the same for others.
 
-Fields numbered from 50029 on are kedge's own. Whoever was built without them skips them.
+Fields numbered from 50029 on are kedge's own. Programs built without them skip them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class Empty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePluginOptions:
-    """What a plugin wants to be asked."""
+    """The optional calls that a plugin implements."""
 
     pre_start_required: Annotated[bool, 1] = False
     """PreStartContainer before each start of a container."""
@@ -35,7 +35,7 @@ class DevicePluginOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterRequest:
-    """A plugin introduces itself."""
+    """The registration of a plugin."""
 
     version: Annotated[str, 1] = ""
     endpoint: Annotated[str, 2] = ""
@@ -46,14 +46,14 @@ class RegisterRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NUMANode:
-    """A part of the machine."""
+    """A NUMA node of the machine."""
 
     id: Annotated[int, 1] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyInfo:
-    """Which parts of the machine a device is close to."""
+    """The NUMA nodes that a device is close to."""
 
     nodes: Annotated[Sequence[NUMANode], 1] = ()
 
@@ -69,14 +69,14 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListAndWatchResponse:
-    """All devices of a plugin, in place of those it told before."""
+    """All devices of a plugin; replaces the previous list."""
 
     devices: Annotated[Sequence[Device], 1] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerPreferredAllocationRequest:
-    """A choice to be made for one container."""
+    """The available devices for one container; the plugin chooses."""
 
     available_device_ids: Annotated[Sequence[str], 1] = ()
     must_include_device_ids: Annotated[Sequence[str], 2] = ()
@@ -85,7 +85,7 @@ class ContainerPreferredAllocationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferredAllocationRequest:
-    """Choices to be made."""
+    """One choice per container."""
 
     container_requests: Annotated[Sequence[ContainerPreferredAllocationRequest], 1] = ()
 
@@ -99,14 +99,14 @@ class ContainerPreferredAllocationResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferredAllocationResponse:
-    """Choices."""
+    """One preferred allocation per container."""
 
     container_responses: Annotated[Sequence[ContainerPreferredAllocationResponse], 1] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Which container a device is for (kedge)."""
+    """The container that gets a device (kedge)."""
 
     pod_name: Annotated[str, 1] = ""
     pod_namespace: Annotated[str, 2] = ""
@@ -116,7 +116,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerAllocateRequest:
-    """Devices that one container is to get."""
+    """The devices that one container gets."""
 
     devices_ids: Annotated[Sequence[str], 1] = ()
     owner: Annotated[Owner | None, 50030] = None
@@ -157,7 +157,7 @@ class CDIDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerAllocateResponse:
-    """What a container needs in order to use its devices."""
+    """The environment, mounts and device nodes that a container needs for its devices."""
 
     envs: Annotated[Mapping[str, str], 1] = field(default_factory=dict)
     mounts: Annotated[Sequence[Mount], 2] = ()
@@ -169,7 +169,7 @@ class ContainerAllocateResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateResponse:
-    """One answer for each container asked about."""
+    """One response per container."""
 
     container_responses: Annotated[Sequence[ContainerAllocateResponse], 1] = ()
 
@@ -197,7 +197,7 @@ class ReleaseContainerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """What stands behind a socket."""
+    """The identity of the plugin behind a socket."""
 
     type: Annotated[str, 1] = ""
     name: Annotated[str, 2] = ""
@@ -207,7 +207,7 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationStatus:
-    """Whether a plugin was taken."""
+    """Whether the kubelet accepted a plugin."""
 
     plugin_registered: Annotated[bool, 1] = False
     error: Annotated[str, 2] = ""

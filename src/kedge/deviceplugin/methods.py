@@ -1,6 +1,6 @@
-"""The methods of the device plugin API, and how a message gets from one side to the other.
+"""The gRPC methods of the device plugin API, with their codecs.
 
-This module imports no gRPC library: whoever has a channel or a server brings it along.
+This module imports no gRPC library: the caller passes a channel or a server.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Method(Generic[Q, A]):
-    """One method: its name on the wire, what it takes and what it answers."""
+    """One method: its name on the wire, its request and its response."""
 
     service: str
     name: str
@@ -47,7 +47,7 @@ NOTIFY: Final = Method(_WATCHED, "NotifyRegistrationStatus", m.RegistrationStatu
 
 
 def caller(channel: Any, method: Method[Q, A]) -> Callable[..., Awaitable[A]]:
-    """What calls a method at the other end of a channel: (request, timeout=...) -> answer."""
+    """Return a function that calls the method: (request, timeout=...) -> response."""
     made: Callable[..., Awaitable[A]] = channel.unary_unary(
         method.path,
         request_serializer=wire.encode,

@@ -1,4 +1,4 @@
-"""Plugin: what a device plugin inherits from. Saying which devices there are is enough."""
+"""Plugin: the base class of device plugins. Only the list of devices is required."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ _LARGEST = [("grpc.max_receive_message_length", 16 * 2**20)]
 
 
 class Refused(Exception):
-    """A plugin says no. The text is shown in the events of the pod."""
+    """A plugin refuses an allocation. The text appears in the events of the pod."""
 
 
 class Plugin(ABC):
@@ -34,7 +34,7 @@ class Plugin(ABC):
     """
 
     resource: str = ""
-    """What pods ask for, such as `example.com/gadget`."""
+    """The resource name that pods request, such as `example.com/gadget`."""
 
     def __init__(self, resource: str = "", *, clock: Clock | None = None) -> None:
         self.resource = resource or self.resource
@@ -52,7 +52,7 @@ class Plugin(ABC):
     async def allocate(
         self, ids: Sequence[str], owner: m.Owner | None
     ) -> m.ContainerAllocateResponse:
-        """What a container needs in order to use these devices; called once per container."""
+        """Return the setup of a container for these devices; called once per container."""
         return m.ContainerAllocateResponse()
 
     async def pre_start(

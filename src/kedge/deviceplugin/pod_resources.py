@@ -1,4 +1,4 @@
-"""The messages of the PodResources API: which container has which devices."""
+"""The messages of the PodResources API: the devices of each container."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class ContainerDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerResources:
-    """What one container has."""
+    """The devices of one container."""
 
     name: Annotated[str, 1] = ""
     devices: Annotated[Sequence[ContainerDevices], 2] = ()
@@ -29,7 +29,7 @@ class ContainerResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodResources:
-    """What one pod has."""
+    """The devices of one pod."""
 
     name: Annotated[str, 1] = ""
     namespace: Annotated[str, 2] = ""
@@ -38,14 +38,14 @@ class PodResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPodResourcesResponse:
-    """What all pods have."""
+    """The devices of all pods."""
 
     pod_resources: Annotated[Sequence[PodResources], 1] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetPodResourcesRequest:
-    """Which pod."""
+    """Names one pod."""
 
     pod_name: Annotated[str, 1] = ""
     pod_namespace: Annotated[str, 2] = ""
@@ -53,14 +53,14 @@ class GetPodResourcesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetPodResourcesResponse:
-    """What it has."""
+    """The devices of the named pod."""
 
     pod_resources: Annotated[PodResources | None, 1] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatableResourcesResponse:
-    """What pods may have, whether or not they do."""
+    """The devices of the node, allocated or not."""
 
     devices: Annotated[Sequence[ContainerDevices], 1] = ()
     cpu_ids: Annotated[Sequence[int], 2] = ()

@@ -1,4 +1,4 @@
-"""Sockets: how those with long names are reached, and whether anybody is there."""
+"""Unix sockets: connect to long paths, and check whether a process listens."""
 
 import os
 import socket
@@ -9,8 +9,8 @@ LONGEST: Final = 100
 """Bytes; the kernel takes 107, and gRPC adds a little."""
 
 
-class Held:
-    """A directory kept open, because a path leads through its descriptor."""
+class HeldDirectory:
+    """An open directory, for paths through its descriptor (/proc/self/fd)."""
 
     def __init__(self, descriptor: int = -1) -> None:
         self._descriptor = descriptor
@@ -21,26 +21,26 @@ class Held:
             self._descriptor = -1
 
 
-def reachable(path: Path) -> tuple[str, Held]:
+def reachable(path: Path) -> tuple[str, HeldDirectory]:
     """A path short enough for a socket address, good for this process while it is held."""
     if len(os.fsencode(path)) <= LONGEST:
-        return str(path), Held()
+        return str(path), HeldDirectory()
     try:
         descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        return str(path), Held()
-    return f"/proc/self/fd/{descriptor}/{path.name}", Held(descriptor)
+        return str(path), HeldDirectory()
+    return f"/proc/self/fd/{descriptor}/{path.name}", HeldDirectory(descriptor)
 
 
 def answers(path: Path) -> bool:
-    """Whether somebody listens at a socket."""
+    """Whether a process listens at a socket."""
     where, held = reachable(path)
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.settimeout(0.2)
             probe.connect(where)
         except (BlockingIOError, TimeoutError):
-            # Somebody is, and very busy.
+            # A process listens, but its backlog is full.
             return True
         except OSError:
             return False

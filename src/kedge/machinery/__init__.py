@@ -1,1 +1,1 @@
-"""The ground floor: pure values and algorithms that know no Kubernetes kind."""
+"""Pure values and algorithms that do not depend on any Kubernetes kind."""

@@ -1,4 +1,4 @@
-"""Files that are replaced whole: after a crash there is the old content or the new, never half."""
+"""Atomic file replacement: after a crash a file has its old content or its new content."""
 
 import os
 from pathlib import Path

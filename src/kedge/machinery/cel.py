@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 
 class CelError(Exception):
-    """An expression that cannot be compiled, or that has no answer for what it was asked."""
+    """An expression that does not compile, or whose evaluation fails."""
 
 
-class Condition:
+class CelCondition:
     """An expression that is true or false."""
 
     __slots__ = ("_language", "_program", "expression")
@@ -55,7 +55,7 @@ class _Language(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _language(variables: tuple[str, ...]) -> _Language:
-    """What expressions over these variables are written in."""
+    """Return the CEL environment with these variables."""
     try:
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings

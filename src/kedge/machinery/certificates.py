@@ -1,4 +1,4 @@
-"""What is written in a certificate, read without a library that costs more than it is asked for.
+"""Reads fields of certificates without the cryptography library, which is slow to import.
 
 Nothing here says whether a certificate can be trusted: that is for TLS to find out.
 """
@@ -22,14 +22,14 @@ _ADDRESS: Final = 0x87
 
 
 class Validity(NamedTuple):
-    """From when until when a certificate is good."""
+    """The period in which a certificate is valid."""
 
     begins: datetime
     ends: datetime
 
 
 class _Value(NamedTuple):
-    """One value in DER: what it is, all its bytes, and those after its head."""
+    """One DER value: its tag, all its bytes, and its content."""
 
     tag: int
     whole: bytes
@@ -43,12 +43,12 @@ def validity(pem: bytes) -> Validity:
 
 
 def key_hash(pem: bytes) -> str:
-    """What tells the first certificate's key from all others, as kubeadm writes it."""
+    """Return the public key hash of the first certificate, as kubeadm writes it."""
     return f"sha256:{hashlib.sha256(_body(pem)[5].whole).hexdigest()}"
 
 
 def names_host(pem: bytes, host: str) -> bool:
-    """Whether the first certificate is for whoever answers under this name or address."""
+    """Whether the first certificate is valid for this name or address."""
     try:
         packed, tag = ipaddress.ip_address(host).packed, _ADDRESS
     except ValueError:

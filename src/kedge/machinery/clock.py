@@ -1,4 +1,4 @@
-"""Time as a dependency: whoever waits or stamps takes a Clock, so that no test sleeps."""
+"""Time as a dependency: code that waits or stamps takes a Clock, so that no test sleeps."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """The source of time."""
 
     def now(self) -> datetime:
         """The wall-clock time, in UTC."""
@@ -59,8 +59,8 @@ class SystemClock:
         await self._turns.give_way()
 
 
-async def every(seconds: float, deed: Callable[[], Awaitable[None]], clock: Clock) -> NoReturn:
+async def every(seconds: float, act: Callable[[], Awaitable[None]], clock: Clock) -> NoReturn:
     """Do that again and again, with so much time in between and before; until cancelled."""
     while True:
         await clock.sleep(seconds)
-        await deed()
+        await act()

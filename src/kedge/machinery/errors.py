@@ -1,4 +1,4 @@
-"""How anything fails: StatusError for a whole request, FieldError for one field of an object."""
+"""Errors: StatusError for a whole request, FieldError for one field of an object."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,8 +10,8 @@ import msgspec
 from kedge.machinery.quantity import Quantity
 
 
-class Minded(Enum):
-    """Who minds an error that not everybody minds: kedge takes more than Kubernetes does."""
+class ErrorScope(Enum):
+    """Which of kedge and Kubernetes rejects a value, where only one of them does."""
 
     KEDGE = "kedge"
     """Kubernetes has another complaint, or knows no such thing."""
@@ -22,14 +22,14 @@ class Minded(Enum):
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One thing wrong with one field, worded as Kubernetes words it."""
+    """One error of one field, in Kubernetes' words."""
 
     reason: str
     field: str
     body: str
     """The message without the field's path."""
-    minded: "Minded | None" = None
-    """By whom, if not by everybody."""
+    scope: "ErrorScope | None" = None
+    """Which one rejects the value, if not both."""
 
     def __str__(self) -> str:
         return f"{self.field}: {self.body}"
@@ -37,11 +37,11 @@ class FieldError(msgspec.Struct, frozen=True):
     def under(self, path: str) -> "FieldError":
         """The same error, seen from further out."""
         joint = "" if self.field.startswith("[") or not self.field else "."
-        return FieldError(self.reason, f"{path}{joint}{self.field}", self.body, self.minded)
+        return FieldError(self.reason, f"{path}{joint}{self.field}", self.body, self.scope)
 
-    def only(self, minded: "Minded") -> "FieldError":
-        """The same error, minded by some only."""
-        return FieldError(self.reason, self.field, self.body, minded)
+    def only(self, scope: "ErrorScope") -> "FieldError":
+        """Return the same error with a scope."""
+        return FieldError(self.reason, self.field, self.body, scope)
 
     @classmethod
     def required(cls, field: str, detail: str = "") -> Self:
@@ -88,8 +88,8 @@ class FieldError(msgspec.Struct, frozen=True):
         return cls("FieldValueTooMany", field, body)
 
 
-class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One reason among several why a request failed."""
+class StatusCause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One cause of a failed request, as in the details of a Status."""
 
     reason: str = ""
     message: str = ""
@@ -97,7 +97,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StatusError(Exception):
-    """A request that cannot be fulfilled, as the client will be told."""
+    """A failed request, as the client sees it: a Status with code, reason and message."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class StatusError(Exception):
         message: str,
         *,
         details: dict[str, Any] | None = None,
-        causes: Sequence[Cause] = (),
+        causes: Sequence[StatusCause] = (),
         retry_after: int = 0,
         continue_token: str = "",
     ) -> None:
@@ -160,14 +160,14 @@ def already_exists(group: str, plural: str, name: str, why: str = "") -> StatusE
 
 
 def conflict(
-    group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()
+    group: str, plural: str, name: str, why: str, causes: Sequence[StatusCause] = ()
 ) -> StatusError:
     message = f"Operation cannot be fulfilled on {qualified(group, plural)} {_q(name)}: {why}"
     return _about(409, "Conflict", group, plural, name, message, causes)
 
 
 def forbidden(
-    group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()
+    group: str, plural: str, name: str, why: str, causes: Sequence[StatusCause] = ()
 ) -> StatusError:
     what = qualified(group, plural) + (f" {_q(name)}" if name else "")
     message = f"{what} is forbidden: {why}"
@@ -178,7 +178,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
     """The object is well formed but breaks rules: every broken one is listed."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    causes = [Cause(error.reason, error.body, error.field) for error in errors]
+    causes = [StatusCause(error.reason, error.body, error.field) for error in errors]
     message = f"{qualified(group, kind)} {_q(name)} is invalid: {summary}"
     return _about(422, "Invalid", group, kind, name, message, causes)
 
@@ -242,7 +242,7 @@ def too_large(limit: int) -> StatusError:
 
 def internal(why: str) -> StatusError:
     message = f"Internal error occurred: {why}"
-    return StatusError(500, "InternalError", message, causes=[Cause(message=why)])
+    return StatusError(500, "InternalError", message, causes=[StatusCause(message=why)])
 
 
 def insufficient_storage(why: str) -> StatusError:
@@ -255,14 +255,16 @@ def insufficient_storage(why: str) -> StatusError:
     return StatusError(507, "InsufficientStorage", why)
 
 
-def timeout(message: str, *, causes: Sequence[Cause] = (), retry_after: int = 0) -> StatusError:
+def timeout(
+    message: str, *, causes: Sequence[StatusCause] = (), retry_after: int = 0
+) -> StatusError:
     return StatusError(504, "Timeout", message, causes=causes, retry_after=retry_after)
 
 
 def from_status(status: dict[str, Any]) -> StatusError:
     """The error that a Status document from a server stands for."""
     details = dict(status.get("details") or {})
-    causes = [msgspec.convert(cause, Cause) for cause in details.pop("causes", None) or ()]
+    causes = [msgspec.convert(cause, StatusCause) for cause in details.pop("causes", None) or ()]
     return StatusError(
         status.get("code") or 500,
         status.get("reason") or "Unknown",
@@ -294,7 +296,7 @@ def _about(
     kind: str,
     name: str,
     message: str,
-    causes: Sequence[Cause] = (),
+    causes: Sequence[StatusCause] = (),
 ) -> StatusError:
     details = {"name": name, "group": group, "kind": kind}
     known = {key: value for key, value in details.items() if value}

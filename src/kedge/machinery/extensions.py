@@ -1,17 +1,17 @@
-"""Extensions: what only kedge knows, found in documents and taken out of schemas."""
+"""Extensions: fields that only kedge has, found in documents and removed from schemas."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.errors import ErrorScope, FieldError
 from kedge.machinery.schema import Schema
 from kedge.machinery.shape import Path, spell
 
 
 def warning(path: str) -> str:
-    """What the writer of an extension is told; a manifest that draws no such words is portable."""
+    """Return the warning for a write that sets an extension; manifests without it are portable."""
     return f"{path}: kedge extension, not portable to other clusters"
 
 
@@ -21,26 +21,26 @@ def sorted_out(
     """The errors that count, and the paths of values that are extensions where those are taken."""
     found = list(errors)
     if upstream_only:
-        return [error for error in found if error.minded is not Minded.KEDGE], []
-    used = [error.field for error in found if error.minded is Minded.EXTENSION]
-    counting = [error for error in found if error.minded in (None, Minded.KEDGE)]
+        return [error for error in found if error.scope is not ErrorScope.KEDGE], []
+    used = [error.field for error in found if error.scope is ErrorScope.EXTENSION]
+    counting = [error for error in found if error.scope in (None, ErrorScope.KEDGE)]
     return counting, list(dict.fromkeys(used))
 
 
-class Trail:
-    """The way from one value to the extensions below it: a document is looked at only there."""
+class ExtensionPaths:
+    """The path from a value to the extensions below it; only these parts of a document are read."""
 
     __slots__ = ("below", "each", "extensions", "spellings")
 
     def __init__(self) -> None:
         self.extensions: tuple[str, ...] = ()
-        """Of an object: its fields that are extensions."""
+        """For an object: its fields that are extensions."""
         self.spellings: dict[str, str] = {}
-        """Of an object: those that are other spellings, each with the field that is meant."""
-        self.below: dict[str, Trail] = {}
-        """Of an object: its fields that lead to some."""
-        self.each: Trail | None = None
-        """Of a list or map: where its elements lead."""
+        """For an object: the alternative spellings, each with the field that it stands for."""
+        self.below: dict[str, ExtensionPaths] = {}
+        """For an object: its fields with extensions below them."""
+        self.each: ExtensionPaths | None = None
+        """For a list or map: the extensions below its elements."""
 
     def find(self, document: dict[str, Any]) -> list[str]:
         """The paths of the extensions that a document of the right shape uses."""
@@ -100,9 +100,9 @@ def _elements(value: Any) -> Iterable[tuple[str | int, Any]]:
     return value.items() if isinstance(value, dict) else enumerate(value)
 
 
-def trail(schema: Schema) -> Trail | None:
+def trail(schema: Schema) -> ExtensionPaths | None:
     """The way to all extensions of a schema; None if it has none."""
-    trails: dict[int, Trail] = {}
+    trails: dict[int, ExtensionPaths] = {}
     _lay(schema, trails)
     leading = _leading(trails.values())
     for each in trails.values():
@@ -116,12 +116,12 @@ def _identity(schema: Schema) -> int:
     return id(schema.fields) if schema.type == "object" else id(schema)
 
 
-def _lay(schema: Schema, trails: dict[int, Trail]) -> Trail:
+def _lay(schema: Schema, trails: dict[int, ExtensionPaths]) -> ExtensionPaths:
     """A trail for the schema and for all that it may hold, wherever they lead."""
     known = trails.get(_identity(schema))
     if known is not None:
         return known
-    made = trails[_identity(schema)] = Trail()
+    made = trails[_identity(schema)] = ExtensionPaths()
     if schema.items is not None:
         made.each = _lay(schema.items, trails)
     made.extensions = tuple(name for name, field in schema.fields.items() if field.extension)
@@ -132,9 +132,9 @@ def _lay(schema: Schema, trails: dict[int, Trail]) -> Trail:
     return made
 
 
-def _leading(trails: Iterable[Trail]) -> set[Trail]:
-    """Those that lead to an extension, at whatever distance; types may hold themselves."""
-    before: dict[Trail, list[Trail]] = {}
+def _leading(trails: Iterable[ExtensionPaths]) -> set[ExtensionPaths]:
+    """Return the types with an extension at any depth; types may be recursive."""
+    before: dict[ExtensionPaths, list[ExtensionPaths]] = {}
     for each in trails:
         for to in (*each.below.values(), *((each.each,) if each.each is not None else ())):
             before.setdefault(to, []).append(each)

@@ -1,4 +1,4 @@
-"""What a pod may be told of itself, as paths: parsed once, resolved by whoever has the pod.
+"""Paths of the downward API: parsed once, resolved against a pod by the node.
 
 Kubernetes' own paths are fields, perhaps with a key (`metadata.labels['app']`). Kedge also takes
 selectors: `spec.containers[?(@.name=="web")].resources.limits.cpu` for an amount of a container,
@@ -22,24 +22,24 @@ OWNER_FORM: Final = (
 )
 
 
-class Malformed(ValueError):
-    """A text that begins like a selector and is none; says what one looks like."""
+class MalformedFieldPath(ValueError):
+    """A text that begins like a selector but is malformed; the message shows the right form."""
 
 
-class Field(msgspec.Struct, frozen=True):
-    """A field of the pod: Kubernetes' own sort of path, which any text is."""
+class FieldPath(msgspec.Struct, frozen=True):
+    """A field of the pod, as in Kubernetes; any text is such a path."""
 
     name: str
     written_key: str | None = None
-    """What stands between the quotes, if the path ends in a subscript."""
+    """The text between the quotes, if the path ends in a subscript."""
 
     @classmethod
-    def keyed(cls, name: str, key: str) -> "Field":
+    def keyed(cls, name: str, key: str) -> "FieldPath":
         """The path to one key of a map. No path leads to keys with backslashes."""
         return cls(name, re.sub(r"[\[\]']", r"\\\g<0>", key))
 
     @classmethod
-    def parsed(cls, text: str) -> "Field":
+    def parsed(cls, text: str) -> "FieldPath":
         """The text as Kubernetes reads it: the first bracket with a quote begins the key."""
         if text.endswith("']"):
             name, bracket, key = text[:-2].partition("['")
@@ -64,8 +64,8 @@ class Field(msgspec.Struct, frozen=True):
         return self.name if self.written_key is None else f"{self.name}['{self.written_key}']"
 
 
-class Amount(msgspec.Struct, frozen=True):
-    """What a container requests or is limited to."""
+class ContainerResourcePath(msgspec.Struct, frozen=True):
+    """A request or limit of a container."""
 
     bound: str
     """`limits` or `requests`."""
@@ -82,8 +82,8 @@ class Amount(msgspec.Struct, frozen=True):
         return f'spec.{self.among}[?(@.name=="{self.container}")].{partial}'
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """An attribute of whoever controls the pod."""
+class OwnerPath(msgspec.Struct, frozen=True):
+    """An attribute of the pod's controller."""
 
     attribute: str
 
@@ -113,33 +113,33 @@ _LIKE_OWNER: Final = re.compile(r"\.?metadata\.ownerReferences\[(?!')").match
 
 
 @lru_cache(maxsize=4096)
-def parse(text: str) -> Field | Amount | Owner:
-    """The path that a `fieldRef` spells; Malformed if it begins like a selector and is none."""
+def parse(text: str) -> FieldPath | ContainerResourcePath | OwnerPath:
+    """Return the path of a `fieldRef`; raise MalformedFieldPath for a malformed selector."""
     if _LIKE_FULL(text):
         found = _FULL(text)
         if found is None:
-            raise Malformed(FULL_FORM)
+            raise MalformedFieldPath(FULL_FORM)
         return _amount(found)
     if _LIKE_OWNER(text):
         found = _OWNER(text)
         if found is None:
-            raise Malformed(OWNER_FORM)
-        return Owner(found["attribute"])
-    return Field.parsed(text)
+            raise MalformedFieldPath(OWNER_FORM)
+        return OwnerPath(found["attribute"])
+    return FieldPath.parsed(text)
 
 
 @lru_cache(maxsize=4096)
-def parse_partial(text: str) -> Amount:
-    """The selector that a `containerFieldRef` spells; Malformed if it is none."""
+def parse_partial(text: str) -> ContainerResourcePath:
+    """Return the selector of a `containerFieldRef`; raise MalformedFieldPath if malformed."""
     found = _PARTIAL(text)
     if found is None:
-        raise Malformed(PARTIAL_FORM)
+        raise MalformedFieldPath(PARTIAL_FORM)
     return _amount(found)
 
 
-def _amount(found: re.Match[str]) -> Amount:
+def _amount(found: re.Match[str]) -> ContainerResourcePath:
     parts = found.groupdict()
-    return Amount(
+    return ContainerResourcePath(
         bound=parts["bound"],
         resource=parts["resource"].replace("\\.", "."),
         container=parts.get("name") or parts.get("other") or "",

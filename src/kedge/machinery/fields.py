@@ -18,7 +18,7 @@ _ABSENT: Any = object()
 
 
 class Comparison(NamedTuple):
-    """How a document differs from an older one."""
+    """The difference between a document and an older one."""
 
     added: Fields
     modified: Fields
@@ -40,22 +40,22 @@ def contains(fields: Fields, path: Sequence[str]) -> bool:
 
 
 def union(a: Fields, b: Fields) -> Fields:
-    """What is in either set."""
+    """Return the union of two sets."""
     return _union(a, b) if a and b else a or b
 
 
 def intersection(a: Fields, b: Fields) -> Fields:
-    """What is in both sets."""
+    """Return the intersection of two sets."""
     return _common(a, b)
 
 
 def difference(a: Fields, b: Fields) -> Fields:
-    """What is in `a` and not in `b`; fields below a field of `b` stay."""
+    """Return `a` without the fields of `b`; fields below a field of `b` stay."""
     return (_difference(a, b) or {}) if a and b else a
 
 
 def without(a: Fields, b: Fields) -> Fields:
-    """What is in `a`, is not in `b` and not below any field of `b`."""
+    """Return `a` without the fields of `b` and all fields below them."""
     return (_without(a, b) or {}) if a and b else a
 
 
@@ -76,7 +76,7 @@ def compare(schema: Schema, old: Any, new: Any) -> Comparison:
 
 
 def brought(schema: Schema, new: dict[str, Any]) -> Fields:
-    """What a new object adds or changes, in one set: all that `compare` with nothing finds."""
+    """Return the fields of a new object: those that `compare` with an empty one finds."""
     result: Fields = {}
     lasting = _lasting(schema)
     for name, value in new.items():

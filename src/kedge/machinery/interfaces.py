@@ -1,4 +1,4 @@
-"""The addresses of this machine, as its network namespace has them."""
+"""The network addresses of this machine, in its network namespace."""
 
 import contextlib
 import ipaddress
@@ -31,7 +31,7 @@ def is_unspecified(host: str) -> bool:
 
 
 def _ipv4(trie: str) -> Iterator[str]:
-    """Those of the kernel's routing trie that lead to the machine itself."""
+    """Return the local addresses in the kernel's routing trie."""
     address, seen = "", set()
     for line in trie.splitlines():
         word = line.split()

@@ -10,7 +10,7 @@ Step = Callable[[Iterable[object]], Iterator[object]]
 
 
 class JSONPath:
-    """A way through documents; see `parse_path`."""
+    """A compiled path; see `parse_path`."""
 
     __slots__ = ("_steps", "text")
 
@@ -39,7 +39,7 @@ def parse_path(text: str) -> JSONPath:
     Known are `.a.b`, `.*`, `['k']`, `[0]`, `[-1]`, `[1:3]`, `[*]`, `[0,2]` and the filters
     `[?(@.a=="b")]` and `[?(@.a)]`. A dot within a key needs a backslash, in quotes as well.
     """
-    return JSONPath(text, _Parser(_without_braces(text)).steps())
+    return JSONPath(text, _PathParser(_without_braces(text)).steps())
 
 
 def _without_braces(text: str) -> str:
@@ -58,7 +58,7 @@ _SLICE: Final = re.compile(r"(-?[0-9]*):(-?[0-9]*)(?::([0-9]*))?")
 _INDEX: Final = re.compile(r"-?[0-9]+")
 
 
-class _Parser:
+class _PathParser:
     """Reads one path from left to right, a step at a time."""
 
     def __init__(self, text: str) -> None:
@@ -99,7 +99,7 @@ def _bracket(inside: str) -> list[Step]:
         return [_every_item]
     if len(inside) >= 2 and inside[0] == inside[-1] == "'":
         # Upstream reads the quoted key as if it stood behind a dot: 'a.b' is two keys.
-        return list(_Parser(f".{inside[1:-1]}").steps())
+        return list(_PathParser(f".{inside[1:-1]}").steps())
     if _INDEX.fullmatch(inside):
         return [_indexed(int(inside))]
     if bounds := _SLICE.fullmatch(inside):
@@ -240,7 +240,7 @@ def _operand(text: str) -> Operand:
 
 
 def _path_operand(text: str) -> Operand:
-    return JSONPath(text, _Parser(text).steps()).find
+    return JSONPath(text, _PathParser(text).steps()).find
 
 
 def _unquoted(text: str) -> str:

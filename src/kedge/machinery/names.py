@@ -1,4 +1,4 @@
-"""What may be called what: each rule returns what is wrong with a value, in Kubernetes' words.
+"""Rules for names: each returns the errors of a value, in Kubernetes' words.
 
 No problems, an empty list: `if problems := dns_label(name): ...`.
 """
@@ -274,7 +274,7 @@ _ESCAPED_CHARACTERS: Final = frozenset("[]'")
 
 
 def label_value(value: str) -> list[str]:
-    """What a label may say; nothing is allowed too."""
+    """Return the errors of a label value; an empty value is allowed."""
     if len(value) <= 63 and _is_label_value(value):
         return []
     problems = _too_long(value, 63, "bytes")
@@ -292,7 +292,7 @@ _STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDele
 
 
 def core_finalizer(value: str) -> list[str]:
-    """What the core group asks of a finalizer beyond being a qualified name."""
+    """Return the errors of a finalizer of the core group, beyond those of a qualified name."""
     if "/" in value or value in _STANDARD_FINALIZERS:
         return []
     return ["name is neither a standard finalizer name nor is it fully qualified"]
@@ -498,7 +498,7 @@ def _prefixed(prefix: str, problems: Iterable[str]) -> list[str]:
 
 
 def _climbs(value: str) -> list[str]:
-    """What would leave the directory if the value became a file's name."""
+    """Return the errors of a value that would leave its directory as a file name."""
     if value in (".", ".."):
         return [f"must not be '{value}'"]
     return ["must not start with '..'"] if value.startswith("..") else []

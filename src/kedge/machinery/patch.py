@@ -16,7 +16,7 @@ list of a million items would take most of a minute."""
 
 
 class PatchError(Exception):
-    """A patch that could not be applied. `code` is the status with which a server answers."""
+    """A patch that could not be applied. `code` is the HTTP status of the response."""
 
     code = 500
 
@@ -26,7 +26,7 @@ class PatchError(Exception):
 
 
 class PatchMalformed(PatchError):
-    """The patch is not a patch."""
+    """The patch is malformed."""
 
     code = 400
 
@@ -46,13 +46,13 @@ class PatchFailed(PatchError):
 def apply_json(document: Any, operations: Any) -> Any:
     """The document after all operations. As in Kubernetes, `replace` may name a missing map key."""
     _check_form(operations)
-    draft = _Draft(document)
+    draft = _CopiedDocument(document)
     for operation in operations:
         kind = operation.get("op")
-        deed = _DEEDS.get(kind) if isinstance(kind, str) else None
-        if deed is None:
+        verb = _DEEDS.get(kind) if isinstance(kind, str) else None
+        if verb is None:
             raise PatchFailed(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
-        deed(draft, operation)
+        verb(draft, operation)
     return draft.root
 
 
@@ -129,8 +129,8 @@ def _merged(document: Any, patch: Any) -> Any:
     return result
 
 
-class _Draft:
-    """A document that is copied as far as it is written to."""
+class _CopiedDocument:
+    """A copy-on-write document: only the maps and lists on the path of a write are copied."""
 
     def __init__(self, document: Any) -> None:
         self.root = document
@@ -176,7 +176,7 @@ class _Draft:
             )
 
     def parent(self, pointer: str) -> tuple[Any, str]:
-        """What holds the place that the pointer names, for reading, and the last token."""
+        """Return the container that the pointer leads to, for reading, and the last token."""
         *tokens, last = _tokens(pointer)
         node = self.root
         for token in tokens:
@@ -201,7 +201,7 @@ class _Draft:
         return fresh
 
 
-def _add(draft: _Draft, operation: dict[str, Any]) -> None:
+def _add(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "add")
     try:
         draft.insert(path, operation.get("value"))
@@ -211,7 +211,7 @@ def _add(draft: _Draft, operation: dict[str, Any]) -> None:
         raise PatchFailed(f"error in add for path: '{path}': {e}") from None
 
 
-def _remove(draft: _Draft, operation: dict[str, Any]) -> None:
+def _remove(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "remove")
     try:
         draft.cut(path)
@@ -221,7 +221,7 @@ def _remove(draft: _Draft, operation: dict[str, Any]) -> None:
         raise PatchFailed(f"error in remove for path: '{path}': {e}") from None
 
 
-def _replace(draft: _Draft, operation: dict[str, Any]) -> None:
+def _replace(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "replace")
     value = operation.get("value")
     if path == "":
@@ -238,7 +238,7 @@ def _replace(draft: _Draft, operation: dict[str, Any]) -> None:
         raise _missing("replace", f"key: {path}") from None
 
 
-def _move(draft: _Draft, operation: dict[str, Any]) -> None:
+def _move(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     origin = _text(operation, "from", "move")
     path = _text(operation, "path", "move")
     try:
@@ -250,7 +250,7 @@ def _move(draft: _Draft, operation: dict[str, Any]) -> None:
     _put(draft, "move", path, value)
 
 
-def _copy(draft: _Draft, operation: dict[str, Any]) -> None:
+def _copy(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     origin = _text(operation, "from", "copy")
     path = _text(operation, "path", "copy")
     try:
@@ -263,7 +263,7 @@ def _copy(draft: _Draft, operation: dict[str, Any]) -> None:
     _put(draft, "copy", path, copy.deepcopy(value))
 
 
-def _test(draft: _Draft, operation: dict[str, Any]) -> None:
+def _test(draft: _CopiedDocument, operation: dict[str, Any]) -> None:
     path = _text(operation, "path", "test")
     try:
         value = draft.root if path == "" else _read(*draft.parent(path))
@@ -295,23 +295,23 @@ class _NoPlace(Exception):
     """The container has no such place."""
 
 
-def _put(draft: _Draft, deed: str, path: str, value: Any) -> None:
+def _put(draft: _CopiedDocument, verb: str, path: str, value: Any) -> None:
     try:
         draft.insert(path, value)
     except _NoContainer:
-        raise _missing(deed, f"destination path: {path}") from None
+        raise _missing(verb, f"destination path: {path}") from None
     except _NoPlace as e:
-        raise PatchFailed(f"error in {deed} for path: '{path}': {e}") from None
+        raise PatchFailed(f"error in {verb} for path: '{path}': {e}") from None
 
 
-def _missing(deed: str, what: str) -> PatchFailed:
-    return PatchFailed(f"{deed} operation does not apply: doc is missing {what}: missing value")
+def _missing(verb: str, what: str) -> PatchFailed:
+    return PatchFailed(f"{verb} operation does not apply: doc is missing {what}: missing value")
 
 
-def _text(operation: dict[str, Any], field: str, deed: str) -> str:
+def _text(operation: dict[str, Any], field: str, verb: str) -> str:
     text = operation.get(field)
     if not isinstance(text, str):
-        raise PatchFailed(f"{deed} operation failed to decode {field}: missing value")
+        raise PatchFailed(f"{verb} operation failed to decode {field}: missing value")
     return text
 
 

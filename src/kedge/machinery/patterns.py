@@ -34,7 +34,7 @@ _GO_WORDS: Final = {
 
 
 class Pattern:
-    """A compiled expression, to be searched for."""
+    """A compiled expression."""
 
     __slots__ = ("_search", "cost")
 

@@ -49,12 +49,12 @@ def release(directory: Path) -> bool:
     return False
 
 
-def with_room(directory: Path, deed: Callable[[], T]) -> T:
+def with_room(directory: Path, act: Callable[[], T]) -> T:
     """Run a function that writes little into the directory; on a full disk retry after each
     `release`."""
     while True:
         try:
-            return deed()
+            return act()
         except OSError as error:
             if not is_full(error) or not release(directory):
                 raise

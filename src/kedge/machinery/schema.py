@@ -1,4 +1,4 @@
-"""What a document may hold: one tree of types behind pruning, patches, apply and OpenAPI.
+"""Schemas of documents: one tree of types for pruning, patches, apply and OpenAPI.
 
 A tree comes from a Struct, from the table of built-in kinds or from a CRD; readers need not know.
 """
@@ -38,7 +38,7 @@ class Schema(msgspec.Struct, kw_only=True, eq=False):
     fields: dict[str, "Schema"] = {}
     """Of an object: its fields."""
     items: "Schema | None" = None
-    """Of a list or map: what each element is."""
+    """Of a list or map: the schema of its elements."""
     required: tuple[str, ...] = ()
     open: bool = False
     """Of an object: whether undeclared fields are kept (x-kubernetes-preserve-unknown-fields)."""
@@ -50,7 +50,7 @@ class Schema(msgspec.Struct, kw_only=True, eq=False):
     atomic: bool = False
     """Of an object or map: whether server-side apply sees it as one value."""
     list_type: ListType = "atomic"
-    """Of a list: how server-side apply tells its elements apart."""
+    """Of a list: how server-side apply identifies its elements."""
     list_keys: tuple[str, ...] = ()
     """Of a list of type `map`: the fields that identify an element."""
     merge: bool = False
@@ -60,9 +60,9 @@ class Schema(msgspec.Struct, kw_only=True, eq=False):
     retain_keys: bool = False
     """Whether a strategic merge patch may carry $retainKeys for this value."""
     extension: bool = False
-    """Of a field: whether only kedge knows it, and no other server that speaks this API."""
+    """Of a field: whether only kedge has it."""
     spells: str = ""
-    """Of a field: the name of the field that it is another spelling of."""
+    """Of a field: the field that it is an alternative spelling of."""
     pairs: tuple[str, str] | None = None
     """Of a list: the fields for the names and values of a mapping that kedge takes in its place."""
     default: Any = None
@@ -71,7 +71,7 @@ class Schema(msgspec.Struct, kw_only=True, eq=False):
     """OpenAPI keywords that are published as they are (enum, minimum, pattern, ...)."""
 
     def field(self, name: str) -> "Schema | None":
-        """What a member of this object or map is, or None if it cannot have such a member."""
+        """Return the schema of a member of this object or map; None if it has no such member."""
         if self.type == "object":
             found = self.fields.get(name)
             return found if found is not None else (ANY if self.open else None)

@@ -34,8 +34,8 @@ class Requirement(NamedTuple):
         return f"{self.key}{_SYMBOLS.get(self.operator, self.operator)}{self.values[0]}"
 
 
-class LabelSelector:
-    """All requirements at once; none of them lets everything through.
+class LabelRequirements:
+    """A conjunction of requirements; without any it matches every object.
 
     A user chooses how many requirements there are and how many objects they are put to, so the
     product of the two is nothing that a match may cost. All requirements on one label are made one,
@@ -104,8 +104,8 @@ class LabelSelector:
         return hash(self.requirements)
 
 
-class _Nothing(LabelSelector):
-    """What an absent selector object means: no object at all."""
+class _Nothing(LabelRequirements):
+    """An absent selector: it matches no object."""
 
     __slots__ = ()
 
@@ -117,18 +117,18 @@ class _Nothing(LabelSelector):
         return False
 
 
-EVERYTHING: Final = LabelSelector()
-NOTHING: Final[LabelSelector] = _Nothing()
+EVERYTHING: Final = LabelRequirements()
+NOTHING: Final[LabelRequirements] = _Nothing()
 
 
 @lru_cache(maxsize=1024)
-def parse_labels(text: str) -> LabelSelector:
+def parse_labels(text: str) -> LabelRequirements:
     """The selector a query string spells; ValueError in upstream's words if it spells none."""
-    return LabelSelector(_Parser(text).selector())
+    return LabelRequirements(_SelectorParser(text).selector())
 
 
-def labels_from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """The selector a LabelSelector object means: an empty one everything, none at all nothing."""
+def labels_from_object(selector: Mapping[str, Any] | None) -> LabelRequirements:
+    """Compile a LabelSelector object: an empty one matches everything, None matches nothing."""
     if selector is None:
         return NOTHING
     requirements = [
@@ -140,12 +140,12 @@ def labels_from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
             raise ValueError(f"{shown(written)} is not a valid label selector operator")
         values = tuple(expression.get("values") or ())
         requirements.append(_checked(expression.get("key", ""), operator, values))
-    return LabelSelector(requirements)
+    return LabelRequirements(requirements)
 
 
-def labels_from_map(labels: Labels) -> LabelSelector:
+def labels_from_map(labels: Labels) -> LabelRequirements:
     """The selector for objects with all of these labels, taken as they are."""
-    return LabelSelector(Requirement(key, "=", (value,)) for key, value in labels.items())
+    return LabelRequirements(Requirement(key, "=", (value,)) for key, value in labels.items())
 
 
 def _narrowed(known: tuple[int, int] | None, operator: str, bound: int) -> tuple[int, int]:
@@ -201,7 +201,7 @@ _TOKEN: Final = re.compile(r"!=|==|[=!(),<>]|[^=!(),<> \t\r\n]+")
 _END: Final = ""
 
 
-class _Parser:
+class _SelectorParser:
     """Reads `x in (a,b), y, !z, w!=v` token by token; the end is an empty token."""
 
     def __init__(self, text: str) -> None:
@@ -274,7 +274,7 @@ class _Parser:
         return token
 
     def values(self) -> tuple[str, ...]:
-        """What stands in parentheses; nothing between two commas is the empty value."""
+        """Return the values in parentheses; nothing between two commas is the empty value."""
         if (token := self.take()) != "(":
             raise ValueError(f"found '{token}' expected: '('")
         if self.ahead not in (",", ")") and not _is_identifier(self.ahead):
@@ -299,7 +299,7 @@ def _starts_requirement(token: str) -> bool:
     return token == "!" or _is_identifier(token)
 
 
-class Term(NamedTuple):
+class FieldTerm(NamedTuple):
     """One condition on one field; `operator` is `=` or `!=`."""
 
     field: str
@@ -316,7 +316,7 @@ class FieldSelector:
 
     __slots__ = ("_denied", "_equal", "terms")
 
-    def __init__(self, terms: Iterable[Term] = ()) -> None:
+    def __init__(self, terms: Iterable[FieldTerm] = ()) -> None:
         self.terms = tuple(terms)
         equal: dict[str, set[str]] = {}
         denied: dict[str, set[str]] = {}
@@ -373,12 +373,12 @@ _OPERATOR: Final = re.compile(r"!=|==?")
 _ESCAPED_OR_SPECIAL: Final = re.compile(r"\\.?|[,=]", re.DOTALL)
 
 
-def _term(part: str, selector: str) -> Term:
+def _term(part: str, selector: str) -> FieldTerm:
     operator = _OPERATOR.search(part)
     if operator is None:
         raise ValueError(f"invalid selector: '{selector}'; can't understand '{part}'")
     value = _ESCAPED_OR_SPECIAL.sub(_unescaped, part[operator.end() :])
-    return Term(part[: operator.start()], "!=" if operator[0] == "!=" else "=", value)
+    return FieldTerm(part[: operator.start()], "!=" if operator[0] == "!=" else "=", value)
 
 
 def _unescaped(found: re.Match[str]) -> str:

@@ -20,8 +20,8 @@ class AsMapping(str):
     """A path at which a list is written as a mapping: declared, but only kedge takes it."""
 
 
-class Misfit(Exception):
-    """A value whose type is not the one the schema asks for."""
+class TypeMismatch(Exception):
+    """A value of another type than the schema declares."""
 
     def __init__(self, path: Path, value: object, schema: Schema, why: str = "") -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Misfit(Exception):
         return f"json: cannot unmarshal {what} into Go struct field {place} of type {self._type}"
 
 
-class Findings(list[str]):
+class UnknownFields(list[str]):
     """Paths of unknown fields of a document, up to a limit."""
 
     def __init__(self, most: int) -> None:
@@ -67,7 +67,7 @@ def fit(schema: Schema, document: dict[str, Any], unknown: list[str]) -> dict[st
     and an AsMapping for each list that is written as a mapping.
 
     Nulls mean "not set" and go, as do empty lists and maps of built-in kinds, which Kubernetes
-    leaves off the wire. Raises Misfit at the first value of a wrong type.
+    leaves off the wire. Raises TypeMismatch at the first value of a wrong type.
     """
     fitted: dict[str, Any] = _FITTERS[schema.type](schema, document, None, unknown, MAX_DEPTH - 1)
     return fitted
@@ -92,7 +92,7 @@ def _fit_object(
     schema: Schema, value: Any, path: Path, unknown: list[str], depth: int
 ) -> dict[str, Any]:
     if type(value) is not dict:
-        raise Misfit(path, value, schema)
+        raise TypeMismatch(path, value, schema)
     if depth <= 0:
         raise _too_deep(path, value, schema)
     fields = schema.fields
@@ -109,7 +109,7 @@ def _fit_object(
         elif inner is not None:
             try:
                 member = _FITTERS[field.type](field, inner, (path, name), unknown, depth - 1)
-            except Misfit as misfit:
+            except TypeMismatch as misfit:
                 misfit.passing(schema, name)
                 raise
             if member or field.keep_empty or not (field.type == "list" or field.type == "map"):
@@ -122,7 +122,7 @@ def _fit_object(
 def _fit_list(schema: Schema, value: Any, path: Path, unknown: list[str], depth: int) -> list[Any]:
     if type(value) is not list:
         if schema.pairs is None or type(value) is not dict:
-            raise Misfit(path, value, schema)
+            raise TypeMismatch(path, value, schema)
         unknown.append(AsMapping(spell(path)))
         name, content = schema.pairs
         value = [{name: key, content: inner} for key, inner in value.items()]
@@ -134,7 +134,7 @@ def _fit_list(schema: Schema, value: Any, path: Path, unknown: list[str], depth:
     if items.type == "string":
         for i, element in enumerate(elements):
             if type(element) is not str:
-                raise Misfit((path, i), element, items)
+                raise TypeMismatch((path, i), element, items)
         return elements
     fitter, left = _FITTERS[items.type], depth - 1
     return [fitter(items, element, (path, i), unknown, left) for i, element in enumerate(elements)]
@@ -144,7 +144,7 @@ def _fit_map(
     schema: Schema, value: Any, path: Path, unknown: list[str], depth: int
 ) -> dict[str, Any]:
     if type(value) is not dict:
-        raise Misfit(path, value, schema)
+        raise TypeMismatch(path, value, schema)
     if depth <= 0:
         raise _too_deep(path, value, schema)
     items = schema.items
@@ -170,18 +170,18 @@ def _fit_any(schema: Schema, value: Any, path: Path, unknown: list[str], depth: 
         for inner in value.values() if type(value) is dict else value:
             _fit_any(schema, inner, path, unknown, depth - 1)
     elif type(value) is int and not -(2**63) <= value < 2**64:
-        raise Misfit(path, value, schema, f"number {value} is out of range")
+        raise TypeMismatch(path, value, schema, f"number {value} is out of range")
     return value
 
 
-def _too_deep(path: Path, value: Any, schema: Schema) -> Misfit:
-    return Misfit(path, value, schema, f"exceeded max depth of {MAX_DEPTH}")
+def _too_deep(path: Path, value: Any, schema: Schema) -> TypeMismatch:
+    return TypeMismatch(path, value, schema, f"exceeded max depth of {MAX_DEPTH}")
 
 
 def _fit_string(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is str:
         return value
-    raise Misfit(path, value, schema)
+    raise TypeMismatch(path, value, schema)
 
 
 def _fit_integer(schema: Schema, value: Any, path: Path, *_: Any) -> int:
@@ -191,46 +191,46 @@ def _fit_integer(schema: Schema, value: Any, path: Path, *_: Any) -> int:
     bound = 2**31 if schema.format == "int32" else 2**63
     if type(number) is int and -bound <= number < bound:
         return number
-    raise Misfit(path, value, schema)
+    raise TypeMismatch(path, value, schema)
 
 
 def _fit_number(schema: Schema, value: Any, path: Path, *_: Any) -> int | float:
     if type(value) is int or type(value) is float:
         return value
-    raise Misfit(path, value, schema)
+    raise TypeMismatch(path, value, schema)
 
 
 def _fit_boolean(schema: Schema, value: Any, path: Path, *_: Any) -> bool:
     if type(value) is bool:
         return value
-    raise Misfit(path, value, schema)
+    raise TypeMismatch(path, value, schema)
 
 
 def _fit_quantity(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) not in (str, int, float):
-        raise Misfit(path, value, schema, FORMAT_WRONG)
+        raise TypeMismatch(path, value, schema, FORMAT_WRONG)
     try:
         return str(Quantity.of(value))
     except ValueError as error:
-        raise Misfit(path, value, schema, str(error)) from None
+        raise TypeMismatch(path, value, schema, str(error)) from None
 
 
 def _fit_int_or_string(schema: Schema, value: Any, path: Path, *_: Any) -> int | str:
     if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
         return value
-    raise Misfit(path, value, schema)
+    raise TypeMismatch(path, value, schema)
 
 
 def _fit_time(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is not str:
-        raise Misfit(path, value, schema)
+        raise TypeMismatch(path, value, schema)
     if not value:
         return value
     try:
         moment = durations.parse_time(value)
     except ValueError:
         why = f'parsing time {json.dumps(value)} as "2006-01-02T15:04:05Z07:00": cannot parse'
-        raise Misfit(path, value, schema, why) from None
+        raise TypeMismatch(path, value, schema, why) from None
     return (durations.format_micro_time if schema.type == "micro-time" else durations.format_time)(
         moment
     )
@@ -238,13 +238,13 @@ def _fit_time(schema: Schema, value: Any, path: Path, *_: Any) -> str:
 
 def _fit_bytes(schema: Schema, value: Any, path: Path, *_: Any) -> str:
     if type(value) is not str:
-        raise Misfit(path, value, schema)
+        raise TypeMismatch(path, value, schema)
     try:
         # Go's decoder skips line breaks, and so must we.
         plain = value.replace("\n", "").replace("\r", "") if "\n" in value else value
         base64.b64decode(plain, validate=True)
     except (binascii.Error, ValueError):
-        raise Misfit(path, value, schema, "illegal base64 data at input byte 0") from None
+        raise TypeMismatch(path, value, schema, "illegal base64 data at input byte 0") from None
     return plain
 
 

@@ -1,4 +1,29 @@
-"""Strategic merge patches: lists merge by key where the schema says so, else are replaced."""
+"""Strategic merge patches: lists merge by key where the schema says so, else are replaced.
+
+The reference is upstream's code (k8s.io/apimachinery/pkg/util/strategicpatch), not a specification:
+kubectl computes its patches with the same package, so a result that differs in the order of a list
+makes `kubectl apply` send the same change again and again. Where upstream does something odd, this
+module does it too, and a comment says so.
+
+A patch is a partial document. Beside plain fields it holds four directives:
+
+- `$patch: replace | delete` in a map, or in an item of a list, says what to do with that value.
+- `$retainKeys: [...]` in a map drops every field of the live map that is not named. kubectl sends
+  it for unions (`strategy`, volume sources), where a merge would leave two members of the union.
+- `$setElementOrder/<list>: [...]` gives the order of a merged list. A merge by key alone cannot
+  move an item, because an item that did not change is not in the patch.
+- `$deleteFromPrimitiveList/<list>: [...]` removes values from a merged list of scalars, whose items
+  have no map to carry `$patch: delete`.
+
+The order of the steps in `_merged_map` is part of the result. `$patch` comes first, because it
+makes the live map irrelevant. `$retainKeys` comes before the merge, or it would drop fields that
+the same patch sets. A list with a requested order is merged and sorted before the other fields and
+then skipped: a second merge would sort it by the patch alone and lose the requested order.
+
+No step changes its arguments, because the caller compares the result with the live document
+afterwards (generation, managed fields). Every map on the path to a change is copied; values that
+the patch does not touch are shared with the live document.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +44,7 @@ Document = dict[str, Any]
 
 
 def apply(schema: Schema, document: Document, patch: Document) -> Document:
-    """The document with the patch merged into it. Neither is changed."""
+    """Return the document with the patch merged in. Neither argument is changed."""
     return _merged_map(schema, document, patch)
 
 
@@ -34,10 +59,13 @@ def _merged_map(schema: Schema, original: Document, patch: Document) -> Document
         if _names_a_list(key, DELETE_VALUES):
             _delete_values(result, _list_named_by(key, _BAD_VALUES), value)
         elif value is None:
+            # As in a JSON merge patch (RFC 7386), null removes a field and is never stored.
             result.pop(key, None)
         elif key in result:
             _merge_member(schema.field(key) or ANY, result, key, value)
         elif not _is_directed(value):
+            # Nothing to merge with. A map that only says `$patch: delete` must not create the
+            # field.
             result[key] = _plain(value)
     return result
 
@@ -66,7 +94,11 @@ def _merge_member(schema: Schema, result: Document, key: str, value: Any) -> Non
 
 
 def _retained(original: Document, patch: Document) -> Document:
-    """What of the original stays, after $retainKeys."""
+    """Return the fields of the original that `$retainKeys` keeps.
+
+    Every field that the patch sets must be in the list. Upstream checks this because a client that
+    sets a field and does not retain it has computed the list from another document.
+    """
     if RETAIN_KEYS not in patch:
         return dict(original)
     keep = patch[RETAIN_KEYS]
@@ -74,14 +106,17 @@ def _retained(original: Document, patch: Document) -> Document:
         raise PatchMalformed(_BAD_RETAIN)
     kept = {key for key in keep if isinstance(key, str)}
     for key, value in patch.items():
-        told = key == RETAIN_KEYS or key.startswith((SET_ORDER, DELETE_VALUES))
-        if value is not None and not told and key not in kept:
+        if value is not None and not _is_directive(key) and key not in kept:
             raise PatchMalformed(_BAD_RETAIN)
     return {key: value for key, value in original.items() if key in kept}
 
 
 def _arrange(schema: Schema, result: Document, patch: Document) -> set[str]:
-    """Merge and sort every list that has a $setElementOrder; tells which lists that were."""
+    """Merge and sort every list that has a `$setElementOrder`, and return the names of these lists.
+
+    An order without a list, in the document or in the patch, has no effect: the list was removed
+    after the client computed its patch.
+    """
     done = set()
     for key, order in patch.items():
         if not _names_a_list(key, SET_ORDER):
@@ -114,10 +149,11 @@ def _arranged_list(schema: Schema, present: Any, patch: Any, order: Any) -> list
 
 
 def _live_order(schema: Schema, present: list[Any], patch: list[Any]) -> list[Any]:
-    """The live list as far as it still tells an order.
+    """Return the live list that places items which the order does not name.
 
-    Upstream lets new items take the room of deleted ones in the live list, and thus ranks as many
-    of them behind what is left there.
+    Upstream sorts after the merge, by a "live" slice that shares its array with the merged list:
+    Go's append reuses the room that deletions left. So as many new items as were deleted appear at
+    the end of the live list and have a place in it. Clients see this order, therefore it is kept.
     """
     key = schema.merge_key
     if not key or not schema.merge:
@@ -132,7 +168,12 @@ def _live_order(schema: Schema, present: list[Any], patch: list[Any]) -> list[An
 
 
 def _check_order(patch: list[Any], order: list[Any], key: str) -> None:
-    """Whether the patch's items stand in the order list, and in that order."""
+    """Raise PatchError unless the patch's items are a subsequence of the order list.
+
+    A patch that contradicts its own order has no defined result. Deletions are exempt: the item is
+    gone from the order that the client wants. The iterator `ranks` is consumed across the loop, so
+    that each item is searched for behind the one before it.
+    """
     if not patch or not order:
         return
     ranks = iter([_identity(item, key) for item in order])
@@ -158,9 +199,11 @@ def _delete_values(result: Document, name: str, values: Any) -> None:
 
 def _merged_list(schema: Schema, present: list[Any], patch: list[Any]) -> list[Any]:
     if not schema.merge:
+        # An atomic list: `patchStrategy: merge` is not declared, so the patch is the new list.
         return [_plain(item) for item in patch if not _is_directed(item)]
     _check_kinds([*present, *patch])
     if not any(isinstance(item, dict) for item in (*present, *patch)):
+        # Scalars merge as a set, such as finalizers. dict.fromkeys keeps the first of equal values.
         return _sorted(list(dict.fromkeys([*present, *patch])), patch, present, "")
     if not schema.merge_key:
         raise PatchError("cannot merge lists without merge key for struct")
@@ -170,14 +213,19 @@ def _merged_list(schema: Schema, present: list[Any], patch: list[Any]) -> list[A
 def _merged_items(schema: Schema, present: list[Any], patch: list[Any]) -> list[Any]:
     key = schema.merge_key
     if any(item.get(PATCH) == "replace" for item in patch):
+        # One `$patch: replace` among the items replaces the whole list. The other directives have
+        # no effect then, but a malformed one is still an error, as upstream.
         _deletions(patch, key)
         return [_plain(item) for item in patch if PATCH not in item]
+    # Deletions come before additions, wherever they stand in the patch: delete and add with the
+    # same key replaces an item instead of merging into it.
     deleted = _deletions(patch, key)
     kept = [item for item in present if _hashable(item.get(key)) not in deleted]
     additions = [item for item in patch if PATCH not in item]
     merged = list(kept)
     places = _ranks(kept, key)
     for item in additions:
+        # Two items of the patch with one key: the first is added, the second merges into it.
         at = places.setdefault(_hashable(_identity(item, key)), len(merged))
         if at == len(merged):
             merged.append(_plain(item))
@@ -187,7 +235,7 @@ def _merged_items(schema: Schema, present: list[Any], patch: list[Any]) -> list[
 
 
 def _deletions(patch: list[Document], key: str) -> set[Any]:
-    """The keys of the items to delete; complains of other directives."""
+    """Return the keys of the items to delete; raise PatchError for an unknown directive."""
     deleted = set()
     for item in patch:
         match item.get(PATCH, "replace"):
@@ -203,7 +251,15 @@ def _deletions(patch: list[Document], key: str) -> set[Any]:
 
 
 def _sorted(items: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
-    """Named items in the named order; the others before what they preceded in the live list."""
+    """Return named items in the named order, and the others where they were in the live list.
+
+    The order names the items that the client knows. Others may have been added by someone else
+    since: a sidecar that a webhook injected, for example. Such an item keeps its place relative to
+    the live list: it comes before the first named item that it preceded there. A named item that is
+    new has no place in the live list (-1) and pulls no other item before it. This is upstream's
+    merge of two sorted sequences (`mergeSortedSlice`), which compares by place in the live list
+    only; a full sort by both orders is not possible, because they may contradict each other.
+    """
     ranks = _ranks(order, key)
     places = _ranks(live, key)
     known = [(_hashable(_identity(item, key)), item) for item in items]
@@ -255,6 +311,7 @@ def _check_kinds(items: list[Any]) -> None:
 
 
 def _names_a_list(key: str, directive: str) -> bool:
+    # Without the slash, so that a malformed `$setElementOrderports` is an error and not a field.
     return key.startswith(directive[:-1])
 
 
@@ -270,7 +327,11 @@ def _is_directed(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value that meets nothing to merge with: without nulls and directives."""
+    """Return a value that is new to the document, without nulls and directives.
+
+    Both make sense only against a live value. Stored, a null would be a field that pruning rejects
+    and a directive would be an unknown field.
+    """
     if isinstance(value, dict):
         return {
             key: _plain(inner)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kedge.machinery.selectors import FieldSelector, LabelSelector
+from kedge.machinery.selectors import FieldSelector, LabelRequirements
 from kedge.metrics.usage_object import UsageObject
 
 HURRY_NODES: Final = "hurryNodes"
@@ -14,7 +14,7 @@ class Selection(NamedTuple):
     """The objects that a list or a watch asks for."""
 
     namespace: str
-    labels: LabelSelector
+    labels: LabelRequirements
     fields: FieldSelector
     hurries_nodes: bool = True
     """Whether nodes report each tick while it is watched, whatever their own resolution is."""

@@ -7,7 +7,7 @@ import msgspec
 
 from kedge.apiserver.watchcache import ResourceCache
 from kedge.metrics.scrape.cluster import NodeSketch, PodSketch
-from kedge.storage.store import Entry, Event
+from kedge.storage.store import StoreEntry, StoreEvent
 
 M = TypeVar("M", NodeSketch, PodSketch)
 
@@ -57,8 +57,8 @@ class CacheMirror(Generic[M]):
 
     def _tell(self, kind: str, key: str, value: bytes) -> None:
         revision = next(self._revisions)
-        entry = Entry(key, value, revision, revision)
-        self._cache.feed(Event("delete" if kind == "delete" else "put", entry, None))
+        entry = StoreEntry(key, value, revision, revision)
+        self._cache.feed(StoreEvent("delete" if kind == "delete" else "put", entry, None))
 
     def _key(self, obj: M) -> str:
         return self._cache.resource.key(obj.metadata.namespace, obj.metadata.name)

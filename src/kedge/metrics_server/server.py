@@ -7,7 +7,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final, NamedTuple
 
-from kedge.api.core_v1 import config_map, node, pod
+from kedge.api.core_v1 import config_map, node
+from kedge.api.core_v1.pod import pod
 from kedge.apiserver import pki
 from kedge.apiserver.api import Api
 from kedge.apiserver.metrics.cluster import CachedCluster

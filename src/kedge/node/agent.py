@@ -15,7 +15,7 @@ import uvloop
 
 from kedge import KUBERNETES
 from kedge.api.core_v1.node_types import ContainerImage, Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.secret import Secret
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder

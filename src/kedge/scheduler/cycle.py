@@ -1,4 +1,4 @@
-"""Cycle: one decision. Given a pod and a snapshot, the node that is to take it, or why none can."""
+"""Scheduling cycle: choose a node for a pod from a snapshot, or explain why no node fits."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.filters.filter import Check, Filter, Only, Refusal
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.filters.filter import Check, Filter, NarrowedCheck, NodeRejection
 from kedge.scheduler.filters.filters import FILTERS
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.scores.score import Score
@@ -24,8 +24,8 @@ ENOUGH: Final = 100
 """Up to so many nodes, all of them are looked at."""
 
 
-class Turn:
-    """What one decision leaves for the next: where to begin, and who wins a tie."""
+class CycleState:
+    """State that one cycle leaves for the next: the first node to try and the tie-breaker."""
 
     def __init__(self, seed: int = 0) -> None:
         self.start = 0
@@ -34,40 +34,40 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What the nodes that could take a pod scored."""
+    """The scores of the feasible nodes."""
 
     nodes: Sequence[NodeState]
     totals: Sequence[int]
     parts: Sequence[tuple[Score, Sequence[int]]]
-    """What each score gave, before its weight; those that made no difference are left out."""
+    """The points of each score before its weight; scores without a difference are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A node was found."""
+    """The node that was chosen for a pod."""
 
     node: str
     ranking: Ranking | None = None
     """None if there was only one to choose."""
     nodes: int = 1
     """How many there are."""
-    refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    """What each node said that was asked and cannot take the pod."""
+    refusals: Mapping[str, NodeRejection] = field(default_factory=dict)
+    """The rejections of the nodes that were tried."""
     refused_by: Mapping[str, str] = field(default_factory=dict)
     """Which filter that was."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class FitError:
     """No node can take the pod."""
 
     nodes: int
     """How many there are."""
-    refusals: Mapping[str, Refusal] = field(default_factory=dict)
-    """What each node said that was asked."""
+    refusals: Mapping[str, NodeRejection] = field(default_factory=dict)
+    """The rejections of the nodes that were tried."""
     refused_by: Mapping[str, str] = field(default_factory=dict)
     """Which filter that was."""
-    rest: Refusal | None = None
+    rest: NodeRejection | None = None
     """Why the others were not even asked."""
     everywhere: str = ""
     """A reason that is the pod's own and holds for all nodes."""
@@ -83,35 +83,35 @@ class Unfit:
         return unavailable(self.nodes, self.refusals, self.rest)
 
 
-Decision = Placement | Unfit
+Decision = Placement | FitError
 
 
-class Sieve:
+class PreparedFilters:
     """The filters, prepared for one pod."""
 
     def __init__(
-        self, demand: Demand, snapshot: Snapshot, filters: Sequence[Filter] = FILTERS
+        self, demand: PodDemand, snapshot: Snapshot, filters: Sequence[Filter] = FILTERS
     ) -> None:
         self.checks: list[tuple[str, Check]] = []
         self.only: frozenset[str] | None = None
         """The nodes that can pass, if few can."""
         self.narrowed_by: list[str] = []
-        self.refusal: Refusal | None = None
-        """What holds for all nodes."""
+        self.refusal: NodeRejection | None = None
+        """The rejection that holds for all nodes."""
         self.refused_by = ""
         for each in filters:
             prepared = each.prepare(demand, snapshot)
-            if isinstance(prepared, Refusal):
+            if isinstance(prepared, NodeRejection):
                 self.refusal, self.refused_by = prepared, each.name
                 return
-            if isinstance(prepared, Only):
+            if isinstance(prepared, NarrowedCheck):
                 self.only = prepared.nodes if self.only is None else self.only & prepared.nodes
                 self.narrowed_by.append(each.name)
                 prepared = prepared.check
             if prepared is not None:
                 self.checks.append((each.name, prepared))
 
-    def refuses(self, node: NodeState) -> tuple[str, Refusal] | None:
+    def refuses(self, node: NodeState) -> tuple[str, NodeRejection] | None:
         """The first filter that a node does not pass, and why."""
         if self.refusal is not None:
             return self.refused_by, self.refusal
@@ -122,9 +122,9 @@ class Sieve:
 
 
 def decide(
-    demand: Demand,
+    demand: PodDemand,
     snapshot: Snapshot,
-    turn: Turn,
+    turn: CycleState,
     *,
     filters: Sequence[Filter] = FILTERS,
     scores: Sequence[Score] = SCORES,
@@ -132,28 +132,30 @@ def decide(
     """Where a pod is to run."""
     count = len(snapshot.nodes)
     if not count:
-        return Unfit(0)
+        return FitError(0)
     if excess := excess_of(demand, snapshot):
-        return Unfit(count, everywhere=excess, blamed=frozenset((EXCESS,)))
-    sieve = Sieve(demand, snapshot, filters)
-    if sieve.refusal is not None:
-        reason = ", ".join(sieve.refusal.reasons)
-        return Unfit(count, everywhere=reason, blamed=frozenset((sieve.refused_by,)))
+        return FitError(count, everywhere=excess, blamed=frozenset((EXCESS,)))
+    prepared = PreparedFilters(demand, snapshot, filters)
+    if prepared.refusal is not None:
+        reason = ", ".join(prepared.refusal.reasons)
+        return FitError(count, everywhere=reason, blamed=frozenset((prepared.refused_by,)))
     nominated = snapshot.nodes.get(snapshot.nomination(demand.uid))
-    if nominated is not None and refused(demand, nominated, snapshot, sieve, filters) is None:
+    if nominated is not None and refused(demand, nominated, snapshot, prepared, filters) is None:
         return Placement(nominated.name, None, count)
-    feasible, refusals, refused_by = _sift(demand, snapshot, sieve, turn, filters)
+    feasible, refusals, refused_by = _sift(demand, snapshot, prepared, turn, filters)
     if not feasible:
-        rest = Refusal((_narrowed(sieve),), final=True) if sieve.only is not None else None
-        blamed = frozenset((*refused_by.values(), *sieve.narrowed_by))
-        return Unfit(count, refusals, refused_by, rest, blamed=blamed)
+        rest = (
+            NodeRejection((_narrowed(prepared),), final=True) if prepared.only is not None else None
+        )
+        blamed = frozenset((*refused_by.values(), *prepared.narrowed_by))
+        return FitError(count, refusals, refused_by, rest, blamed=blamed)
     if len(feasible) == 1:
         return Placement(feasible[0].name, None, count, refusals, refused_by)
     ranking = rank(demand, snapshot, feasible, scores)
     return Placement(pick(ranking, turn).name, ranking, count, refusals, refused_by)
 
 
-def excess_of(demand: Demand, snapshot: Snapshot) -> str:
+def excess_of(demand: PodDemand, snapshot: Snapshot) -> str:
     """Return why a pod is not compared with nodes; empty if it is."""
     if demand.excess:
         return demand.excess
@@ -167,12 +169,12 @@ def excess_of(demand: Demand, snapshot: Snapshot) -> str:
 
 
 def refused(
-    demand: Demand,
+    demand: PodDemand,
     node: NodeState,
     snapshot: Snapshot,
-    sieve: Sieve,
+    prepared: PreparedFilters,
     filters: Sequence[Filter] = FILTERS,
-) -> tuple[str, Refusal] | None:
+) -> tuple[str, NodeRejection] | None:
     """Why a node cannot take a pod, pods with a claim on the node being counted as there.
 
     The pod must fit with them and without them: it may not count on their coming either.
@@ -186,28 +188,32 @@ def refused(
         ]
         if others:
             with snapshot.with_pods(node, others):
-                crowded = Sieve(demand, snapshot, filters).refuses(node)
+                crowded = PreparedFilters(demand, snapshot, filters).refuses(node)
             if crowded is not None:
                 return crowded
-    return sieve.refuses(node)
+    return prepared.refuses(node)
 
 
 def _sift(
-    demand: Demand, snapshot: Snapshot, sieve: Sieve, turn: Turn, filters: Sequence[Filter]
-) -> tuple[list[NodeState], dict[str, Refusal], dict[str, str]]:
+    demand: PodDemand,
+    snapshot: Snapshot,
+    prepared: PreparedFilters,
+    turn: CycleState,
+    filters: Sequence[Filter],
+) -> tuple[list[NodeState], dict[str, NodeRejection], dict[str, str]]:
     """Nodes that pass, as many as are worth comparing, what the others said, and which filter."""
     nodes = snapshot.order
-    if sieve.only is not None:
-        nodes = [snapshot.nodes[name] for name in sorted(sieve.only) if name in snapshot.nodes]
+    if prepared.only is not None:
+        nodes = [snapshot.nodes[name] for name in sorted(prepared.only) if name in snapshot.nodes]
     enough = worth_comparing(len(nodes))
     start = turn.start % len(nodes) if len(nodes) > enough else 0
     feasible: list[NodeState] = []
-    refusals: dict[str, Refusal] = {}
+    refusals: dict[str, NodeRejection] = {}
     refused_by: dict[str, str] = {}
-    claimed, refuses = snapshot.nominated, sieve.refuses
+    claimed, refuses = snapshot.nominated, prepared.refuses
     for node in nodes[start:] + nodes[:start] if start else nodes:
         if claimed and node.name in claimed:
-            found = refused(demand, node, snapshot, sieve, filters)
+            found = refused(demand, node, snapshot, prepared, filters)
         else:
             found = refuses(node)
         if found is not None:
@@ -227,7 +233,10 @@ def worth_comparing(nodes: int) -> int:
 
 
 def rank(
-    demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState], scores: Sequence[Score] = SCORES
+    demand: PodDemand,
+    snapshot: Snapshot,
+    nodes: Sequence[NodeState],
+    scores: Sequence[Score] = SCORES,
 ) -> Ranking:
     """Compare nodes that could all take the pod."""
     parts: list[tuple[Score, Sequence[int]]] = []
@@ -241,7 +250,7 @@ def rank(
     return Ranking(nodes, totals, parts)
 
 
-def pick(ranking: Ranking, turn: Turn) -> NodeState:
+def pick(ranking: Ranking, turn: CycleState) -> NodeState:
     """One of the best nodes; which of several is left to chance, so that load spreads."""
     totals, nodes = ranking.totals, ranking.nodes
     best = max(totals)
@@ -251,7 +260,9 @@ def pick(ranking: Ranking, turn: Turn) -> NodeState:
     return winners[turn.random.randrange(len(winners))]
 
 
-def unavailable(count: int, refusals: Mapping[str, Refusal], rest: Refusal | None) -> str:
+def unavailable(
+    count: int, refusals: Mapping[str, NodeRejection], rest: NodeRejection | None
+) -> str:
     """Every reason, and how many nodes gave it."""
     reasons = Counter(reason for each in refusals.values() for reason in each.reasons)
     if rest is not None and len(refusals) < count:
@@ -265,5 +276,5 @@ def _listed(reasons: Iterable[tuple[str, int]]) -> str:
     return f" {', '.join(texts)}." if texts else ""
 
 
-def _narrowed(sieve: Sieve) -> str:
-    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(sieve.narrowed_by))}]"
+def _narrowed(prepared: PreparedFilters) -> str:
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(prepared.narrowed_by))}]"

@@ -1,4 +1,4 @@
-"""Decisions: what was decided lately and from what, kept for those who ask why."""
+"""Decisions: the latest scheduling decisions and their inputs, kept for `kedge why`."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,12 @@ from kedge.client.informer import Key
 from kedge.machinery.durations import format_time
 from kedge.machinery.quantity import Format, Quantity
 from kedge.scheduler.cycle import Decision, Placement, Ranking
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filters import FILTERS
-from kedge.scheduler.load import Amount, Load
+from kedge.scheduler.load import CpuAndMemory, Load
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.snapshot import Snapshot
-from kedge.scheduler.usage import Expectation
+from kedge.scheduler.usage import ExpectedUsage
 
 KEPT: Final = 1_000
 """How many decisions are kept."""
@@ -24,15 +24,15 @@ ROWS: Final = 50_000
 """About how many nodes may be named in all of them together."""
 
 
-class Record(NamedTuple):
-    """One decision, and what was known of usage when it was made."""
+class DecisionRecord(NamedTuple):
+    """One decision, and the usage figures that it was based on."""
 
-    demand: Demand
+    demand: PodDemand
     decision: Decision
     at: datetime
-    expectation: Expectation | None
+    expectation: ExpectedUsage | None
     loads: Sequence[Load]
-    """Of the nodes that were compared, in their order."""
+    """The loads of the compared nodes, in their order."""
 
     @property
     def rows(self) -> int:
@@ -40,38 +40,40 @@ class Record(NamedTuple):
         return len(self.decision.refusals) + (len(ranking.nodes) if ranking is not None else 1)
 
 
-def record(demand: Demand, decision: Decision, snapshot: Snapshot, at: datetime) -> Record:
+def record(
+    demand: PodDemand, decision: Decision, snapshot: Snapshot, at: datetime
+) -> DecisionRecord:
     """A decision that was made just now, before anything follows from it."""
     usage, ranking = snapshot.usage, _ranking(decision)
     if not usage:
-        return Record(demand, decision, at, None, ())
+        return DecisionRecord(demand, decision, at, None, ())
     loads = [usage.load(node) for node in ranking.nodes] if ranking is not None else []
-    return Record(demand, decision, at, usage.expectation(demand), loads)
+    return DecisionRecord(demand, decision, at, usage.expectation(demand), loads)
 
 
-class Log:
-    """The latest decision about each pod, the oldest being forgotten."""
+class DecisionLog:
+    """The latest decision about each pod; the oldest are dropped."""
 
     def __init__(self) -> None:
-        self._records: OrderedDict[Key, Record] = OrderedDict()
+        self._records: OrderedDict[Key, DecisionRecord] = OrderedDict()
         self._rows = 0
 
-    def add(self, record: Record) -> None:
+    def add(self, record: DecisionRecord) -> None:
         old = self._records.pop(record.demand.key, None)
         self._rows += record.rows - (old.rows if old is not None else 0)
         self._records[record.demand.key] = record
         while len(self._records) > 1 and (len(self._records) > KEPT or self._rows > ROWS):
             self._rows -= self._records.popitem(last=False)[1].rows
 
-    def get(self, key: Key) -> Record | None:
+    def get(self, key: Key) -> DecisionRecord | None:
         return self._records.get(key)
 
     def __len__(self) -> int:
         return len(self._records)
 
 
-def described(record: Record, scores: Sequence[Score], *, bound_to: str) -> told.Decision:
-    """A decision in the words in which it is told; who decided and when is for others to add."""
+def described(record: DecisionRecord, scores: Sequence[Score], *, bound_to: str) -> told.Decision:
+    """Return a decision as the API shows it, without its time and its scheduler."""
     demand, decision = record.demand, record.decision
     ranking = _ranking(decision)
     compared = {each.name for each, _ in ranking.parts} if ranking is not None else set()
@@ -100,7 +102,7 @@ def _ranking(decision: Decision) -> Ranking | None:
     return decision.ranking if isinstance(decision, Placement) else None
 
 
-def _passed(record: Record) -> Iterator[told.NodeVerdict]:
+def _passed(record: DecisionRecord) -> Iterator[told.NodeVerdict]:
     """The nodes that could take the pod, the best first."""
     decision, ranking = record.decision, _ranking(record.decision)
     if ranking is None:
@@ -136,7 +138,7 @@ def _refused(decision: Decision) -> Iterator[told.NodeVerdict]:
         )
 
 
-def _usage(record: Record, at: int) -> told.NodeUsage:
+def _usage(record: DecisionRecord, at: int) -> told.NodeUsage:
     load, ranking = record.loads[at], _ranking(record.decision)
     assert ranking is not None
     allocatable = ranking.nodes[at].allocatable
@@ -145,19 +147,19 @@ def _usage(record: Record, at: int) -> told.NodeUsage:
         window=told.NOW if best_effort else told.USUAL,
         used=_amounts(load.now if best_effort else load.usual),
         expected=_amounts(load.expected) if best_effort else told.Amounts(),
-        allocatable=_amounts(Amount(allocatable.get(CPU, 0), allocatable.get(MEMORY, 0))),
+        allocatable=_amounts(CpuAndMemory(allocatable.get(CPU, 0), allocatable.get(MEMORY, 0))),
         measured=load.measured,
         pods=load.pods,
         measuredPods=load.known,
     )
 
 
-def _expected(expectation: Expectation | None) -> told.Expected | None:
+def _expected(expectation: ExpectedUsage | None) -> told.Expected | None:
     if expectation is None:
         return None
     return told.Expected(amounts=_amounts(expectation.amount), source=expectation.source)
 
 
-def _amounts(amount: Amount) -> told.Amounts:
+def _amounts(amount: CpuAndMemory) -> told.Amounts:
     memory = Quantity.from_value(amount.memory, Format.BINARY_SI)
     return told.Amounts(cpu=str(Quantity.from_milli(amount.cpu)), memory=str(memory))

@@ -1,21 +1,21 @@
-"""Demand: what one pod asks of a node and of its neighbours, worked out once."""
+"""PodDemand: the requirements of one pod on nodes and other pods, computed once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.affinity import PodAffinityTerm, WeightedPodAffinityTerm
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar, pod_level, pod_requests
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.affinity import PodAffinityTerm, WeightedPodAffinityTerm
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar, pod_level, pod_requests
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.resource_names import CPU, MEMORY
 from kedge.api.label_selector import compiled
 from kedge.api.quota.pods import as_granted
 from kedge.client.informer import Key
 from kedge.machinery.quantity import Quantity
-from kedge.machinery.selectors import NOTHING, LabelSelector
+from kedge.machinery.selectors import NOTHING, LabelRequirements
 
 Labels = Mapping[str, str]
 
@@ -36,13 +36,13 @@ REQUIRED_WEIGHT: Final = 1
 """How much a neighbour's required affinity to a pod counts when nodes are compared."""
 
 
-class Term(NamedTuple):
-    """Pods, and the area around each of them."""
+class AffinityTerm(NamedTuple):
+    """A pod affinity term: the selected pods, and the topology domain around each of them."""
 
     topology: str
-    selector: LabelSelector
+    selector: LabelRequirements
     namespaces: frozenset[str]
-    namespace_selector: LabelSelector
+    namespace_selector: LabelRequirements
 
     def matches(self, namespace: str, labels: Labels, namespace_labels: Labels) -> bool:
         """Whether a pod is one of those meant."""
@@ -53,16 +53,16 @@ class Term(NamedTuple):
         return namespace in self.namespaces or self.namespace_selector.matches(labels)
 
 
-class Port(NamedTuple):
-    """A port of the host that a container wants."""
+class HostPort(NamedTuple):
+    """A host port that a container requests."""
 
     address: str
     protocol: str
     number: int
 
 
-class Demand:
-    """One pod as scheduling sees it."""
+class PodDemand:
+    """One pod as the scheduler sees it."""
 
     __slots__ = (
         "affinity",
@@ -101,7 +101,7 @@ class Demand:
         self.terminating = bool(meta.deletionTimestamp)
         requests = pod_requests(spec)
         self.requests = {name: n for name, each in requests.items() if (n := units(name, each))}
-        """What a node must set aside, in millicores or whole units."""
+        """The requests, in millicores or whole units."""
         self.cpu = self.requests.get(CPU, 0)
         self.memory = self.requests.get(MEMORY, 0)
         self.best_effort = not self.cpu and not self.memory
@@ -114,9 +114,9 @@ class Demand:
         self.assumed_cpu = units(CPU, assumed.get(CPU, _NONE))
         self.assumed_memory = units(MEMORY, assumed.get(MEMORY, _NONE))
         self.ports = tuple(_ports(spec))
-        self.affinity: tuple[Term, ...] = ()
-        self.anti_affinity: tuple[Term, ...] = ()
-        self.likings: tuple[tuple[Term, int], ...] = ()
+        self.affinity: tuple[AffinityTerm, ...] = ()
+        self.anti_affinity: tuple[AffinityTerm, ...] = ()
+        self.likings: tuple[tuple[AffinityTerm, int], ...] = ()
         """Preferred neighbours and their weight, below zero for those to keep away from."""
         rules = count_rules(spec)
         self.excess = "" if rules <= MOST_RULES else _too_many(rules)
@@ -127,7 +127,7 @@ class Demand:
     def _read_affinity(self, spec: PodSpec) -> None:
         assert spec.affinity is not None
         near, far = spec.affinity.podAffinity, spec.affinity.podAntiAffinity
-        likings: list[tuple[Term, int]] = []
+        likings: list[tuple[AffinityTerm, int]] = []
         if near is not None:
             self.affinity = self._terms(near.requiredDuringSchedulingIgnoredDuringExecution)
             wishes = near.preferredDuringSchedulingIgnoredDuringExecution
@@ -138,12 +138,12 @@ class Demand:
             likings += self._wishes(wishes, -1)
         self.likings = tuple(likings)
 
-    def _terms(self, terms: Sequence[PodAffinityTerm]) -> tuple[Term, ...]:
+    def _terms(self, terms: Sequence[PodAffinityTerm]) -> tuple[AffinityTerm, ...]:
         return tuple(_term(term, self.namespace) for term in terms)
 
     def _wishes(
         self, wishes: Sequence[WeightedPodAffinityTerm], sign: int
-    ) -> Iterator[tuple[Term, int]]:
+    ) -> Iterator[tuple[AffinityTerm, int]]:
         for wish in wishes:
             yield _term(wish.podAffinityTerm, self.namespace), sign * wish.weight
 
@@ -153,7 +153,7 @@ class Demand:
         return len(self.affinity) + len(self.anti_affinity) + len(self.likings)
 
     @property
-    def pull(self) -> Iterator[tuple[Term, int]]:
+    def pull(self) -> Iterator[tuple[AffinityTerm, int]]:
         """How strongly the pod, once placed, draws others to it or keeps them away."""
         for term in self.affinity:
             yield term, REQUIRED_WEIGHT
@@ -189,9 +189,9 @@ def units(resource: str, amount: Quantity) -> int:
     return amount.milli() if resource == CPU else amount.value()
 
 
-def _term(term: PodAffinityTerm, own: str) -> Term:
+def _term(term: PodAffinityTerm, own: str) -> AffinityTerm:
     named = term.namespaces or term.namespaceSelector is not None
-    return Term(
+    return AffinityTerm(
         term.topologyKey,
         compiled(term.labelSelector),
         frozenset(term.namespaces if named else (own,)),
@@ -199,12 +199,12 @@ def _term(term: PodAffinityTerm, own: str) -> Term:
     )
 
 
-def _ports(spec: PodSpec) -> Iterator[Port]:
+def _ports(spec: PodSpec) -> Iterator[HostPort]:
     lasting = [container for container in spec.initContainers if is_sidecar(container)]
     for container in (*lasting, *spec.containers):
         for port in container.ports:
             if port.hostPort > 0:
-                yield Port(port.hostIP or "0.0.0.0", port.protocol or "TCP", port.hostPort)
+                yield HostPort(port.hostIP or "0.0.0.0", port.protocol or "TCP", port.hostPort)
 
 
 def _assumed(spec: PodSpec, requests: Mapping[str, Quantity]) -> Mapping[str, Quantity]:

@@ -1,17 +1,17 @@
-"""Load: what a node has to carry, as far as it was measured and as far as it is expected."""
+"""Load: the measured and the expected usage of a node."""
 
 from typing import NamedTuple
 
 
-class Amount(NamedTuple):
-    """Some cpu, in thousandths of a core, and some memory, in bytes."""
+class CpuAndMemory(NamedTuple):
+    """An amount of cpu, in millicores, and of memory, in bytes."""
 
     cpu: int
     memory: int
 
 
 class Load:
-    """Of one node at one moment; made anew whenever something about the node changes."""
+    """The load of one node at one moment; computed again after each change of the node."""
 
     __slots__ = (
         "expected",
@@ -28,28 +28,28 @@ class Load:
         self,
         *,
         measured: bool,
-        now: Amount,
-        expected: Amount,
-        usual: Amount,
+        now: CpuAndMemory,
+        expected: CpuAndMemory,
+        usual: CpuAndMemory,
         pods: int,
         known: int,
     ) -> None:
         self.measured = measured
         """Whether the node itself was; else `now` is what is known of its pods."""
         self.now = now
-        """What is used at the moment."""
+        """The current usage."""
         self.expected = expected
-        """What pods that have just come are expected to use besides."""
+        """The expected usage of new pods that are not measured yet."""
         self.usual = usual
-        """What the pods usually use, or are expected to."""
+        """The usual usage of the pods, measured over the day or expected."""
         self.pods = pods
         self.known = known
         """How many of them were measured."""
-        self.with_now: dict[Amount, int] = {}
+        self.with_now: dict[CpuAndMemory, int] = {}
         """How full the node would be, by what a pod is expected to add; likewise `with_usual`."""
-        self.with_usual: dict[Amount, int] = {}
+        self.with_usual: dict[CpuAndMemory, int] = {}
 
-    def at(self, now: Amount) -> "Load":
+    def at(self, now: CpuAndMemory) -> "Load":
         """The same pods, while the node was measured to use something else."""
         load = Load(
             measured=True,

@@ -1,4 +1,4 @@
-"""Loop: takes pods from the queue, decides, and sees to it that what was decided happens."""
+"""Scheduling loop: takes pods from the queue, decides, and starts the writes that follow."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from kedge.api.core_v1.event import MESSAGE_LIMIT
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.policy_v1.pod_disruption_budget import PodDisruptionBudget
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Cache
@@ -14,20 +14,20 @@ from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.scheduler.cycle import (
     EXCESS,
+    CycleState,
+    FitError,
     Placement,
-    Sieve,
-    Turn,
-    Unfit,
+    PreparedFilters,
     decide,
     excess_of,
     refused,
 )
-from kedge.scheduler.decisions import Log, record
-from kedge.scheduler.deeds import Deeds
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.preemption import Candidate, Hopeless, search_victims
-from kedge.scheduler.queue import Entry, Queue
-from kedge.scheduler.receivers import NEIGHBOURLY, Pods
+from kedge.scheduler.decisions import DecisionLog, record
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.pod_writes import PodWrites
+from kedge.scheduler.preemption import PreemptionCandidate, PreemptionImpossible, search_victims
+from kedge.scheduler.queue import QueuedPod, SchedulingQueue
+from kedge.scheduler.receivers import NEIGHBOURLY, PodReceiver
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.snapshot import Snapshot
 
@@ -39,28 +39,28 @@ FEW_COMPARISONS: Final = 5_000
 """Up to so many label comparisons, a resting pod is checked whenever a node changes."""
 
 
-class Loop:
-    """Decides about one pod after the other; what follows from it is done meanwhile."""
+class SchedulingLoop:
+    """Decides about one pod at a time; binding and eviction run concurrently."""
 
     def __init__(
         self,
         snapshot: Snapshot,
-        queue: Queue,
-        pods: Pods,
+        queue: SchedulingQueue,
+        pods: PodReceiver,
         budgets: Cache[PodDisruptionBudget],
-        deeds: Deeds,
+        deeds: PodWrites,
         recorder: Recorder,
-        decisions: Log,
+        decisions: DecisionLog,
         clock: Clock,
         *,
-        turn: Turn,
+        turn: CycleState,
         scores: Sequence[Score],
     ) -> None:
         self._snapshot = snapshot
         self._queue = queue
         self._pods = pods
         self._budgets = budgets
-        self._deeds = deeds
+        self._writes = deeds
         self._recorder = recorder
         self._decisions = decisions
         self._clock = clock
@@ -78,21 +78,21 @@ class Loop:
             # Many pods may wait; the rest of the process shall not wait for all of them.
             await self._clock.give_way()
 
-    def _objections(self, demand: Demand, nodes: Collection[str]) -> frozenset[str]:
-        """The filters that keep a pod off some nodes, whoever might be moved away from there."""
+    def _objections(self, demand: PodDemand, nodes: Collection[str]) -> frozenset[str]:
+        """Return the filters that reject the pod on some of the nodes, whatever pods leave them."""
         if excess_of(demand, self._snapshot):
             return frozenset((EXCESS,))
         if self._snapshot.comparisons(demand) > FEW_COMPARISONS:
             # The check takes as long as a decision, and such decisions wait until no other pod
             # waits.
             return frozenset()
-        sieve = Sieve(demand, self._snapshot)
+        prepared = PreparedFilters(demand, self._snapshot)
         found: set[str] = set()
         for name in nodes:
             node = self._snapshot.nodes.get(name)
             if node is None:
                 continue
-            refusal = refused(demand, node, self._snapshot, sieve)
+            refusal = refused(demand, node, self._snapshot, prepared)
             if refusal is None:
                 return frozenset()
             found.add(refusal[0])
@@ -102,23 +102,23 @@ class Loop:
                 return frozenset()
         return frozenset(found)
 
-    async def _schedule(self, entry: Entry) -> None:
+    async def _schedule(self, entry: QueuedPod) -> None:
         demand = entry.demand
         decision = decide(demand, self._snapshot, self._turn, scores=self._scores)
         self._decisions.add(record(demand, decision, self._snapshot, self._clock.now()))
         if isinstance(decision, Placement):
             self._snapshot.nominate(demand, "")
             self._snapshot.place(demand, decision.node)
-            self._deeds.begin(demand.uid, partial(self._bind, entry, decision.node))
+            self._writes.begin(demand.uid, partial(self._bind, entry, decision.node))
         else:
             await self._make_room(entry, decision)
 
     # A node was found.
 
-    async def _bind(self, entry: Entry, node: str) -> None:
+    async def _bind(self, entry: QueuedPod, node: str) -> None:
         pod = entry.demand.pod
         try:
-            await self._deeds.bind(pod, node)
+            await self._writes.bind(pod, node)
         except (StatusError, OSError) as error:
             self._take_back(entry, error)
         else:
@@ -126,7 +126,7 @@ class Loop:
             message = f"Successfully assigned {where} to {node}"
             self._recorder.record(pod, NORMAL, "Scheduled", message)
 
-    def _take_back(self, entry: Entry, error: StatusError | OSError) -> None:
+    def _take_back(self, entry: QueuedPod, error: StatusError | OSError) -> None:
         """The pod is not where it was thought to be, unless it has been seen there since."""
         uid = entry.demand.uid
         if uid not in self._queue:
@@ -144,12 +144,12 @@ class Loop:
 
     # None was found.
 
-    async def _make_room(self, entry: Entry, unfit: Unfit) -> None:
+    async def _make_room(self, entry: QueuedPod, unfit: FitError) -> None:
         demand, message = entry.demand, unfit.message
         nominated: str | None = ""
         if unfit.nodes:
             found = await self._preempt(demand, unfit)
-            if isinstance(found, Candidate):
+            if isinstance(found, PreemptionCandidate):
                 nominated = found.node
                 self._clear(demand, found)
             else:
@@ -160,39 +160,41 @@ class Loop:
         self._queue.rest(entry, unfit.blamed)
         self._tell(demand, UNSCHEDULABLE, message, nominated)
 
-    async def _preempt(self, demand: Demand, unfit: Unfit) -> Candidate | Hopeless:
+    async def _preempt(
+        self, demand: PodDemand, unfit: FitError
+    ) -> PreemptionCandidate | PreemptionImpossible:
         """Search victims node by node, and give way to requests in between."""
         search = search_victims(demand, self._snapshot, unfit, [*self._budgets], self._turn)
         while True:
             try:
                 next(search)
             except StopIteration as end:
-                found: Candidate | Hopeless = end.value
+                found: PreemptionCandidate | PreemptionImpossible = end.value
                 return found
             await self._clock.give_way()
 
-    def _nominate(self, demand: Demand, node: str) -> None:
+    def _nominate(self, demand: PodDemand, node: str) -> None:
         former = self._snapshot.nomination(demand.uid)
         self._snapshot.nominate(demand, node)
         if former and former != node:
             self._queue.stir_node(former)
 
-    def _clear(self, demand: Demand, candidate: Candidate) -> None:
+    def _clear(self, demand: PodDemand, candidate: PreemptionCandidate) -> None:
         """Send the victims away, and those of lower priority who hoped for the same node."""
         for other in [*self._snapshot.nominated.get(candidate.node, {}).values()]:
             if other.priority < demand.priority:
                 self._snapshot.nominate(other, "")
                 self._queue.activate(other.uid)
-                self._deeds.begin(other.uid, partial(self._deeds.renounce, other.pod))
+                self._writes.begin(other.uid, partial(self._writes.renounce, other.pod))
         for victim in candidate.victims:
             if not victim.terminating and victim.uid not in self._snapshot.condemned:
                 self._snapshot.condemned.add(victim.uid)
                 evict = partial(self._evict, victim, demand, candidate.node)
-                self._deeds.begin(victim.uid, evict)
+                self._writes.begin(victim.uid, evict)
 
-    async def _evict(self, victim: Demand, demand: Demand, node: str) -> None:
+    async def _evict(self, victim: PodDemand, demand: PodDemand, node: str) -> None:
         try:
-            await self._deeds.evict(self._newest(victim))
+            await self._writes.evict(self._newest(victim))
         except (StatusError, OSError):
             # The pod that was to get the place shall not wait for a victim that stays.
             self._snapshot.condemned.discard(victim.uid)
@@ -201,17 +203,17 @@ class Loop:
         message = f"Preempted by pod {demand.uid} on node {node}"
         self._recorder.record(victim.pod, NORMAL, "Preempted", message)
 
-    def _tell(self, demand: Demand, reason: str, message: str, nominated: str | None) -> None:
+    def _tell(self, demand: PodDemand, reason: str, message: str, nominated: str | None) -> None:
         self._recorder.record(demand.pod, WARNING, "FailedScheduling", shortened(message))
         explain = partial(self._explain, demand, reason, message, nominated)
-        self._deeds.begin(demand.uid, explain)
+        self._writes.begin(demand.uid, explain)
 
     async def _explain(
-        self, demand: Demand, reason: str, message: str, nominated: str | None
+        self, demand: PodDemand, reason: str, message: str, nominated: str | None
     ) -> None:
-        await self._deeds.explain(self._newest(demand), reason, message, nominated)
+        await self._writes.explain(self._newest(demand), reason, message, nominated)
 
-    def _newest(self, demand: Demand) -> Pod:
+    def _newest(self, demand: PodDemand) -> Pod:
         pod = self._pods.get(demand.key)
         return pod if pod is not None and pod.metadata.uid == demand.uid else demand.pod
 

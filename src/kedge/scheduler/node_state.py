@@ -1,4 +1,4 @@
-"""NodeState: one node and the pods on it, with the sums that decisions are made from."""
+"""NodeState: one node and its pods, with the sums that filters and scores use."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from kedge.api.core_v1.node_types import Node, Taint
 from kedge.api.core_v1.resource_names import CPU, MEMORY, PODS
 from kedge.machinery.quantity import Quantity
-from kedge.scheduler.demand import Demand, Port, units
+from kedge.scheduler.demand import HostPort, PodDemand, units
 from kedge.scheduler.load import Load
 
 ANY_ADDRESS: Final = "0.0.0.0"
@@ -14,7 +14,7 @@ MEMO_LIMIT: Final = 64
 
 
 class NodeState:
-    """What is known of a node, kept up with every pod that comes and goes."""
+    """A node and its pods, updated with every pod that is added or removed."""
 
     __slots__ = (
         "allocatable",
@@ -38,9 +38,9 @@ class NodeState:
     )
 
     def __init__(self, node: Node) -> None:
-        self.pods: dict[str, Demand] = {}
+        self.pods: dict[str, PodDemand] = {}
         self.requested: dict[str, int] = {}
-        self.ports: dict[Port, int] = {}
+        self.ports: dict[HostPort, int] = {}
         """How many pods hold each port."""
         self.assumed_cpu = 0
         self.assumed_memory = 0
@@ -48,7 +48,7 @@ class NodeState:
         """Scores by what a pod asks for, true until the node changes; likewise `balanced`."""
         self.balanced: dict[tuple[int, int], int] = {}
         self.load: Load | None = None
-        """What it has to carry, if that was asked for since something changed."""
+        """The cached load, cleared by every change."""
         self.renew(node)
 
     def renew(self, node: Node) -> None:
@@ -64,27 +64,27 @@ class NodeState:
         self.soft_taints: list[Taint] = [t for t in taints if t.effect == "PreferNoSchedule"]
         self._settle()
 
-    def add(self, demand: Demand) -> None:
+    def add(self, demand: PodDemand) -> None:
         self.pods[demand.uid] = demand
         self._count(demand, 1)
 
-    def remove(self, demand: Demand) -> None:
+    def remove(self, demand: PodDemand) -> None:
         del self.pods[demand.uid]
         self._count(demand, -1)
 
     def free(self, resource: str) -> int:
-        """How much of a resource nobody has asked for."""
+        """Return the allocatable amount of a resource that no pod has requested."""
         return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
 
-    def has_free(self, port: Port) -> bool:
-        """Whether nobody holds a port; one held on every address is held on each."""
+    def has_free(self, port: HostPort) -> bool:
+        """Whether a host port is free; a port held on every address is held on each."""
         if port.address != ANY_ADDRESS:
             return port not in self.ports and port._replace(address=ANY_ADDRESS) not in self.ports
         return not any(
             held.protocol == port.protocol and held.number == port.number for held in self.ports
         )
 
-    def _count(self, demand: Demand, sign: int) -> None:
+    def _count(self, demand: PodDemand, sign: int) -> None:
         for name, amount in demand.requests.items():
             self.requested[name] = self.requested.get(name, 0) + sign * amount
         self.assumed_cpu += sign * demand.assumed_cpu

@@ -1,4 +1,4 @@
-"""Queue: pods that wait for a node, the important ones first, each asked for when it may help."""
+"""Scheduling queue: pending pods by priority, retried when a change may make them fit."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
@@ -10,21 +10,21 @@ from typing import Final
 
 from kedge.client.workqueue import Backoff
 from kedge.machinery.clock import Clock
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 
 BACKOFF: Final = Backoff(first=1.0, most=10.0)
 PATIENCE: Final = 300.0
 """Seconds after which a pod is tried again although nothing seems to have changed."""
 
-Objections = Callable[[Demand, Collection[str]], frozenset[str]]
+Objections = Callable[[PodDemand, Collection[str]], frozenset[str]]
 """The filters that refuse a pod on some nodes; none if one of the nodes might take it now."""
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """A pod that waits."""
+class QueuedPod:
+    """A pending pod."""
 
-    demand: Demand
+    demand: PodDemand
     order: int = 0
     """Pods of the same priority are taken in this order."""
     attempts: int = 0
@@ -35,11 +35,11 @@ class Entry:
     place: str = ""
     """Where it is: active, resting, backing off, or taken."""
 
-    def __lt__(self, other: "Entry") -> bool:
+    def __lt__(self, other: "QueuedPod") -> bool:
         return (-self.demand.priority, self.order) < (-other.demand.priority, other.order)
 
 
-class Queue:
+class SchedulingQueue:
     """Hands out pods one at a time.
 
     A pod that fits nowhere rests until something happens that may help it. It then backs off as
@@ -48,16 +48,16 @@ class Queue:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, QueuedPod] = {}
         """By uid."""
-        self._active: list[tuple[int, int, Entry]] = []
+        self._active: list[tuple[int, int, QueuedPod]] = []
         """By priority, the highest first, and by the order in which they came. Entries that have
         left stay here until their turn: removing one would scan all others."""
-        self._resting: dict[str, Entry] = {}
-        self._woken: dict[str, Entry] = {}
-        """Those that back off but may be taken when nobody else waits."""
-        self._failed: list[tuple[float, int, Entry]] = []
-        """Those that back off after an error, by when they are due."""
+        self._resting: dict[str, QueuedPod] = {}
+        self._woken: dict[str, QueuedPod] = {}
+        """Pods in backoff that may be taken when the active queue is empty."""
+        self._failed: list[tuple[float, int, QueuedPod]] = []
+        """Pods in backoff after an error, by the time of the retry."""
         self._order = count()
         self._nodes: set[str] = set()
         """Nodes on which something has happened."""
@@ -71,20 +71,20 @@ class Queue:
     def __contains__(self, uid: str) -> bool:
         return uid in self._entries
 
-    # What is told to the queue.
+    # Changes of the queue.
 
-    def put(self, demand: Demand) -> None:
+    def put(self, demand: PodDemand) -> None:
         """A pod is new, or asks for something else than before."""
         entry = self._entries.get(demand.uid)
         if entry is None:
-            entry = self._entries[demand.uid] = Entry(demand)
+            entry = self._entries[demand.uid] = QueuedPod(demand)
         entry.demand = demand
         if entry.place == "taken":
             return
         self._leave(entry)
         self._activate(entry)
 
-    def renew(self, demand: Demand) -> None:
+    def renew(self, demand: PodDemand) -> None:
         """A pod has changed, but not in what it asks for."""
         if (entry := self._entries.get(demand.uid)) is not None:
             entry.demand = demand
@@ -94,7 +94,7 @@ class Queue:
         if (entry := self._entries.pop(uid, None)) is not None:
             self._leave(entry)
 
-    def rest(self, entry: Entry, blamed: frozenset[str]) -> None:
+    def rest(self, entry: QueuedPod, blamed: frozenset[str]) -> None:
         """A pod that was taken fits nowhere."""
         if self._is_gone(entry):
             return
@@ -103,7 +103,7 @@ class Queue:
         entry.place = "resting"
         self._resting[entry.demand.uid] = entry
 
-    def retry(self, entry: Entry) -> None:
+    def retry(self, entry: QueuedPod) -> None:
         """A pod that was taken could not be bound."""
         if self._is_gone(entry):
             return
@@ -133,8 +133,8 @@ class Queue:
 
     # What is asked of it.
 
-    async def take(self, objections: Objections) -> Entry:
-        """The next pod; whoever takes it says what became of it: rest, retry or remove."""
+    async def take(self, objections: Objections) -> QueuedPod:
+        """Return the next pod; the caller ends its attempt with rest, retry or remove."""
         while True:
             await self._revive(objections)
             entry = self._next()
@@ -144,7 +144,7 @@ class Queue:
                 return entry
             await self._change()
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> QueuedPod | None:
         while self._active:
             _, order, entry = heappop(self._active)
             if entry.place == "active" and entry.order == order:
@@ -185,7 +185,7 @@ class Queue:
         """When the pod that has rested longest is tried again: they rest in that order."""
         return next((entry.due for entry in self._resting.values()), inf)
 
-    def _wake(self, entry: Entry, now: float) -> None:
+    def _wake(self, entry: QueuedPod, now: float) -> None:
         if self._rested(entry) <= now:
             self._activate(entry)
         else:
@@ -193,27 +193,27 @@ class Queue:
             entry.order = next(self._order)
             self._woken[entry.demand.uid] = entry
 
-    def _rested(self, entry: Entry) -> float:
+    def _rested(self, entry: QueuedPod) -> float:
         """When a pod that failed has backed off for long enough."""
         return entry.due - PATIENCE + BACKOFF.delay(entry.attempts)
 
-    def _activate(self, entry: Entry) -> None:
+    def _activate(self, entry: QueuedPod) -> None:
         entry.place = "active"
         entry.order = next(self._order)
         heappush(self._active, (-entry.demand.priority, entry.order, entry))
         self._changed.set()
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, entry: QueuedPod) -> None:
         """Mark an entry as removed; the heaps skip it later."""
         self._resting.pop(entry.demand.uid, None)
         self._woken.pop(entry.demand.uid, None)
         entry.place = ""
 
-    def _is_gone(self, entry: Entry) -> bool:
+    def _is_gone(self, entry: QueuedPod) -> bool:
         return self._entries.get(entry.demand.uid) is not entry
 
     async def _change(self) -> None:
-        """Return when somebody was told something, or when a pod is due."""
+        """Return after a change of the queue, or when a pod is due."""
         self._changed.clear()
         due = min(self._first_due(), self._failed[0][0] if self._failed else inf)
         if due == inf:
@@ -231,7 +231,7 @@ class Queue:
 
 
 def _has_hope(
-    entry: Entry, nodes: Collection[str], filters: Collection[str], objections: Objections
+    entry: QueuedPod, nodes: Collection[str], filters: Collection[str], objections: Objections
 ) -> bool:
     """Return whether changes of some nodes or filters may make a pod schedulable."""
     if not entry.blamed or not entry.blamed.isdisjoint(filters):

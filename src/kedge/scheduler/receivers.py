@@ -1,27 +1,27 @@
-"""Receivers: what informers tell, brought into the snapshot and, where it may help, the queue."""
+"""Receivers: apply the events of informers to the snapshot and wake pods in the queue."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.informer import Key
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD
 from kedge.scheduler.node_state import NodeState
-from kedge.scheduler.queue import Queue
-from kedge.scheduler.rounds import Rounds
+from kedge.scheduler.queue import SchedulingQueue
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.usage import NodeReport, used_by_node
+from kedge.scheduler.usage_reader import PodUsageReader
 
 NEIGHBOURLY: Final = frozenset((INTER_POD_AFFINITY, POD_TOPOLOGY_SPREAD))
 """Filters for which a pod matters to nodes other than its own."""
 
 
-class Pods:
+class PodReceiver:
     """Follows all pods that have not ended."""
 
-    def __init__(self, snapshot: Snapshot, queue: Queue, scheduler_name: str) -> None:
+    def __init__(self, snapshot: Snapshot, queue: SchedulingQueue, scheduler_name: str) -> None:
         self._snapshot = snapshot
         self._queue = queue
         self._scheduler_name = scheduler_name
@@ -56,12 +56,12 @@ class Pods:
         self._known.pop(_key(obj), None)
         self._queue.remove(uid)
         self._snapshot.condemned.discard(uid)
-        self._renounce(Demand(obj))
+        self._renounce(PodDemand(obj))
         self._leaves(uid)
         self._snapshot.usage.remove_pod(uid)
 
     def _is_placed(self, pod: Pod, old: Pod | None) -> None:
-        snapshot, demand, node = self._snapshot, Demand(pod), pod.spec.nodeName
+        snapshot, demand, node = self._snapshot, PodDemand(pod), pod.spec.nodeName
         former = snapshot.placed(demand.uid)
         snapshot.nominate(demand, "")
         self._queue.remove(demand.uid)
@@ -76,7 +76,7 @@ class Pods:
 
     def _waits(self, pod: Pod, old: Pod | None) -> None:
         uid = pod.metadata.uid
-        demand = Demand(pod)
+        demand = PodDemand(pod)
         if demand.terminating:
             self._queue.remove(uid)
             self._renounce(demand)
@@ -92,8 +92,8 @@ class Pods:
             else:
                 self._queue.put(demand)
 
-    def _nominate(self, demand: Demand, old: Pod | None) -> None:
-        """Take over a nomination that somebody has changed; what was decided here is newer."""
+    def _nominate(self, demand: PodDemand, old: Pod | None) -> None:
+        """Take over a nomination that another client has changed; decisions made here are newer."""
         told = demand.pod.status.nominatedNodeName
         if told == (old.status.nominatedNodeName if old is not None else ""):
             told = self._snapshot.nomination(demand.uid)
@@ -101,7 +101,7 @@ class Pods:
             self._renounce(demand)
         self._snapshot.nominate(demand, told)
 
-    def _renounce(self, demand: Demand) -> None:
+    def _renounce(self, demand: PodDemand) -> None:
         """A pod gives up the node that was being cleared for it."""
         node = self._snapshot.nomination(demand.uid)
         if node:
@@ -116,10 +116,10 @@ class Pods:
             self._queue.stir(NEIGHBOURLY)
 
 
-class Nodes:
+class NodeReceiver:
     """Follows all nodes."""
 
-    def __init__(self, snapshot: Snapshot, queue: Queue) -> None:
+    def __init__(self, snapshot: Snapshot, queue: SchedulingQueue) -> None:
         self._snapshot = snapshot
         self._queue = queue
 
@@ -149,10 +149,10 @@ class Nodes:
         self._queue.stir(NEIGHBOURLY)
 
 
-class NodeReports:
-    """Follows what nodes use. It wakes nobody: whether a pod fits does not depend on it."""
+class NodeReportReceiver:
+    """Follows the usage of nodes. It wakes no pod, because filters do not depend on usage."""
 
-    def __init__(self, snapshot: Snapshot, rounds: Rounds) -> None:
+    def __init__(self, snapshot: Snapshot, rounds: PodUsageReader) -> None:
         """`rounds` are told who has reported: there is something new to be read of their pods."""
         self._snapshot = snapshot
         self._rounds = rounds
@@ -188,7 +188,7 @@ def _key(pod: Pod) -> Key:
     return Key(pod.metadata.namespace, pod.metadata.name)
 
 
-def _takes_less(demand: Demand, former: Demand) -> bool:
+def _takes_less(demand: PodDemand, former: PodDemand) -> bool:
     return any(amount > demand.requests.get(name, 0) for name, amount in former.requests.items())
 
 

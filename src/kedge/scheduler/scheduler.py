@@ -1,4 +1,4 @@
-"""Scheduler: gives a node to every pod that asks it for one."""
+"""Scheduler: binds every pending pod that names it to a node."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from kedge.api import decision as told
 from kedge.api.builtin.resources import RESOURCES
-from kedge.api.core_v1 import namespace, node, persistent_volume_claim, pod
+from kedge.api.core_v1 import namespace, node, persistent_volume_claim
+from kedge.api.core_v1.pod import pod
 from kedge.api.metrics_v1alpha1 import node as node_metrics
 from kedge.api.policy_v1 import pod_disruption_budget
 from kedge.api.resource import Resource
@@ -20,20 +21,20 @@ from kedge.client.view import objects, sketches
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.metrics.selection import HURRY_NODES
-from kedge.scheduler.cycle import Turn, decide
-from kedge.scheduler.decisions import Log, Record, described, record
-from kedge.scheduler.deeds import Deeds
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.cycle import CycleState, decide
+from kedge.scheduler.decisions import DecisionLog, DecisionRecord, described, record
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filters import INTER_POD_AFFINITY, VOLUME_BINDING
-from kedge.scheduler.loop import Loop
-from kedge.scheduler.queue import Queue
-from kedge.scheduler.receivers import NodeReports, Nodes, Pods
-from kedge.scheduler.rounds import Rounds
+from kedge.scheduler.loop import SchedulingLoop
+from kedge.scheduler.pod_writes import PodWrites
+from kedge.scheduler.queue import SchedulingQueue
+from kedge.scheduler.receivers import NodeReceiver, NodeReportReceiver, PodReceiver
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.scores.scores import SCORES
-from kedge.scheduler.snapshot import Namespace, Snapshot
-from kedge.scheduler.storage import Claim, PersistentVolume, StorageClass
+from kedge.scheduler.snapshot import PartialNamespace, Snapshot
+from kedge.scheduler.storage import PartialClaim, PersistentVolume, StorageClass
 from kedge.scheduler.usage import NodeReport
+from kedge.scheduler.usage_reader import PodUsageReader
 
 NAME: Final = "default-scheduler"
 """Pods name the scheduler that they wait for; this is also who reports events."""
@@ -57,24 +58,24 @@ class Scheduler:
         self._client = client
         self._clock = clock
         self._recorder = Recorder(client, clock, NAME)
-        self._turn = Turn(seed)
+        self._turn = CycleState(seed)
         self._scores = scores
         self._usage = usage
         self._snapshot = Snapshot()
-        self._queue = Queue(clock)
-        self._pods = Pods(self._snapshot, self._queue, NAME)
+        self._queue = SchedulingQueue(clock)
+        self._pods = PodReceiver(self._snapshot, self._queue, NAME)
         self._budgets: Cache[pod_disruption_budget.PodDisruptionBudget] = Cache()
-        self._decisions = Log()
+        self._decisions = DecisionLog()
 
     async def run(self) -> None:
         """For ever; cancel it to stop."""
         async with asyncio.TaskGroup() as tasks:
-            loop = Loop(
+            loop = SchedulingLoop(
                 self._snapshot,
                 self._queue,
                 self._pods,
                 self._budgets,
-                Deeds(self._client, self._clock, tasks),
+                PodWrites(self._client, self._clock, tasks),
                 self._recorder,
                 self._decisions,
                 self._clock,
@@ -85,9 +86,9 @@ class Scheduler:
             for informer in self._informers():
                 tasks.create_task(informer.run())
                 await informer.synced.wait()
-            # Nobody waits for these: where there are none, all is as without them.
+            # The scheduler does not wait for these: they are optional.
             if self._usage:
-                rounds = Rounds(self._client, self._snapshot, self._clock)
+                rounds = PodUsageReader(self._client, self._snapshot, self._clock)
                 tasks.create_task(self._measured(rounds).run())
                 tasks.create_task(rounds.run())
             await loop.run()
@@ -99,11 +100,11 @@ class Scheduler:
         for cache in (storage.claims, storage.volumes, storage.classes):
             cache.listen(lambda _: self._queue.stir((VOLUME_BINDING,)))
         claims, volumes = persistent_volume_claim.RESOURCE, _built_in("persistentvolumes")
-        nodes = Nodes(self._snapshot, self._queue)
+        nodes = NodeReceiver(self._snapshot, self._queue)
         client, clock = self._client, self._clock
         return (
-            Informer(client, sketches(namespace.RESOURCE, Namespace), namespaces, clock),
-            Informer(client, sketches(claims, Claim), storage.claims, clock),
+            Informer(client, sketches(namespace.RESOURCE, PartialNamespace), namespaces, clock),
+            Informer(client, sketches(claims, PartialClaim), storage.claims, clock),
             Informer(client, sketches(volumes, PersistentVolume), storage.volumes, clock),
             Informer(
                 client, sketches(_built_in("storageclasses"), StorageClass), storage.classes, clock
@@ -113,8 +114,8 @@ class Scheduler:
             Informer(client, objects(pod.RESOURCE), self._pods, clock, fields=NOT_ENDED),
         )
 
-    def _measured(self, rounds: Rounds) -> Informer[NodeReport]:
-        receiver = NodeReports(self._snapshot, rounds)
+    def _measured(self, rounds: PodUsageReader) -> Informer[NodeReport]:
+        receiver = NodeReportReceiver(self._snapshot, rounds)
         # The scheduler watches all the time, so nodes keep their own resolution.
         view = sketches(node_metrics.RESOURCE, NodeReport, **{HURRY_NODES: "false"})
         return Informer(self._client, view, receiver, self._clock)
@@ -135,14 +136,14 @@ class Scheduler:
         found = described(self._decided_now(known), self._scores, bound_to=known.spec.nodeName)
         return replace(found, note=_undecided(known))
 
-    def _decided_now(self, known: pod.Pod) -> Record:
-        """What would be decided if the pod came now."""
+    def _decided_now(self, known: pod.Pod) -> DecisionRecord:
+        """Return the decision that the scheduler would make now."""
         snapshot, here = self._snapshot, self._snapshot.placed(known.metadata.uid)
-        demand = Demand(replace(known, spec=replace(known.spec, nodeName="")))
+        demand = PodDemand(replace(known, spec=replace(known.spec, nodeName="")))
         state = snapshot.nodes.get(snapshot.home(demand.uid))
         away = (here,) if here is not None and state is not None else ()
         with snapshot.without_pods(state, away) if state is not None else nullcontext():
-            decision = decide(demand, snapshot, Turn(), scores=self._scores)
+            decision = decide(demand, snapshot, CycleState(), scores=self._scores)
             return record(demand, decision, snapshot, self._clock.now())
 
 

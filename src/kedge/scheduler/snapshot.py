@@ -1,4 +1,4 @@
-"""Snapshot: the cluster as decisions see it, kept up with every change instead of made anew."""
+"""Snapshot: the cluster state that a cycle reads, updated with every change."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,12 +9,12 @@ import msgspec
 
 from kedge.api.core_v1.node_types import Node
 from kedge.client.informer import Cache
-from kedge.machinery.selectors import LabelSelector
-from kedge.scheduler.demand import Demand, Term
-from kedge.scheduler.load import Amount
+from kedge.machinery.selectors import LabelRequirements
+from kedge.scheduler.demand import AffinityTerm, PodDemand
+from kedge.scheduler.load import CpuAndMemory
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.storage import Storage
-from kedge.scheduler.usage import Measured, Usage
+from kedge.scheduler.usage import ClusterUsage, PodUsage
 
 REGION: Final = "topology.kubernetes.io/region"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -29,18 +29,18 @@ class NamespaceMeta(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
-class Namespace(msgspec.Struct, frozen=True):
-    """A namespace: only its labels matter."""
+class PartialNamespace(msgspec.Struct, frozen=True):
+    """A namespace, reduced to its labels."""
 
     metadata: NamespaceMeta = NamespaceMeta()
 
 
-class Group:
-    """The pods of one namespace that have the same labels: what selects one selects all."""
+class LabelGroup:
+    """The pods of one namespace with equal labels: a selector matches all of them or none."""
 
     __slots__ = ("labels", "living", "namespace", "nodes")
 
-    def __init__(self, demand: Demand) -> None:
+    def __init__(self, demand: PodDemand) -> None:
         self.namespace = demand.namespace
         self.labels = demand.labels
         self.nodes: dict[str, int] = {}
@@ -50,31 +50,31 @@ class Group:
 
 
 class Snapshot:
-    """All nodes with their pods, and the indexes that answer questions about neighbours."""
+    """All nodes with their pods, and indexes for affinity and topology spread."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeState] = {}
         self.storage = Storage()
-        self.usage = Usage()
-        self.namespaces: Cache[Namespace] = Cache()
-        self.anti_affinity: dict[Term, dict[str, int]] = {}
+        self.usage = ClusterUsage()
+        self.namespaces: Cache[PartialNamespace] = Cache()
+        self.anti_affinity: dict[AffinityTerm, dict[str, int]] = {}
         """For each thing that placed pods must keep away from: in which areas, and how many do."""
-        self.pull: dict[Term, dict[str, int]] = {}
+        self.pull: dict[AffinityTerm, dict[str, int]] = {}
         """For each thing that placed pods like or dislike: in which areas, and how much."""
         self.hard_tainted: set[str] = set()
         self.soft_tainted: set[str] = set()
         self.unschedulable: set[str] = set()
-        self.nominated: dict[str, dict[str, Demand]] = {}
+        self.nominated: dict[str, dict[str, PodDemand]] = {}
         """Pods for which a node is being cleared, by node and uid."""
         self.condemned: set[str] = set()
-        """Pods that were told to go, until they are gone."""
+        """Uids of the pods that this scheduler evicts, until they are gone."""
         self._order: list[NodeState] | None = None
         self._within: dict[frozenset[str], list[NodeState]] = {}
-        """Nodes that have certain labels, as far as somebody has asked since they last changed."""
-        self._groups: dict[str, dict[frozenset[tuple[str, str]], Group]] = {}
+        """A cache of nodes by labels, cleared when labels of nodes change."""
+        self._groups: dict[str, dict[frozenset[tuple[str, str]], LabelGroup]] = {}
         self._homes: dict[str, str] = {}
         """The node of each placed pod, by uid."""
-        self._astray: dict[str, dict[str, Demand]] = {}
+        self._astray: dict[str, dict[str, PodDemand]] = {}
         """Pods on nodes that are not known, by node and uid."""
         self._nominations: dict[str, str] = {}
 
@@ -135,13 +135,13 @@ class Snapshot:
         if (state := self.nodes.get(name)) is not None:
             state.load = None
 
-    def measure_node(self, name: str, used: Amount) -> None:
+    def measure_node(self, name: str, used: CpuAndMemory) -> None:
         """A node was measured."""
         self.usage.put_node(name, used)
         if (state := self.nodes.get(name)) is not None and state.load is not None:
             state.load = state.load.at(used)
 
-    def measure_pod(self, uid: str, measured: Measured) -> None:
+    def measure_pod(self, uid: str, measured: PodUsage) -> None:
         """A pod was measured."""
         demand, home = self.placed(uid), self.home(uid)
         changed = self.usage.put_pod(uid, measured, demand.owner if demand is not None else "")
@@ -154,7 +154,7 @@ class Snapshot:
 
     # Pods.
 
-    def place(self, demand: Demand, node: str) -> None:
+    def place(self, demand: PodDemand, node: str) -> None:
         """A pod is on a node, or is as good as there."""
         self.remove(demand.uid)
         self._homes[demand.uid] = node
@@ -176,7 +176,7 @@ class Snapshot:
         if not strays:
             del self._astray[node]
 
-    def placed(self, uid: str) -> Demand | None:
+    def placed(self, uid: str) -> PodDemand | None:
         """A pod that is on some node."""
         node = self._homes.get(uid)
         if node is None:
@@ -189,7 +189,7 @@ class Snapshot:
         return self._homes.get(uid, "")
 
     @contextmanager
-    def with_pods(self, state: NodeState, demands: Iterable[Demand]) -> Iterator[None]:
+    def with_pods(self, state: NodeState, demands: Iterable[PodDemand]) -> Iterator[None]:
         """As if a node had further pods."""
         added = [demand for demand in demands if demand.uid not in state.pods]
         for demand in added:
@@ -202,12 +202,12 @@ class Snapshot:
 
     @contextmanager
     def without_pods(
-        self, state: NodeState, demands: Iterable[Demand]
-    ) -> Iterator[Callable[[Demand, bool], None]]:
+        self, state: NodeState, demands: Iterable[PodDemand]
+    ) -> Iterator[Callable[[PodDemand, bool], None]]:
         """As if a node had fewer pods; the function given brings one back or takes it again."""
-        gone: dict[str, Demand] = {}
+        gone: dict[str, PodDemand] = {}
 
-        def turn(demand: Demand, back: bool) -> None:
+        def turn(demand: PodDemand, back: bool) -> None:
             if back:
                 del gone[demand.uid]
                 self._add(state, demand)
@@ -225,7 +225,7 @@ class Snapshot:
 
     # Nominations.
 
-    def nominate(self, demand: Demand, node: str) -> None:
+    def nominate(self, demand: PodDemand, node: str) -> None:
         """A node is being cleared for a pod; an empty name says that none is any more."""
         former = self._nominations.pop(demand.uid, "")
         if former:
@@ -247,20 +247,20 @@ class Snapshot:
         known = self.namespaces.get(namespace)
         return known.metadata.labels if known is not None else {}
 
-    def living(self, namespace: str, selector: LabelSelector) -> Counts:
+    def living(self, namespace: str, selector: LabelRequirements) -> Counts:
         """How many pods of a namespace are selected on each node, those being deleted left out."""
         groups = self._groups.get(namespace, {}).values()
         return _summed([each.living for each in groups if selector.matches(each.labels)])
 
-    def matching(self, terms: tuple[Term, ...]) -> Counts:
+    def matching(self, terms: tuple[AffinityTerm, ...]) -> Counts:
         """How many pods on each node are meant by all of the terms."""
         return _summed([group.nodes for group in self._meant(terms)])
 
-    def comparisons(self, demand: Demand) -> int:
+    def comparisons(self, demand: PodDemand) -> int:
         """Return the number of label comparisons that placing a pod takes."""
         return demand.terms * sum(map(len, self._groups.values())) if demand.terms else 0
 
-    def _meant(self, terms: tuple[Term, ...]) -> Iterator[Group]:
+    def _meant(self, terms: tuple[AffinityTerm, ...]) -> Iterator[LabelGroup]:
         for namespace, groups in self._groups.items():
             labels = self.namespace_labels(namespace)
             if not all(term.reaches(namespace, labels) for term in terms):
@@ -269,18 +269,18 @@ class Snapshot:
                 if all(term.selector.matches(group.labels) for term in terms):
                     yield group
 
-    def _add(self, state: NodeState, demand: Demand) -> None:
+    def _add(self, state: NodeState, demand: PodDemand) -> None:
         state.add(demand)
         groups = self._groups.setdefault(demand.namespace, {})
         group = groups.get(demand.group)
         if group is None:
-            group = groups[demand.group] = Group(demand)
+            group = groups[demand.group] = LabelGroup(demand)
         _raise(group.nodes, state.name, 1)
         if not demand.terminating:
             _raise(group.living, state.name, 1)
         self._index(state, demand, 1)
 
-    def _take(self, state: NodeState, demand: Demand) -> None:
+    def _take(self, state: NodeState, demand: PodDemand) -> None:
         state.remove(demand)
         groups = self._groups[demand.namespace]
         group = groups[demand.group]
@@ -293,14 +293,16 @@ class Snapshot:
                 del self._groups[demand.namespace]
         self._index(state, demand, -1)
 
-    def _index(self, state: NodeState, demand: Demand, sign: int) -> None:
+    def _index(self, state: NodeState, demand: PodDemand, sign: int) -> None:
         for term in demand.anti_affinity:
             _weigh(self.anti_affinity, term, state, sign)
         for term, weight in demand.pull:
             _weigh(self.pull, term, state, sign * weight)
 
 
-def _weigh(index: dict[Term, dict[str, int]], term: Term, state: NodeState, weight: int) -> None:
+def _weigh(
+    index: dict[AffinityTerm, dict[str, int]], term: AffinityTerm, state: NodeState, weight: int
+) -> None:
     area = state.labels.get(term.topology)
     if area is None:
         return

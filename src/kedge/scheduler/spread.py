@@ -1,15 +1,15 @@
-"""Topology spread: constraints with their selectors ready, and which nodes count for them."""
+"""Topology spread: constraints with compiled selectors, and the nodes that they count."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kedge.api.core_v1.affinity import TopologySpreadConstraint
 from kedge.api.core_v1.node_selection import required_nodes
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.tolerations import untolerated
+from kedge.api.core_v1.pod.affinity import TopologySpreadConstraint
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.tolerations import untolerated
 from kedge.api.label_selector import compiled
-from kedge.machinery.selectors import LabelSelector
-from kedge.scheduler.demand import Demand
+from kedge.machinery.selectors import LabelRequirements
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Counts, Snapshot
 
@@ -19,10 +19,10 @@ NOBODY: Counts = {}
 
 
 class Constraint(NamedTuple):
-    """How evenly pods are to be spread over areas."""
+    """A topology spread constraint with its compiled selector."""
 
     topology: str
-    selector: LabelSelector
+    selector: LabelRequirements
     max_skew: int
     min_domains: int
     counts: Callable[[NodeState], bool] | None
@@ -33,7 +33,7 @@ class Constraint(NamedTuple):
         return NOBODY if self.selector.empty else snapshot.living(namespace, self.selector)
 
 
-def constraints(demand: Demand, action: str) -> list[Constraint]:
+def constraints(demand: PodDemand, action: str) -> list[Constraint]:
     """A pod's constraints of one kind: DoNotSchedule or ScheduleAnyway."""
     spec = demand.pod.spec
     return [

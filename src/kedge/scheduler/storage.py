@@ -1,15 +1,15 @@
-"""Storage: the claims, volumes and storage classes that pods depend on, as far as it matters."""
+"""Storage: the claims, volumes and storage classes that pods depend on, reduced to used fields."""
 
 import msgspec
 
-from kedge.api.core_v1.affinity import NodeSelector
 from kedge.api.core_v1.persistent_volume_claim import STORAGE_CLASS
+from kedge.api.core_v1.pod.affinity import NodeSelector
 from kedge.api.model import OwnerReference
 from kedge.client.informer import Cache
 
 
-class Meta(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of metadata that matters here."""
+class StorageMeta(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of metadata that volume binding reads."""
 
     name: str = ""
     namespace: str = ""
@@ -27,10 +27,10 @@ class ClaimStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class PartialClaim(msgspec.Struct, frozen=True):
     """A PersistentVolumeClaim."""
 
-    metadata: Meta = Meta()
+    metadata: StorageMeta = StorageMeta()
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
 
@@ -55,26 +55,26 @@ class VolumeSpec(msgspec.Struct, frozen=True, rename="camel"):
 class PersistentVolume(msgspec.Struct, frozen=True):
     """A PersistentVolume."""
 
-    metadata: Meta = Meta()
+    metadata: StorageMeta = StorageMeta()
     spec: VolumeSpec = VolumeSpec()
 
 
 class StorageClass(msgspec.Struct, frozen=True, rename="camel"):
     """A StorageClass."""
 
-    metadata: Meta = Meta()
+    metadata: StorageMeta = StorageMeta()
     volume_binding_mode: str = ""
 
 
 class Storage:
-    """What is known of storage."""
+    """The cached claims, volumes and storage classes."""
 
     def __init__(self) -> None:
-        self.claims: Cache[Claim] = Cache()
+        self.claims: Cache[PartialClaim] = Cache()
         self.volumes: Cache[PersistentVolume] = Cache()
         self.classes: Cache[StorageClass] = Cache()
 
-    def waits(self, claim: Claim) -> bool:
+    def waits(self, claim: PartialClaim) -> bool:
         """Whether an unbound claim is bound only once its pod has been placed."""
         known = self.classes.get(claim.storage_class)
         return known is not None and known.volume_binding_mode == "WaitForFirstConsumer"

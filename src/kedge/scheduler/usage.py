@@ -1,4 +1,4 @@
-"""Usage: what nodes and pods were measured to use, and what is expected of those that were not.
+"""Usage: the measured usage of nodes and pods, and the expected usage of unmeasured pods.
 
 Whatever the API lists no longer is forgotten here too, so that nothing stale counts.
 """
@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kedge.machinery.quantity import Quantity
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.load import Amount, Load
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.load import CpuAndMemory, Load
 from kedge.scheduler.node_state import NodeState
 
 SIBLINGS: Final = "siblings"
@@ -24,63 +24,63 @@ NOTICEABLE: Final = 32
 """A change is, if it is more than one part in so many."""
 
 
-class Reading(msgspec.Struct, frozen=True, gc=False):
-    """Amounts as the API writes them."""
+class ReportedAmounts(msgspec.Struct, frozen=True, gc=False):
+    """Quantities of cpu and memory, as the metrics API writes them."""
 
     cpu: str = ""
     memory: str = ""
 
 
-class Window(msgspec.Struct, frozen=True, gc=False):
+class ReportedWindow(msgspec.Struct, frozen=True, gc=False):
     """Statistics of one window of time."""
 
     starttime: str = ""
     """When it began, if it was not measured for its whole length."""
-    max: Reading = Reading()
-    ninety_fifth: Reading = msgspec.field(name="95th", default=Reading())
+    max: ReportedAmounts = ReportedAmounts()
+    ninety_fifth: ReportedAmounts = msgspec.field(name="95th", default=ReportedAmounts())
 
 
-class Windows(msgspec.Struct, frozen=True, gc=False):
-    """Those that are read here."""
+class ReportedWindows(msgspec.Struct, frozen=True, gc=False):
+    """The windows that the scheduler reads."""
 
-    seconds: Window = msgspec.field(name="10s", default=Window())
-    minute: Window = msgspec.field(name="1m", default=Window())
-    hour: Window = msgspec.field(name="1h", default=Window())
-    day: Window = msgspec.field(name="1d", default=Window())
+    seconds: ReportedWindow = msgspec.field(name="10s", default=ReportedWindow())
+    minute: ReportedWindow = msgspec.field(name="1m", default=ReportedWindow())
+    hour: ReportedWindow = msgspec.field(name="1h", default=ReportedWindow())
+    day: ReportedWindow = msgspec.field(name="1d", default=ReportedWindow())
 
 
-class Meta(msgspec.Struct, frozen=True, gc=False):
+class ReportMeta(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
 
 
-class Container(msgspec.Struct, frozen=True, gc=False):
-    metrics: Windows = Windows()
+class ContainerReport(msgspec.Struct, frozen=True, gc=False):
+    metrics: ReportedWindows = ReportedWindows()
 
 
 class NodeReport(msgspec.Struct, frozen=True, gc=False):
     """A node of the metrics API."""
 
-    metadata: Meta = Meta()
-    machine: Windows = Windows()
+    metadata: ReportMeta = ReportMeta()
+    machine: ReportedWindows = ReportedWindows()
 
 
 class PodReport(msgspec.Struct, frozen=True, gc=False):
     """A pod of the metrics API."""
 
-    metadata: Meta = Meta()
-    containers: tuple[Container, ...] = ()
-    total: Windows | None = None
+    metadata: ReportMeta = ReportMeta()
+    containers: tuple[ContainerReport, ...] = ()
+    total: ReportedWindows | None = None
     """Only of a pod with several containers."""
 
 
-class Measured(msgspec.Struct, frozen=True, gc=False):
-    """What a pod used."""
+class PodUsage(msgspec.Struct, frozen=True, gc=False):
+    """The measured usage of a pod."""
 
-    now: Amount
+    now: CpuAndMemory
     """During the last minute."""
-    usual: Amount
+    usual: CpuAndMemory
     """During the last day."""
     minute: bool
     """Whether it has been measured for a minute already."""
@@ -88,40 +88,40 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
     """Whether it has been measured for an hour already."""
 
 
-class Expectation(NamedTuple):
-    """What a pod is taken for as long as it has not shown itself."""
+class ExpectedUsage(NamedTuple):
+    """The usage that is assumed for a pod until it has been measured."""
 
-    amount: Amount
+    amount: CpuAndMemory
     source: str
     """Where that comes from: siblings, requests or default."""
 
 
-class Usage:
-    """All that is known of what is used; empty where nobody measures."""
+class ClusterUsage:
+    """The measured usage of nodes and pods; empty without a metrics API."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Amount] = {}
-        self._pods: dict[str, Measured] = {}
+        self._nodes: dict[str, CpuAndMemory] = {}
+        self._pods: dict[str, PodUsage] = {}
         """By uid."""
-        self._shares: dict[str, tuple[str, Amount]] = {}
-        """What a pod, by uid, adds to the sum of its siblings, and who owns them."""
+        self._shares: dict[str, tuple[str, CpuAndMemory]] = {}
+        """By uid of a pod: its owner, and its share of the sum of its siblings."""
         self._siblings: dict[str, tuple[int, int, int]] = {}
         """For each owner the cpu and memory of those of its pods that are known, and how many."""
         self._cpu = 0
-        """What all of these use together."""
+        """The cpu usage of all these pods."""
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
 
-    # What is told.
+    # Updates.
 
-    def put_node(self, name: str, used: Amount) -> None:
+    def put_node(self, name: str, used: CpuAndMemory) -> None:
         self._nodes[name] = used
 
     def remove_node(self, name: str) -> None:
         self._nodes.pop(name, None)
 
-    def put_pod(self, uid: str, measured: Measured, owner: str) -> bool:
+    def put_pod(self, uid: str, measured: PodUsage, owner: str) -> bool:
         """Returns whether the node of the pod has something else to carry.
 
         What a pod usually uses is taken to be the same until it has changed noticeably, so that not
@@ -129,7 +129,7 @@ class Usage:
         """
         before = self._pods.get(uid)
         if before is not None and _alike(before, measured) and self._owner(uid) == owner:
-            self._pods[uid] = Measured(measured.now, before.usual, minute=True, hour=measured.hour)
+            self._pods[uid] = PodUsage(measured.now, before.usual, minute=True, hour=measured.hour)
             return False
         self._pods[uid] = measured
         self._withdraw(uid)
@@ -151,7 +151,7 @@ class Usage:
         if (share := self._shares.pop(uid, None)) is not None:
             self._add(*share, -1)
 
-    def _add(self, owner: str, amount: Amount, sign: int) -> None:
+    def _add(self, owner: str, amount: CpuAndMemory, sign: int) -> None:
         cpu, memory, count = self._siblings.get(owner, (0, 0, 0))
         count += sign
         self._cpu += sign * amount.cpu
@@ -162,38 +162,38 @@ class Usage:
 
     # What is asked.
 
-    def pod(self, uid: str) -> Measured | None:
-        """What a pod used, if that is known."""
+    def pod(self, uid: str) -> PodUsage | None:
+        """Return the measured usage of a pod, or None."""
         return self._pods.get(uid)
 
-    def node(self, name: str) -> Amount | None:
-        """What a node uses at the moment, if that was measured."""
+    def node(self, name: str) -> CpuAndMemory | None:
+        """Return the current measured usage of a node, or None."""
         return self._nodes.get(name)
 
     def nodes(self) -> list[str]:
-        """Those that were measured."""
+        """Return the names of the measured nodes."""
         return [*self._nodes]
 
     def strangers(self, uids: Collection[str]) -> int:
         """How many of these pods were not measured."""
         return len(uids) - sum(map(self._pods.__contains__, uids))
 
-    def expectation(self, demand: Demand) -> Expectation:
-        """What a pod will use: as much as its siblings do, else what it asks for, else a guess."""
+    def expectation(self, demand: PodDemand) -> ExpectedUsage:
+        """Return the expected usage of a pod: its siblings', else its requests, else a default."""
         if demand.owner in self._siblings:
             source = SIBLINGS
         else:
             source = DEFAULT if demand.best_effort else REQUESTS
-        return Expectation(Amount(*self._guess(demand)), source)
+        return ExpectedUsage(CpuAndMemory(*self._guess(demand)), source)
 
-    def _guess(self, demand: Demand) -> tuple[int, int]:
-        """What is expected of a pod before it was measured."""
+    def _guess(self, demand: PodDemand) -> tuple[int, int]:
+        """Return the expected usage of an unmeasured pod."""
         cpu, memory = self._expected(demand)
         if demand.best_effort and self._shares and demand.owner not in self._siblings:
             cpu = max(cpu, CAUTION * self._cpu // len(self._shares))
         return cpu, memory
 
-    def _expected(self, demand: Demand) -> tuple[int, int]:
+    def _expected(self, demand: PodDemand) -> tuple[int, int]:
         known = self._siblings.get(demand.owner)
         if known is not None:
             cpu, memory, count = known
@@ -201,7 +201,7 @@ class Usage:
         return demand.assumed_cpu, demand.assumed_memory
 
     def load(self, state: NodeState) -> Load:
-        """What a node has to carry."""
+        """Return the load of a node."""
         found = state.load
         if found is None:
             found = state.load = self._load(state)
@@ -235,14 +235,14 @@ class Usage:
         return Load(
             measured=machine is not None,
             now=machine if machine is not None else _together(found),
-            expected=Amount(new_cpu, new_memory),
-            usual=Amount(usual_cpu, usual_memory),
+            expected=CpuAndMemory(new_cpu, new_memory),
+            usual=CpuAndMemory(usual_cpu, usual_memory),
             pods=len(found),
             known=len(found) - found.count(None),
         )
 
 
-def _alike(before: Measured, now: Measured) -> bool:
+def _alike(before: PodUsage, now: PodUsage) -> bool:
     """Whether a pod that has been measured for a while still usually uses about the same."""
     if not (before.minute and now.minute and before.hour == now.hour):
         return False
@@ -251,20 +251,20 @@ def _alike(before: Measured, now: Measured) -> bool:
     )
 
 
-def _together(measured: Iterable[Measured | None]) -> Amount:
-    """What pods use at the moment, as far as that is known."""
+def _together(measured: Iterable[PodUsage | None]) -> CpuAndMemory:
+    """Return the total current usage of the measured pods."""
     known = [each.now for each in measured if each is not None]
-    return Amount(sum(each.cpu for each in known), sum(each.memory for each in known))
+    return CpuAndMemory(sum(each.cpu for each in known), sum(each.memory for each in known))
 
 
-def used_by_node(report: NodeReport) -> Amount | None:
+def used_by_node(report: NodeReport) -> CpuAndMemory | None:
     """The cpu that a minute hardly exceeded, and the most memory of the last seconds."""
     cpu = report.machine.minute.ninety_fifth.cpu
     memory = report.machine.seconds.max.memory or report.machine.minute.ninety_fifth.memory
-    return Amount(millicores(cpu), size(memory)) if cpu and memory else None
+    return CpuAndMemory(millicores(cpu), size(memory)) if cpu and memory else None
 
 
-def used_by_pod(report: PodReport) -> Measured | None:
+def used_by_pod(report: PodReport) -> PodUsage | None:
     """What its windows say, if they say all that is needed."""
     windows = report.total
     if windows is None:
@@ -275,9 +275,9 @@ def used_by_pod(report: PodReport) -> Measured | None:
     now, usual = minute.ninety_fifth, day.ninety_fifth
     if not (now.cpu and now.memory and usual.cpu and day.max.memory):
         return None
-    return Measured(
-        Amount(millicores(now.cpu), size(now.memory)),
-        Amount(millicores(usual.cpu), size(day.max.memory)),
+    return PodUsage(
+        CpuAndMemory(millicores(now.cpu), size(now.memory)),
+        CpuAndMemory(millicores(usual.cpu), size(day.max.memory)),
         minute=not minute.starttime,
         hour=not windows.hour.starttime,
     )

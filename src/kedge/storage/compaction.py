@@ -1,4 +1,4 @@
-"""Compaction by age: history is kept for some minutes, then forgotten."""
+"""Compaction by age: history is kept for some minutes, then dropped."""
 
 import logging
 from collections import deque
@@ -35,7 +35,7 @@ def take_outlived(notes: deque[tuple[float, int]], moment: float) -> int:
 
 
 async def _compact(store: Store, revision: int) -> None:
-    """Compact and note it: the note is a write, so whoever lists anew sees that time has passed."""
+    """Compact, and record it with a write, so that the revision rises on an idle store too."""
     try:
         await store.compact(revision)
         mark = await store.get(MARK)

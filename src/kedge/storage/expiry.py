@@ -20,7 +20,7 @@ def milliseconds(moment: datetime) -> int:
 
 
 class Expiry:
-    """Knows only the next deadline; which keys are due is the store's to find."""
+    """Holds only the next deadline; the store finds the keys that are due."""
 
     def __init__(self, clock: Clock, sweep: Callable[[int], Awaitable[int | None]]) -> None:
         """`sweep` deletes what is due at that moment and returns the next deadline, if any."""

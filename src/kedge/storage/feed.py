@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from kedge.storage.store import Closed, Event, FutureRevision
+from kedge.storage.store import FutureRevision, StoreClosed, StoreEvent
 
 BACKLOG = 10_000
 BACKLOG_BYTES = 64 << 20
@@ -12,22 +12,22 @@ BACKLOG_BYTES = 64 << 20
 history instead."""
 
 
-Replay = Callable[[str, int, int], Awaitable[Sequence[Event]]]
-"""Reads history: the first events under (prefix, since, until], none if there are none left."""
+Replay = Callable[[str, int, int], Awaitable[Sequence[StoreEvent]]]
+"""Reads history: the first events under (prefix, since, until], empty at the end."""
 
 
 class Feed:
-    """What one watcher has not yet seen of the live events."""
+    """The live events that one watcher has not consumed yet."""
 
     def __init__(self, prefix: str, since: int) -> None:
         self.prefix = prefix
         self.since = since
         self.overrun = False
-        self._waiting: list[Event] = []
+        self._waiting: list[StoreEvent] = []
         self._bytes = 0
         self._wakeup = asyncio.Event()
 
-    def offer(self, events: Sequence[Event]) -> None:
+    def offer(self, events: Sequence[StoreEvent]) -> None:
         wanted = [event for event in events if event.entry.key.startswith(self.prefix)]
         if not wanted or self.overrun:
             return
@@ -42,7 +42,7 @@ class Feed:
     def end(self) -> None:
         self._wakeup.set()
 
-    async def take(self) -> Sequence[Event]:
+    async def take(self) -> Sequence[StoreEvent]:
         await self._wakeup.wait()
         self._wakeup.clear()
         taken, self._waiting, self._bytes = self._waiting, [], 0
@@ -57,7 +57,7 @@ class Feeds:
         self._open: set[Feed] = set()
         self._closed = False
 
-    def publish(self, events: Sequence[Event]) -> None:
+    def publish(self, events: Sequence[StoreEvent]) -> None:
         """Pass on the events of one commit, which are in the order of their revisions."""
         if not events:
             return
@@ -70,7 +70,9 @@ class Feeds:
         for feed in self._open:
             feed.end()
 
-    async def watch(self, prefix: str, since: int, replay: Replay) -> AsyncGenerator[Event, None]:
+    async def watch(
+        self, prefix: str, since: int, replay: Replay
+    ) -> AsyncGenerator[StoreEvent, None]:
         """The stream of `Store.watch`, given a way to read history."""
         if since > self.revision:
             raise FutureRevision(since, self.revision)
@@ -87,10 +89,10 @@ class Feeds:
                         since = event.entry.revision
                         yield event
 
-    async def _live(self, feed: Feed) -> Sequence[Event]:
+    async def _live(self, feed: Feed) -> Sequence[StoreEvent]:
         events = () if self._closed else await feed.take()
         if self._closed and not events:
-            raise Closed
+            raise StoreClosed
         return events
 
     @contextmanager

@@ -16,7 +16,7 @@ _PID_BYTES: Final = 16
 _BYTES: Final = _PID_BYTES + 8
 
 
-class InUse(StoreError):
+class StoreInUse(StoreError):
     """Another process, or another store in this one, has the file open."""
 
     def __init__(self, path: Path, holder: str) -> None:
@@ -58,5 +58,5 @@ def hold(path: Path) -> StoreLock:
     except BlockingIOError:
         holder = os.read(held, _PID_BYTES).decode().strip()
         os.close(held)
-        raise InUse(path, holder) from None
+        raise StoreInUse(path, holder) from None
     return StoreLock(path, held)

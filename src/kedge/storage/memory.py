@@ -1,4 +1,4 @@
-"""MemoryStore: the whole store in dictionaries, gone when the process is."""
+"""MemoryStore: the whole store in dictionaries, lost when the process ends."""
 
 import builtins
 from bisect import bisect_left, bisect_right, insort
@@ -9,12 +9,12 @@ from kedge.storage.expiry import Expiry
 from kedge.storage.feed import Feeds
 from kedge.storage.store import (
     FIRST_REVISION,
-    Closed,
-    Compacted,
-    Entry,
-    Event,
     FutureRevision,
-    Page,
+    RevisionCompacted,
+    StoreClosed,
+    StoreEntry,
+    StoreEvent,
+    StorePage,
     check_key,
     delete_event,
     prefix_end,
@@ -23,14 +23,14 @@ from kedge.storage.store import (
 
 
 class MemoryStore:
-    """Fulfils the Store protocol; history is the list of events since the last compaction."""
+    """Implements the Store protocol; history is the list of events since the last compaction."""
 
     def __init__(self, clock: Clock) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, StoreEntry] = {}
         self._keys: list[str] = []
         """The keys of `_entries`, sorted."""
         self._deadlines: dict[str, int] = {}
-        self._history: list[Event] = []
+        self._history: list[StoreEvent] = []
         self._compacted = 0
         self._feeds = Feeds(FIRST_REVISION)
         self._expiry = Expiry(clock, self._sweep)
@@ -44,11 +44,11 @@ class MemoryStore:
     def failure(self) -> str:
         return ""
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> StoreEntry | None:
         self._check_open()
         return self._entries.get(key)
 
-    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> StorePage:
         self._check_open()
         entries, keys = self._state(at or self.revision)
         end = prefix_end(prefix)
@@ -57,9 +57,9 @@ class MemoryStore:
         stop = min(last, first + limit) if limit > 0 else last
         remaining = max(0, last - stop)
         found = [entries[key] for key in keys[first:stop]]
-        return Page(found, at or self.revision, remaining > 0, remaining)
+        return StorePage(found, at or self.revision, remaining > 0, remaining)
 
-    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> Entry:
+    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> StoreEntry:
         self._check_open()
         check_key(key)
         event = put_event(self._entries.get(key), key, value, expect, self.revision + 1)
@@ -73,7 +73,7 @@ class MemoryStore:
             self._expiry.expect(deadline)
         return event.entry
 
-    async def delete(self, key: str, *, expect: int) -> Entry:
+    async def delete(self, key: str, *, expect: int) -> StoreEntry:
         self._check_open()
         return self._delete(key, expect)
 
@@ -85,7 +85,7 @@ class MemoryStore:
             del self._history[: self._position(revision)]
             self._compacted = revision
 
-    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[Event, None]:
+    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[StoreEvent, None]:
         return self._feeds.watch(prefix, since, self._replay)
 
     async def close(self) -> None:
@@ -95,14 +95,14 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Closed
+            raise StoreClosed
 
-    def _state(self, at: int) -> tuple[dict[str, Entry], builtins.list[str]]:
+    def _state(self, at: int) -> tuple[dict[str, StoreEntry], builtins.list[str]]:
         """The entries at a revision, with their sorted keys: today's, with later events undone."""
         if at > self.revision:
             raise FutureRevision(at, self.revision)
         if at < self._compacted:
-            raise Compacted(at, self._compacted)
+            raise RevisionCompacted(at, self._compacted)
         if at == self.revision:
             return self._entries, self._keys
         entries = dict(self._entries)
@@ -117,13 +117,13 @@ class MemoryStore:
         """How many events of the history lie at or below the revision."""
         return bisect_right(self._history, revision, key=lambda event: event.entry.revision)
 
-    async def _replay(self, prefix: str, since: int, until: int) -> Sequence[Event]:
+    async def _replay(self, prefix: str, since: int, until: int) -> Sequence[StoreEvent]:
         if since < self._compacted:
-            raise Compacted(since, self._compacted)
+            raise RevisionCompacted(since, self._compacted)
         between = self._history[self._position(since) : self._position(until)]
         return [event for event in between if event.entry.key.startswith(prefix)]
 
-    def _delete(self, key: str, expect: int) -> Entry:
+    def _delete(self, key: str, expect: int) -> StoreEntry:
         event = delete_event(self._entries.get(key), key, expect, self.revision + 1)
         del self._entries[key]
         del self._keys[bisect_left(self._keys, key)]
@@ -131,7 +131,7 @@ class MemoryStore:
         self._record(event)
         return event.entry
 
-    def _record(self, event: Event) -> None:
+    def _record(self, event: StoreEvent) -> None:
         self._history.append(event)
         self._feeds.publish([event])
 

@@ -33,16 +33,16 @@ from kedge.storage.reserve import (
 from kedge.storage.store import (
     DISK_FULL,
     FIRST_REVISION,
-    Closed,
-    Compacted,
-    Conflict,
     DiskFull,
-    Entry,
-    Event,
     FutureRevision,
-    Page,
+    RevisionCompacted,
+    RevisionConflict,
+    StoreClosed,
     StoreDamaged,
+    StoreEntry,
     StoreError,
+    StoreEvent,
+    StorePage,
     check_key,
     delete_event,
     prefix_end,
@@ -54,7 +54,7 @@ GROUP = 512
 CHUNK = 256
 CHUNK_BYTES = 8 << 20
 """History is read in pieces of at most so many events, and of about so many bytes."""
-"""Keys expired or events replayed in one go, so that nobody waits long."""
+"""Keys expired or events replayed in one batch, so that other work waits only briefly."""
 COMPACTION_STEP = 32
 """Revisions compacted in one go: about a millisecond, which is what a writer then waits longer."""
 COPY_BYTES = 8 << 20
@@ -86,7 +86,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Row = tuple[int, str, int, int, bool, bytes, int]
 Outcome = tuple[asyncio.Future[Any], Any]
-Deliver = Callable[[Sequence[Event], Sequence[Outcome]], None]
+Deliver = Callable[[Sequence[StoreEvent], Sequence[Outcome]], None]
 
 
 class UnknownLayout(StoreError):
@@ -118,26 +118,26 @@ class Write:
         self.deadline = deadline
         self.future = future
 
-    def event(self, current: Entry | None, revision: int) -> Event:
+    def event(self, current: StoreEntry | None, revision: int) -> StoreEvent:
         if self.value is None:
             return delete_event(current, self.key, self.expect, revision)
         return put_event(current, self.key, self.value, self.expect, revision)
 
 
-class Chore:
+class WriterTask:
     """Anything else the writer does between two groups; yields events and a result."""
 
     __slots__ = ("future", "work")
 
     def __init__(
-        self, work: Callable[[], tuple[list[Event], Any]], future: asyncio.Future[Any]
+        self, work: Callable[[], tuple[list[StoreEvent], Any]], future: asyncio.Future[Any]
     ) -> None:
         self.work = work
         self.future = future
 
 
 class Writer:
-    """The thread that owns the writing connection: groups what waits into one durable commit."""
+    """The thread that owns the writing connection: groups queued writes into one durable commit."""
 
     def __init__(self, held: StoreLock, deliver: Deliver) -> None:
         """`deliver` is called on the thread after each commit, with its events and outcomes."""
@@ -146,8 +146,8 @@ class Writer:
         self._held = held
         self._connection = connect(path)
         self._deliver = deliver
-        self._queue: SimpleQueue[Write | Chore | None] = SimpleQueue()
-        self._log = Log(path)
+        self._queue: SimpleQueue[Write | WriterTask | None] = SimpleQueue()
+        self._log = WriteAheadLog(path)
         self.broken = ""
         """Why all writes are refused; empty if they are not."""
         self.full = False
@@ -160,7 +160,7 @@ class Writer:
         self._thread = Thread(target=self._run, name="kedge-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Write | Chore) -> None:
+    def submit(self, request: Write | WriterTask) -> None:
         self._queue.put(request)
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Writer:
         self._connection.close()
         self._reserve.close()
 
-    def sweep(self, now: int) -> tuple[list[Event], int | None]:
+    def sweep(self, now: int) -> tuple[list[StoreEvent], int | None]:
         """A chore: delete some keys that are due; the result is the next deadline."""
         keys = [key for (key,) in self._connection.execute(sql.DUE, (now, CHUNK))]
         entries = self._lookup(keys)
@@ -181,7 +181,7 @@ class Writer:
         self._save([row(event, 0) for event in events])
         return events, self._connection.execute(sql.NEXT_DEADLINE).fetchone()[0]
 
-    def compact(self, revision: int) -> tuple[list[Event], int]:
+    def compact(self, revision: int) -> tuple[list[StoreEvent], int]:
         """A chore: compact a few revisions, at most to that one; the result is how far it got."""
         since = compacted(self._connection)
         until = min(since + COMPACTION_STEP, revision)
@@ -202,15 +202,15 @@ class Writer:
             if writes := [request for request in requests if isinstance(request, Write)]:
                 self._commit(writes)
             for request in requests:
-                if isinstance(request, Chore):
+                if isinstance(request, WriterTask):
                     self._do(request)
             self._log.tend(self._connection, quiet=not requests)
             if self.full:
                 self._relieve()
 
-    def _take(self) -> list[Write | Chore | None]:
-        """What waits, up to a group; nothing if the store fell quiet with log left to copy."""
-        taken: list[Write | Chore | None] = []
+    def _take(self) -> list[Write | WriterTask | None]:
+        """Return queued writes, up to one group; empty if idle while the log needs a checkpoint."""
+        taken: list[Write | WriterTask | None] = []
         try:
             waits = self._log.untidy or self.full
             taken.append(self._queue.get(timeout=QUIET if waits else None))
@@ -235,8 +235,8 @@ class Writer:
             events, outcomes = [], [(write.future, _copy_of(error)) for write in writes]
         self._deliver(events, outcomes)
 
-    def _do(self, chore: Chore) -> None:
-        events: list[Event] = []
+    def _do(self, chore: WriterTask) -> None:
+        events: list[StoreEvent] = []
         try:
             events, result = self._attempt(chore.work)
         except StoreError as error:
@@ -316,16 +316,16 @@ class Writer:
             return no_space(self._path)
         return StoreError(self.broken or message)
 
-    def _write(self, writes: Sequence[Write]) -> tuple[list[Event], list[Outcome]]:
-        entries: dict[str, Entry | None] = {**self._lookup({write.key for write in writes})}
-        events: list[Event] = []
+    def _write(self, writes: Sequence[Write]) -> tuple[list[StoreEvent], list[Outcome]]:
+        entries: dict[str, StoreEntry | None] = {**self._lookup({write.key for write in writes})}
+        events: list[StoreEvent] = []
         rows: list[Row] = []
         outcomes: list[Outcome] = []
         for write in writes:
             try:
                 event = write.event(entries.get(write.key), self.head + len(events) + 1)
                 self._check_room(event)
-            except (Conflict, DiskFull) as refusal:
+            except (RevisionConflict, DiskFull) as refusal:
                 outcomes.append((write.future, refusal))
                 continue
             entries[write.key] = None if write.value is None else event.entry
@@ -335,7 +335,7 @@ class Writer:
         self._save(rows)
         return events, outcomes
 
-    def _check_room(self, event: Event) -> None:
+    def _check_room(self, event: StoreEvent) -> None:
         """On a full disk accept only deletions and writes that hardly grow an object, such as
         leases and statuses."""
         if not self.full or event.kind == "delete":
@@ -345,9 +345,9 @@ class Writer:
         if not small or self._reserve.free < LAST_BYTES:
             raise no_space(self._path)
 
-    def _lookup(self, keys: Iterable[str]) -> dict[str, Entry]:
+    def _lookup(self, keys: Iterable[str]) -> dict[str, StoreEntry]:
         return {
-            values[0]: Entry(*values)
+            values[0]: StoreEntry(*values)
             for part in parts(list(keys))
             for values in self._connection.execute(sql.LOOKUPS[len(part)], part)
         }
@@ -378,7 +378,7 @@ class Writer:
         self._connection.execute(sql.INSERTS[len(rows)], [*chain.from_iterable(rows)])
 
 
-class Log:
+class WriteAheadLog:
     """Keeps the write-ahead log short without writers having to wait for it.
 
     A side thread copies most of the log into the file. Only when nothing at all is left to copy can
@@ -433,7 +433,7 @@ class Log:
 
 
 class SqliteStore:
-    """Fulfils the Store protocol; `await SqliteStore.open(path, clock)` makes one."""
+    """Implements the Store protocol; create one with `await SqliteStore.open(path, clock)`."""
 
     def __init__(self, held: StoreLock, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self._held = held
@@ -480,26 +480,26 @@ class SqliteStore:
             return "the file is in doubt"
         return DISK_FULL if self._writer.full else ""
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> StoreEntry | None:
         entry = await self._read(lambda: one(self._reading, key))
         if entry is not None:
             await self._catch_up(entry.revision)
         return entry
 
-    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> StorePage:
         if at > self.revision:
             raise FutureRevision(at, self.revision)
         page = await self._read(lambda: page_of(self._reading, prefix, at, after, limit))
         await self._catch_up(page.revision)
         return page
 
-    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> Entry:
+    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> StoreEntry:
         check_key(key)
         if deadline := self._expiry.deadline(ttl):
             self._expiry.expect(deadline)
         return await self._write(key, value, expect, deadline)
 
-    async def delete(self, key: str, *, expect: int) -> Entry:
+    async def delete(self, key: str, *, expect: int) -> StoreEntry:
         return await self._write(key, None, expect, 0)
 
     async def compact(self, revision: int) -> None:
@@ -508,7 +508,7 @@ class SqliteStore:
         while await self._have_done(lambda: self._writer.compact(revision)) < revision:
             pass
 
-    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[Event, None]:
+    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[StoreEvent, None]:
         return self._feeds.watch(prefix, since, self._replay)
 
     async def close(self) -> None:
@@ -525,23 +525,23 @@ class SqliteStore:
         self._writer.close()
         self._held.close()
 
-    async def _write(self, key: str, value: bytes | None, expect: int, deadline: int) -> Entry:
+    async def _write(self, key: str, value: bytes | None, expect: int, deadline: int) -> StoreEntry:
         if self._closed:
-            raise Closed
-        future: asyncio.Future[Entry] = self._loop.create_future()
+            raise StoreClosed
+        future: asyncio.Future[StoreEntry] = self._loop.create_future()
         self._writer.submit(Write(key, value, expect, deadline, future))
         return await future
 
-    async def _have_done(self, work: Callable[[], tuple[builtins.list[Event], T]]) -> T:
+    async def _have_done(self, work: Callable[[], tuple[builtins.list[StoreEvent], T]]) -> T:
         if self._closed:
-            raise Closed
+            raise StoreClosed
         future: asyncio.Future[T] = self._loop.create_future()
-        self._writer.submit(Chore(work, future))
+        self._writer.submit(WriterTask(work, future))
         return await future
 
     async def _read(self, work: Callable[[], T]) -> T:
         if self._closed:
-            raise Closed
+            raise StoreClosed
         try:
             return await self._loop.run_in_executor(self._reader, work)
         except sqlite3.Error as error:
@@ -552,19 +552,19 @@ class SqliteStore:
         if revision > self.revision:
             await self._have_done(lambda: ([], None))
 
-    async def _replay(self, prefix: str, since: int, until: int) -> Sequence[Event]:
+    async def _replay(self, prefix: str, since: int, until: int) -> Sequence[StoreEvent]:
         return await self._read(lambda: replay(self._reading, prefix, since, until))
 
     async def _sweep(self, now: int) -> int | None:
         return await self._have_done(lambda: self._writer.sweep(now))
 
-    def _deliver(self, events: Sequence[Event], outcomes: Sequence[Outcome]) -> None:
+    def _deliver(self, events: Sequence[StoreEvent], outcomes: Sequence[Outcome]) -> None:
         try:
             self._loop.call_soon_threadsafe(self._settle, events, outcomes)
         except RuntimeError:
             log.warning("store outlived its event loop events=%d", len(events))
 
-    def _settle(self, events: Sequence[Event], outcomes: Sequence[Outcome]) -> None:
+    def _settle(self, events: Sequence[StoreEvent], outcomes: Sequence[Outcome]) -> None:
         self._feeds.publish(events)
         for future, outcome in outcomes:
             if future.done():
@@ -751,7 +751,7 @@ def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[start : start + sql.MOST]
 
 
-def row(event: Event, deadline: int) -> Row:
+def row(event: StoreEvent, deadline: int) -> Row:
     entry, previous = event.entry, event.previous
     deleted = event.kind == "delete"
     value = b"" if deleted else entry.value
@@ -767,25 +767,27 @@ def compacted(connection: sqlite3.Connection) -> int:
     return int(connection.execute(sql.COMPACTED).fetchone()[0])
 
 
-def one(connection: sqlite3.Connection, key: str) -> Entry | None:
+def one(connection: sqlite3.Connection, key: str) -> StoreEntry | None:
     found = connection.execute(sql.LOOKUPS[1], (key,)).fetchone()
-    return Entry(*found) if found else None
+    return StoreEntry(*found) if found else None
 
 
-def page_of(connection: sqlite3.Connection, prefix: str, at: int, after: str, limit: int) -> Page:
+def page_of(
+    connection: sqlite3.Connection, prefix: str, at: int, after: str, limit: int
+) -> StorePage:
     with snapshot(connection):
         revision = at or head(connection)
         check_kept(connection, revision)
         wanted = bounds(prefix, after) | {"at": revision, "limit": limit or -1}
-        entries = [Entry(*values) for values in connection.execute(sql.LIST, wanted)]
+        entries = [StoreEntry(*values) for values in connection.execute(sql.LIST, wanted)]
         remaining = 0
         if limit and len(entries) == limit:
             wanted |= bounds(prefix, entries[-1].key)
             (remaining,) = connection.execute(sql.COUNT, wanted).fetchone()
-    return Page(entries, revision, remaining > 0, remaining)
+    return StorePage(entries, revision, remaining > 0, remaining)
 
 
-def replay(connection: sqlite3.Connection, prefix: str, since: int, until: int) -> list[Event]:
+def replay(connection: sqlite3.Connection, prefix: str, since: int, until: int) -> list[StoreEvent]:
     with snapshot(connection):
         check_kept(connection, since)
         wanted = bounds(prefix) | {"since": since, "until": until, "limit": CHUNK}
@@ -810,7 +812,7 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 def check_kept(connection: sqlite3.Connection, revision: int) -> None:
     if revision < (oldest := compacted(connection)):
-        raise Compacted(revision, oldest)
+        raise RevisionCompacted(revision, oldest)
 
 
 def bounds(prefix: str, after: str = "") -> dict[str, Any]:
@@ -820,10 +822,10 @@ def bounds(prefix: str, after: str = "") -> dict[str, Any]:
     return {"first": first, "end": prefix_end(prefix) or b""}
 
 
-def past(values: Sequence[Any]) -> Event:
+def past(values: Sequence[Any]) -> StoreEvent:
     """The event of one row of history."""
     key, revision, created, deleted, value, previous, previous_created, replaced = values
-    before = Entry(key, replaced, previous, previous_created) if previous else None
+    before = StoreEntry(key, replaced, previous, previous_created) if previous else None
     if deleted:
-        return Event("delete", Entry(key, replaced, revision, created), before)
-    return Event("put", Entry(key, value, revision, created), before)
+        return StoreEvent("delete", StoreEntry(key, replaced, revision, created), before)
+    return StoreEvent("put", StoreEntry(key, value, revision, created), before)

@@ -1,4 +1,4 @@
-"""The SQL of the SQLite store: its tables, and every question asked of them."""
+"""The SQL of the SQLite store: its tables and all its queries."""
 
 LAYOUT = 1
 """The number of the tables below; a file with another one is not opened."""

@@ -1,4 +1,4 @@
-"""The Store protocol: keys, bytes and revisions; nothing here knows what an object is."""
+"""The Store protocol: keys, bytes and revisions, without knowledge of objects."""
 
 from collections.abc import AsyncGenerator
 from typing import Final, Literal, Protocol
@@ -12,8 +12,8 @@ DISK_FULL: Final = "disk full"
 """The only failure of a store that is temporary."""
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One key as it stood after one write."""
+class StoreEntry(msgspec.Struct, frozen=True, gc=False):
+    """The state of one key after one write."""
 
     key: str
     value: bytes
@@ -23,19 +23,19 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """The write that brought the key into being."""
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class StoreEvent(msgspec.Struct, frozen=True, gc=False):
     """One write. A deletion's entry carries the last value and the revision of the deletion."""
 
     kind: Literal["put", "delete"]
-    entry: Entry
-    previous: Entry | None
-    """What the write replaced; a put that replaced nothing is a creation."""
+    entry: StoreEntry
+    previous: StoreEntry | None
+    """The entry that the write replaced; None for a creation."""
 
 
-class Page(msgspec.Struct, frozen=True, gc=False):
-    """Some entries in the order of their keys, all as they stood at one revision."""
+class StorePage(msgspec.Struct, frozen=True, gc=False):
+    """Entries in the order of their keys, all as of one revision."""
 
-    entries: list[Entry]
+    entries: list[StoreEntry]
     revision: int
     more: bool
     remaining: int
@@ -43,21 +43,21 @@ class Page(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoreError(Exception):
-    """The store could not do what it was asked; a write that raises this was not acknowledged."""
+    """The store failed; a write that raises this was not acknowledged."""
 
 
-class Conflict(StoreError):
+class RevisionConflict(StoreError):
     """The key is not at the revision the writer expected."""
 
-    def __init__(self, key: str, current: Entry | None) -> None:
+    def __init__(self, key: str, current: StoreEntry | None) -> None:
         found = f"at revision {current.revision}" if current else "absent"
         super().__init__(f"{key} is {found}")
         self.key = key
         self.current = current
 
 
-class Compacted(StoreError):
-    """The history that was asked for is gone."""
+class RevisionCompacted(StoreError):
+    """The requested revision was compacted."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         super().__init__(f"revision {revision} is compacted, the oldest left is {oldest}")
@@ -66,7 +66,7 @@ class Compacted(StoreError):
 
 
 class FutureRevision(StoreError):
-    """The store has not got that far."""
+    """The requested revision is newer than the store's."""
 
     def __init__(self, revision: int, newest: int) -> None:
         super().__init__(f"revision {revision} is still to come, the newest is {newest}")
@@ -82,7 +82,7 @@ class StoreDamaged(StoreError):
     """Stored data cannot be read, or part of it is lost."""
 
 
-class Closed(StoreError):
+class StoreClosed(StoreError):
     """The store was closed."""
 
     def __init__(self) -> None:
@@ -102,34 +102,35 @@ class Store(Protocol):
         """Why writes are refused, in a few words; empty while they are not."""
         ...
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> StoreEntry | None:
         """The key as it stands now."""
         ...
 
-    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> Page:
+    async def list(self, prefix: str, *, at: int = 0, after: str = "", limit: int = 0) -> StorePage:
         """Entries under the prefix whose key is greater than `after`, at most `limit` if positive.
 
-        With `at`, as they stood at that revision; raises Compacted or FutureRevision.
+        With `at`, as they stood at that revision; raises RevisionCompacted or FutureRevision.
         """
         ...
 
-    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> Entry:
+    async def put(self, key: str, value: bytes, *, expect: int, ttl: int = 0) -> StoreEntry:
         """Write the key if its revision is `expect`, 0 meaning that it must not exist.
 
-        Returns once the write would survive a crash; raises Conflict. With `ttl`, the store deletes
-        the key after that many seconds, unless it is written again before.
+        Returns once the write would survive a crash; raises RevisionConflict. With `ttl`, the store
+        deletes the key after that many seconds, unless it is written again before.
         """
         ...
 
-    async def delete(self, key: str, *, expect: int) -> Entry:
+    async def delete(self, key: str, *, expect: int) -> StoreEntry:
         """Remove the key if its revision is `expect`; returns it at the revision of the removal."""
         ...
 
-    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[Event, None]:
+    def watch(self, prefix: str, *, since: int) -> AsyncGenerator[StoreEvent, None]:
         """Every write under the prefix with a revision above `since`, in order, each exactly once.
 
-        History first, then what happens from now on; never ends by itself. Raises Compacted if
-        `since` lies before the history that is kept, also when the consumer falls that far behind.
+        History comes first, then live writes; the watch never ends by itself. Raises
+        RevisionCompacted if `since` lies before the kept history, also when the consumer falls that
+        far behind.
         """
         ...
 
@@ -138,33 +139,35 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish the writes under way and let go; watches end with Closed."""
+        """Finish the writes under way and let go; watches end with StoreClosed."""
         ...
 
 
 def check_key(key: str) -> None:
     """Raise ValueError for a key that not every implementation can hold."""
     if not key or "\0" in key:
-        raise ValueError(f"a key is neither empty nor holds NUL: {key!r}")
+        raise ValueError(f"invalid key, empty or with a NUL character: {key!r}")
     key.encode()
 
 
-def put_event(current: Entry | None, key: str, value: bytes, expect: int, revision: int) -> Event:
-    """The event of a put that becomes `revision`; raises Conflict."""
+def put_event(
+    current: StoreEntry | None, key: str, value: bytes, expect: int, revision: int
+) -> StoreEvent:
+    """The event of a put that becomes `revision`; raises RevisionConflict."""
     if current is None:
         if expect != 0:
-            raise Conflict(key, None)
-        return Event("put", Entry(key, value, revision, revision), None)
+            raise RevisionConflict(key, None)
+        return StoreEvent("put", StoreEntry(key, value, revision, revision), None)
     if current.revision != expect:
-        raise Conflict(key, current)
-    return Event("put", Entry(key, value, revision, current.created), current)
+        raise RevisionConflict(key, current)
+    return StoreEvent("put", StoreEntry(key, value, revision, current.created), current)
 
 
-def delete_event(current: Entry | None, key: str, expect: int, revision: int) -> Event:
-    """The event of a deletion that becomes `revision`; raises Conflict."""
+def delete_event(current: StoreEntry | None, key: str, expect: int, revision: int) -> StoreEvent:
+    """The event of a deletion that becomes `revision`; raises RevisionConflict."""
     if current is None or current.revision != expect:
-        raise Conflict(key, current)
-    return Event("delete", Entry(key, current.value, revision, current.created), current)
+        raise RevisionConflict(key, current)
+    return StoreEvent("delete", StoreEntry(key, current.value, revision, current.created), current)
 
 
 def prefix_end(prefix: str) -> str:

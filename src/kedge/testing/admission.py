@@ -1,4 +1,4 @@
-"""Admission plugins under test: alone in a server's chain, or asked about one attempt."""
+"""Harness for admission plugins: alone in a server's chain, or called for one attempt."""
 
 from collections.abc import Iterable
 from typing import Any

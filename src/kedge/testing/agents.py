@@ -1,4 +1,4 @@
-"""FakeAgent: a node's agent for tests of the API server, over loopback and without TLS."""
+"""FakeAgent: a node agent for tests of the API server, on loopback without TLS."""
 
 import asyncio
 from collections.abc import Mapping

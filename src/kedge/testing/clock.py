@@ -10,7 +10,7 @@ from itertools import count
 from kedge.machinery.turns import Turns
 
 SETTLING = 20
-"""Turns of the event loop given to whoever was woken, to act and perhaps to sleep again."""
+"""Turns of the event loop that woken tasks get, to act and perhaps to sleep again."""
 
 
 class FakeClock:
@@ -81,5 +81,5 @@ async def _settle() -> None:
 
 @types.coroutine
 def _turn() -> Generator[None, None, None]:
-    """Give everybody else on the event loop one turn."""
+    """Give all other tasks of the event loop one turn."""
     yield

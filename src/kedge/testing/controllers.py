@@ -1,12 +1,13 @@
-"""Controllers under test: on an API server in this process, with pods that only say they run."""
+"""Harness for controllers: an API server in this process, with pods that only claim to run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from kedge.client.client import Client
-from kedge.controllers.known import Shared
+from kedge.controllers.controllers import Controller
+from kedge.controllers.shared_informers import SharedInformers
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.testing.local_server import LocalServer
@@ -14,25 +15,21 @@ from kedge.testing.local_server import LocalServer
 Json = dict[str, Any]
 
 ROUNDS = 15
-"""How often everybody is given a turn: a rollout passes through several controllers."""
+"""Turns that all controllers get: a rollout passes through several of them."""
 
 
-class Controller(Protocol):
-    async def run(self) -> None: ...
+Maker = Callable[[Client, SharedInformers, Clock], Controller]
 
 
-Maker = Callable[[Client, Shared, Clock], Controller]
-
-
-class Workshop:
-    """A server whose objects are looked after by the controllers under test."""
+class ControllerHarness:
+    """A server with running controllers."""
 
     def __init__(self, server: LocalServer) -> None:
         self.server = server
         self.clock = server.clock
 
     async def settle(self) -> None:
-        """Let everybody do what there is to do at this moment."""
+        """Let all controllers act until nothing is left to do."""
         for _ in range(ROUNDS):
             await self.server.settle()
 
@@ -42,13 +39,13 @@ class Workshop:
         await self.settle()
 
     async def create(self, path: str, document: Mapping[str, Any]) -> Json:
-        """Post a document below /api or /apis, and let everybody act on it."""
+        """Post a document below /api or /apis, and let all controllers act on it."""
         made: Json = await self.server.post(path, document)
         await self.settle()
         return made
 
     async def change(self, path: str, patch: Mapping[str, Any]) -> Json:
-        """Merge a patch, and let everybody act on it."""
+        """Merge a patch, and let all controllers act on it."""
         changed: Json = await self.server.merge(path, patch)
         await self.settle()
         return changed
@@ -67,7 +64,7 @@ class Workshop:
         return await self.below(f"/api/v1/namespaces/{namespace}/pods{query}")
 
     async def events(self, namespace: str = "default") -> list[tuple[str, str]]:
-        """Reason and message of everything that was told."""
+        """Return the reason and message of every event."""
         found = await self.below(f"/api/v1/namespaces/{namespace}/events")
         return [(each["reason"], each["message"]) for each in found]
 
@@ -125,15 +122,17 @@ class Workshop:
 
 
 @asynccontextmanager
-async def workshop(*makers: Maker, admission: tuple[str, ...] = ()) -> AsyncIterator[Workshop]:
+async def workshop(
+    *makers: Maker, admission: tuple[str, ...] = ()
+) -> AsyncIterator[ControllerHarness]:
     """A server with these controllers at work."""
     async with LocalServer.running(admission=("NamespaceLifecycle", *admission)) as server:
-        shared = Shared(server.client, server.clock)
+        shared = SharedInformers(server.client, server.clock)
         controllers = [maker(server.client, shared, server.clock) for maker in makers]
         tasks = [server.start(shared.run())]
         await shared.synced()
         tasks += [server.start(controller.run()) for controller in controllers]
-        place = Workshop(server)
+        place = ControllerHarness(server)
         await place.settle()
         try:
             yield place

@@ -1,4 +1,4 @@
-"""A device plugin that does as a test says, and a node's devices for it to register with."""
+"""A scripted device plugin, and a node's device registry for it."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.deviceplugin import ContainerAllocateResponse, Device, Owner, Plugin
 from kedge.deviceplugin.messages import DevicePluginOptions
 from kedge.machinery.clock import Clock, SystemClock
@@ -27,7 +27,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 class ScriptedPlugin(Plugin):
-    """Remembers what it is asked; answers, fails and hangs as told."""
+    """Records calls; responds, fails and hangs as the test scripts it."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ScriptedPlugin(Plugin):
 
 
 class DeviceStage:
-    """The devices of a node, and plugins that come and go."""
+    """The device registry of a node, and plugins that register and stop."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = FakeClock()

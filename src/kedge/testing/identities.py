@@ -18,7 +18,7 @@ STATIC = {"admin-token": ADMIN, "jane-token": User("jane", ("devs",), "7")}
 
 
 class Identities:
-    """Who is known to the cluster, and how they prove it."""
+    """The users and service accounts of a test cluster, with their credentials."""
 
     def __init__(self, server: LocalServer, key: SigningKey) -> None:
         self.server = server
@@ -49,7 +49,7 @@ class Identities:
         return token
 
     def user(self, token: str, **headers: str) -> User:
-        """Who a request with this token is from."""
+        """Return the user of a request with this token."""
         sent = {"authorization": f"Bearer {token}", **headers}
         return self.authenticator.user(HttpRequest("GET", "/api/v1/pods", headers=sent))
 
@@ -60,6 +60,6 @@ class Identities:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """What a token claims."""
+    """Return the claims of a token."""
     claims: dict[str, Any] = msgspec.json.decode(jwt.from_base64(token.split(".")[1].encode()))
     return claims

@@ -24,8 +24,8 @@ OPAQUE = ".wh..wh..opq"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A member of a layer that is more than a file with some content."""
+class LayerMember:
+    """A member of a layer with metadata: a link, a device, an owner or a mode."""
 
     content: bytes = b""
     type: bytes = tarfile.REGTYPE
@@ -38,33 +38,33 @@ class Entry:
     pax: Mapping[str, str] = field(default_factory=dict)
 
 
-def directory(mode: int = 0o755, **more: Any) -> Entry:
-    return Entry(type=tarfile.DIRTYPE, mode=mode, **more)
+def directory(mode: int = 0o755, **more: Any) -> LayerMember:
+    return LayerMember(type=tarfile.DIRTYPE, mode=mode, **more)
 
 
-def symlink(target: str) -> Entry:
-    return Entry(type=tarfile.SYMTYPE, mode=0o777, target=target)
+def symlink(target: str) -> LayerMember:
+    return LayerMember(type=tarfile.SYMTYPE, mode=0o777, target=target)
 
 
-def hard_link(target: str) -> Entry:
-    return Entry(type=tarfile.LNKTYPE, target=target)
+def hard_link(target: str) -> LayerMember:
+    return LayerMember(type=tarfile.LNKTYPE, target=target)
 
 
-def program(content: bytes) -> Entry:
-    return Entry(content, mode=0o755)
+def program(content: bytes) -> LayerMember:
+    return LayerMember(content, mode=0o755)
 
 
-Files = Mapping[str, bytes | Entry]
-"""What a layer holds, by path."""
+Files = Mapping[str, bytes | LayerMember]
+"""The content of a layer, by path."""
 
 
-def layer(files: Files | Sequence[tuple[str, bytes | Entry]]) -> bytes:
+def layer(files: Files | Sequence[tuple[str, bytes | LayerMember]]) -> bytes:
     """A layer's tar file, not compressed, its members in the order given; a sequence may have
     the same path twice."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, given in files.items() if isinstance(files, Mapping) else files:
-            entry = given if isinstance(given, Entry) else Entry(given)
+            entry = given if isinstance(given, LayerMember) else LayerMember(given)
             member = tarfile.TarInfo(name)
             member.type, member.mode, member.mtime = entry.type, entry.mode, entry.mtime
             member.uid, member.gid = entry.uid, entry.gid
@@ -81,7 +81,7 @@ def sha256(content: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltImage:
     """An image with all its documents."""
 
     config: bytes
@@ -102,7 +102,7 @@ class Built:
 
 def build(
     *layers: Files | bytes, config: Mapping[str, Any] | None = None, architecture: str = ""
-) -> Built:
+) -> BuiltImage:
     """An image of layers, given as files or as tar files; `config` is what containers see."""
     tars = [each if isinstance(each, bytes) else layer(each) for each in layers]
     document = msgspec.json.encode(
@@ -125,7 +125,7 @@ def build(
         }
     )
     blobs = {sha256(content): content for content in (document, manifest, *packed)}
-    return Built(document, manifest, tuple(tars), blobs)
+    return BuiltImage(document, manifest, tuple(tars), blobs)
 
 
 def descriptor(content: bytes, media_type: str, **more: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def index(*manifests: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": manifests})
 
 
-def layout_files(*images: tuple[Built, Sequence[str]]) -> dict[str, bytes]:
+def layout_files(*images: tuple[BuiltImage, Sequence[str]]) -> dict[str, bytes]:
     """The files of an OCI layout; a name is one for containerd, or a mere tag for OCI."""
     files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}'}
     listed = []
@@ -149,9 +149,9 @@ def layout_files(*images: tuple[Built, Sequence[str]]) -> dict[str, bytes]:
     return {**files, "index.json": index(*listed)}
 
 
-def saved_files(*images: tuple[Built, Sequence[str]]) -> dict[str, bytes | Entry]:
+def saved_files(*images: tuple[BuiltImage, Sequence[str]]) -> dict[str, bytes | LayerMember]:
     """The files of a docker archive as `docker save` wrote it before version 25."""
-    files: dict[str, bytes | Entry] = {}
+    files: dict[str, bytes | LayerMember] = {}
     listed = []
     for image, names in images:
         config = f"{image.id.partition(':')[2]}.json"
@@ -165,14 +165,14 @@ def saved_files(*images: tuple[Built, Sequence[str]]) -> dict[str, bytes | Entry
     return {**files, "manifest.json": msgspec.json.encode(listed)}
 
 
-def oci_archive(path: Path, image: Built, *names: str) -> Path:
+def oci_archive(path: Path, image: BuiltImage, *names: str) -> Path:
     """An OCI layout as a tar file."""
     path.write_bytes(layer(layout_files((image, names))))
     return path
 
 
-def docker_archive(path: Path, image: Built, *names: str) -> Path:
-    """What `docker save` writes."""
+def docker_archive(path: Path, image: BuiltImage, *names: str) -> Path:
+    """Return the archive that `docker save` writes."""
     path.write_bytes(layer(saved_files((image, names))))
     return path
 

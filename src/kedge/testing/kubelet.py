@@ -1,4 +1,4 @@
-"""FakeKubelet: answers /metrics/resource as a stock kubelet does, of made-up containers."""
+"""FakeKubelet: serves /metrics/resource like a stock kubelet, for invented containers."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,8 +9,8 @@ from kedge.web.message import HttpRequest, Response, text_response
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Use(NamedTuple):
-    """What a container uses, all the time since it was started."""
+class ContainerUse(NamedTuple):
+    """The constant usage of a container since its start."""
 
     started: float
     """Seconds since the epoch."""
@@ -19,23 +19,23 @@ class Use(NamedTuple):
 
 
 class FakeKubelet:
-    """A node whose containers use what a test says. Its page is as new as it is."""
+    """A node whose containers have scripted usage."""
 
     def __init__(self, clock: Clock, token: str = "") -> None:
         self._clock = clock
         self._token = token
         self._booted = clock.now().timestamp() - 1000.0
-        self.uses: dict[tuple[str, str, str], Use] = {}
+        self.uses: dict[tuple[str, str, str], ContainerUse] = {}
         """By namespace, pod and container."""
-        self.machine = Use(self._booted, 1.5, 3 << 30)
+        self.machine = ContainerUse(self._booted, 1.5, 3 << 30)
         self.asked = 0
         self.broken: Response | None = None
-        """What it answers instead, if it is."""
+        """The response that replaces the metrics, if set."""
 
     def run(self, namespace: str, pod: str, container: str, cores: float, memory: int) -> None:
         """Start a container, or another in its place."""
         now = self._clock.now().timestamp()
-        self.uses[namespace, pod, container] = Use(now, cores, memory)
+        self.uses[namespace, pod, container] = ContainerUse(now, cores, memory)
 
     def handle(self, http: HttpRequest) -> Response:
         self.asked += 1
@@ -54,7 +54,7 @@ class FakeKubelet:
         stamp = round(now * 1000)
         yield "# HELP container_cpu_usage_seconds_total [STABLE] Cumulative cpu time\n"
         yield "# TYPE container_cpu_usage_seconds_total counter\n"
-        pods: dict[tuple[str, str], list[Use]] = {}
+        pods: dict[tuple[str, str], list[ContainerUse]] = {}
         for (namespace, pod, container), use in self.uses.items():
             labels = f'{{container="{container}",namespace="{namespace}",pod="{pod}"}}'
             used = (now - use.started) * use.cores

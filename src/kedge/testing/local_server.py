@@ -1,4 +1,4 @@
-"""A whole API server without a network: requests go straight into the App, on a MemoryStore."""
+"""An API server without a network: requests go directly to the App, on a MemoryStore."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
@@ -35,8 +35,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a client got."""
+class LocalResponse:
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]
@@ -58,7 +58,7 @@ class Answer:
 
 
 class RecordingSink:
-    """A peer that remembers what it was sent and reads only while it is not paused."""
+    """A peer that records the bytes it gets, and reads only while it is not paused."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -89,8 +89,8 @@ class RecordingSink:
             raise ConnectionResetError("the client has gone")
 
 
-class Watching:
-    """A watch that is under way."""
+class LocalWatch:
+    """A running watch."""
 
     def __init__(
         self, server: "LocalServer", sink: RecordingSink, task: asyncio.Task[None]
@@ -120,7 +120,7 @@ class Watching:
 
 @cache
 def _signing_key() -> SigningKey:
-    """One key for all servers of a test run: it is made only if somebody asks for a signature."""
+    """One key for all servers of a test run, generated at the first signature."""
     return SigningKey(Path(mkdtemp(prefix="kedge-keys-")))
 
 
@@ -190,7 +190,7 @@ class LocalServer:
                 raise result
 
     async def settle(self) -> None:
-        """Let everybody who has something to do at this moment do it."""
+        """Let all tasks of the server act at this moment."""
         await self.clock.advance(0)
 
     async def call(
@@ -203,7 +203,7 @@ class LocalServer:
         accept: str = "",
         token: str | None = TOKEN,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> LocalResponse:
         """One request; a body that is not bytes is sent as JSON."""
         response = await self._respond(
             _request(method, url, body, content_type, accept, token, headers)
@@ -212,7 +212,7 @@ class LocalServer:
         assert not callable(content), "use watch() for streams"
         data = content if isinstance(content, bytes) else b"".join(content)
         pairs = response.headers
-        return Answer(
+        return LocalResponse(
             status=response.status,
             headers={"Content-Type": response.content_type, **dict(pairs)},
             warnings=[value for name, value in pairs if name == "Warning"],
@@ -234,20 +234,20 @@ class LocalServer:
         """A merge patch, which must succeed; returns the object."""
         return _good(await self.call("PATCH", url, body, content_type=MERGE, **options))
 
-    async def apply(self, url: str, body: object, **options: Any) -> Answer:
+    async def apply(self, url: str, body: object, **options: Any) -> LocalResponse:
         return await self.call("PATCH", url, body, content_type=APPLY, **options)
 
     async def delete(self, url: str, body: object = None, **options: Any) -> Any:
         return _good(await self.call("DELETE", url, body, **options))
 
-    async def watch(self, url: str, *, accept: str = "") -> Watching:
+    async def watch(self, url: str, *, accept: str = "") -> LocalWatch:
         """Open a watch; an answer that is no stream fails the test."""
         response = await self._respond(_request("GET", url, None, JSON, accept, TOKEN, None))
         assert response.status == 200, response.body
         assert callable(response.body), response.body
         sink = RecordingSink()
         task = self.start(_ended(response.body(sink)))
-        watching = Watching(self, sink, task)
+        watching = LocalWatch(self, sink, task)
         await self.settle()
         return watching
 
@@ -280,7 +280,7 @@ def _request(
     return HttpRequest(method, path, query, sent, data)
 
 
-def _good(answer: Answer) -> Any:
+def _good(answer: LocalResponse) -> Any:
     assert answer.status in (200, 201), answer.text
     return answer.document
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.api.model import ObjectMeta
 from kedge.node.pod.runtime_cache import EMPTY, PodRuntimeState, pod_runtime_state
 from kedge.node.runtime.runtime import PodSandbox, RunState, RuntimeContainer

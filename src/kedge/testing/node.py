@@ -1,4 +1,4 @@
-"""A node agent's pods without a machine: everything they depend on, in memory."""
+"""A node agent without a machine: all its dependencies, in memory."""
 
 import asyncio
 import contextlib
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import ResourceHealth, ResourceStatus
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import ResourceHealth, ResourceStatus
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object, ObjectMeta
@@ -52,7 +52,7 @@ class FakeImage:
 
 
 class FakeImages:
-    """Has every image, except those that a test takes away."""
+    """Has every image except those that a test removes."""
 
     def __init__(self) -> None:
         self.failures: dict[str, ImageFailure] = {}
@@ -85,7 +85,7 @@ class NoSecrets:
 
 
 class FakeVolumes:
-    """Remembers whose volumes are there."""
+    """Records the pods that have volumes."""
 
     def __init__(self) -> None:
         self.mounted: set[str] = set()
@@ -112,7 +112,7 @@ class FakeVolumes:
 
 
 class FakeDevices:
-    """Has as many of everything as a test says, and remembers who asked for what."""
+    """Has the scripted number of devices, and records the requests."""
 
     fresh = False
 
@@ -121,7 +121,7 @@ class FakeDevices:
         self.holders: set[str] = set()
         self.refusals: list[DeviceFailure] = []
         self.failures: list[ConfigFailure] = []
-        """What the next starts fail with."""
+        """The errors of the next starts."""
         self.gifts = DeviceGrant()
         self.started: list[dict[str, str]] = []
         """The variables that plugins were told of, in order."""
@@ -178,7 +178,7 @@ class FakeEnvironment:
 
 
 class FakeCgroups:
-    """Remembers whose cgroups are there, and what they were told."""
+    """Records the pods that have cgroups, and their settings."""
 
     def __init__(self) -> None:
         self.there: set[str] = set()
@@ -203,7 +203,7 @@ class FakeCgroups:
 
 
 class RecordedEvents:
-    """Keeps what was told."""
+    """Keeps the recorded events."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
@@ -247,7 +247,7 @@ class FakeUserIds:
         self.given.pop(uid, None)
 
 
-class Here:
+class FakeNodeFacts:
     """A node of ten processors."""
 
     def __init__(self) -> None:
@@ -264,7 +264,7 @@ class Here:
 
 
 class LocalNode:
-    """A node agent, as far as pods go, on an API server in the same process."""
+    """The pod workers of a node agent, on an API server in the same process."""
 
     def __init__(self, server: LocalServer, directory: Path) -> None:
         self.server = server
@@ -277,7 +277,7 @@ class LocalNode:
         self.cgroups = FakeCgroups()
         self.user_ids = FakeUserIds()
         self.events = RecordedEvents()
-        self.here = Here()
+        self.here = FakeNodeFacts()
         self.files = PodFiles(directory / "pods", directory / "logs")
         self.pods: PodWorkers
         self._task: asyncio.Task[None] | None = None
@@ -331,7 +331,7 @@ class LocalNode:
         self.runtime.cancel_timers()
 
     async def settle(self, turns: int = 8) -> None:
-        """Let everybody act who can, without time passing that anybody would notice."""
+        """Let all tasks act without advancing the clock noticeably."""
         for _ in range(turns):
             await self.clock.advance(0.005)
 

@@ -1,9 +1,9 @@
-"""Pods for tests: a plain one, changed where the test says so."""
+"""Builders of pods for tests."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 
 
 def pod_document(
@@ -27,7 +27,9 @@ def pod_document(
 def new_pod(**parts: Mapping[str, Any] | None) -> Pod:
     """The same, as the server would first store it."""
     document = without_nothing(pod_document(**parts))
-    return RESOURCE.begin(RESOURCE.default(RESOURCE.from_document(document)))
+    return RESOURCE.strategy.prepare_for_create(
+        RESOURCE.strategy.default(RESOURCE.from_document(document))
+    )
 
 
 def without_nothing(value: Any) -> Any:

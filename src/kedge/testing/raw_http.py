@@ -10,7 +10,7 @@ _MOST_BODY: Final = 64 << 20
 
 
 class RawAnswer(NamedTuple):
-    """What came back; status 0 if the server closed the connection instead."""
+    """The response; status 0 if the server closed the connection instead."""
 
     status: int
     body: bytes

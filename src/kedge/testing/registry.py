@@ -1,4 +1,4 @@
-"""A registry for tests: speaks the distribution protocol on loopback, as strictly as it is told."""
+"""A registry for tests: the distribution protocol on loopback, with configurable strictness."""
 
 import base64
 import secrets
@@ -12,21 +12,21 @@ import msgspec
 
 from kedge.apiserver import pki
 from kedge.machinery.clock import SystemClock
-from kedge.testing.images import Built, sha256
+from kedge.testing.images import BuiltImage, sha256
 from kedge.web.message import HttpRequest, Response, json_response
 from kedge.web.server import HttpServer
 
 
 @dataclass
-class Registry:
-    """What it holds, whom it lets in, and what it was asked."""
+class FakeRegistry:
+    """The images and users of the registry, and the requests that it got."""
 
     host: str = ""
     """Where it listens: `localhost:PORT`."""
     ca_pem: bytes = b""
     """The authority of its certificate; empty for plain HTTP."""
     account: tuple[str, str] | None = None
-    """Who may pull; None for everybody."""
+    """The users that may pull; None for all."""
     auth: str = "bearer"
     """How they show who they are: bearer or basic."""
     tags: dict[str, bytes] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Registry:
     """The Authorization headers that came along."""
     _tokens: set[str] = field(default_factory=set)
 
-    def push(self, name: str, image: Built, index: bytes = b"") -> str:
+    def push(self, name: str, image: BuiltImage, index: bytes = b"") -> str:
         """Hold an image, perhaps behind an index; returns the name to pull it by."""
         self.blobs |= image.blobs
         if index:
@@ -104,9 +104,9 @@ class Registry:
 
 
 @asynccontextmanager
-async def registry(keys: Path | None = None) -> AsyncIterator[Registry]:
+async def registry(keys: Path | None = None) -> AsyncIterator[FakeRegistry]:
     """A registry on a free port: over HTTPS if there is a directory for keys, else in the clear."""
-    running = Registry()
+    running = FakeRegistry()
     identity = pki.ensure(keys, ()) if keys else None
     server = HttpServer(running.handle, SystemClock())
     port = await server.listen("127.0.0.1", 0, identity.context if identity else None)

@@ -30,8 +30,8 @@ TERMINATED = 143
 
 
 @dataclass(frozen=True)
-class Life:
-    """How one run of a container goes."""
+class ContainerRun:
+    """The script of one run of a container."""
 
     exit_code: int = 0
     after: float | None = None
@@ -41,7 +41,7 @@ class Life:
     """Seconds from the signal to its end; None does not obey and has to be killed."""
 
 
-FOREVER = Life()
+FOREVER = ContainerRun()
 
 
 class FakeRuntime:
@@ -56,7 +56,7 @@ class FakeRuntime:
     def __init__(self, clock: Clock) -> None:
         self.calls: list[tuple[str, ...]] = []
         """Everything that was asked to change something, with names instead of ids."""
-        self.lives: dict[str, list[Life]] = {}
+        self.lives: dict[str, list[ContainerRun]] = {}
         self.failures: defaultdict[str, deque[Exception]] = defaultdict(deque)
         self.commands: dict[tuple[str, ...], ExecResult | Exception] = {}
         self.executed: list[tuple[str, tuple[str, ...]]] = []
@@ -297,7 +297,7 @@ class FakeRuntime:
         except KeyError:
             raise NotFoundError(container) from None
 
-    def _life(self, container: RuntimeContainer) -> Life:
+    def _life(self, container: RuntimeContainer) -> ContainerRun:
         """The script's run of this attempt; its last one goes on for ever."""
         lives = self.lives.get(container.name)
         return lives[min(container.attempt, len(lives) - 1)] if lives else FOREVER

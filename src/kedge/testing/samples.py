@@ -44,8 +44,8 @@ _SCHEMA: Final = {
 }
 
 
-class Sample(NamedTuple):
-    """Where objects of a kind are, and the fields of a good one beside its metadata."""
+class ObjectSample(NamedTuple):
+    """The path of a kind, and the fields of a valid object besides its metadata."""
 
     path: str
     fields: dict[str, Any]
@@ -57,45 +57,49 @@ class Sample(NamedTuple):
 
 
 SAMPLES: Final = {
-    "Namespace": Sample("/api/v1/namespaces", {}),
-    "Node": Sample("/api/v1/nodes", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}),
-    "ConfigMap": Sample(f"/api/v1/{_HERE}/configmaps", {"data": {"a": "b"}}),
-    "Secret": Sample(f"/api/v1/{_HERE}/secrets", {"data": {"a": "eA=="}, "type": "Opaque"}),
-    "Pod": Sample(f"/api/v1/{_HERE}/pods", {"spec": _POD}),
-    "LimitRange": Sample(
+    "Namespace": ObjectSample("/api/v1/namespaces", {}),
+    "Node": ObjectSample(
+        "/api/v1/nodes", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
+    ),
+    "ConfigMap": ObjectSample(f"/api/v1/{_HERE}/configmaps", {"data": {"a": "b"}}),
+    "Secret": ObjectSample(f"/api/v1/{_HERE}/secrets", {"data": {"a": "eA=="}, "type": "Opaque"}),
+    "Pod": ObjectSample(f"/api/v1/{_HERE}/pods", {"spec": _POD}),
+    "LimitRange": ObjectSample(
         f"/api/v1/{_HERE}/limitranges",
         {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}},
     ),
-    "ResourceQuota": Sample(f"/api/v1/{_HERE}/resourcequotas", {"spec": {"hard": {"pods": "9"}}}),
-    "Service": Sample(
+    "ResourceQuota": ObjectSample(
+        f"/api/v1/{_HERE}/resourcequotas", {"spec": {"hard": {"pods": "9"}}}
+    ),
+    "Service": ObjectSample(
         f"/api/v1/{_HERE}/services",
         {"spec": {"ports": [{"port": 80, "name": "a"}], "selector": {"app": "x"}}},
     ),
-    "ReplicationController": Sample(
+    "ReplicationController": ObjectSample(
         f"/api/v1/{_HERE}/replicationcontrollers",
         {"spec": {"replicas": 1, "selector": {"app": "x"}, "template": _TEMPLATE}},
     ),
-    "Event": Sample(
+    "Event": ObjectSample(
         f"/api/v1/{_HERE}/events",
         {"involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}, "reason": "r"},
     ),
-    "Deployment": Sample(
+    "Deployment": ObjectSample(
         f"/apis/apps/v1/{_HERE}/deployments",
         {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}},
     ),
-    "DaemonSet": Sample(
+    "DaemonSet": ObjectSample(
         f"/apis/apps/v1/{_HERE}/daemonsets",
         {"spec": {"selector": _SELECTOR, "template": _TEMPLATE}},
     ),
-    "StatefulSet": Sample(
+    "StatefulSet": ObjectSample(
         f"/apis/apps/v1/{_HERE}/statefulsets",
         {"spec": {"serviceName": "s", "selector": _SELECTOR, "template": _TEMPLATE}},
     ),
-    "Job": Sample(
+    "Job": ObjectSample(
         f"/apis/batch/v1/{_HERE}/jobs",
         {"spec": {"template": {"spec": {**_POD, "restartPolicy": "Never"}}}},
     ),
-    "CronJob": Sample(
+    "CronJob": ObjectSample(
         f"/apis/batch/v1/{_HERE}/cronjobs",
         {
             "spec": {
@@ -104,7 +108,7 @@ SAMPLES: Final = {
             }
         },
     ),
-    "HorizontalPodAutoscaler": Sample(
+    "HorizontalPodAutoscaler": ObjectSample(
         f"/apis/autoscaling/v2/{_HERE}/horizontalpodautoscalers",
         {
             "spec": {
@@ -113,24 +117,24 @@ SAMPLES: Final = {
             }
         },
     ),
-    "Lease": Sample(
+    "Lease": ObjectSample(
         f"/apis/coordination.k8s.io/v1/{_HERE}/leases",
         {"spec": {"holderIdentity": "me", "renewTime": "2030-01-01T00:00:00.000000Z"}},
     ),
-    "Role": Sample(
+    "Role": ObjectSample(
         f"/apis/rbac.authorization.k8s.io/v1/{_HERE}/roles",
         {"rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]},
     ),
-    "PodDisruptionBudget": Sample(
+    "PodDisruptionBudget": ObjectSample(
         f"/apis/policy/v1/{_HERE}/poddisruptionbudgets",
         {"spec": {"minAvailable": "50%", "selector": _SELECTOR}},
     ),
-    "Ingress": Sample(
+    "Ingress": ObjectSample(
         f"/apis/networking.k8s.io/v1/{_HERE}/ingresses",
         {"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},
     ),
-    "StorageClass": Sample("/apis/storage.k8s.io/v1/storageclasses", {"provisioner": "x"}),
-    "CustomResourceDefinition": Sample(
+    "StorageClass": ObjectSample("/apis/storage.k8s.io/v1/storageclasses", {"provisioner": "x"}),
+    "CustomResourceDefinition": ObjectSample(
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         {
             "spec": {
@@ -150,6 +154,6 @@ SAMPLES: Final = {
         },
         "xs.example.com",
     ),
-    "X": Sample(f"/apis/example.com/v1/{_HERE}/xs", {"spec": {"a": [1, {"b": None}]}}),
+    "X": ObjectSample(f"/apis/example.com/v1/{_HERE}/xs", {"spec": {"a": [1, {"b": None}]}}),
 }
 """By kind; the last is a custom resource, whose definition is the sample before it."""

@@ -7,11 +7,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from kedge.api.core_v1 import node
-from kedge.api.core_v1 import pod as pods
 from kedge.api.core_v1.node_types import Node
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.snapshot import Namespace, NamespaceMeta, Snapshot
-from kedge.scheduler.usage import Container, Meta, PodReport, Reading, Window, Windows
+from kedge.api.core_v1.pod import pod as pods
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.snapshot import NamespaceMeta, PartialNamespace, Snapshot
+from kedge.scheduler.usage import (
+    ContainerReport,
+    PodReport,
+    ReportedAmounts,
+    ReportedWindow,
+    ReportedWindows,
+    ReportMeta,
+)
 from kedge.testing.pods import new_pod
 
 _uids = count()
@@ -34,7 +41,7 @@ def new_node(
         "spec": {"taints": [*taints], "unschedulable": unschedulable},
         "status": {"allocatable": offered, "capacity": offered},
     }
-    return node.RESOURCE.default(node.RESOURCE.from_document(document))
+    return node.RESOURCE.strategy.default(node.RESOURCE.from_document(document))
 
 
 def demand(
@@ -46,8 +53,8 @@ def demand(
     metadata: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
     **spec: Any,
-) -> Demand:
-    """What a pod of one container asks for."""
+) -> PodDemand:
+    """Return the requests of a pod with one container."""
     meta = {"name": name, "namespace": namespace, "uid": f"{name}-{next(_uids)}"}
     pod = new_pod(
         metadata={**meta, "labels": dict(labels or {}), **(metadata or {})},
@@ -57,7 +64,7 @@ def demand(
     if status:
         reported = pods.RESOURCE.from_document({"status": dict(status)}).status
         pod = replace(pod, status=reported)
-    return Demand(pod)
+    return PodDemand(pod)
 
 
 def cluster(*nodes: Node, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> Snapshot:
@@ -67,13 +74,13 @@ def cluster(*nodes: Node, namespaces: Mapping[str, Mapping[str, str]] | None = N
         snapshot.put_node(each)
     for name, labels in (namespaces or {}).items():
         meta = NamespaceMeta(name=name, labels=dict(labels))
-        snapshot.namespaces.put(Namespace(metadata=meta))
+        snapshot.namespaces.put(PartialNamespace(metadata=meta))
     return snapshot
 
 
 def pod_report(uid: str, cpu: str, memory: str) -> PodReport:
-    """What the metrics API says of a pod that has used the same for more than a day."""
-    reading = Reading(cpu, memory)
-    window = Window(max=reading, ninety_fifth=reading)
-    windows = Windows(seconds=window, minute=window, hour=window, day=window)
-    return PodReport(Meta(uid=uid), (Container(windows),))
+    """Return the metrics of a pod with constant usage for more than a day."""
+    reading = ReportedAmounts(cpu, memory)
+    window = ReportedWindow(max=reading, ninety_fifth=reading)
+    windows = ReportedWindows(seconds=window, minute=window, hour=window, day=window)
+    return PodReport(ReportMeta(uid=uid), (ContainerReport(windows),))

@@ -1,4 +1,4 @@
-"""A whole API server for a test, and clients that speak to it."""
+"""An API server on a real port for a test, and its clients."""
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager

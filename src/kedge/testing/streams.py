@@ -10,11 +10,11 @@ from kedge.node.runtime.runtime import ContainerStream, RuntimeFailure
 from kedge.testing.runtime import FakeRuntime
 
 
-class End:
+class MemoryStream:
     """One end of a connection in memory. Fulfils kedge.web.duplex.ByteStream."""
 
     def __init__(self) -> None:
-        self.other: End
+        self.other: MemoryStream
         self._arrived = bytearray()
         self._ended = False
         self._wake = asyncio.Event()
@@ -49,14 +49,14 @@ class End:
         self.write_eof()
 
 
-def pair() -> tuple[End, End]:
+def pair() -> tuple[MemoryStream, MemoryStream]:
     """Two ends of one connection."""
-    one, other = End(), End()
+    one, other = MemoryStream(), MemoryStream()
     one.other, other.other = other, one
     return one, other
 
 
-class Command:
+class FakeCommand:
     """A command, seen from inside: what it is told, what it says, and when it ends. Fulfils
     kedge.node.runtime.runtime.ContainerStream for whoever looks from outside."""
 
@@ -80,7 +80,7 @@ class Command:
         os.write(self._err, text)
 
     def hear(self, size: int = 65_536) -> bytes:
-        """What it has been told; blocks, so that only what has surely come may be asked for."""
+        """Return up to `size` bytes of the input; blocks until there are some."""
         return os.read(self.told, size)
 
     def end(self, exit_code: int = 0) -> None:
@@ -113,11 +113,11 @@ class Command:
 
 
 class StreamingRuntime(FakeRuntime):
-    """A FakeRuntime whose containers can be entered; `begun` has what was."""
+    """A FakeRuntime with exec; `begun` holds the started commands."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        self.begun: asyncio.Queue[Command] = asyncio.Queue()
+        self.begun: asyncio.Queue[FakeCommand] = asyncio.Queue()
         """Commands and attachments, in order."""
         self.argv: list[tuple[str, ...]] = []
         self.ports: dict[int, tuple[str, int]] = {}
@@ -134,8 +134,8 @@ class StreamingRuntime(FakeRuntime):
     async def attach(self, container: str, *, stdin: bool) -> ContainerStream:
         return self._begun(tty=False, stdin=stdin)
 
-    def _begun(self, *, tty: bool, stdin: bool) -> Command:
-        command = Command(tty=tty, stdin=stdin)
+    def _begun(self, *, tty: bool, stdin: bool) -> FakeCommand:
+        command = FakeCommand(tty=tty, stdin=stdin)
         self.begun.put_nowait(command)
         return command
 

@@ -1,4 +1,4 @@
-"""A webhook for tests: a real HTTPS server that answers AdmissionReviews as it is told to."""
+"""A webhook for tests: a real HTTPS server with scripted responses to AdmissionReviews."""
 
 import base64
 import inspect

@@ -1,4 +1,4 @@
-"""Documents of workloads that are in order, for tests to change."""
+"""Valid documents of workloads for tests to change."""
 
 from typing import Any
 

@@ -2,7 +2,7 @@
 
 from kedge.api.catalog import BUILT_IN, Catalog
 from kedge.api.core_v1.config_map import RESOURCE as CONFIG_MAPS
-from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 
 
 def test_no_two_kinds_share_a_path_or_a_place_in_the_store() -> None:
@@ -22,7 +22,7 @@ def test_every_second_view_is_of_a_resource_that_is_stored() -> None:
 def test_no_short_name_leads_to_two_kinds() -> None:
     seen: dict[str, str] = {}
     for each in BUILT_IN:
-        for name in each.short_names:
+        for name in each.presentation.short_names:
             assert seen.setdefault(name, each.plural) == each.plural
 
 

@@ -131,14 +131,16 @@ def steps(resource: Resource[Any], posted: Any) -> dict[str, float]:
             invalid(resource.group, resource.kind, "x", found).status()
 
     fitted = timed("fit", lambda: decode.shape(resource, posted, []))
-    obj = fitted and timed("object", lambda: resource.default(resource.from_document(fitted)))
+    obj = fitted and timed(
+        "object", lambda: resource.strategy.default(resource.from_document(fitted))
+    )
     if obj is None:
         return seconds
-    timed("validate", lambda: refused(resource.validate(obj)))
-    timed("update", lambda: refused(resource.validate_update(obj, obj)))
-    timed("status", lambda: refused(resource.validate_status(obj, obj)))
-    timed("warn", lambda: list(resource.warn(obj)))
-    timed("cells", lambda: [column.cell(obj) for column in resource.columns])
+    timed("validate", lambda: refused(resource.strategy.validate(obj)))
+    timed("update", lambda: refused(resource.strategy.validate_update(obj, obj)))
+    timed("status", lambda: refused(resource.strategy.validate_status(obj, obj)))
+    timed("warn", lambda: list(resource.strategy.warnings(obj)))
+    timed("cells", lambda: [column.cell(obj) for column in resource.presentation.columns])
     whole = resource.to_document(obj)
     known: dict[str, Any] = {"api_version": resource.api_version, "now": NOW, "manager": "m"}
     timed("owners", lambda: managed.after_update(resource.schema, None, whole, **known))

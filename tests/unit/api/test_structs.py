@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import MERGED_SET, Bytes, Int32, Model, ObjectMeta, Time, keyed
 from kedge.api.structs import schema_of
 from kedge.machinery.quantity import Quantity
@@ -49,7 +49,10 @@ def test_a_type_may_hold_itself() -> None:
 
 def test_descriptions_come_from_docstrings_and_stay_with_their_field() -> None:
     meta, pod = schema_of(ObjectMeta), schema_of(Pod)
-    assert meta.description == "What every stored object has: its name, its labels, its history."
+    assert (
+        meta.description
+        == "The metadata of every stored object: name, labels, annotations, owners, history."
+    )
     assert meta.fields["uid"].description.startswith("Tells this object from any other")
     assert pod.fields["metadata"].description == "Name, labels and history of the object."
     assert schema_of(Leaf).required == ("name",)

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from kedge.api import structs
-from kedge.api.builtin.schemas import Published, described
+from kedge.api.builtin.schemas import PublishedTypes, described
 from kedge.api.catalog import HAND_WRITTEN
 from kedge.machinery.schema import Schema
 
-PUBLISHED = Published({})
+PUBLISHED = PublishedTypes({})
 STRUCTS = described(resource.type for resource in HAND_WRITTEN)
 
 CORE = "io.k8s.api.core.v1"

@@ -6,6 +6,7 @@ import pytest
 
 from kedge.api.builtin.resources import RESOURCES
 from kedge.api.model import Document
+from kedge.api.presentation import Presentation
 from kedge.api.resource import SCALE, STATUS, Resource, StoredAs, Subresource
 from kedge.apiserver import discovery
 
@@ -19,14 +20,13 @@ def kind(
 PODS = kind(
     "Pod",
     "pods",
-    short_names=("po",),
-    categories=("all",),
+    presentation=Presentation(short_names=("po",), categories=("all",)),
     subresources=(
         Subresource("log", ("get",)),
         Subresource("eviction", ("create",), "Eviction", "policy", "v1"),
     ),
 )
-NODES = kind("Node", "nodes", namespaced=False, short_names=("no",))
+NODES = kind("Node", "nodes", namespaced=False, presentation=Presentation(short_names=("no",)))
 HPA2 = kind("HorizontalPodAutoscaler", "horizontalpodautoscalers", "autoscaling", "v2")
 HPA1 = kind(
     "HorizontalPodAutoscaler",

@@ -43,7 +43,7 @@ def manifests(text: str) -> list[Manifest]:
 
 
 def rows(text: str, namespace: str = "default") -> list[tuple[str, ...]]:
-    bounds = bounds_of([RESOURCE.default(RESOURCE.from_document(LIMITS))])
+    bounds = bounds_of([RESOURCE.strategy.default(RESOURCE.from_document(LIMITS))])
     (manifest,) = manifests(text)
     resource = explaining._KINDS[manifest.api_version, manifest.kind]
     obj = explaining.object_of(resource, manifest, namespace)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from kedge.api.apps_v1 import deployment
-from kedge.api.core_v1 import pod as core_pod
+from kedge.api.core_v1.pod import pod as core_pod
 from kedge.api.metrics_v1alpha1 import pod
 from kedge.cli import recommending
 from kedge.cli.connection import Connection

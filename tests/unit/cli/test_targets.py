@@ -5,13 +5,19 @@ from typing import Any
 import pytest
 
 from kedge.api.model import Document
+from kedge.api.presentation import Presentation
 from kedge.api.resource import Resource
 from kedge.cli.failure import Failure
 from kedge.cli.targets import kind_of, parse
 
 
-def resource(plural: str, kind: str, group: str = "", **more: Any) -> Resource[Document]:
-    return Resource(type=Document, plural=plural, kind=kind, group=group, **more)
+def resource(
+    plural: str, kind: str, group: str = "", version: str = "v1", **names: list[str]
+) -> Resource[Document]:
+    shown = Presentation[Document](**names)  # type: ignore[arg-type]
+    return Resource(
+        type=Document, plural=plural, kind=kind, group=group, version=version, presentation=shown
+    )
 
 
 PODS = resource("pods", "Pod", short_names=["po"], categories=["all"])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1 import node as core_node
-from kedge.api.core_v1 import pod as core_pod
+from kedge.api.core_v1.pod import pod as core_pod
 from kedge.api.metrics_v1alpha1 import node, pod
 from kedge.cli import usage
 from kedge.cli.usage import Look

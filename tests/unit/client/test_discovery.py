@@ -68,4 +68,5 @@ async def test_what_has_not_changed_is_not_sent_again() -> None:
 def test_a_resource_comes_with_all_the_names_it_goes_by() -> None:
     names = {"singularResource": "limit", "shortNames": ["limits"], "categories": ["all"]}
     (found,) = parse(page("", v1=[{**listed("limitranges", "LimitRange"), **names}]))
-    assert (found.singular, found.short_names, found.categories) == ("limit", ["limits"], ["all"])
+    shown = found.presentation
+    assert (found.singular, shown.short_names, shown.categories) == ("limit", ["limits"], ["all"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.event import EventSource
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import ObjectMeta
 from kedge.client.client import Client

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.errors import conflict, not_found
 from kedge.machinery.turns import SHARE_SECONDS
 from kedge.testing.clock import BusyClock, FakeClock
@@ -14,8 +14,8 @@ from kedge.testing.clock import BusyClock, FakeClock
 @asynccontextmanager
 async def running(
     reconcile: Callable[[str], Awaitable[None]], clock: FakeClock, workers: int = 1
-) -> AsyncIterator[Loop[str]]:
-    loop = Loop("test", reconcile, clock, workers=workers)
+) -> AsyncIterator[ControllerLoop[str]]:
+    loop = ControllerLoop("test", reconcile, clock, workers=workers)
     async with asyncio.TaskGroup() as tasks:
         run = tasks.create_task(loop.run())
         yield loop

@@ -3,16 +3,16 @@ from typing import Any
 import pytest
 
 from kedge.api.apps_v1 import replica_set
-from kedge.api.core_v1 import pod as pods
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod as pods
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import Client
 from kedge.client.events import Recorder
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Known, Shared, controller_of
+from kedge.controllers.adoption import Adoption
 from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches, pod_of
+from kedge.controllers.shared_informers import ObjectCache, SharedInformers, controller_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 from kedge.testing.workloads import workload_document
 
 SETS = "/apis/apps/v1/namespaces/default/replicasets"
@@ -22,19 +22,19 @@ PODS = "/api/v1/namespaces/default/pods"
 class Hands:
     """What a controller works with, without a will of its own."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self.client = client
-        self.pods: Known[Pod] = shared.of(pods.RESOURCE)
+        self.pods: ObjectCache[Pod] = shared.of(pods.RESOURCE)
         self.recorder = Recorder(client, clock, "test")
         self.control = PodControl(client, self.pods, self.recorder)
-        self.claims = Claims(client, replica_set.RESOURCE, pods.RESOURCE, self.pods)
+        self.claims = Adoption(client, replica_set.RESOURCE, pods.RESOURCE, self.pods)
 
     async def run(self) -> None:
         await self.recorder.run()
 
 
 class Scene:
-    def __init__(self, place: Workshop, hands: Hands) -> None:
+    def __init__(self, place: ControllerHarness, hands: Hands) -> None:
         self.place = place
         self.hands = hands
 
@@ -52,7 +52,7 @@ class Scene:
 async def scene() -> Any:
     made: list[Hands] = []
 
-    def maker(client: Client, shared: Shared, clock: Clock) -> Hands:
+    def maker(client: Client, shared: SharedInformers, clock: Clock) -> Hands:
         made.append(Hands(client, shared, clock))
         return made[0]
 
@@ -143,22 +143,22 @@ async def test_an_owner_that_is_gone_adopts_nothing(scene: Scene) -> None:
 async def test_batches_grow_while_all_goes_well() -> None:
     done: list[int] = []
 
-    async def deed(number: int) -> None:
+    async def act(number: int) -> None:
         done.append(number)
 
-    await in_growing_batches(11, deed)
+    await in_growing_batches(11, act)
     assert done == list(range(11))
 
 
 async def test_batches_end_with_the_first_that_fails() -> None:
     tried: list[int] = []
 
-    async def deed(number: int) -> None:
+    async def act(number: int) -> None:
         tried.append(number)
         if number == 2:
             raise ValueError("full")
 
     with pytest.raises(Shortfall, match="full") as caught:
-        await in_growing_batches(500, deed)
+        await in_growing_batches(500, act)
     assert tried == [0, 1, 2]
     assert caught.value.done == 2

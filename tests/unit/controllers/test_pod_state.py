@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.controllers.pod_state import (
     available_in,
     expendable_first,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kedge.deviceplugin import ContainerAllocateResponse, Device, DeviceSpec, Mount, Owner
-from kedge.deviceplugin.check.bench import Bench, Occupied
+from kedge.deviceplugin.check.bench import DirectoryInUse, PluginBench
 from kedge.deviceplugin.check.run import SCENARIOS, Finding, check
-from kedge.deviceplugin.check.scenario import Verdict
+from kedge.deviceplugin.check.scenario import ScenarioResult
 from kedge.deviceplugin.messages import DevicePluginOptions
 from kedge.machinery.clock import SystemClock
 from kedge.testing.device_plugin import ScriptedPlugin
@@ -50,13 +50,13 @@ async def checked(plugin: ScriptedPlugin, directory: Path) -> dict[str, Finding]
     """Findings by what was tried."""
     told: list[Finding] = []
     async with running(plugin, directory):
-        bench = Bench(directory=directory, clock=SystemClock(), patience=5)
+        bench = PluginBench(directory=directory, clock=SystemClock(), patience=5)
         findings = await check(bench, told.append)
     assert told == findings
     return {each.title: each for each in findings}
 
 
-def verdicts(findings: dict[str, Finding], verdict: Verdict) -> set[str]:
+def verdicts(findings: dict[str, Finding], verdict: ScenarioResult) -> set[str]:
     return {title for title, each in findings.items() if each.verdict is verdict}
 
 
@@ -71,8 +71,8 @@ async def test_a_good_plugin_passes(tmp_path: Path) -> None:
     mount = Mount(container_path="/x", host_path=str(tmp_path))
     plugin.answer = ContainerAllocateResponse(devices=[node], mounts=[mount], envs={"A": "1"})
     found = await checked(plugin, tmp_path)
-    assert verdicts(found, Verdict.FAIL) == verdicts(found, Verdict.WARN) == set()
-    assert verdicts(found, Verdict.SKIP) == {
+    assert verdicts(found, ScenarioResult.FAIL) == verdicts(found, ScenarioResult.WARN) == set()
+    assert verdicts(found, ScenarioResult.SKIP) == {
         "lives through a call that it did not ask for",
         "ends when it is told to",
         "begins again",
@@ -89,7 +89,7 @@ async def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         devices=[node], envs={"A=B": "1"}, mounts=[Mount(container_path="/x", host_path="/nowhere")]
     )
     found = await checked(plugin, tmp_path)
-    assert verdicts(found, Verdict.FAIL) == {
+    assert verdicts(found, ScenarioResult.FAIL) == {
         "gives each device a name of its own",
         "says Healthy or Unhealthy",
         "keeps the stream open",
@@ -101,7 +101,7 @@ async def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         "gives device nodes that are there",
         "asks for permissions that there are",
     }
-    assert verdicts(found, Verdict.WARN) == {
+    assert verdicts(found, ScenarioResult.WARN) == {
         "gives devices short names",
         "refuses to start with a device that it does not have",
     }
@@ -109,18 +109,18 @@ async def test_what_is_wrong_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_plugin_that_does_not_come_leaves_nothing_to_try(tmp_path: Path) -> None:
-    bench = Bench(directory=tmp_path, clock=SystemClock(), patience=0.1)
+    bench = PluginBench(directory=tmp_path, clock=SystemClock(), patience=0.1)
     findings = await check(bench, lambda finding: None)
-    assert findings[0].verdict is Verdict.FAIL
+    assert findings[0].verdict is ScenarioResult.FAIL
     assert "no registration within 0.1 s" in findings[0].detail
-    assert {each.verdict for each in findings[1:]} == {Verdict.SKIP}
+    assert {each.verdict for each in findings[1:]} == {ScenarioResult.SKIP}
     assert os.listdir(tmp_path) == []
 
 
 async def test_a_directory_that_somebody_serves_is_left_alone(tmp_path: Path) -> None:
-    bench = Bench(directory=tmp_path, clock=SystemClock(), patience=1)
+    bench = PluginBench(directory=tmp_path, clock=SystemClock(), patience=1)
     await bench.open()
-    other = Bench(directory=tmp_path, clock=SystemClock(), patience=1)
-    with pytest.raises(Occupied, match="stop it, or use another place"):
+    other = PluginBench(directory=tmp_path, clock=SystemClock(), patience=1)
+    with pytest.raises(DirectoryInUse, match="stop it, or use another place"):
         await other.open()
     await bench.close()

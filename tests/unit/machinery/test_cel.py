@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kedge.machinery.cel import CelError, Condition
+from kedge.machinery.cel import CelCondition, CelError
 
 POD: dict[str, Any] = {
     "metadata": {"name": "web-0", "labels": {"app": "web"}},
@@ -15,7 +15,7 @@ POD: dict[str, Any] = {
 
 
 def holds(expression: str, value: Any = POD) -> bool:
-    return Condition(expression, ("object",)).holds({"object": value})
+    return CelCondition(expression, ("object",)).holds({"object": value})
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_missing_field_is_an_error_not_a_lie() -> None:
 )
 def test_nonsense_is_found_before_anything_is_evaluated(expression: str, why: str) -> None:
     with pytest.raises(CelError) as error:
-        Condition(expression, ("object",))
+        CelCondition(expression, ("object",))
     assert why in str(error.value)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kedge.machinery import errors
-from kedge.machinery.errors import Cause, FieldError, StatusError, from_status
+from kedge.machinery.errors import FieldError, StatusCause, StatusError, from_status
 from kedge.machinery.quantity import Quantity
 
 
@@ -86,7 +86,7 @@ def test_a_retry_is_asked_for_in_the_details() -> None:
     [
         errors.not_found("apps", "deployments", "d"),
         errors.unknown_resource(),
-        errors.conflict("", "pods", "p", "why", [Cause("R", "m", "f")]),
+        errors.conflict("", "pods", "p", "why", [StatusCause("R", "m", "f")]),
         errors.expired("old", "token"),
         errors.timeout("slow", retry_after=3),
         errors.bad_request("no"),

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.errors import ErrorScope, FieldError
 from kedge.machinery.extensions import sorted_out, trail, warning, without
 from kedge.machinery.schema import Schema
 from kedge.machinery.shape import fit
@@ -106,9 +106,9 @@ def test_other_spellings_are_put_right_unless_they_contradict(
 
 def test_errors_count_for_those_who_mind_them() -> None:
     both = FieldError.required("a")
-    ours = FieldError.required("b").only(Minded.KEDGE)
-    theirs = FieldError.required("c").only(Minded.EXTENSION).under("spec")
-    follows = FieldError.required("d").only(Minded.KUBERNETES)
+    ours = FieldError.required("b").only(ErrorScope.KEDGE)
+    theirs = FieldError.required("c").only(ErrorScope.EXTENSION).under("spec")
+    follows = FieldError.required("d").only(ErrorScope.KUBERNETES)
     errors = [both, ours, theirs, theirs, follows]
     assert sorted_out(errors, upstream_only=False) == ([both, ours], ["spec.c"])
     assert sorted_out(errors, upstream_only=True) == ([both, theirs, theirs, follows], [])

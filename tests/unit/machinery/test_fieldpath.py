@@ -8,10 +8,10 @@ from kedge.machinery.fieldpath import (
     FULL_FORM,
     OWNER_FORM,
     PARTIAL_FORM,
-    Amount,
-    Field,
-    Malformed,
-    Owner,
+    ContainerResourcePath,
+    FieldPath,
+    MalformedFieldPath,
+    OwnerPath,
     parse,
     parse_partial,
 )
@@ -22,34 +22,34 @@ RESOURCES = st.sampled_from(
 )
 BOUNDS = st.sampled_from(["limits", "requests"])
 LISTS = st.sampled_from(["containers", "initContainers"])
-AMOUNTS = st.builds(Amount, BOUNDS, RESOURCES, NAMES, LISTS)
+AMOUNTS = st.builds(ContainerResourcePath, BOUNDS, RESOURCES, NAMES, LISTS)
 KEYS = st.text(st.characters(exclude_characters="\\", exclude_categories=["Cs"]))
 
 
 @given(AMOUNTS)
-def test_full_selector_reads_as_it_is_written(amount: Amount) -> None:
+def test_full_selector_reads_as_it_is_written(amount: ContainerResourcePath) -> None:
     assert parse(str(amount)) == amount
     assert parse(f".{amount}") == amount
 
 
 @given(BOUNDS, RESOURCES)
 def test_partial_selector_reads_as_it_is_written(bound: str, resource: str) -> None:
-    amount = Amount(bound, resource)
+    amount = ContainerResourcePath(bound, resource)
     assert parse_partial(str(amount)) == amount
     assert parse_partial(f".{amount}") == amount
 
 
 @pytest.mark.parametrize("attribute", ["apiVersion", "kind", "name", "uid"])
 def test_owner_reads_as_it_is_written(attribute: str) -> None:
-    assert parse(str(Owner(attribute))) == Owner(attribute)
+    assert parse(str(OwnerPath(attribute))) == OwnerPath(attribute)
 
 
 @given(st.sampled_from(["metadata.labels", "metadata.annotations"]), KEYS)
 @example("metadata.annotations", "foo.bar/more'complicated]example[with'characters\"to-escape")
 @example("metadata.annotations", "']['")
 def test_any_key_without_a_backslash_can_be_written(name: str, key: str) -> None:
-    path = parse(str(Field.keyed(name, key)))
-    assert isinstance(path, Field)
+    path = parse(str(FieldPath.keyed(name, key)))
+    assert isinstance(path, FieldPath)
     assert (path.name, path.key) == (name, key)
     assert path.escapes == any(each in key for each in "[]'")
 
@@ -59,7 +59,7 @@ def test_any_key_without_a_backslash_can_be_written(name: str, key: str) -> None
 @example("['a']")
 @example("metadata.annotations['a'b']['c']")
 def test_no_letter_of_a_field_is_lost(text: str) -> None:
-    assert str(Field.parsed(text)) == text
+    assert str(FieldPath.parsed(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_no_letter_of_a_field_is_lost(text: str) -> None:
 )
 def test_subscript_is_split_off_as_kubernetes_does(text: str, name: str, key: str | None) -> None:
     path = parse(text)
-    assert isinstance(path, Field)
+    assert isinstance(path, FieldPath)
     assert (path.name, path.key) == (name, key)
 
 
@@ -89,7 +89,7 @@ def test_subscript_is_split_off_as_kubernetes_does(text: str, name: str, key: st
     [(r"x['a\'b']", True), ("x['a'b']", False), (r"x['a\'b[c']", False), (r"x['a\b']", False)],
 )
 def test_escapes_count_only_where_all_are_there(text: str, escapes: bool) -> None:
-    assert Field.parsed(text).escapes is escapes
+    assert FieldPath.parsed(text).escapes is escapes
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_escapes_count_only_where_all_are_there(text: str, escapes: bool) -> Non
     ],
 )
 def test_quotes_spaces_and_the_first_dot_are_free(text: str) -> None:
-    assert parse(text) == Amount("limits", "cpu", "web")
+    assert parse(text) == ContainerResourcePath("limits", "cpu", "web")
 
 
 def test_dots_of_a_resource_may_be_escaped_as_in_json_paths() -> None:
-    assert parse_partial(r"resources.limits.example\.com/gpu") == Amount(
+    assert parse_partial(r"resources.limits.example\.com/gpu") == ContainerResourcePath(
         "limits", "example.com/gpu"
     )
 
@@ -132,14 +132,14 @@ def test_dots_of_a_resource_may_be_escaped_as_in_json_paths() -> None:
     ],
 )
 def test_what_does_not_name_a_container_is_no_selector(text: str) -> None:
-    with pytest.raises(Malformed) as raised:
+    with pytest.raises(MalformedFieldPath) as raised:
         parse(text)
     assert str(raised.value) == FULL_FORM
 
 
 @pytest.mark.parametrize("text", ["..spec.containers[0]", "spec.container[0]", ".metadata.name"])
 def test_what_is_not_even_alike_is_left_to_kubernetes(text: str) -> None:
-    assert parse(text) == Field(text)
+    assert parse(text) == FieldPath(text)
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,12 @@ def test_what_is_not_even_alike_is_left_to_kubernetes(text: str) -> None:
     ],
 )
 def test_partial_selector_has_one_form(text: str) -> None:
-    with pytest.raises(Malformed) as raised:
+    with pytest.raises(MalformedFieldPath) as raised:
         parse_partial(text)
     assert str(raised.value) == PARTIAL_FORM
 
 
 def test_owner_is_the_controller_only() -> None:
-    with pytest.raises(Malformed) as raised:
+    with pytest.raises(MalformedFieldPath) as raised:
         parse("metadata.ownerReferences[0].name")
     assert str(raised.value) == OWNER_FORM

@@ -9,9 +9,9 @@ from kedge.machinery.selectors import (
     EVERYTHING,
     NOTHING,
     FieldSelector,
-    LabelSelector,
+    FieldTerm,
+    LabelRequirements,
     Requirement,
-    Term,
     labels_from_map,
     labels_from_object,
     parse_fields,
@@ -203,7 +203,7 @@ requirements = st.one_of(
 
 @given(st.lists(requirements, max_size=4))
 def test_a_printed_selector_reads_back(found: list[Requirement]) -> None:
-    selector = LabelSelector(found)
+    selector = LabelRequirements(found)
     assert parse_labels(str(selector)) == selector
 
 
@@ -212,9 +212,9 @@ def test_negations_are_opposites(labels: dict[str, str], requirement: Requiremen
     pairs = {"exists": "!", "!": "exists", "in": "notin", "notin": "in"}
     pairs |= {"=": "!=", "==": "!=", "!=": "="}
     opposite = requirement._replace(operator=pairs[requirement.operator])
-    assert LabelSelector([requirement]).matches(labels) is not LabelSelector([opposite]).matches(
-        labels
-    )
+    assert LabelRequirements([requirement]).matches(labels) is not LabelRequirements(
+        [opposite]
+    ).matches(labels)
 
 
 @given(st.dictionaries(keys, values), st.dictionaries(keys, values))
@@ -226,8 +226,8 @@ def test_a_map_selects_its_supersets(wanted: dict[str, str], extra: dict[str, st
 def test_field_terms_are_compared_with_what_the_lookup_says() -> None:
     selector = parse_fields("status.phase!=Failed,spec.nodeName==n1,")
     assert selector.terms == (
-        Term("spec.nodeName", "=", "n1"),
-        Term("status.phase", "!=", "Failed"),
+        FieldTerm("spec.nodeName", "=", "n1"),
+        FieldTerm("status.phase", "!=", "Failed"),
     )
     fields = {"status.phase": "Running", "spec.nodeName": "n1"}
     assert selector.matches(fields.__getitem__)
@@ -263,7 +263,7 @@ def test_bad_field_selectors_are_refused(text: str, complaint: str) -> None:
 
 
 terms = st.builds(
-    Term,
+    FieldTerm,
     st.from_regex(r"[a-z]{1,4}(\.[a-z]{1,4})?", fullmatch=True),
     st.sampled_from(["=", "!="]),
     st.text(alphabet="ab,=\\!\n é"),
@@ -271,7 +271,7 @@ terms = st.builds(
 
 
 @given(st.lists(terms, max_size=4))
-def test_a_printed_field_selector_reads_back(found: list[Term]) -> None:
+def test_a_printed_field_selector_reads_back(found: list[FieldTerm]) -> None:
     assert set(parse_fields(str(FieldSelector(found))).terms) == set(found)
 
 
@@ -279,8 +279,8 @@ def test_a_printed_field_selector_reads_back(found: list[Term]) -> None:
 def test_a_selector_is_the_conjunction_of_its_requirements(
     labels: dict[str, str], found: list[Requirement]
 ) -> None:
-    each = all(LabelSelector([one]).matches(labels) for one in found)
-    assert LabelSelector(found).matches(labels) is each
+    each = all(LabelRequirements([one]).matches(labels) for one in found)
+    assert LabelRequirements(found).matches(labels) is each
 
 
 def test_comparisons_of_one_label_are_all_made() -> None:
@@ -293,7 +293,7 @@ def test_comparisons_of_one_label_are_all_made() -> None:
 
 @given(st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz")), st.lists(terms, max_size=6))
 def test_a_field_selector_is_the_conjunction_of_its_terms(
-    fields: dict[str, str], found: list[Term]
+    fields: dict[str, str], found: list[FieldTerm]
 ) -> None:
     def lookup(name: str) -> str:
         return fields.get(name, "")
@@ -305,7 +305,9 @@ def test_a_field_selector_is_the_conjunction_of_its_terms(
 @pytest.mark.parametrize("term", ["!k{}", "k{}!=x", "l0!=k{}", "l0 in (x,k{})", "l0 notin (k{})"])
 def test_a_match_does_not_take_as_long_as_the_selector(term: str) -> None:
     labels = {f"l{i}": "x" for i in range(5)}
-    long = LabelSelector(parse_labels(",".join(term.format(i) for i in range(4_000))).requirements)
+    long = LabelRequirements(
+        parse_labels(",".join(term.format(i) for i in range(4_000))).requirements
+    )
     began = time.process_time()
     assert all(long.matches(labels) for _ in range(2_000))
     assert time.process_time() - began < 0.5

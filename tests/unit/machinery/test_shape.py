@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.api.core_v1.pod import RESOURCE
+from kedge.api.core_v1.pod.pod import RESOURCE
 from kedge.machinery.schema import ANY, Schema
-from kedge.machinery.shape import AsMapping, Misfit, fit
+from kedge.machinery.shape import AsMapping, TypeMismatch, fit
 
 TEXT = Schema(type="string")
 
@@ -90,14 +90,14 @@ def test_scalars_become_canonical(schema: Schema, given: Any, kept: Any) -> None
     ],
 )
 def test_wrong_types_do_not_fit(schema: Schema, value: Any) -> None:
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(TypeMismatch) as caught:
         fitted(schema, value)
     assert caught.value.field.startswith("x")
 
 
 def test_the_complaint_is_worded_as_go_words_it() -> None:
     schema = whole(spec=whole(replicas=Schema(type="integer", format="int32")))
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(TypeMismatch) as caught:
         fit(schema, {"spec": {"replicas": "3"}}, [])
     assert str(caught.value).startswith("json: cannot unmarshal string into Go struct field ")
     assert str(caught.value).endswith("spec.replicas of type int32")
@@ -107,7 +107,7 @@ def test_the_complaint_names_the_innermost_struct_and_no_indices() -> None:
     inner = whole(env=Schema(type="list", items=TEXT))
     inner.name = "io.k8s.api.core.v1.Container"
     schema = whole(spec=whole(containers=Schema(type="list", items=inner)))
-    with pytest.raises(Misfit) as caught:
+    with pytest.raises(TypeMismatch) as caught:
         fit(schema, {"spec": {"containers": [{}, {"env": {}}]}}, [])
     assert str(caught.value) == (
         "json: cannot unmarshal object into Go struct field Container.spec.containers.env "
@@ -124,7 +124,7 @@ def test_a_list_of_pairs_may_be_written_as_a_mapping() -> None:
     }
     assert unknown == [AsMapping("env")]
     assert type(unknown[0]) is AsMapping
-    with pytest.raises(Misfit, match="cannot unmarshal number"):
+    with pytest.raises(TypeMismatch, match="cannot unmarshal number"):
         fit(schema, {"env": {"A": 1}}, [])
 
 
@@ -135,7 +135,7 @@ def test_nothing_fits_that_is_nested_too_deeply() -> None:
     for _ in range(150):
         deep = {"x": deep}
     for schema in (loop, whole(x=ANY), Schema(type="object", open=True)):
-        with pytest.raises(Misfit, match="max depth"):
+        with pytest.raises(TypeMismatch, match="max depth"):
             fit(schema, deep, [])
 
 
@@ -159,7 +159,7 @@ VALUES = st.recursive(
 def test_what_was_fitted_once_fits_as_it_is(document: dict[str, Any]) -> None:
     try:
         once = fit(RESOURCE.schema, document, [])
-    except Misfit:
+    except TypeMismatch:
         return
     unknown: list[str] = []
     assert fit(RESOURCE.schema, once, unknown) == once

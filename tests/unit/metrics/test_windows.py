@@ -15,7 +15,7 @@ def test_windows_are_whole_ticks_and_sorted() -> None:
 
 
 def test_the_scheduler_reads_windows_of_the_table() -> None:
-    fields = msgspec.structs.fields(usage.Windows)
+    fields = msgspec.structs.fields(usage.ReportedWindows)
     assert [field.encode_name for field in fields] == list(WINDOWS)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kedge.api.core_v1 import node, pod
+from kedge.api.core_v1 import node
+from kedge.api.core_v1.pod import pod
 from kedge.apiserver.api import Api
 from kedge.apiserver.server import assemble
 from kedge.apiserver.telemetry import Telemetry

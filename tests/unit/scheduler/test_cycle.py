@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from kedge.scheduler.cycle import (
     MOST_COMPARISONS,
+    CycleState,
+    FitError,
     Placement,
     Ranking,
-    Turn,
-    Unfit,
     decide,
     pick,
     rank,
     worth_comparing,
 )
-from kedge.scheduler.demand import MOST_RULES, Demand
+from kedge.scheduler.demand import MOST_RULES, PodDemand
 from kedge.scheduler.scores.score import Score
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
@@ -23,15 +23,15 @@ from kedge.testing.scheduling import cluster, demand, new_node
 TAINT = {"key": "dedicated", "effect": "NoSchedule"}
 
 
-def placed_on(pod: Demand, snapshot: Snapshot) -> str:
-    decision = decide(pod, snapshot, Turn())
+def placed_on(pod: PodDemand, snapshot: Snapshot) -> str:
+    decision = decide(pod, snapshot, CycleState())
     assert isinstance(decision, Placement), decision.message
     return decision.node
 
 
-def why_not(pod: Demand, snapshot: Snapshot) -> str:
-    decision = decide(pod, snapshot, Turn())
-    assert isinstance(decision, Unfit)
+def why_not(pod: PodDemand, snapshot: Snapshot) -> str:
+    decision = decide(pod, snapshot, CycleState())
+    assert isinstance(decision, FitError)
     return decision.message
 
 
@@ -85,7 +85,7 @@ def test_what_is_kept_free_for_a_more_important_pod_is_not_given_away() -> None:
 
 def test_ties_are_broken_by_the_seed_and_load_spreads() -> None:
     def chosen(seed: int) -> list[str]:
-        snapshot, turn = cluster(*(new_node(f"n{i}") for i in range(4))), Turn(seed)
+        snapshot, turn = cluster(*(new_node(f"n{i}") for i in range(4))), CycleState(seed)
         decisions = [decide(demand(f"p{i}"), snapshot, turn) for i in range(200)]
         return [each.node for each in decisions if isinstance(each, Placement)]
 
@@ -99,12 +99,12 @@ def test_a_score_that_is_added_counts_with_its_weight() -> None:
     liked = Score("Usage", 5, lambda pod, whole, nodes: [int(n.name == "b") for n in nodes])
     ranking = rank(demand(), snapshot, snapshot.order, [liked])
     assert ranking.totals == [0, 5]
-    assert pick(ranking, Turn()).name == "b"
+    assert pick(ranking, CycleState()).name == "b"
 
 
 def test_a_ranking_tells_what_each_score_gave() -> None:
     snapshot = cluster(new_node("a"), new_node("b", cpu="8"))
-    decision = decide(demand(requests={"cpu": "1"}), snapshot, Turn())
+    decision = decide(demand(requests={"cpu": "1"}), snapshot, CycleState())
     assert isinstance(decision, Placement)
     assert isinstance(decision.ranking, Ranking)
     parts = {score.name: values for score, values in decision.ranking.parts}
@@ -116,7 +116,7 @@ def test_how_many_nodes_are_worth_comparing() -> None:
 
 
 def test_in_a_large_cluster_each_node_has_its_turn() -> None:
-    snapshot, turn = cluster(*(new_node(f"n{i}") for i in range(300))), Turn()
+    snapshot, turn = cluster(*(new_node(f"n{i}") for i in range(300))), CycleState()
     asked: set[str] = set()
     for i in range(3):
         decision = decide(demand(f"p{i}"), snapshot, turn)
@@ -152,8 +152,8 @@ def test_nothing_is_ever_promised_twice(
             for name, sums in held.items()
             if len(snapshot.nodes[name].pods) < 5 and _within(sums, asked, nodes[int(name[1:])])
         }
-        decision = decide(pod, snapshot, Turn(i))
-        if isinstance(decision, Unfit):
+        decision = decide(pod, snapshot, CycleState(i))
+        if isinstance(decision, FitError):
             assert not fits
             continue
         assert decision.node in fits

@@ -2,21 +2,21 @@ from datetime import UTC, datetime
 
 from kedge.client.informer import Key
 from kedge.scheduler import decisions
-from kedge.scheduler.cycle import Turn, decide
-from kedge.scheduler.decisions import KEPT, ROWS, Log, Record, record
+from kedge.scheduler.cycle import CycleState, decide
+from kedge.scheduler.decisions import KEPT, ROWS, DecisionLog, DecisionRecord, record
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def decided(name: str, snapshot: Snapshot) -> Record:
+def decided(name: str, snapshot: Snapshot) -> DecisionRecord:
     pod = demand(name)
-    return record(pod, decide(pod, snapshot, Turn()), snapshot, NOW)
+    return record(pod, decide(pod, snapshot, CycleState()), snapshot, NOW)
 
 
 def test_the_oldest_decisions_are_forgotten() -> None:
-    log, snapshot = Log(), cluster(new_node("a"))
+    log, snapshot = DecisionLog(), cluster(new_node("a"))
     for number in range(KEPT + 5):
         log.add(decided(f"p{number}", snapshot))
     assert len(log) == KEPT
@@ -26,14 +26,14 @@ def test_the_oldest_decisions_are_forgotten() -> None:
 
 def test_decisions_among_many_nodes_are_kept_for_shorter() -> None:
     nodes = 100
-    log, snapshot = Log(), cluster(*(new_node(f"n{number}") for number in range(nodes)))
+    log, snapshot = DecisionLog(), cluster(*(new_node(f"n{number}") for number in range(nodes)))
     for number in range(ROWS // nodes + 3):
         log.add(decided(f"p{number}", snapshot))
     assert len(log) == ROWS // nodes
 
 
 def test_of_a_pod_only_the_latest_decision_is_kept() -> None:
-    log, snapshot = Log(), cluster()
+    log, snapshot = DecisionLog(), cluster()
     log.add(decided("p", snapshot))
     snapshot.put_node(new_node("a"))
     latest = decided("p", snapshot)

@@ -4,25 +4,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import PodCondition
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.api.model import LabelSelector, ObjectMeta
 from kedge.api.policy_v1.pod_disruption_budget import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
 )
-from kedge.scheduler.cycle import Placement, Turn, Unfit, decide
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.preemption import Candidate, Hopeless, preempt
+from kedge.scheduler.cycle import CycleState, FitError, Placement, decide
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.preemption import PreemptionCandidate, PreemptionImpossible, preempt
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
 
 
-def pod(name: str, cpu: int, priority: int = 0, **more: Any) -> Demand:
+def pod(name: str, cpu: int, priority: int = 0, **more: Any) -> PodDemand:
     return demand(name, requests={"cpu": str(cpu)}, priority=priority, **more)
 
 
-def filled(**nodes: list[Demand]) -> Snapshot:
+def filled(**nodes: list[PodDemand]) -> Snapshot:
     """Nodes of four cpus with these pods."""
     snapshot = cluster(*map(new_node, nodes))
     for name, pods in nodes.items():
@@ -32,20 +32,20 @@ def filled(**nodes: list[Demand]) -> Snapshot:
 
 
 def tried(
-    asked: Demand, snapshot: Snapshot, budgets: list[PodDisruptionBudget] | None = None
-) -> Candidate | Hopeless:
-    unfit = decide(asked, snapshot, Turn())
-    assert isinstance(unfit, Unfit)
-    return preempt(asked, snapshot, unfit, budgets or [], Turn())
+    asked: PodDemand, snapshot: Snapshot, budgets: list[PodDisruptionBudget] | None = None
+) -> PreemptionCandidate | PreemptionImpossible:
+    unfit = decide(asked, snapshot, CycleState())
+    assert isinstance(unfit, FitError)
+    return preempt(asked, snapshot, unfit, budgets or [], CycleState())
 
 
-def victims(found: Candidate | Hopeless) -> list[str]:
-    assert isinstance(found, Candidate), found.message
+def victims(found: PreemptionCandidate | PreemptionImpossible) -> list[str]:
+    assert isinstance(found, PreemptionCandidate), found.message
     return [each.key.name for each in found.victims]
 
 
-def why_not(found: Candidate | Hopeless) -> str:
-    assert isinstance(found, Hopeless)
+def why_not(found: PreemptionCandidate | PreemptionImpossible) -> str:
+    assert isinstance(found, PreemptionImpossible)
     return found.message
 
 
@@ -98,9 +98,9 @@ def test_a_pod_may_renounce_preemption() -> None:
 
 
 def test_the_node_is_chosen_where_least_is_lost() -> None:
-    def chosen(**nodes: list[Demand]) -> str:
+    def chosen(**nodes: list[PodDemand]) -> str:
         found = tried(pod("new", 4, 50), filled(**nodes))
-        assert isinstance(found, Candidate)
+        assert isinstance(found, PreemptionCandidate)
         return found.node
 
     assert chosen(a=[pod("p", 4, 9)], b=[pod("q", 4, 1)]) == "b"
@@ -128,7 +128,7 @@ def test_a_budget_is_overrun_if_there_is_no_other_way_but_nowhere_else() -> None
     assert victims(found) == ["dear"]
     found = tried(pod("new", 4, 50), filled(a=[kept]), [budget(0, "x")])
     assert victims(found) == ["kept"]
-    assert isinstance(found, Candidate)
+    assert isinstance(found, PreemptionCandidate)
     assert found.violations == 1
 
 
@@ -152,7 +152,7 @@ def test_while_victims_leave_nobody_else_is_sent_away() -> None:
     assert why_not(found) == (
         "preemption: not eligible due to a terminating pod on the nominated node."
     )
-    assert isinstance(found, Hopeless)
+    assert isinstance(found, PreemptionImpossible)
     assert found.keeps_nomination
 
 
@@ -160,7 +160,7 @@ def test_victims_are_known_by_their_condition_after_a_restart() -> None:
     told = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     meta = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
     plain = pod("p", 4, metadata=meta).pod
-    leaving = Demand(replace(plain, status=replace(plain.status, conditions=[told])))
+    leaving = PodDemand(replace(plain, status=replace(plain.status, conditions=[told])))
     asked = pod("new", 4, 5)
     snapshot = filled(a=[leaving])
     snapshot.nominate(asked, "a")
@@ -181,11 +181,11 @@ def test_after_preemption_the_pod_fits_and_no_victim_was_needless(
         }
     )
     asked = pod("new", cpu, priority)
-    unfit = decide(asked, snapshot, Turn())
+    unfit = decide(asked, snapshot, CycleState())
     if isinstance(unfit, Placement):
         return
-    found = preempt(asked, snapshot, unfit, [], Turn())
-    if isinstance(found, Hopeless):
+    found = preempt(asked, snapshot, unfit, [], CycleState())
+    if isinstance(found, PreemptionImpossible):
         for node in snapshot.nodes.values():
             stay = sum(each.cpu for each in node.pods.values() if each.priority >= priority)
             assert stay + asked.cpu > 4000

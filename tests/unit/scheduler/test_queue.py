@@ -2,8 +2,8 @@ import asyncio
 from collections.abc import Collection
 
 from kedge.machinery.turns import SHARE_SECONDS
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.queue import PATIENCE, Entry, Queue
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.queue import PATIENCE, QueuedPod, SchedulingQueue
 from kedge.testing.clock import BusyClock, FakeClock
 from kedge.testing.scheduling import demand
 
@@ -13,14 +13,14 @@ class Taker:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.queue = Queue(self.clock)
+        self.queue = SchedulingQueue(self.clock)
         self.refusing: frozenset[str] = frozenset()
         """Filters that object, on any node."""
 
-    def _objections(self, demand: Demand, nodes: Collection[str]) -> frozenset[str]:
+    def _objections(self, demand: PodDemand, nodes: Collection[str]) -> frozenset[str]:
         return self.refusing
 
-    async def take(self) -> Entry:
+    async def take(self) -> QueuedPod:
         async with asyncio.timeout(1):
             return await self.queue.take(self._objections)
 
@@ -140,9 +140,9 @@ async def test_a_pod_that_asks_for_something_else_is_tried_at_once() -> None:
 
 async def test_thousands_of_resting_pods_are_asked_about_in_slices() -> None:
     clock = BusyClock()
-    queue, asked = Queue(clock), list[str]()
+    queue, asked = SchedulingQueue(clock), list[str]()
 
-    def objections(demand: Demand, nodes: Collection[str]) -> frozenset[str]:
+    def objections(demand: PodDemand, nodes: Collection[str]) -> frozenset[str]:
         clock.spend(0.001)
         asked.append(demand.uid)
         return frozenset(("fit",))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kedge.api.core_v1.node_types import Node
 from kedge.machinery.selectors import parse_labels
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
 
@@ -112,7 +112,7 @@ _CHANGES = st.one_of(
 
 @given(st.lists(_CHANGES, max_size=25))
 def test_sums_kept_up_are_those_made_anew(changes: list[tuple[str, Any, str]]) -> None:
-    kept, nodes, homes = Snapshot(), dict[str, Node](), dict[str, tuple[Demand, str]]()
+    kept, nodes, homes = Snapshot(), dict[str, Node](), dict[str, tuple[PodDemand, str]]()
     for what, obj, where in changes:
         if what == "place":
             kept.place(obj, where)

@@ -1,14 +1,14 @@
 import msgspec
 import pytest
 
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.load import Amount
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.load import CpuAndMemory
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.usage import (
-    Expectation,
-    Measured,
+    ExpectedUsage,
     NodeReport,
     PodReport,
+    PodUsage,
     used_by_node,
     used_by_pod,
 )
@@ -18,19 +18,19 @@ MI = 1 << 20
 SINCE = "2030-01-01T00:00:00Z"
 
 
-def of_owner(name: str, owner: str, **facts: str) -> Demand:
+def of_owner(name: str, owner: str, **facts: str) -> PodDemand:
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner}
     return demand(
         name, requests=facts, metadata={"ownerReferences": [reference | {"controller": True}]}
     )
 
 
-def settled(cpu: int, memory: int = 100 * MI, *, hour: bool = True) -> Measured:
-    return Measured(Amount(cpu, memory), Amount(cpu, memory), minute=True, hour=hour)
+def settled(cpu: int, memory: int = 100 * MI, *, hour: bool = True) -> PodUsage:
+    return PodUsage(CpuAndMemory(cpu, memory), CpuAndMemory(cpu, memory), minute=True, hour=hour)
 
 
-def started(cpu: int) -> Measured:
-    return Measured(Amount(cpu, 0), Amount(cpu, 0), minute=False, hour=False)
+def started(cpu: int) -> PodUsage:
+    return PodUsage(CpuAndMemory(cpu, 0), CpuAndMemory(cpu, 0), minute=False, hour=False)
 
 
 def snapshot() -> Snapshot:
@@ -44,7 +44,7 @@ def test_a_pod_is_expected_to_use_what_its_siblings_do() -> None:
     made.usage.put_pod("u1", settled(100, 10 * MI), "web")
     made.usage.put_pod("u2", settled(300, 30 * MI), "web")
     made.usage.put_pod("u3", settled(900), "other")
-    assert made.usage.expectation(new) == Expectation(Amount(200, 20 * MI), "siblings")
+    assert made.usage.expectation(new) == ExpectedUsage(CpuAndMemory(200, 20 * MI), "siblings")
     made.usage.put_pod("u2", settled(500, 30 * MI), "web")
     assert made.usage.expectation(new).amount.cpu == 300
     made.usage.remove_pod("u2")
@@ -61,14 +61,16 @@ def test_the_first_minute_of_a_sibling_says_nothing() -> None:
 
 
 def test_a_pod_of_which_nothing_is_known_is_expected_to_use_a_little() -> None:
-    assert snapshot().usage.expectation(demand()) == Expectation(Amount(100, 200 * MI), "default")
+    assert snapshot().usage.expectation(demand()) == ExpectedUsage(
+        CpuAndMemory(100, 200 * MI), "default"
+    )
 
 
 def test_where_pods_are_known_to_use_more_so_is_one_of_which_nothing_is_known() -> None:
     made = snapshot()
     made.usage.put_pod("u1", settled(100), "web")
     made.usage.put_pod("u2", settled(500), "shop")
-    assert made.usage.expectation(demand()) == Expectation(Amount(600, 200 * MI), "default")
+    assert made.usage.expectation(demand()) == ExpectedUsage(CpuAndMemory(600, 200 * MI), "default")
     assert made.usage.expectation(demand(requests={"cpu": "50m"})).amount.cpu == 50
     new = demand("new")
     made.place(new, "a")
@@ -84,18 +86,18 @@ def test_where_pods_are_known_to_use_more_so_is_one_of_which_nothing_is_known() 
 
 def test_a_new_pod_counts_until_a_minute_of_it_was_measured() -> None:
     made = snapshot()
-    made.usage.put_node("a", Amount(1000, 1000 * MI))
+    made.usage.put_node("a", CpuAndMemory(1000, 1000 * MI))
     new = demand("new")
     made.place(new, "a")
     load = made.usage.load(made.nodes["a"])
-    assert (load.now, load.expected) == (Amount(1000, 1000 * MI), Amount(100, 200 * MI))
+    assert (load.now, load.expected) == (CpuAndMemory(1000, 1000 * MI), CpuAndMemory(100, 200 * MI))
     made.usage.put_pod(new.uid, started(30), "")
     made.reconsider("a")
     assert made.usage.load(made.nodes["a"]).expected.cpu == 70
     made.usage.put_pod(new.uid, settled(30), "")
     made.reconsider("a")
     load = made.usage.load(made.nodes["a"])
-    assert (load.expected, load.pods, load.known) == (Amount(0, 0), 1, 1)
+    assert (load.expected, load.pods, load.known) == (CpuAndMemory(0, 0), 1, 1)
 
 
 def test_history_counts_for_more_or_less_than_was_asked_for_once_there_is_an_hour_of_it() -> None:
@@ -115,15 +117,15 @@ def test_a_node_is_added_up_anew_only_for_what_is_noticeable() -> None:
     made = snapshot()
     pod = of_owner("p", "web")
     made.place(pod, "a")
-    made.measure_node("a", Amount(1000, MI))
+    made.measure_node("a", CpuAndMemory(1000, MI))
     made.measure_pod(pod.uid, settled(640))
     load = made.usage.load(made.nodes["a"])
     for cpu in (655, 625):
         made.measure_pod(pod.uid, settled(cpu))
         assert made.nodes["a"].load is load
-    made.measure_node("a", Amount(2000, 2 * MI))
+    made.measure_node("a", CpuAndMemory(2000, 2 * MI))
     load = made.usage.load(made.nodes["a"])
-    assert (load.now, load.usual.cpu) == (Amount(2000, 2 * MI), 640)
+    assert (load.now, load.usual.cpu) == (CpuAndMemory(2000, 2 * MI), 640)
     made.measure_pod(pod.uid, settled(661))
     assert made.usage.load(made.nodes["a"]).usual.cpu == 661
     assert made.usage.expectation(of_owner("q", "web")).amount.cpu == 661
@@ -133,7 +135,7 @@ def test_many_small_changes_are_noticed_together() -> None:
     made = snapshot()
     pod = demand("p")
     made.place(pod, "a")
-    made.measure_node("a", Amount(1000, MI))
+    made.measure_node("a", CpuAndMemory(1000, MI))
     for cpu in range(640, 1281):
         made.measure_pod(pod.uid, settled(cpu))
     assert abs(made.usage.load(made.nodes["a"]).usual.cpu - 1280) <= 1280 // 32
@@ -170,9 +172,11 @@ def test_which_statistics_are_read() -> None:
         "1d": window(4, starttime=SINCE),
     }
     node = msgspec.convert({"metadata": {"name": "a"}, "machine": windows}, NodeReport)
-    assert used_by_node(node) == Amount(25, 19 * MI)
+    assert used_by_node(node) == CpuAndMemory(25, 19 * MI)
     pod = msgspec.convert({"containers": [{"metrics": windows}]}, PodReport)
-    measured = Measured(Amount(25, 25 * MI), Amount(45, 49 * MI), minute=True, hour=False)
+    measured = PodUsage(
+        CpuAndMemory(25, 25 * MI), CpuAndMemory(45, 49 * MI), minute=True, hour=False
+    )
     assert used_by_pod(pod) == measured
     several = msgspec.convert({"containers": [{}, {}], "total": windows}, PodReport)
     assert used_by_pod(several) == measured
@@ -183,7 +187,7 @@ def test_cpu_is_read_as_the_server_writes_it(text: str, expected: int) -> None:
     report = pod_report("uid", text, "3Ki")
     measured = used_by_pod(report)
     assert measured is not None
-    assert measured.now == Amount(expected, 3072)
+    assert measured.now == CpuAndMemory(expected, 3072)
 
 
 def test_what_says_too_little_counts_for_nothing() -> None:

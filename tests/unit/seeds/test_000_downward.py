@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.projection import DownwardAPIProjection, DownwardAPIVolumeSource
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.volume.projection import DownwardAPIProjection, DownwardAPIVolumeSource
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.environment import downward
 from kedge.node.pod.environment.downward import DownwardContext
-from kedge.testing.local_server import MERGE, STRATEGIC, Answer, LocalServer
+from kedge.testing.local_server import MERGE, STRATEGIC, LocalResponse, LocalServer
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE = DownwardContext(
@@ -183,7 +183,7 @@ PARTIAL_FILE = (
 )
 
 
-async def posted(server: LocalServer, text: str) -> Answer:
+async def posted(server: LocalServer, text: str) -> LocalResponse:
     return await server.call("POST", PODS, yaml.safe_load(text))
 
 

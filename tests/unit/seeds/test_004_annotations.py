@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.node.pod.environment import downward
 from kedge.node.pod.environment.downward import DownwardContext
 from kedge.testing.local_server import LocalServer

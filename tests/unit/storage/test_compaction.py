@@ -5,7 +5,7 @@ import pytest
 
 from kedge.storage.compaction import MARK, keep_history, take_outlived
 from kedge.storage.memory import MemoryStore
-from kedge.storage.store import Compacted
+from kedge.storage.store import RevisionCompacted
 from kedge.testing.clock import FakeClock
 
 
@@ -31,5 +31,5 @@ async def test_each_compaction_is_noted_so_that_the_revision_moves_on() -> None:
     assert mark is not None
     assert mark.value == str(before).encode()
     assert store.revision == mark.revision > before
-    with pytest.raises(Compacted):
+    with pytest.raises(RevisionCompacted):
         await store.list("/registry/", at=before - 1)

@@ -3,14 +3,14 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from kedge.storage.feed import Feeds
-from kedge.storage.store import Entry, Event
+from kedge.storage.store import StoreEntry, StoreEvent
 
 
-def created(revision: int) -> Event:
-    return Event("put", Entry(f"/{revision}", b"", revision, revision), None)
+def created(revision: int) -> StoreEvent:
+    return StoreEvent("put", StoreEntry(f"/{revision}", b"", revision, revision), None)
 
 
-async def no_history(prefix: str, since: int, until: int) -> Sequence[Event]:
+async def no_history(prefix: str, since: int, until: int) -> Sequence[StoreEvent]:
     raise AssertionError("asked for history although none was missed")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kedge.storage import sqlite
-from kedge.storage.lockfile import InUse
+from kedge.storage.lockfile import StoreInUse
 from kedge.storage.sqlite import SqliteStore, UnknownLayout
 from kedge.storage.store import DiskFull, StoreDamaged
 from kedge.testing.clock import FakeClock
@@ -79,7 +79,9 @@ async def test_a_second_opening_is_refused_until_the_first_is_closed(
     path: Path, clock: FakeClock
 ) -> None:
     store = await SqliteStore.open(path, clock)
-    with pytest.raises(InUse, match=r"kedge\.db is in use by process \d+: stop that one first"):
+    with pytest.raises(
+        StoreInUse, match=r"kedge\.db is in use by process \d+: stop that one first"
+    ):
         await SqliteStore.open(path, clock)
     await store.close()
     await (await SqliteStore.open(path, clock)).close()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.testing.streams import End, pair
+from kedge.testing.streams import MemoryStream, pair
 from kedge.web import spdy
 from kedge.web.spdy import (
     Broke,
@@ -107,7 +107,7 @@ def test_data_is_handed_on_as_it_comes_and_not_kept() -> None:
 class Client:
     """The side that opens streams."""
 
-    def __init__(self, end: End) -> None:
+    def __init__(self, end: MemoryStream) -> None:
         self.end = end
         self._framer = Framer()
         self._parser = Parser()
@@ -213,7 +213,7 @@ async def test_stream_numbers_must_rise_and_be_odd() -> None:
             await connection.run()
 
 
-class Stuck(End):
+class Stuck(MemoryStream):
     """The end of a connection whose peer does not read."""
 
     def __init__(self) -> None:

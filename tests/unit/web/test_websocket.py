@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.testing.streams import End, pair
+from kedge.testing.streams import MemoryStream, pair
 from kedge.web import websocket
 from kedge.web.websocket import Code, Opcode, Parser, Received, Violation, WebSocket, frame, mask
 
@@ -151,7 +151,7 @@ async def test_a_long_message_is_refused_where_it_would_have_to_be_kept() -> Non
     assert client.close_code == Code.TOO_BIG
 
 
-class Stuck(End):
+class Stuck(MemoryStream):
     """The end of a connection whose peer does not read."""
 
     def __init__(self) -> None:

@@ -15,9 +15,9 @@ from kedge.api.apiextensions_v1.definition import (
 )
 from kedge.api.apiextensions_v1.definition_rules import validate, validate_status, validate_update
 from kedge.api.apiextensions_v1.json_schema import every, normal
+from kedge.api.presentation import Presentation
 from kedge.api.resource import STATUS, Resource
-
-__all__ = ["CLEANUP", "RESOURCE", "CustomResourceDefinition"]
+from kedge.api.strategy import Strategy
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer that keeps a definition until its objects are gone."""
@@ -61,7 +61,9 @@ def remember_storage_version(crd: CustomResourceDefinition) -> CustomResourceDef
     return msgspec.structs.replace(crd, status=status)
 
 
-def carry(new: CustomResourceDefinition, old: CustomResourceDefinition) -> CustomResourceDefinition:
+def prepare_for_update(
+    new: CustomResourceDefinition, old: CustomResourceDefinition
+) -> CustomResourceDefinition:
     return remember_storage_version(new)
 
 
@@ -75,29 +77,30 @@ def warn(crd: CustomResourceDefinition) -> Iterable[str]:
         yield "x-kubernetes-validations are stored but not evaluated by this server"
 
 
-def ending(obj: CustomResourceDefinition) -> CustomResourceDefinition:
-    """A definition goes only after its objects: it is held until somebody has removed them."""
+def prepare_for_delete(obj: CustomResourceDefinition) -> CustomResourceDefinition:
+    """Add the finalizer that keeps the definition until its objects are deleted."""
     finalizers = list(dict.fromkeys([*obj.metadata.finalizers, CLEANUP]))
     metadata = msgspec.structs.replace(obj.metadata, finalizers=finalizers)
     return msgspec.structs.replace(obj, metadata=metadata)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[CustomResourceDefinition] = Resource(
     type=CustomResourceDefinition,
     group="apiextensions.k8s.io",
     plural="customresourcedefinitions",
     namespaced=False,
-    short_names=["crd", "crds"],
-    categories=["api-extensions"],
     subresources=[STATUS],
-    default=default,
-    carry=carry,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    warn=warn,
-    held=lambda obj: not obj.metadata.deletionTimestamp,
-    ending=ending,
-    unconditional_update=False,
     registry="apiextensions.k8s.io/customresourcedefinitions",
+    strategy=Strategy(
+        default=default,
+        prepare_for_update=prepare_for_update,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=warn,
+        blocks_deletion=lambda obj: not obj.metadata.deletionTimestamp,
+        prepare_for_delete=prepare_for_delete,
+        allows_unconditional_update=False,
+    ),
+    presentation=Presentation(short_names=["crd", "crds"], categories=["api-extensions"]),
 )

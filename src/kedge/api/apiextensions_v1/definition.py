@@ -1,4 +1,4 @@
-"""The types of a CustomResourceDefinition, and what others ask of one."""
+"""The types of a CustomResourceDefinition, and functions on them."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -23,7 +23,7 @@ class CustomResourceColumnDefinition(Model):
     format: str = ""
     """A narrower type."""
     description: str = ""
-    """What the column shows, for people."""
+    """A human-readable description of the column."""
     priority: Int32 = 0
     """Above 0 the column is shown in wide output only."""
     jsonPath: str = ""
@@ -79,7 +79,7 @@ class CustomResourceConversion(Model):
 
 
 class CustomResourceDefinitionNames(Model):
-    """What the kind and its resource are called."""
+    """The names of the kind and its resource."""
 
     __required__ = ("plural", "kind")
 
@@ -127,7 +127,7 @@ class CustomResourceValidation(Model):
     """The schema of a version."""
 
     openAPIV3Schema: JSONSchemaProps | None = None
-    """What an object may hold. Fields that it does not name are dropped."""
+    """The schema of the objects. Undeclared fields are dropped."""
 
 
 class SelectableField(Model):
@@ -159,7 +159,7 @@ class CustomResourceDefinitionVersion(Model):
     subresources: CustomResourceSubresources | None = None
     """The subresources of this version."""
     additionalPrinterColumns: Sequence[CustomResourceColumnDefinition] = ()
-    """What `kubectl get` shows beside the name."""
+    """The columns of `kubectl get` besides the name."""
     selectableFields: Sequence[SelectableField] = ()
     """Fields by which lists may be filtered; at most eight."""
 
@@ -172,7 +172,7 @@ class CustomResourceDefinitionSpec(Model):
     group: str = ""
     """The API group: a domain."""
     names: CustomResourceDefinitionNames = field(default_factory=CustomResourceDefinitionNames)
-    """What the kind is called."""
+    """The names of the kind."""
     scope: str = ""
     """Namespaced or Cluster."""
     versions: Sequence[CustomResourceDefinitionVersion] = ()

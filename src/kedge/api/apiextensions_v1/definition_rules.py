@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition may say, and what of it may change."""
+"""Validation of CustomResourceDefinitions and of their updates."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

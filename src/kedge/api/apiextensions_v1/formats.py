@@ -15,7 +15,7 @@ Test = Callable[[str], bool]
 
 
 def known(format_: str) -> Test | None:
-    """The test behind a format's name, in which dashes do not count; None if there is none."""
+    """Return the check of a format, or None; dashes in the name are ignored."""
     return _TESTS.get(format_.replace("-", ""))
 
 

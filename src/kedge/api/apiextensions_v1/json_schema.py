@@ -15,7 +15,7 @@ class ExternalDocumentation(Model):
     """Where to read more."""
 
     description: str = ""
-    """What is to be found there."""
+    """The description of the document."""
     url: str = ""
     """The address."""
 
@@ -28,7 +28,7 @@ class ValidationRule(Model):
     rule: str = ""
     """The expression; `self` is the value."""
     message: str = ""
-    """What to say when it does not hold."""
+    """The message of a failed rule."""
     messageExpression: str = ""
     """An expression that makes up the message."""
     reason: str | None = None
@@ -40,7 +40,7 @@ class ValidationRule(Model):
 
 
 class JSONSchemaProps(Model):
-    """What one value may be."""
+    """The schema of one value."""
 
     id: str = ""
     """Not allowed in a CRD."""
@@ -49,7 +49,7 @@ class JSONSchemaProps(Model):
     ref: str | None = msgspec.field(default=None, name="$ref")
     """Not allowed in a CRD."""
     description: str = ""
-    """What the value means, for people."""
+    """A human-readable description of the value."""
     type: str = ""
     """One of array, boolean, integer, number, object, string."""
     format: str = ""
@@ -89,19 +89,19 @@ class JSONSchemaProps(Model):
     required: Sequence[str] = ()
     """Fields that an object must have."""
     items: "JSONSchemaProps | None" = None
-    """What every element of a list is."""
+    """The schema of the elements of a list."""
     allOf: Sequence["JSONSchemaProps"] = ()
-    """Schemas all of which the value must meet."""
+    """Schemas; the value must match all of them."""
     oneOf: Sequence["JSONSchemaProps"] = ()
-    """Schemas exactly one of which the value must meet."""
+    """Schemas; the value must match exactly one of them."""
     anyOf: Sequence["JSONSchemaProps"] = ()
-    """Schemas at least one of which the value must meet."""
+    """Schemas; the value must match at least one of them."""
     not_: "JSONSchemaProps | None" = msgspec.field(default=None, name="not")
     """A schema that the value must not meet."""
     properties: Mapping[str, "JSONSchemaProps"] = {}
-    """What the fields of an object are."""
+    """The schemas of the fields of an object."""
     additionalProperties: Json = None
-    """What all other fields of an object are: a schema, or true for anything."""
+    """The schema of all other fields of an object, or true for any value."""
     patternProperties: Mapping[str, "JSONSchemaProps"] = {}
     """Not allowed in a CRD."""
     dependencies: Mapping[str, Json] = {}
@@ -127,7 +127,7 @@ class JSONSchemaProps(Model):
     list_map_keys: Sequence[str] = msgspec.field(default=(), name="x-kubernetes-list-map-keys")
     """The fields that identify an element of a list of type map."""
     list_type: str | None = msgspec.field(default=None, name="x-kubernetes-list-type")
-    """How elements of a list are told apart: atomic, set or map."""
+    """How list elements are identified: atomic, set or map."""
     map_type: str | None = msgspec.field(default=None, name="x-kubernetes-map-type")
     """Whether an object has one owner (atomic) or one per field (granular)."""
     validations: Annotated[Sequence[ValidationRule], keyed("rule")] = msgspec.field(

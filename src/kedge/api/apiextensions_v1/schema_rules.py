@@ -1,4 +1,4 @@
-"""What a CRD's schema may say beyond being structural: words, list types, CEL rules, defaults."""
+"""Validation of a CRD's schema beyond its structure: keywords, list types, CEL rules, defaults."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -234,7 +234,7 @@ def _list_type(schema: JSONSchemaProps, path: str) -> Iterator[FieldError]:
 
 
 def _set_items(items: JSONSchemaProps | None, path: str) -> Iterator[FieldError]:
-    """Elements of a set are compared as wholes, so nobody may own a part of one."""
+    """Elements of a set are compared as wholes, so they must be scalars or atomic."""
     why = "must be atomic as item of a list with x-kubernetes-list-type=set"
     if items is None:
         return
@@ -342,7 +342,7 @@ def _defaults(schema: JSONSchemaProps, path: str, *, root: bool = False) -> Iter
 
 
 def _pruned(schema: JSONSchemaProps | None, value: Any) -> Any:
-    """What is left of a default once fields that the schema does not name are gone."""
+    """Return a default without the fields that the schema does not declare."""
     if isinstance(value, list):
         return [_pruned(schema.items if schema else None, element) for element in value]
     if not isinstance(value, dict):

@@ -89,7 +89,7 @@ def _type(schema: JSONSchemaProps, level: Level, path: str) -> Iterator[FieldErr
 
 
 def _resource_fields(schema: JSONSchemaProps, level: Level, path: str) -> Iterator[FieldError]:
-    """What a schema may say of apiVersion, kind and metadata."""
+    """Yield the errors of a schema's apiVersion, kind and metadata."""
     whole = level is ROOT or schema.embedded_resource
     for name in ("kind", "apiVersion"):
         field = schema.properties.get(name)
@@ -124,7 +124,7 @@ def _restricts_name_only(metadata: JSONSchemaProps) -> bool:
 
 
 def _junctions(schema: JSONSchemaProps, path: str) -> Iterator[FieldError]:
-    """What stands under `allOf` and its like, the two spellings of int-or-string excepted."""
+    """Yield the errors under `allOf` and similar, except for the two forms of int-or-string."""
     plain = tuple(schema.anyOf) == _INT_OR_STRING
     first = schema.allOf[0] if schema.allOf else JSONSchemaProps()
     wrapped = tuple(first.anyOf) == _INT_OR_STRING

@@ -1,4 +1,4 @@
-"""Values against schemas: what is wrong with a document, in the words of upstream's validator."""
+"""Validates documents against schemas, with the messages of upstream's validator."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -257,7 +257,7 @@ class Checker:
 
 
 class _Bounds:
-    """What a schema asks of numbers."""
+    """The rules of a schema for numbers."""
 
     def __init__(self, props: Mapping[str, Any], types: tuple[str, ...]) -> None:
         self.whole = types == ("integer",)

@@ -7,7 +7,9 @@ from msgspec import field
 from kedge.api import rules
 from kedge.api.apps_v1 import workload
 from kedge.api.model import Json, Object
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 
@@ -44,21 +46,21 @@ def controller_cell(obj: ControllerRevision) -> str:
     return workload.NONE
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[ControllerRevision] = Resource(
     type=ControllerRevision,
     group="apps",
     plural="controllerrevisions",
-    validate=validate,
-    validate_update=validate_update,
-    counts_generation=False,
-    columns=[
-        name_column(),
-        Column(name="Controller", description="Whose snapshot it is.", cell=controller_cell),
-        Column(
-            name="Revision",
-            description="Which of the snapshots this is.",
-            cell=lambda obj: obj.revision,
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(validate=validate, validate_update=validate_update, counts_generation=False),
+    presentation=Presentation(
+        columns=[
+            name_column(),
+            Column(name="Controller", description="Whose snapshot it is.", cell=controller_cell),
+            Column(
+                name="Revision",
+                description="Which of the snapshots this is.",
+                cell=lambda obj: obj.revision,
+            ),
+            age_column(),
+        ]
+    ),
 )

@@ -8,13 +8,15 @@ from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.apps_v1 import rolling, workload
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_validation import validate_template
-from kedge.api.core_v1.pod_warnings import warn_template
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate_template
+from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.label_selector import validate_label_selector
 from kedge.api.model import Int32, IntOrString, LabelSelector, Model, Object, Time, keyed
-from kedge.api.resource import STATUS, Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -46,7 +48,7 @@ class DaemonSetSpec(Model):
     selector: LabelSelector | None = None
     """Labels by which the pods are known; cannot be changed."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What the pods look like; its node selector says on which nodes they run."""
+    """The template of the pods; its node selector says on which nodes they run."""
     updateStrategy: DaemonSetUpdateStrategy = field(default_factory=DaemonSetUpdateStrategy)
     """How pods of an older template are replaced."""
     minReadySeconds: Int32 = 0
@@ -61,7 +63,7 @@ class DaemonSetCondition(Model):
     __required__ = ("type", "status")
 
     type: str = ""
-    """What aspect."""
+    """The type of the condition."""
     status: str = ""
     """True, False or Unknown."""
     lastTransitionTime: Time = ""
@@ -136,11 +138,11 @@ def _default_strategy(strategy: DaemonSetUpdateStrategy) -> DaemonSetUpdateStrat
     return DaemonSetUpdateStrategy(type=type_, rollingUpdate=pace)
 
 
-def begin(obj: DaemonSet) -> DaemonSet:
+def prepare_for_create(obj: DaemonSet) -> DaemonSet:
     return _at_generation(obj, max(1, _template_generation(obj)))
 
 
-def carry(new: DaemonSet, old: DaemonSet) -> DaemonSet:
+def prepare_for_update(new: DaemonSet, old: DaemonSet) -> DaemonSet:
     """The template's generation is the server's to count."""
     changed = not workload.same(default(new).spec.template, old.spec.template)
     return _at_generation(new, _template_generation(old) + changed)
@@ -225,58 +227,64 @@ def node_selector_cell(obj: DaemonSet) -> str:
     return ",".join(f"{key}={wanted[key]}" for key in sorted(wanted)) or workload.NONE
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[DaemonSet] = Resource(
     type=DaemonSet,
     group="apps",
     plural="daemonsets",
-    short_names=["ds"],
-    categories=["all"],
     subresources=[STATUS],
-    default=default,
-    begin=begin,
-    carry=carry,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    warn=lambda obj: warn_template(obj.spec.template, "spec.template"),
-    columns=[
-        name_column(),
-        Column(
-            name="Desired",
-            type="integer",
-            description="Nodes that should have a pod.",
-            cell=lambda obj: obj.status.desiredNumberScheduled,
-        ),
-        Column(
-            name="Current",
-            type="integer",
-            description="Nodes that have a pod and should.",
-            cell=lambda obj: obj.status.currentNumberScheduled,
-        ),
-        Column(
-            name="Ready",
-            type="integer",
-            description="Nodes whose pod is ready.",
-            cell=lambda obj: obj.status.numberReady,
-        ),
-        Column(
-            name="Up-to-date",
-            type="integer",
-            description="Nodes whose pod has the present template.",
-            cell=lambda obj: obj.status.updatedNumberScheduled,
-        ),
-        Column(
-            name="Available",
-            type="integer",
-            description="Nodes whose pod has been ready long enough.",
-            cell=lambda obj: obj.status.numberAvailable,
-        ),
-        Column(
-            name="Node Selector",
-            description="Labels of the nodes on which pods run.",
-            cell=node_selector_cell,
-        ),
-        age_column(),
-        *workload.template_columns(lambda obj: obj.spec.template, lambda obj: obj.spec.selector),
-    ],
+    strategy=Strategy(
+        default=default,
+        prepare_for_create=prepare_for_create,
+        prepare_for_update=prepare_for_update,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=lambda obj: warn_template(obj.spec.template, "spec.template"),
+    ),
+    presentation=Presentation(
+        short_names=["ds"],
+        categories=["all"],
+        columns=[
+            name_column(),
+            Column(
+                name="Desired",
+                type="integer",
+                description="Nodes that should have a pod.",
+                cell=lambda obj: obj.status.desiredNumberScheduled,
+            ),
+            Column(
+                name="Current",
+                type="integer",
+                description="Nodes that have a pod and should.",
+                cell=lambda obj: obj.status.currentNumberScheduled,
+            ),
+            Column(
+                name="Ready",
+                type="integer",
+                description="Nodes whose pod is ready.",
+                cell=lambda obj: obj.status.numberReady,
+            ),
+            Column(
+                name="Up-to-date",
+                type="integer",
+                description="Nodes whose pod has the present template.",
+                cell=lambda obj: obj.status.updatedNumberScheduled,
+            ),
+            Column(
+                name="Available",
+                type="integer",
+                description="Nodes whose pod has been ready long enough.",
+                cell=lambda obj: obj.status.numberAvailable,
+            ),
+            Column(
+                name="Node Selector",
+                description="Labels of the nodes on which pods run.",
+                cell=node_selector_cell,
+            ),
+            age_column(),
+            *workload.template_columns(
+                lambda obj: obj.spec.template, lambda obj: obj.spec.selector
+            ),
+        ],
+    ),
 )

@@ -1,4 +1,4 @@
-"""Deployment: like pods, kept at a number and replaced step by step when they change."""
+"""Deployment: a number of identical pods, replaced step by step when the template changes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.apps_v1 import rolling, workload
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import (
     RETAIN_KEYS,
     Int32,
@@ -20,15 +20,9 @@ from kedge.api.model import (
     Time,
     keyed,
 )
-from kedge.api.resource import (
-    SCALE,
-    STATUS,
-    Column,
-    Resource,
-    ScalePaths,
-    age_column,
-    name_column,
-)
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 
@@ -60,7 +54,7 @@ class DeploymentSpec(Model):
     selector: LabelSelector | None = None
     """Labels by which the pods are known; cannot be changed."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What the pods look like."""
+    """The template of the pods."""
     strategy: Annotated[DeploymentStrategy, RETAIN_KEYS] = field(default_factory=DeploymentStrategy)
     """How pods of an older template are replaced."""
     minReadySeconds: Int32 = 0
@@ -215,37 +209,43 @@ def validate_status(new: Deployment, old: Deployment) -> Iterator[FieldError]:
     yield from workload.validate_collisions(status.collisionCount, old.status.collisionCount)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Deployment] = Resource(
     type=Deployment,
     group="apps",
     plural="deployments",
-    short_names=["deploy"],
-    categories=["all"],
     subresources=[SCALE, STATUS],
     scale=ScalePaths(),
-    default=default,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    warn=workload.warn,
-    columns=[
-        name_column(),
-        Column(
-            name="Ready",
-            description="How many pods are ready, of those wanted.",
-            cell=lambda obj: f"{obj.status.readyReplicas}/{obj.spec.replicas or 0}",
-        ),
-        Column(
-            name="Up-to-date",
-            description="How many pods have the present template.",
-            cell=lambda obj: obj.status.updatedReplicas,
-        ),
-        Column(
-            name="Available",
-            description="How many pods have been ready long enough.",
-            cell=lambda obj: obj.status.availableReplicas,
-        ),
-        age_column(),
-        *workload.template_columns(lambda obj: obj.spec.template, lambda obj: obj.spec.selector),
-    ],
+    strategy=Strategy(
+        default=default,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=workload.warn,
+    ),
+    presentation=Presentation(
+        short_names=["deploy"],
+        categories=["all"],
+        columns=[
+            name_column(),
+            Column(
+                name="Ready",
+                description="How many pods are ready, of those wanted.",
+                cell=lambda obj: f"{obj.status.readyReplicas}/{obj.spec.replicas or 0}",
+            ),
+            Column(
+                name="Up-to-date",
+                description="How many pods have the present template.",
+                cell=lambda obj: obj.status.updatedReplicas,
+            ),
+            Column(
+                name="Available",
+                description="How many pods have been ready long enough.",
+                cell=lambda obj: obj.status.availableReplicas,
+            ),
+            age_column(),
+            *workload.template_columns(
+                lambda obj: obj.spec.template, lambda obj: obj.spec.selector
+            ),
+        ],
+    ),
 )

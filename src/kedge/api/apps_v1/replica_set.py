@@ -1,4 +1,4 @@
-"""ReplicaSet: keeps a number of like pods running."""
+"""ReplicaSet: keeps a number of identical pods running."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -8,18 +8,12 @@ from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.apps_v1 import workload
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import Int32, LabelSelector, Model, Object, Time, keyed
-from kedge.api.resource import (
-    SCALE,
-    STATUS,
-    Column,
-    Resource,
-    ScalePaths,
-    age_column,
-    name_column,
-)
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 
@@ -35,7 +29,7 @@ class ReplicaSetSpec(Model):
     selector: LabelSelector | None = None
     """Labels by which the pods are known; cannot be changed."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What new pods look like."""
+    """The template of new pods."""
 
 
 class ReplicaSetCondition(Model):
@@ -44,7 +38,7 @@ class ReplicaSetCondition(Model):
     __required__ = ("type", "status")
 
     type: str = ""
-    """What aspect, for instance ReplicaFailure."""
+    """The type of the condition, for instance ReplicaFailure."""
     status: str = ""
     """True, False or Unknown."""
     lastTransitionTime: Time = ""
@@ -120,40 +114,46 @@ def validate_status(new: ReplicaSet, old: ReplicaSet) -> Iterator[FieldError]:
         yield FieldError.invalid("status.availableReplicas", status.availableReplicas, why)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[ReplicaSet] = Resource(
     type=ReplicaSet,
     group="apps",
     plural="replicasets",
-    short_names=["rs"],
-    categories=["all"],
     subresources=[SCALE, STATUS],
     scale=ScalePaths(),
-    default=default,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    warn=workload.warn,
-    columns=[
-        name_column(),
-        Column(
-            name="Desired",
-            type="integer",
-            description="How many pods are wanted.",
-            cell=lambda obj: obj.spec.replicas or 0,
-        ),
-        Column(
-            name="Current",
-            type="integer",
-            description="How many there are.",
-            cell=lambda obj: obj.status.replicas,
-        ),
-        Column(
-            name="Ready",
-            type="integer",
-            description="How many are ready.",
-            cell=lambda obj: obj.status.readyReplicas,
-        ),
-        age_column(),
-        *workload.template_columns(lambda obj: obj.spec.template, lambda obj: obj.spec.selector),
-    ],
+    strategy=Strategy(
+        default=default,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=workload.warn,
+    ),
+    presentation=Presentation(
+        short_names=["rs"],
+        categories=["all"],
+        columns=[
+            name_column(),
+            Column(
+                name="Desired",
+                type="integer",
+                description="How many pods are wanted.",
+                cell=lambda obj: obj.spec.replicas or 0,
+            ),
+            Column(
+                name="Current",
+                type="integer",
+                description="How many there are.",
+                cell=lambda obj: obj.status.replicas,
+            ),
+            Column(
+                name="Ready",
+                type="integer",
+                description="How many are ready.",
+                cell=lambda obj: obj.status.readyReplicas,
+            ),
+            age_column(),
+            *workload.template_columns(
+                lambda obj: obj.spec.template, lambda obj: obj.spec.selector
+            ),
+        ],
+    ),
 )

@@ -1,4 +1,4 @@
-"""How many pods a rolling update may add or take: numbers, or percentages of what is wanted."""
+"""maxSurge and maxUnavailable: numbers, or percentages of the desired replicas."""
 
 from collections.abc import Iterator
 from typing import Final

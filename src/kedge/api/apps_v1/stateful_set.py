@@ -10,21 +10,15 @@ from kedge.api import rules
 from kedge.api.apps_v1 import rolling, workload
 from kedge.api.core_v1 import persistent_volume_claim
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_validation import validate_template
-from kedge.api.core_v1.pod_warnings import warn_template
-from kedge.api.core_v1.volume import PersistentVolumeClaimVolumeSource, Volume
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate_template
+from kedge.api.core_v1.pod.warnings import warn_template
+from kedge.api.core_v1.volume.volume import PersistentVolumeClaimVolumeSource, Volume
 from kedge.api.model import Int32, IntOrString, LabelSelector, Model, Object, Time, keyed
-from kedge.api.resource import (
-    SCALE,
-    STATUS,
-    Column,
-    Resource,
-    ScalePaths,
-    age_column,
-    name_column,
-)
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -48,7 +42,7 @@ class StatefulSetUpdateStrategy(Model):
 
 
 class StatefulSetPersistentVolumeClaimRetentionPolicy(Model):
-    """What becomes of the claims that were made from templates."""
+    """The retention of the claims that were created from templates."""
 
     whenDeleted: str = ""
     """When the set is deleted: Retain or Delete. Default Retain."""
@@ -73,7 +67,7 @@ class StatefulSetSpec(Model):
     selector: LabelSelector | None = None
     """Labels by which the pods are known; cannot be changed."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What the pods look like; each gets a number as part of its name."""
+    """The template of the pods; each gets a number as part of its name."""
     volumeClaimTemplates: Sequence[PersistentVolumeClaim] = ()
     """Claims made for each pod, mounted as volumes of their name."""
     serviceName: str = field(default_factory=str)
@@ -89,7 +83,7 @@ class StatefulSetSpec(Model):
     persistentVolumeClaimRetentionPolicy: StatefulSetPersistentVolumeClaimRetentionPolicy | None = (
         None
     )
-    """What becomes of claims whose pods are gone."""
+    """The retention of claims whose pods are gone."""
     ordinals: StatefulSetOrdinals | None = None
     """How the pods are numbered. Default from 0."""
 
@@ -100,7 +94,7 @@ class StatefulSetCondition(Model):
     __required__ = ("type", "status")
 
     type: str = ""
-    """What aspect."""
+    """The type of the condition."""
     status: str = ""
     """True, False or Unknown."""
     lastTransitionTime: Time = ""
@@ -178,11 +172,11 @@ def _default_strategy(strategy: StatefulSetUpdateStrategy) -> StatefulSetUpdateS
     return StatefulSetUpdateStrategy(type=type_, rollingUpdate=pace)
 
 
-def begin(obj: StatefulSet) -> StatefulSet:
+def prepare_for_create(obj: StatefulSet) -> StatefulSet:
     return _without_max_unavailable(obj)
 
 
-def carry(new: StatefulSet, old: StatefulSet) -> StatefulSet:
+def prepare_for_update(new: StatefulSet, old: StatefulSet) -> StatefulSet:
     before = old.spec.updateStrategy.rollingUpdate
     if before is not None and before.maxUnavailable is not None:
         return new
@@ -314,30 +308,34 @@ def warn(obj: StatefulSet) -> Iterator[str]:
         )
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[StatefulSet] = Resource(
     type=StatefulSet,
     group="apps",
     plural="statefulsets",
-    short_names=["sts"],
-    categories=["all"],
     subresources=[SCALE, STATUS],
     scale=ScalePaths(),
-    default=default,
-    begin=begin,
-    carry=carry,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    warn=warn,
-    check_name=names.dns_label,
-    columns=[
-        name_column(),
-        Column(
-            name="Ready",
-            description="How many pods are ready, of those wanted.",
-            cell=lambda obj: f"{obj.status.readyReplicas}/{obj.spec.replicas or 0}",
-        ),
-        age_column(),
-        *workload.template_columns(lambda obj: obj.spec.template),
-    ],
+    strategy=Strategy(
+        default=default,
+        prepare_for_create=prepare_for_create,
+        prepare_for_update=prepare_for_update,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=warn,
+        check_name=names.dns_label,
+    ),
+    presentation=Presentation(
+        short_names=["sts"],
+        categories=["all"],
+        columns=[
+            name_column(),
+            Column(
+                name="Ready",
+                description="How many pods are ready, of those wanted.",
+                cell=lambda obj: f"{obj.status.readyReplicas}/{obj.spec.replicas or 0}",
+            ),
+            age_column(),
+            *workload.template_columns(lambda obj: obj.spec.template),
+        ],
+    ),
 )

@@ -1,4 +1,4 @@
-"""What Deployments and their like have in common: a selector, a template for pods, counters."""
+"""The common parts of workloads: selector, pod template, counters."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 
 from kedge.api import rules
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_validation import validate_template
-from kedge.api.core_v1.pod_warnings import warn_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate_template
+from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.label_selector import compiled, validate_label_selector
 from kedge.api.model import LabelSelector, Object
-from kedge.api.resource import Column, enc_hook
+from kedge.api.presentation import Column
+from kedge.api.resource import enc_hook
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -127,7 +128,7 @@ def template_columns(
     template: Callable[[Any], PodTemplateSpec],
     selector: Callable[[Any], LabelSelector | None] | None = None,
 ) -> Sequence[Column]:
-    """What `-o wide` adds: containers, images and, unless there is none, the selector."""
+    """The columns of `-o wide`: containers, images and the selector, if there is one."""
     columns = [
         Column(
             name="Containers",

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from kedge.api.autoscaling_v1.conversion import from_v2, to_v2
 from kedge.api.autoscaling_v2 import horizontal_pod_autoscaler as stored
 from kedge.api.model import Int32, Model, Object, Time
-from kedge.api.resource import STATUS, Column, Resource, StoredAs
+from kedge.api.presentation import Column, Presentation
+from kedge.api.resource import STATUS, Resource, StoredAs
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 
@@ -28,7 +30,7 @@ class CrossVersionObjectReference(Model):
 
 
 class HorizontalPodAutoscalerSpec(Model):
-    """What to scale, and by what."""
+    """The scale target and the metrics."""
 
     __required__ = ("scaleTargetRef", "maxReplicas")
 
@@ -43,7 +45,7 @@ class HorizontalPodAutoscalerSpec(Model):
 
 
 class HorizontalPodAutoscalerStatus(Model):
-    """What was measured and done."""
+    """The observed state of the autoscaler."""
 
     __required__ = ("currentReplicas", "desiredReplicas")
 
@@ -65,9 +67,9 @@ class HorizontalPodAutoscaler(Object):
     __required__ = ("spec",)
 
     spec: HorizontalPodAutoscalerSpec = field(default_factory=HorizontalPodAutoscalerSpec)
-    """What to scale, and by what."""
+    """The scale target and the metrics."""
     status: HorizontalPodAutoscalerStatus = field(default_factory=HorizontalPodAutoscalerStatus)
-    """What was measured and done."""
+    """The observed state of the autoscaler."""
 
 
 def default(obj: HorizontalPodAutoscaler) -> HorizontalPodAutoscaler:
@@ -96,17 +98,17 @@ def _seen_as_stored(column: Column) -> Column:
     return with_changes(column, cell=lambda obj: cell(as_stored(obj)))
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[HorizontalPodAutoscaler] = Resource(
     type=HorizontalPodAutoscaler,
     group="autoscaling",
     version="v1",
     plural="horizontalpodautoscalers",
-    short_names=["hpa"],
-    categories=["all"],
     subresources=[STATUS],
-    default=default,
-    validate=validate,
-    validate_status=validate_status,
-    columns=[_seen_as_stored(column) for column in stored.COLUMNS],
     store_as=StoredAs(stored.RESOURCE, to_v2, from_v2),
+    strategy=Strategy(default=default, validate=validate, validate_status=validate_status),
+    presentation=Presentation(
+        short_names=["hpa"],
+        categories=["all"],
+        columns=[_seen_as_stored(column) for column in stored.COLUMNS],
+    ),
 )

@@ -6,7 +6,7 @@ from msgspec import field
 
 from kedge.api import rules
 from kedge.api.model import Int32, Model, Object
-from kedge.api.resource import Column, age_column
+from kedge.api.presentation import Column, age_column
 from kedge.machinery.errors import FieldError
 
 

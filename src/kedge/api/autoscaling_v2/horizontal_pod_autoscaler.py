@@ -18,7 +18,9 @@ from kedge.api.autoscaling_v2.metrics import (
     validate_reference,
 )
 from kedge.api.model import Int32, Model, Object, Time, keyed
-from kedge.api.resource import STATUS, Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity
 
@@ -33,7 +35,7 @@ class HPAScalingPolicy(Model):
     __required__ = ("type", "value", "periodSeconds")
 
     type: str = ""
-    """How it is told: Pods or Percent."""
+    """The unit of the value: Pods or Percent."""
     value: Int32 = field(default_factory=int)
     """How many pods, or how many percent of them."""
     periodSeconds: Int32 = field(default_factory=int)
@@ -48,7 +50,7 @@ class HPAScalingRules(Model):
     selectPolicy: str | None = None
     """Which policy decides: Max, Min, or Disabled for no change in this direction."""
     policies: Sequence[HPAScalingPolicy] = ()
-    """What may change at most."""
+    """The largest allowed change."""
     tolerance: Quantity | None = None
     """How far a metric may be off its target before anything changes."""
 
@@ -63,7 +65,7 @@ class HorizontalPodAutoscalerBehavior(Model):
 
 
 class HorizontalPodAutoscalerSpec(Model):
-    """What to scale, and by what."""
+    """The scale target and the metrics."""
 
     __required__ = ("scaleTargetRef", "maxReplicas")
 
@@ -74,7 +76,7 @@ class HorizontalPodAutoscalerSpec(Model):
     maxReplicas: Int32 = field(default_factory=int)
     """The most replicas."""
     metrics: Sequence[MetricSpec] = ()
-    """What to look at. Default the use of cpu, aiming at 80 percent."""
+    """The metrics. Default cpu utilization with a target of 80 percent."""
     behavior: HorizontalPodAutoscalerBehavior | None = None
     """How fast replicas change."""
 
@@ -97,7 +99,7 @@ class HorizontalPodAutoscalerCondition(Model):
 
 
 class HorizontalPodAutoscalerStatus(Model):
-    """What was measured and done."""
+    """The observed state of the autoscaler."""
 
     __required__ = ("desiredReplicas",)
 
@@ -110,7 +112,7 @@ class HorizontalPodAutoscalerStatus(Model):
     desiredReplicas: Int32 = field(default_factory=int)
     """How many replicas there should be."""
     currentMetrics: Sequence[MetricStatus] = ()
-    """What was measured."""
+    """The current values of the metrics."""
     conditions: Annotated[Sequence[HorizontalPodAutoscalerCondition], keyed("type")] = ()
     """Aspects of its state."""
 
@@ -121,9 +123,9 @@ class HorizontalPodAutoscaler(Object):
     __required__ = ("spec",)
 
     spec: HorizontalPodAutoscalerSpec = field(default_factory=HorizontalPodAutoscalerSpec)
-    """What to scale, and by what."""
+    """The scale target and the metrics."""
     status: HorizontalPodAutoscalerStatus = field(default_factory=HorizontalPodAutoscalerStatus)
-    """What was measured and done."""
+    """The observed state of the autoscaler."""
 
 
 _UP = HPAScalingRules(
@@ -267,16 +269,12 @@ COLUMNS = (
     age_column(),
 )
 
-RESOURCE = Resource(
+RESOURCE: Resource[HorizontalPodAutoscaler] = Resource(
     type=HorizontalPodAutoscaler,
     group="autoscaling",
     version="v2",
     plural="horizontalpodautoscalers",
-    short_names=["hpa"],
-    categories=["all"],
     subresources=[STATUS],
-    default=default,
-    validate=validate,
-    validate_status=validate_status,
-    columns=COLUMNS,
+    strategy=Strategy(default=default, validate=validate, validate_status=validate_status),
+    presentation=Presentation(short_names=["hpa"], categories=["all"], columns=COLUMNS),
 )

@@ -1,4 +1,4 @@
-"""What a HorizontalPodAutoscaler looks at: metrics, their targets and their present values."""
+"""The metrics of a HorizontalPodAutoscaler: sources, targets and current values."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -54,7 +54,7 @@ class MetricTarget(Model):
     __required__ = ("type",)
 
     type: str = ""
-    """How it is told: Utilization, Value or AverageValue."""
+    """The form of the target: Utilization, Value or AverageValue."""
     value: Quantity | None = None
     """The value."""
     averageValue: Quantity | None = None
@@ -101,7 +101,7 @@ class PodsMetricSource(Model):
 
 
 class ResourceMetricSource(Model):
-    """What the pods use of a resource."""
+    """The usage of a resource by the pods."""
 
     __required__ = ("name", "target")
 
@@ -112,11 +112,11 @@ class ResourceMetricSource(Model):
     window: Annotated[str, EXTENSION] = ""
     """The stretch of time that is looked at: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
     statistic: Annotated[str, EXTENSION] = ""
-    """What of the window counts: mean, max or 95th. Default mean."""
+    """The statistic of the window: mean, max or 95th. Default mean."""
 
 
 class ContainerResourceMetricSource(Model):
-    """What one container of each pod uses of a resource."""
+    """The usage of a resource by one container of each pod."""
 
     __required__ = ("name", "target", "container")
 
@@ -129,7 +129,7 @@ class ContainerResourceMetricSource(Model):
     window: Annotated[str, EXTENSION] = ""
     """The stretch of time that is looked at: 10s, 1m, 1h or 1d. Default that of metrics.k8s.io."""
     statistic: Annotated[str, EXTENSION] = ""
-    """What of the window counts: mean, max or 95th. Default mean."""
+    """The statistic of the window: mean, max or 95th. Default mean."""
 
 
 class ExternalMetricSource(Model):
@@ -155,9 +155,9 @@ class MetricSpec(Model):
     pods: PodsMetricSource | None = None
     """A metric that each pod has."""
     resource: ResourceMetricSource | None = None
-    """What the pods use of a resource."""
+    """The usage of a resource by the pods."""
     containerResource: ContainerResourceMetricSource | None = None
-    """What one container of each pod uses of a resource."""
+    """The usage of a resource by one container of each pod."""
     external: ExternalMetricSource | None = None
     """A metric that tells of something outside the cluster."""
 
@@ -189,7 +189,7 @@ class PodsMetricStatus(Model):
 
 
 class ResourceMetricStatus(Model):
-    """What the pods use of a resource at present."""
+    """The current usage of a resource by the pods."""
 
     __required__ = ("name", "current")
 
@@ -200,7 +200,7 @@ class ResourceMetricStatus(Model):
 
 
 class ContainerResourceMetricStatus(Model):
-    """What one container of each pod uses of a resource at present."""
+    """The current usage of a resource by one container of each pod."""
 
     __required__ = ("name", "current", "container")
 

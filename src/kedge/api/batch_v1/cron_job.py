@@ -15,7 +15,9 @@ from kedge.api.batch_v1.job_validation import validate_spec
 from kedge.api.batch_v1.schedule import parse_schedule
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Int32, Model, Object, ObjectMeta, Time
-from kedge.api.resource import STATUS, Age, Column, Resource, age_column, name_column
+from kedge.api.presentation import Age, Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 LONGEST_NAME = 52
@@ -24,7 +26,7 @@ _ZONE_PART = re.compile(r"[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}", re.ASCII)
 
 
 class JobTemplateSpec(Model):
-    """What new jobs look like."""
+    """The template of new jobs."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     """Labels and annotations of the jobs."""
@@ -44,11 +46,11 @@ class CronJobSpec(Model):
     startingDeadlineSeconds: int | None = None
     """How late a job may start; later than that it is missed."""
     concurrencyPolicy: str = ""
-    """What if the last job still runs: Allow, Forbid or Replace. Default Allow."""
+    """The policy if the last job still runs: Allow, Forbid or Replace. Default Allow."""
     suspend: bool | None = None
     """Whether no jobs are due for now. Default false."""
     jobTemplate: JobTemplateSpec = field(default_factory=JobTemplateSpec)
-    """What new jobs look like."""
+    """The template of new jobs."""
     successfulJobsHistoryLimit: Int32 | None = None
     """How many jobs that succeeded are kept. Default 3."""
     failedJobsHistoryLimit: Int32 | None = None
@@ -169,49 +171,49 @@ def last_schedule_cell(obj: CronJob) -> object:
     return Age(last) if last else workload.NONE
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[CronJob] = Resource(
     type=CronJob,
     group="batch",
     plural="cronjobs",
-    short_names=["cj"],
-    categories=["all"],
     subresources=[STATUS],
-    default=default,
-    validate=validate,
-    warn=warn,
-    columns=[
-        name_column(),
-        Column(
-            name="Schedule",
-            description="When jobs are due.",
-            cell=lambda obj: obj.spec.schedule,
-        ),
-        Column(
-            name="Timezone",
-            description="The time zone of the schedule.",
-            cell=lambda obj: obj.spec.timeZone or workload.NONE,
-        ),
-        Column(
-            name="Suspend",
-            type="boolean",
-            description="Whether no jobs are due for now.",
-            cell=lambda obj: "True" if obj.spec.suspend else "False",
-        ),
-        Column(
-            name="Active",
-            type="integer",
-            description="How many jobs run.",
-            cell=lambda obj: len(obj.status.active),
-        ),
-        Column(
-            name="Last Schedule",
-            description="When a job was last due and made.",
-            cell=last_schedule_cell,
-        ),
-        age_column(),
-        *workload.template_columns(
-            lambda obj: obj.spec.jobTemplate.spec.template,
-            lambda obj: obj.spec.jobTemplate.spec.selector,
-        ),
-    ],
+    strategy=Strategy(default=default, validate=validate, warnings=warn),
+    presentation=Presentation(
+        short_names=["cj"],
+        categories=["all"],
+        columns=[
+            name_column(),
+            Column(
+                name="Schedule",
+                description="When jobs are due.",
+                cell=lambda obj: obj.spec.schedule,
+            ),
+            Column(
+                name="Timezone",
+                description="The time zone of the schedule.",
+                cell=lambda obj: obj.spec.timeZone or workload.NONE,
+            ),
+            Column(
+                name="Suspend",
+                type="boolean",
+                description="Whether no jobs are due for now.",
+                cell=lambda obj: "True" if obj.spec.suspend else "False",
+            ),
+            Column(
+                name="Active",
+                type="integer",
+                description="How many jobs run.",
+                cell=lambda obj: len(obj.status.active),
+            ),
+            Column(
+                name="Last Schedule",
+                description="When a job was last due and made.",
+                cell=last_schedule_cell,
+            ),
+            age_column(),
+            *workload.template_columns(
+                lambda obj: obj.spec.jobTemplate.spec.template,
+                lambda obj: obj.spec.jobTemplate.spec.selector,
+            ),
+        ],
+    ),
 )

@@ -23,13 +23,13 @@ from kedge.api.batch_v1.job_validation import (
     validate,
     validate_update,
 )
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_warnings import warn_template
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.warnings import warn_template
 from kedge.api.model import LabelSelector
-from kedge.api.resource import STATUS, Age, Column, Resource, age_column, name_column
+from kedge.api.presentation import Age, Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import durations
-
-__all__ = ["RESOURCE", "Job", "JobSpec", "default_spec", "holds", "warn_spec"]
 
 UNLIMITED = 2**31 - 1
 
@@ -76,7 +76,7 @@ def _default_policy(policy: PodFailurePolicy) -> PodFailurePolicy:
     return replace(policy, rules=rules or ())
 
 
-def begin(obj: Job) -> Job:
+def prepare_for_create(obj: Job) -> Job:
     """A job knows its pods by its own uid, unless its writer wants it otherwise."""
     if obj.spec.manualSelector:
         return obj
@@ -143,30 +143,38 @@ def duration_cell(obj: Job) -> object:
     return durations.human_age(took // timedelta(seconds=1))
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Job] = Resource(
     type=Job,
     group="batch",
     plural="jobs",
-    categories=["all"],
     subresources=[STATUS],
-    orphans_dependents=True,
-    default=default,
-    begin=begin,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    warn=warn,
-    fields={"status.successful": lambda obj: str(obj.status.succeeded)},
-    columns=[
-        name_column(),
-        Column(name="Status", description="How the job fares.", cell=status_cell),
-        Column(
-            name="Completions",
-            description="How many pods have succeeded, of those that must.",
-            cell=completions_cell,
-        ),
-        Column(name="Duration", description="How long the job took so far.", cell=duration_cell),
-        age_column(),
-        *workload.template_columns(lambda obj: obj.spec.template, lambda obj: obj.spec.selector),
-    ],
+    strategy=Strategy(
+        orphans_dependents=True,
+        default=default,
+        prepare_for_create=prepare_for_create,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=warn,
+    ),
+    presentation=Presentation(
+        categories=["all"],
+        fields={"status.successful": lambda obj: str(obj.status.succeeded)},
+        columns=[
+            name_column(),
+            Column(name="Status", description="How the job fares.", cell=status_cell),
+            Column(
+                name="Completions",
+                description="How many pods have succeeded, of those that must.",
+                cell=completions_cell,
+            ),
+            Column(
+                name="Duration", description="How long the job took so far.", cell=duration_cell
+            ),
+            age_column(),
+            *workload.template_columns(
+                lambda obj: obj.spec.template, lambda obj: obj.spec.selector
+            ),
+        ],
+    ),
 )

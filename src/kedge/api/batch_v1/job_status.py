@@ -1,4 +1,4 @@
-"""How the status of a Job may change: counters only grow and what has finished stays finished."""
+"""Validation of status updates of Jobs: counters only grow, finished Jobs stay finished."""
 
 from collections.abc import Iterator
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import field
 
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import SET, Int32, LabelSelector, Model, Object, Time, merged
 
 INDEXED = "Indexed"
@@ -37,7 +37,7 @@ class PodFailurePolicyOnPodConditionsPattern(Model):
 
 
 class PodFailurePolicyRule(Model):
-    """What to do about one sort of failure."""
+    """The action for one kind of failure."""
 
     __required__ = ("action",)
 
@@ -102,7 +102,7 @@ class JobSpec(Model):
     manualSelector: bool | None = None
     """Whether the writer answers for the selector. Default false."""
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    """What the pods look like."""
+    """The template of the pods."""
     ttlSecondsAfterFinished: Int32 | None = None
     """How long the job is kept once it has finished; without it, until deleted."""
     completionMode: str | None = None

@@ -1,4 +1,4 @@
-"""What a Job's spec may say, and what of it may change."""
+"""Validation of a Job's spec and of its updates."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,10 +18,10 @@ from kedge.api.batch_v1.job_types import (
     SuccessPolicyRule,
     holds,
 )
-from kedge.api.core_v1.affinity import Affinity
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod_spec import PodSpec, PodTemplateSpec
-from kedge.api.core_v1.pod_validation import validate_template
+from kedge.api.core_v1.pod.affinity import Affinity
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.spec import PodSpec, PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate_template
 from kedge.api.label_selector import matches, validate_label_selector
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError

@@ -1,11 +1,11 @@
-"""What `kubectl get` shows of the kinds that are served from the table."""
+"""The `kubectl get` columns of the kinds that are served from the table."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kedge.api.builtin.content import listed, reach, text
 from kedge.api.model import Document
-from kedge.api.resource import Column, age_column, name_column
+from kedge.api.presentation import Column, age_column, name_column
 from kedge.machinery import selectors
 from kedge.machinery.durations import human_age
 

@@ -9,7 +9,7 @@ from kedge.api.model import Document
 
 
 def reach(value: Any, path: str, default: Any = None) -> Any:
-    """What a dotted path leads to, or the default where it leads nowhere."""
+    """Return the value at a dotted path, or the default."""
     for name in path.split("."):
         if not isinstance(value, Mapping) or name not in value:
             return default

@@ -1,4 +1,4 @@
-"""What the server fills in where the writer of a table-served kind left something out."""
+"""Defaults of the kinds that are served from the table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -122,7 +122,7 @@ def api_service(obj: Document) -> Document:
 
 
 def kept_signing_request(new: Document, old: Document) -> Document:
-    """What an update leaves of the request: everything but the metadata stays."""
+    """Keep the old request except its metadata."""
     return replaced(new, old.content)
 
 

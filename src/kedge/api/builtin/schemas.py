@@ -64,8 +64,8 @@ def known(name: str) -> Schema | None:
     return served.schema(name) if name in served else None
 
 
-class Published:
-    """The table as a source of schemas, in which Structs take the place of what they describe."""
+class PublishedTypes:
+    """The table as a source of schemas; a Struct replaces the table's entry of the same type."""
 
     def __init__(self, described: Mapping[str, type[msgspec.Struct]]) -> None:
         self._described = described
@@ -135,7 +135,7 @@ def _mark(mark: str) -> dict[str, Any]:
 
 @cache
 def table() -> dict[str, dict[str, str]]:
-    """What is published, by the full name of the type."""
+    """The published types, by full name."""
     text = Path(__file__).with_name("schemas.json").read_bytes()
     short = msgspec.json.decode(text, type=dict[str, dict[str, str]])
     return {full_name(name): fields for name, fields in short.items()}
@@ -147,12 +147,12 @@ def full_name(short: str) -> str:
 
 
 @cache
-def _served() -> Published:
+def _served() -> PublishedTypes:
     # The catalog lists the kinds of this package too, so it cannot be imported before them.
     from kedge.api import catalog
 
     kinds = (*catalog.HAND_WRITTEN, *catalog.MEASURED)
-    return Published(described(resource.type for resource in kinds))
+    return PublishedTypes(described(resource.type for resource in kinds))
 
 
 def described(kinds: Iterable[type[msgspec.Struct]]) -> dict[str, type[msgspec.Struct]]:

@@ -1,4 +1,4 @@
-"""How a CertificateSigningRequest may go on: what its conditions and its certificate may become."""
+"""Validation of the conditions and the certificate of CertificateSigningRequests."""
 
 import base64
 import binascii
@@ -51,7 +51,7 @@ def timed(new: Document, old: Document, now: str) -> Document:
 
 
 def kept_status(new: Document, old: Document) -> Document:
-    """What a write to the status keeps: whoever signs does not touch what whoever approves said."""
+    """Keep the conditions of approval: a signer that writes the status cannot change them."""
     conditions = list(listed(new.content, _CONDITIONS))
     for kind in (APPROVED, DENIED):
         was = [c for c in listed(old.content, _CONDITIONS) if c.get("type") == kind]
@@ -66,7 +66,7 @@ def kept_status(new: Document, old: Document) -> Document:
 
 
 def status_errors(new: Document, old: Document) -> Iterator[FieldError]:
-    """What is wrong with a write to the status."""
+    """Yield the errors of a write to the status."""
     yield from condition_errors(new, old)
     for kind in (APPROVED, DENIED):
         if len(_of(kind, new)) > len(_of(kind, old)):
@@ -83,7 +83,7 @@ def status_errors(new: Document, old: Document) -> Iterator[FieldError]:
 
 
 def condition_errors(new: Document, old: Document) -> Iterator[FieldError]:
-    """What is wrong with the conditions that a write leaves, whichever endpoint it goes to."""
+    """Yield the errors of the conditions after a write through any endpoint."""
     conditions = listed(new.content, _CONDITIONS)
     seen: set[str] = set()
     for i, condition in enumerate(conditions):

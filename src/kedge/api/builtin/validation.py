@@ -1,4 +1,4 @@
-"""What may be wrong with the table-served kinds that people write by hand most."""
+"""Validation of the most used kinds that are served from the table."""
 
 import base64
 import binascii
@@ -519,7 +519,7 @@ def _signer(name: str, path: str) -> Errors:
 
 
 def _labelled(value: str, path: str, rule: Callable[[str], list[str]]) -> Errors:
-    """What is wrong with the first bad one of the parts between dots."""
+    """Return the errors of the first invalid part between dots."""
     for label in value.split("."):
         if found := rule(label):
             for problem in found:

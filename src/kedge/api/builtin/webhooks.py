@@ -1,4 +1,4 @@
-"""What may be wrong with the webhooks that take part in admission."""
+"""Validation of webhook configurations."""
 
 from collections.abc import Sequence, Set
 from urllib.parse import urlsplit
@@ -70,7 +70,7 @@ def _expression(expression: str, path: str) -> Errors:
         yield FieldError.required(path)
         return
     try:
-        cel.Condition(expression, ("object", "oldObject", "request"))
+        cel.CelCondition(expression, ("object", "oldObject", "request"))
     except cel.CelError as error:
         yield FieldError.invalid(path, expression, str(error))
 

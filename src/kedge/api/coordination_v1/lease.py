@@ -6,7 +6,9 @@ from msgspec import field
 
 from kedge.api import rules
 from kedge.api.model import Int32, MicroTime, Model, Object
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -14,18 +16,18 @@ STRATEGIES = ("OldestEmulationVersion",)
 
 
 class LeaseSpec(Model):
-    """Who holds the lease, and for how long."""
+    """The holder of the lease, and its duration."""
 
     acquireTime: MicroTime = ""
     """When the holder got it."""
     holderIdentity: str | None = None
-    """Who holds it; empty once it was given back."""
+    """The identity of the holder; empty after a release."""
     leaseDurationSeconds: Int32 | None = None
     """How long after the last renewal others must wait."""
     leaseTransitions: Int32 | None = None
     """How often it went from one holder to another."""
     preferredHolder: str | None = None
-    """Who should get it next, if there is a strategy."""
+    """The preferred next holder, if there is a strategy."""
     renewTime: MicroTime = ""
     """When the holder last renewed it."""
     strategy: str | None = None
@@ -36,7 +38,7 @@ class Lease(Object):
     """A claim to something that lapses unless renewed."""
 
     spec: LeaseSpec = field(default_factory=LeaseSpec)
-    """Who holds it, and for how long."""
+    """The holder of the lease, and its duration."""
 
 
 def validate(obj: Lease) -> Iterator[FieldError]:
@@ -60,21 +62,25 @@ def _strategy(strategy: str) -> Iterator[FieldError]:
         yield FieldError.not_supported(path, strategy, STRATEGIES)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Lease] = Resource(
     type=Lease,
     group="coordination.k8s.io",
     plural="leases",
-    counts_generation=False,
-    create_on_update=True,
-    unconditional_update=False,
-    validate=validate,
-    columns=[
-        name_column(),
-        Column(
-            name="Holder",
-            cell=lambda obj: obj.spec.holderIdentity or "",
-            description="Who holds the lease.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        allows_unconditional_update=False,
+        validate=validate,
+    ),
+    presentation=Presentation(
+        columns=[
+            name_column(),
+            Column(
+                name="Holder",
+                cell=lambda obj: obj.spec.holderIdentity or "",
+                description="Who holds the lease.",
+            ),
+            age_column(),
+        ]
+    ),
 )

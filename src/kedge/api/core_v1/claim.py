@@ -1,4 +1,4 @@
-"""What a volume claim asks for, as it stands in claims and in the templates they are made from."""
+"""The spec of a volume claim, in claims and in claim templates."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ class VolumeResourceRequirements(Model):
 
 
 class PersistentVolumeClaimSpec(Model):
-    """What sort of volume is wanted."""
+    """The requirements on the volume."""
 
     accessModes: Sequence[str] = ()
     """How it is to be mounted: ReadWriteOnce, ReadOnlyMany, ReadWriteMany, ReadWriteOncePod."""
@@ -49,4 +49,4 @@ class PersistentVolumeClaimTemplate(Model):
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     """Labels and annotations of the claim; nothing else is allowed."""
     spec: PersistentVolumeClaimSpec = field(default_factory=PersistentVolumeClaimSpec)
-    """What the claim asks for."""
+    """The spec of the claim."""

@@ -1,4 +1,4 @@
-"""Rules for what a volume claim asks for."""
+"""Validation of the spec of a volume claim."""
 
 from collections.abc import Iterator
 from typing import Final

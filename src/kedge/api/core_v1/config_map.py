@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from kedge.api import rules
 from kedge.api.model import Bytes, Object
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -58,20 +60,20 @@ def decoded_size(base64: str) -> int:
     return len(base64) // 4 * 3 - base64[-2:].count("=")
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[ConfigMap] = Resource(
     type=ConfigMap,
     plural="configmaps",
-    short_names=["cm"],
-    counts_generation=False,
-    validate=validate,
-    validate_update=validate_update,
-    columns=[
-        name_column(),
-        Column(
-            name="Data",
-            cell=lambda obj: len(obj.data) + len(obj.binaryData),
-            description="How many values there are, of both sorts.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(counts_generation=False, validate=validate, validate_update=validate_update),
+    presentation=Presentation(
+        short_names=["cm"],
+        columns=[
+            name_column(),
+            Column(
+                name="Data",
+                cell=lambda obj: len(obj.data) + len(obj.binaryData),
+                description="How many values there are, of both sorts.",
+            ),
+            age_column(),
+        ],
+    ),
 )

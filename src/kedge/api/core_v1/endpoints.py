@@ -8,7 +8,9 @@ from msgspec.structs import replace
 from kedge.api import rules
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Int32, Model, Object
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -38,7 +40,7 @@ class EndpointPort(Model):
     __atomic__ = True
 
     appProtocol: str | None = None
-    """What is spoken on the port, for instance kubernetes.io/h2c."""
+    """The application protocol of the port, for instance kubernetes.io/h2c."""
     name: str = ""
     """The service's name for the port; may be left out if there is but one."""
     port: Int32 = 0
@@ -51,9 +53,9 @@ class EndpointSubset(Model):
     """Addresses that have their ports in common."""
 
     addresses: Sequence[EndpointAddress] = ()
-    """Those ready for traffic."""
+    """The addresses that are ready for traffic."""
     notReadyAddresses: Sequence[EndpointAddress] = ()
-    """Those that are starting, ending or failing their checks."""
+    """The addresses of pods that start, end or fail their probes."""
     ports: Sequence[EndpointPort] = ()
     """The ports of all of them."""
 
@@ -106,7 +108,7 @@ def _address(address: EndpointAddress, path: str) -> Iterator[FieldError]:
 
 
 def unreachable(ip: str) -> list[str]:
-    """Why nobody could be sent to the address, if so."""
+    """Return why no traffic can be sent to the address; empty if it can."""
     try:
         address = ipaddress.ip_address(ip)
     except ValueError:
@@ -157,24 +159,28 @@ def _places(subset: EndpointSubset) -> Iterator[str]:
             yield f"{host}:{port.port}"
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Endpoints] = Resource(
     type=Endpoints,
     plural="endpoints",
-    deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     registry="services/endpoints",
     singular="endpoints",
-    short_names=["ep"],
-    counts_generation=False,
-    create_on_update=True,
-    default=default,
-    validate=validate,
-    columns=[
-        name_column(),
-        Column(
-            name="Endpoints",
-            cell=summary,
-            description="The addresses, or the first of them.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        default=default,
+        validate=validate,
+    ),
+    presentation=Presentation(
+        deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        short_names=["ep"],
+        columns=[
+            name_column(),
+            Column(
+                name="Endpoints",
+                cell=summary,
+                description="The addresses, or the first of them.",
+            ),
+            age_column(),
+        ],
+    ),
 )

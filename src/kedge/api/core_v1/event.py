@@ -7,7 +7,9 @@ from msgspec import field
 from kedge.api import rules
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Int32, MicroTime, Model, Object, Time
-from kedge.api.resource import Age, Column, Resource
+from kedge.api.presentation import Age, Column, Presentation
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -26,7 +28,7 @@ class EventSeries(Model):
 
 
 class EventSource(Model):
-    """Who noticed, in the older form."""
+    """The component that reported the event, in the older form."""
 
     component: str = ""
     """Name of the component."""
@@ -40,7 +42,7 @@ class Event(Object):
     __required__ = ("metadata", "involvedObject")
 
     action: str = ""
-    """What was done about the object."""
+    """The action that was taken for the object."""
     count: Int32 = 0
     """How often it happened."""
     eventTime: MicroTime = ""
@@ -52,19 +54,19 @@ class Event(Object):
     lastTimestamp: Time = ""
     """When it was last seen."""
     message: str = ""
-    """What happened, for people."""
+    """A human-readable description of the event."""
     reason: str = ""
     """Why, as one word."""
     related: ObjectReference | None = None
     """A second object that has to do with it."""
     reportingComponent: str = field(default_factory=str)
-    """Who noticed, for instance kubernetes.io/kubelet."""
+    """The component that reported the event, for instance kubernetes.io/kubelet."""
     reportingInstance: str = field(default_factory=str)
     """Which one of them, for instance kubelet-xyzf."""
     series: EventSeries | None = None
     """Set if it keeps happening."""
     source: EventSource = field(default_factory=EventSource)
-    """Who noticed, in the older form."""
+    """The component that reported the event, in the older form."""
     type: str = ""
     """Normal or Warning."""
 
@@ -197,21 +199,25 @@ def reference_fields(prefix: str) -> dict[str, Callable[[Event], str]]:
     return {f"{prefix}.{name}": of(name) for name in _REFERENCE_FIELDS}
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Event] = Resource(
     type=Event,
     plural="events",
-    short_names=["ev"],
-    counts_generation=False,
-    create_on_update=True,
-    ttl=TTL,
-    check_name=names.path_segment,
-    validate=validate,
-    fields={
-        **reference_fields("involvedObject"),
-        "reason": lambda obj: obj.reason,
-        "reportingComponent": lambda obj: obj.reportingComponent,
-        "source": _source_field,
-        "type": lambda obj: obj.type,
-    },
-    columns=COLUMNS,
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        ttl=TTL,
+        check_name=names.path_segment,
+        validate=validate,
+    ),
+    presentation=Presentation(
+        short_names=["ev"],
+        fields={
+            **reference_fields("involvedObject"),
+            "reason": lambda obj: obj.reason,
+            "reportingComponent": lambda obj: obj.reportingComponent,
+            "source": _source_field,
+            "type": lambda obj: obj.type,
+        },
+        columns=COLUMNS,
+    ),
 )

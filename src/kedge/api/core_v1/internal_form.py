@@ -1,4 +1,4 @@
-"""A part of an object as upstream's messages quote it: by the names of its Go fields."""
+"""Formats a part of an object as upstream's messages quote it: with its Go field names."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

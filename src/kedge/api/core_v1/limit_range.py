@@ -8,7 +8,8 @@ from msgspec import field
 from msgspec.structs import replace
 
 from kedge.api import rules
-from kedge.api.core_v1 import pod, resource_names
+from kedge.api.core_v1 import resource_names
+from kedge.api.core_v1.pod import pod
 from kedge.api.core_v1.resource_defaults import rounded
 from kedge.api.label_selector import compiled, validate_label_selector
 from kedge.api.model import (
@@ -18,7 +19,9 @@ from kedge.api.model import (
     Model,
     Object,
 )
-from kedge.api.resource import Resource, created_column, name_column
+from kedge.api.presentation import Presentation, created_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names, selectors
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity, times
@@ -32,7 +35,7 @@ _ONE = Quantity.from_value(1)
 
 
 class LimitRangeSelector(Model):
-    """Which pods, containers or claims an item is for: those of which all that it says is true."""
+    """Selects the pods, containers or claims of an item; all conditions must hold."""
 
     __atomic__ = True
 
@@ -72,7 +75,7 @@ class LimitRangeItem(Model):
     selector: Annotated[LimitRangeSelector | None, EXTENSION] = None
     """Kedge's own: restricts the item to some pods, containers or claims."""
     type: str = field(default_factory=str)
-    """What is bounded: Container, Pod or PersistentVolumeClaim."""
+    """The kind that the item bounds: Container, Pod or PersistentVolumeClaim."""
 
 
 class LimitRangeSpec(Model):
@@ -172,9 +175,9 @@ def _field_selector(type_: str, text: str, path: str) -> Iterator[FieldError]:
 
 
 def selectable_fields(type_: str) -> Mapping[str, Callable[[Any], str]]:
-    """What a field selector may ask of the objects that items of a type are about."""
+    """Return the field selectors of the objects that items of a type cover."""
     if type_ in (CONTAINER, POD):
-        return {**_METADATA_FIELDS, **pod.RESOURCE.fields}
+        return {**_METADATA_FIELDS, **pod.RESOURCE.presentation.fields}
     return _METADATA_FIELDS
 
 
@@ -189,7 +192,7 @@ def _listed(known: Iterable[str]) -> str:
 
 
 def _restriction(selector: LimitRangeSelector | None) -> Hashable:
-    """What tells one valid selector from another, however they are written."""
+    """Return a key that is equal for equivalent selectors."""
     if selector is None:
         return None
     fields = frozenset(selectors.parse_fields(selector.fieldSelector).terms)
@@ -272,14 +275,18 @@ def _ratio(item: LimitRangeItem, name: str, path: str) -> Iterator[FieldError]:
         yield FieldError.invalid(at, ratio, why)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[LimitRange] = Resource(
     type=LimitRange,
     plural="limitranges",
-    short_names=["limits"],
-    counts_generation=False,
-    create_on_update=True,
-    default=default,
-    validate=validate,
-    # Only with `-o wide`, unlike upstream: the kind's first users were shown nothing but names.
-    columns=(name_column(), dataclasses.replace(created_column(), priority=1)),
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        default=default,
+        validate=validate,
+    ),
+    presentation=Presentation(
+        short_names=["limits"],
+        # Only with `-o wide`, unlike upstream: the kind's first users were shown nothing but names.
+        columns=(name_column(), dataclasses.replace(created_column(), priority=1)),
+    ),
 )

@@ -7,15 +7,9 @@ from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.model import Model, Object, Time, keyed
-from kedge.api.resource import (
-    ALL_VERBS,
-    STATUS,
-    Column,
-    Resource,
-    Subresource,
-    age_column,
-    name_column,
-)
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import ALL_VERBS, STATUS, Resource, Subresource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -26,7 +20,7 @@ TERMINATING = "Terminating"
 
 
 class NamespaceSpec(Model):
-    """Who must act before the namespace may go."""
+    """The finalizers that keep the namespace."""
 
     finalizers: Sequence[str] = ()
     """Names of those who empty the namespace; changed only through the finalize subresource."""
@@ -46,14 +40,14 @@ class NamespaceCondition(Model):
     status: str = ""
     """True, False or Unknown."""
     type: str = ""
-    """What aspect, for instance NamespaceContentRemaining."""
+    """The type of the condition, for instance NamespaceContentRemaining."""
 
 
 class NamespaceStatus(Model):
     """Where in its life the namespace is."""
 
     conditions: Annotated[Sequence[NamespaceCondition], keyed("type")] = ()
-    """What deletion has found so far."""
+    """The progress of the deletion."""
     phase: str = ""
     """Active or Terminating."""
 
@@ -62,9 +56,9 @@ class Namespace(Object):
     """A room for names: most objects live in one and go when it goes."""
 
     spec: NamespaceSpec = NamespaceSpec()
-    """What holds the namespace back from going."""
+    """The conditions that delay the deletion of the namespace."""
     status: NamespaceStatus = NamespaceStatus()
-    """What has been observed."""
+    """The observed state."""
 
 
 def default(obj: Namespace) -> Namespace:
@@ -74,7 +68,7 @@ def default(obj: Namespace) -> Namespace:
     return replace(obj, metadata=replace(obj.metadata, labels=labels))
 
 
-def begin(obj: Namespace) -> Namespace:
+def prepare_for_create(obj: Namespace) -> Namespace:
     finalizers = list(obj.spec.finalizers)
     if FINALIZER not in finalizers:
         finalizers.append(FINALIZER)
@@ -82,7 +76,7 @@ def begin(obj: Namespace) -> Namespace:
     return default(replace(obj, spec=spec, status=NamespaceStatus(phase=ACTIVE)))
 
 
-def carry(new: Namespace, old: Namespace) -> Namespace:
+def prepare_for_update(new: Namespace, old: Namespace) -> Namespace:
     return replace(new, spec=old.spec)
 
 
@@ -102,35 +96,39 @@ def validate_status(new: Namespace, old: Namespace) -> Iterator[FieldError]:
         yield FieldError.invalid("status.Phase", new.status.phase, why)
 
 
-def ending(obj: Namespace) -> Namespace:
+def prepare_for_delete(obj: Namespace) -> Namespace:
     """A namespace whose deletion was asked for is emptied first."""
     return replace(obj, status=replace(obj.status, phase="Terminating"))
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Namespace] = Resource(
     type=Namespace,
     plural="namespaces",
-    short_names=["ns"],
     namespaced=False,
     verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     subresources=[Subresource("finalize", verbs=("update",)), STATUS],
-    counts_generation=False,
-    check_name=names.dns_label,
-    default=default,
-    begin=begin,
-    carry=carry,
-    validate=validate,
-    validate_status=validate_status,
-    held=lambda obj: bool(obj.spec.finalizers),
-    ending=ending,
-    fields={"status.phase": lambda obj: obj.status.phase},
-    columns=[
-        name_column(),
-        Column(
-            name="Status",
-            cell=lambda obj: obj.status.phase,
-            description="Whether the namespace is in use or on its way out.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        check_name=names.dns_label,
+        default=default,
+        prepare_for_create=prepare_for_create,
+        prepare_for_update=prepare_for_update,
+        validate=validate,
+        validate_status=validate_status,
+        blocks_deletion=lambda obj: bool(obj.spec.finalizers),
+        prepare_for_delete=prepare_for_delete,
+    ),
+    presentation=Presentation(
+        short_names=["ns"],
+        fields={"status.phase": lambda obj: obj.status.phase},
+        columns=[
+            name_column(),
+            Column(
+                name="Status",
+                cell=lambda obj: obj.status.phase,
+                description="Whether the namespace is in use or on its way out.",
+            ),
+            age_column(),
+        ],
+    ),
 )

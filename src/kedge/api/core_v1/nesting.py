@@ -1,4 +1,4 @@
-"""Errors of a part, seen from the whole.
+"""Adds the path of a part to its errors.
 
 Checks name fields relative to what they look at; only an error pays for its full path.
 """

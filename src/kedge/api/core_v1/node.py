@@ -16,14 +16,9 @@ from kedge.api.core_v1.node_types import (
 )
 from kedge.api.core_v1.resource_defaults import rounded
 from kedge.api.core_v1.resource_names import validate_amount
-from kedge.api.resource import (
-    STATUS,
-    Column,
-    Resource,
-    Subresource,
-    age_column,
-    name_column,
-)
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource, Subresource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -46,12 +41,12 @@ def default(obj: Node) -> Node:
     return replace(obj, status=replace(status, capacity=capacity, allocatable=allocatable))
 
 
-def begin(obj: Node) -> Node:
+def prepare_for_create(obj: Node) -> Node:
     spec = replace(obj.spec, configSource=None)
     return replace(obj, spec=spec, status=replace(obj.status, config=None))
 
 
-def carry(new: Node, old: Node) -> Node:
+def prepare_for_update(new: Node, old: Node) -> Node:
     if old.spec.configSource is None and new.spec.configSource is not None:
         return replace(new, spec=replace(new.spec, configSource=None))
     return new
@@ -195,10 +190,9 @@ def kernel_cell(obj: Node) -> str:
     return f"{kernel} ({info.architecture})" if info.architecture else kernel
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Node] = Resource(
     type=Node,
     plural="nodes",
-    short_names=["no"],
     namespaced=False,
     subresources=[
         Subresource(
@@ -208,52 +202,60 @@ RESOURCE = Resource(
         ),
         STATUS,
     ],
-    counts_generation=False,
     registry="minions",
-    keeps_posted_status=True,
-    default=default,
-    begin=begin,
-    carry=carry,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    fields={"spec.unschedulable": lambda obj: str(obj.spec.unschedulable).lower()},
-    columns=[
-        name_column(),
-        Column(name="Status", cell=status_cell, description="Whether the node is ready."),
-        Column(name="Roles", cell=roles_cell, description="What the node is for."),
-        age_column(),
-        Column(
-            name="Version",
-            cell=lambda obj: obj.status.nodeInfo.kubeletVersion,
-            description="Version of the node agent.",
-        ),
-        Column(
-            name="Internal-IP",
-            cell=lambda obj: _address(obj, "InternalIP"),
-            priority=1,
-            description="Address inside the cluster.",
-        ),
-        Column(
-            name="External-IP",
-            cell=lambda obj: _address(obj, "ExternalIP"),
-            priority=1,
-            description="Address outside the cluster.",
-        ),
-        Column(
-            name="OS-Image",
-            cell=lambda obj: obj.status.nodeInfo.osImage or "<unknown>",
-            priority=1,
-            description="The operating system.",
-        ),
-        Column(
-            name="Kernel-Version", cell=kernel_cell, priority=1, description="Kernel and processor."
-        ),
-        Column(
-            name="Container-Runtime",
-            cell=lambda obj: obj.status.nodeInfo.containerRuntimeVersion or "<unknown>",
-            priority=1,
-            description="What runs the containers.",
-        ),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        keeps_posted_status=True,
+        default=default,
+        prepare_for_create=prepare_for_create,
+        prepare_for_update=prepare_for_update,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+    ),
+    presentation=Presentation(
+        short_names=["no"],
+        fields={"spec.unschedulable": lambda obj: str(obj.spec.unschedulable).lower()},
+        columns=[
+            name_column(),
+            Column(name="Status", cell=status_cell, description="Whether the node is ready."),
+            Column(name="Roles", cell=roles_cell, description="What the node is for."),
+            age_column(),
+            Column(
+                name="Version",
+                cell=lambda obj: obj.status.nodeInfo.kubeletVersion,
+                description="Version of the node agent.",
+            ),
+            Column(
+                name="Internal-IP",
+                cell=lambda obj: _address(obj, "InternalIP"),
+                priority=1,
+                description="Address inside the cluster.",
+            ),
+            Column(
+                name="External-IP",
+                cell=lambda obj: _address(obj, "ExternalIP"),
+                priority=1,
+                description="Address outside the cluster.",
+            ),
+            Column(
+                name="OS-Image",
+                cell=lambda obj: obj.status.nodeInfo.osImage or "<unknown>",
+                priority=1,
+                description="The operating system.",
+            ),
+            Column(
+                name="Kernel-Version",
+                cell=kernel_cell,
+                priority=1,
+                description="Kernel and processor.",
+            ),
+            Column(
+                name="Container-Runtime",
+                cell=lambda obj: obj.status.nodeInfo.containerRuntimeVersion or "<unknown>",
+                priority=1,
+                description="What runs the containers.",
+            ),
+        ],
+    ),
 )

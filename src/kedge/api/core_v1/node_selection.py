@@ -1,11 +1,11 @@
-"""Node selectors: where a pod may go and where it prefers to; compiled once, matched often."""
+"""Required and preferred node selectors of a pod, compiled once and matched often."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from kedge.api.core_v1.affinity import NodeSelectorRequirement, NodeSelectorTerm
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.machinery.selectors import LabelSelector, Requirement, labels_from_map
+from kedge.api.core_v1.pod.affinity import NodeSelectorRequirement, NodeSelectorTerm
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.machinery.selectors import LabelRequirements, Requirement, labels_from_map
 
 Labels = Mapping[str, str]
 Match = Callable[[str, Labels], bool]
@@ -62,7 +62,7 @@ def compiled(term: NodeSelectorTerm) -> Match | None:
     if not term.matchExpressions and not term.matchFields:
         return None
     try:
-        selector = LabelSelector(_requirements(term.matchExpressions))
+        selector = LabelRequirements(_requirements(term.matchExpressions))
     except (KeyError, ValueError):
         return None
     if not all(_is_about_one_name(each) for each in term.matchFields):

@@ -48,7 +48,7 @@ class Taint(Model):
     effect: str = ""
     """NoSchedule, PreferNoSchedule or NoExecute."""
     key: str = ""
-    """What pods must tolerate."""
+    """A taint that pods must tolerate."""
     timeAdded: Time = ""
     """When the taint was put on."""
     value: str = ""
@@ -67,9 +67,9 @@ class NodeSpec(Model):
     podCIDRs: Annotated[Sequence[str], MERGED_SET] = ()
     """The same for each family; the first is podCIDR."""
     providerID: str = ""
-    """The name of the machine at whoever provides it."""
+    """The ID of the machine at its cloud provider."""
     taints: Sequence[Taint] = ()
-    """What keeps pods away."""
+    """The taints that keep pods away."""
     unschedulable: bool = False
     """Whether new pods shall go elsewhere."""
 
@@ -101,20 +101,20 @@ class NodeCondition(Model):
     status: str = ""
     """True, False or Unknown."""
     type: str = ""
-    """What aspect, for instance Ready or MemoryPressure."""
+    """The type of the condition, for instance Ready or MemoryPressure."""
 
 
 class NodeConfigStatus(Model):
     """Which settings a kubelet uses; no longer used."""
 
     active: NodeConfigSource | None = None
-    """Those in use."""
+    """The configuration in use."""
     assigned: NodeConfigSource | None = None
-    """Those to be used next."""
+    """The configuration to use next."""
     error: str = ""
-    """What went wrong with them."""
+    """The error of the assigned configuration."""
     lastKnownGood: NodeConfigSource | None = None
-    """Those to fall back to."""
+    """The configuration to fall back to."""
 
 
 class DaemonEndpoint(Model):
@@ -134,7 +134,7 @@ class NodeDaemonEndpoints(Model):
 
 
 class NodeFeatures(Model):
-    """What the node's container runtime can do."""
+    """The features of the node's container runtime."""
 
     supplementalGroupsPolicy: bool | None = None
     """Whether it heeds supplementalGroupsPolicy and reports users of containers."""
@@ -157,7 +157,7 @@ class NodeSwapStatus(Model):
 
 
 class NodeSystemInfo(Model):
-    """What the node is made of."""
+    """The hardware and software of the node."""
 
     __required__ = (
         "machineID",
@@ -198,7 +198,7 @@ class NodeSystemInfo(Model):
 
 
 class NodeRuntimeHandlerFeatures(Model):
-    """What one handler of the runtime can do."""
+    """The features of one handler of the runtime."""
 
     recursiveReadOnlyMounts: bool | None = None
     """Whether it can mount read-only all the way down."""
@@ -210,7 +210,7 @@ class NodeRuntimeHandler(Model):
     """One way in which the node can run containers."""
 
     features: NodeRuntimeHandlerFeatures | None = None
-    """What it can do."""
+    """Its features."""
     name: str = ""
     """Name of the handler; empty for the usual one."""
 
@@ -227,7 +227,7 @@ class AttachedVolume(Model):
 
 
 class NodeStatus(Model):
-    """What the node says of itself."""
+    """The observed state of the node."""
 
     addresses: Annotated[Sequence[NodeAddress], keyed("type")] = ()
     """Where it is to be reached."""
@@ -244,11 +244,11 @@ class NodeStatus(Model):
     declaredFeatures: Sequence[str] = ()
     """Features that the node offers, sorted."""
     features: NodeFeatures | None = None
-    """What its container runtime can do."""
+    """The features of its container runtime."""
     images: Sequence[ContainerImage] = ()
     """Images that it has."""
     nodeInfo: NodeSystemInfo = field(default_factory=NodeSystemInfo)
-    """What it is made of."""
+    """Its hardware and software."""
     phase: str = ""
     """No longer set."""
     runtimeHandlers: Sequence[NodeRuntimeHandler] = ()
@@ -265,4 +265,4 @@ class Node(Object):
     spec: NodeSpec = field(default_factory=NodeSpec)
     """How it is to be used."""
     status: NodeStatus = field(default_factory=NodeStatus)
-    """What it says of itself."""
+    """The observed state."""

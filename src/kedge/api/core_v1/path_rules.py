@@ -1,4 +1,4 @@
-"""Paths inside containers and volumes: which ones may not lead elsewhere."""
+"""Validation of paths inside containers and volumes: none may lead outside."""
 
 from collections.abc import Iterator
 

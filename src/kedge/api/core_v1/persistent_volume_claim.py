@@ -13,7 +13,9 @@ from kedge.api.core_v1.references import TypedLocalObjectReference, TypedObjectR
 from kedge.api.core_v1.resource_defaults import rounded
 from kedge.api.label_selector import validate_label_selector
 from kedge.api.model import Model, Object, Time, keyed
-from kedge.api.resource import STATUS, Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity
@@ -54,7 +56,7 @@ class PersistentVolumeClaimCondition(Model):
     status: str = ""
     """True, False or Unknown."""
     type: str = ""
-    """What aspect, for instance Resizing."""
+    """The type of the condition, for instance Resizing."""
 
 
 class ModifyVolumeStatus(Model):
@@ -69,16 +71,16 @@ class ModifyVolumeStatus(Model):
 
 
 class PersistentVolumeClaimStatus(Model):
-    """What the claim has got."""
+    """The observed state of the claim."""
 
     accessModes: Sequence[str] = ()
     """How the bound volume can be mounted."""
     allocatedResourceStatuses: Mapping[str, str] = {}
     """How far a resize has come."""
     allocatedResources: Mapping[str, Quantity] = {}
-    """What a resize has set aside."""
+    """The amounts that a resize has allocated."""
     capacity: Mapping[str, Quantity] = {}
-    """What the bound volume offers."""
+    """The capacity of the bound volume."""
     conditions: Annotated[Sequence[PersistentVolumeClaimCondition], keyed("type")] = ()
     """Aspects of its state."""
     currentVolumeAttributesClassName: str | None = None
@@ -93,9 +95,9 @@ class PersistentVolumeClaim(Object):
     """A wish for storage that outlives its pods."""
 
     spec: PersistentVolumeClaimSpec = field(default_factory=PersistentVolumeClaimSpec)
-    """What is wanted."""
+    """The desired state."""
     status: PersistentVolumeClaimStatus = field(default_factory=PersistentVolumeClaimStatus)
-    """What the claim has got."""
+    """The observed state of the claim."""
 
 
 def default(obj: PersistentVolumeClaim) -> PersistentVolumeClaim:
@@ -106,19 +108,21 @@ def default(obj: PersistentVolumeClaim) -> PersistentVolumeClaim:
 
 
 def default_spec(spec: PersistentVolumeClaimSpec) -> PersistentVolumeClaimSpec:
-    """What a claim, or the template of one, means where it says nothing."""
+    """Set the defaults of a claim or a claim template."""
     requests, limits = rounded(spec.resources.requests), rounded(spec.resources.limits)
     resources = VolumeResourceRequirements(requests=requests, limits=limits)
     mode = spec.volumeMode if spec.volumeMode is not None else "Filesystem"
     return replace(spec, resources=resources, volumeMode=mode)
 
 
-def begin(obj: PersistentVolumeClaim) -> PersistentVolumeClaim:
+def prepare_for_create(obj: PersistentVolumeClaim) -> PersistentVolumeClaim:
     status = PersistentVolumeClaimStatus(phase=PENDING)
     return replace(obj, spec=_with_sources(obj.spec, known=False), status=status)
 
 
-def carry(new: PersistentVolumeClaim, old: PersistentVolumeClaim) -> PersistentVolumeClaim:
+def prepare_for_update(
+    new: PersistentVolumeClaim, old: PersistentVolumeClaim
+) -> PersistentVolumeClaim:
     known = old.spec.dataSource is not None or old.spec.dataSourceRef is not None
     return replace(new, spec=_with_sources(new.spec, known=known))
 
@@ -319,40 +323,44 @@ def _or_unset(value: str | None) -> str:
     return "<unset>" if value is None else value
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[PersistentVolumeClaim] = Resource(
     type=PersistentVolumeClaim,
     plural="persistentvolumeclaims",
-    short_names=["pvc"],
     subresources=[STATUS],
-    counts_generation=False,
-    default=default,
-    begin=begin,
-    carry=carry,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    columns=[
-        name_column(),
-        Column(name="Status", cell=status_cell, description="Whether the claim has a volume."),
-        Column(
-            name="Volume",
-            cell=lambda obj: obj.spec.volumeName,
-            description="The volume that it is bound to.",
-        ),
-        Column(name="Capacity", cell=capacity_cell, description="Size of the volume."),
-        Column(name="Access Modes", cell=modes_cell, description="How it can be mounted."),
-        Column(name="StorageClass", cell=class_cell, description="The storage class."),
-        Column(
-            name="VolumeAttributesClass",
-            cell=lambda obj: _or_unset(obj.spec.volumeAttributesClassName),
-            description="The class of changeable attributes.",
-        ),
-        age_column(),
-        Column(
-            name="VolumeMode",
-            cell=lambda obj: _or_unset(obj.spec.volumeMode),
-            priority=1,
-            description="Filesystem or Block.",
-        ),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        default=default,
+        prepare_for_create=prepare_for_create,
+        prepare_for_update=prepare_for_update,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+    ),
+    presentation=Presentation(
+        short_names=["pvc"],
+        columns=[
+            name_column(),
+            Column(name="Status", cell=status_cell, description="Whether the claim has a volume."),
+            Column(
+                name="Volume",
+                cell=lambda obj: obj.spec.volumeName,
+                description="The volume that it is bound to.",
+            ),
+            Column(name="Capacity", cell=capacity_cell, description="Size of the volume."),
+            Column(name="Access Modes", cell=modes_cell, description="How it can be mounted."),
+            Column(name="StorageClass", cell=class_cell, description="The storage class."),
+            Column(
+                name="VolumeAttributesClass",
+                cell=lambda obj: _or_unset(obj.spec.volumeAttributesClassName),
+                description="The class of changeable attributes.",
+            ),
+            age_column(),
+            Column(
+                name="VolumeMode",
+                cell=lambda obj: _or_unset(obj.spec.volumeMode),
+                priority=1,
+                description="Filesystem or Block.",
+            ),
+        ],
+    ),
 )

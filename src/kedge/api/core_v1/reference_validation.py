@@ -6,8 +6,8 @@ from typing import Final
 
 from kedge.api import rules
 from kedge.api.core_v1 import path_rules
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.core_v1.references import (
     ConfigMapKeySelector,
     FileKeySelector,
@@ -17,7 +17,7 @@ from kedge.api.core_v1.references import (
 )
 from kedge.api.core_v1.resource_names import STORAGE, container_name
 from kedge.machinery import fieldpath, names
-from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.errors import ErrorScope, FieldError
 from kedge.machinery.quantity import Quantity
 
 VARIABLE_FIELDS: Final = (
@@ -92,12 +92,12 @@ def _field_ref_errors(ref: ObjectFieldSelector, allowed: Sequence[str]) -> Itera
     path = "spec.nodeName" if ref.fieldPath == "spec.host" else ref.fieldPath
     try:
         parsed = fieldpath.parse(path)
-    except fieldpath.Malformed as error:
+    except fieldpath.MalformedFieldPath as error:
         yield from _selector(ref, FieldError.invalid("fieldPath", ref.fieldPath, str(error)))
         return
-    if isinstance(parsed, fieldpath.Amount):
+    if isinstance(parsed, fieldpath.ContainerResourcePath):
         yield from _selector(ref, *_resource(parsed.resource))
-    elif isinstance(parsed, fieldpath.Owner):
+    elif isinstance(parsed, fieldpath.OwnerPath):
         yield from _selector(ref)
     elif parsed.name == NODE_LABELS:
         yield from _selector(ref, *_node_labels(parsed, whole=FILE_FIELDS is allowed))
@@ -106,7 +106,7 @@ def _field_ref_errors(ref: ObjectFieldSelector, allowed: Sequence[str]) -> Itera
 
 
 def _field(
-    ref: ObjectFieldSelector, field: fieldpath.Field, allowed: Sequence[str]
+    ref: ObjectFieldSelector, field: fieldpath.FieldPath, allowed: Sequence[str]
 ) -> Iterator[FieldError]:
     if why := _unconvertible(ref.apiVersion, field):
         yield FieldError.invalid("fieldPath", ref.fieldPath, f"error converting fieldPath: {why}")
@@ -115,26 +115,26 @@ def _field(
         lowered = key.lower() if field.name == "metadata.annotations" else key
         problems = rules.problems("", lowered, names.qualified_name(lowered))
         if field.escapes and names.needs_escapes(field.key or ""):
-            problems = (problem.only(Minded.EXTENSION) for problem in problems)
+            problems = (problem.only(ErrorScope.EXTENSION) for problem in problems)
         yield from problems
     elif field.name not in allowed:
         yield FieldError.not_supported("fieldPath", field.name, allowed)
 
 
 def _selector(ref: ObjectFieldSelector, *problems: FieldError) -> Iterator[FieldError]:
-    """What Kubernetes says of a path that only kedge knows, and what kedge finds wrong with it."""
-    field = fieldpath.Field.parsed(ref.fieldPath)
+    """Yield Kubernetes' error for a path that only kedge has, and kedge's own errors."""
+    field = fieldpath.FieldPath.parsed(ref.fieldPath)
     why = f"error converting fieldPath: {_unconvertible(ref.apiVersion, field)}"
     refusal = FieldError.invalid("fieldPath", ref.fieldPath, why)
     if ref.apiVersion != "v1":
         yield refusal
         return
-    yield refusal.only(Minded.EXTENSION)
+    yield refusal.only(ErrorScope.EXTENSION)
     for problem in problems:
-        yield problem.only(Minded.KEDGE)
+        yield problem.only(ErrorScope.KEDGE)
 
 
-def _node_labels(field: fieldpath.Field, *, whole: bool) -> Iterator[FieldError]:
+def _node_labels(field: fieldpath.FieldPath, *, whole: bool) -> Iterator[FieldError]:
     if field.written_key is not None:
         found = names.qualified_name(field.written_key)
         yield from rules.problems("", field.written_key, found)
@@ -159,7 +159,7 @@ def validate_container_field_ref(ref: ObjectFieldSelector) -> Iterator[FieldErro
         return
     try:
         yield from _resource(fieldpath.parse_partial(ref.fieldPath).resource)
-    except fieldpath.Malformed as error:
+    except fieldpath.MalformedFieldPath as error:
         yield FieldError.invalid("fieldPath", ref.fieldPath, str(error))
 
 
@@ -195,18 +195,18 @@ def named_container(ref: ObjectFieldSelector, spec: PodSpec) -> tuple[str, Seque
         return "", ()
     try:
         parsed = fieldpath.parse(ref.fieldPath)
-    except fieldpath.Malformed:
+    except fieldpath.MalformedFieldPath:
         return "", ()
-    if not isinstance(parsed, fieldpath.Amount):
+    if not isinstance(parsed, fieldpath.ContainerResourcePath):
         return "", ()
     if parsed.container in container_names(getattr(spec, parsed.among)):
         return parsed.container, ()
     why = f'container "{parsed.container}" not found in spec.{parsed.among}'
     error = FieldError.invalid("fieldPath", ref.fieldPath, why)
-    return "", (error.only(Minded.KEDGE),)
+    return "", (error.only(ErrorScope.KEDGE),)
 
 
-def _unconvertible(version: str, field: fieldpath.Field) -> str:
+def _unconvertible(version: str, field: fieldpath.FieldPath) -> str:
     if version != "v1":
         return f"unsupported pod version: {version}"
     if field.written_key is not None:

@@ -148,4 +148,4 @@ class ResourceFieldSelector(Model):
     resource: str = ""
     """Which amount, for instance limits.cpu."""
     divisor: Quantity = field(default_factory=lambda: _ZERO)
-    """The unit in which the amount is told; 0 stands for 1."""
+    """The unit of the amount; 0 stands for 1."""

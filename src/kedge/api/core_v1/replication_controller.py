@@ -1,4 +1,4 @@
-"""ReplicationController: keeps a number of like pods running; ReplicaSets do so today."""
+"""ReplicationController: keeps identical pods running; the predecessor of ReplicaSet."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
@@ -7,20 +7,14 @@ from msgspec import field
 from msgspec.structs import replace
 
 from kedge.api import rules
-from kedge.api.core_v1.pod_defaults import default_template
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_validation import validate_template
+from kedge.api.core_v1.pod.defaults import default_template
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.validation import validate_template
 from kedge.api.label_selector import shown_labels
 from kedge.api.model import ATOMIC, Int32, Model, Object, Time, keyed
-from kedge.api.resource import (
-    SCALE,
-    STATUS,
-    Column,
-    Resource,
-    ScalePaths,
-    age_column,
-    name_column,
-)
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 _COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
@@ -36,7 +30,7 @@ class ReplicationControllerSpec(Model):
     selector: Annotated[Mapping[str, str], ATOMIC] = {}
     """Labels by which the pods are known. Default the labels of the template."""
     template: PodTemplateSpec | None = None
-    """What new pods look like."""
+    """The template of new pods."""
 
 
 class ReplicationControllerCondition(Model):
@@ -53,7 +47,7 @@ class ReplicationControllerCondition(Model):
     status: str = ""
     """True, False or Unknown."""
     type: str = ""
-    """What aspect, for instance ReplicaFailure."""
+    """The type of the condition, for instance ReplicaFailure."""
 
 
 class ReplicationControllerStatus(Model):
@@ -79,9 +73,9 @@ class ReplicationController(Object):
     """Keeps a number of like pods running."""
 
     spec: ReplicationControllerSpec = field(default_factory=ReplicationControllerSpec)
-    """What is wanted."""
+    """The desired state."""
     status: ReplicationControllerStatus = field(default_factory=ReplicationControllerStatus)
-    """What has been observed."""
+    """The observed state."""
 
 
 def default(obj: ReplicationController) -> ReplicationController:
@@ -149,57 +143,61 @@ def _containers(obj: ReplicationController, name: str) -> str:
     return ",".join(getattr(each, name) for each in obj.spec.template.spec.containers)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[ReplicationController] = Resource(
     type=ReplicationController,
     plural="replicationcontrollers",
-    short_names=["rc"],
-    categories=["all"],
     subresources=[SCALE, STATUS],
     scale=ScalePaths(),
-    orphans_dependents=True,
     registry="controllers",
-    default=default,
-    validate=validate,
-    validate_status=validate_status,
-    fields={"status.replicas": lambda obj: str(obj.status.replicas)},
-    columns=[
-        name_column(),
-        Column(
-            name="Desired",
-            type="integer",
-            cell=lambda obj: obj.spec.replicas or 0,
-            description="How many pods are wanted.",
-        ),
-        Column(
-            name="Current",
-            type="integer",
-            cell=lambda obj: obj.status.replicas,
-            description="How many there are.",
-        ),
-        Column(
-            name="Ready",
-            type="integer",
-            cell=lambda obj: obj.status.readyReplicas,
-            description="How many are ready.",
-        ),
-        age_column(),
-        Column(
-            name="Containers",
-            cell=lambda obj: _containers(obj, "name"),
-            priority=1,
-            description="Names of the containers.",
-        ),
-        Column(
-            name="Images",
-            cell=lambda obj: _containers(obj, "image"),
-            priority=1,
-            description="Images of the containers.",
-        ),
-        Column(
-            name="Selector",
-            cell=lambda obj: shown_labels(obj.spec.selector),
-            priority=1,
-            description="Labels by which the pods are known.",
-        ),
-    ],
+    strategy=Strategy(
+        orphans_dependents=True,
+        default=default,
+        validate=validate,
+        validate_status=validate_status,
+    ),
+    presentation=Presentation(
+        short_names=["rc"],
+        categories=["all"],
+        fields={"status.replicas": lambda obj: str(obj.status.replicas)},
+        columns=[
+            name_column(),
+            Column(
+                name="Desired",
+                type="integer",
+                cell=lambda obj: obj.spec.replicas or 0,
+                description="How many pods are wanted.",
+            ),
+            Column(
+                name="Current",
+                type="integer",
+                cell=lambda obj: obj.status.replicas,
+                description="How many there are.",
+            ),
+            Column(
+                name="Ready",
+                type="integer",
+                cell=lambda obj: obj.status.readyReplicas,
+                description="How many are ready.",
+            ),
+            age_column(),
+            Column(
+                name="Containers",
+                cell=lambda obj: _containers(obj, "name"),
+                priority=1,
+                description="Names of the containers.",
+            ),
+            Column(
+                name="Images",
+                cell=lambda obj: _containers(obj, "image"),
+                priority=1,
+                description="Images of the containers.",
+            ),
+            Column(
+                name="Selector",
+                cell=lambda obj: shown_labels(obj.spec.selector),
+                priority=1,
+                description="Labels by which the pods are known.",
+            ),
+        ],
+    ),
 )

@@ -1,4 +1,4 @@
-"""Amounts as the server keeps them: nothing finer than a thousandth."""
+"""Rounds amounts to thousandths, as the server stores them."""
 
 from collections.abc import Mapping
 

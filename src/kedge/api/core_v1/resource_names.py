@@ -1,4 +1,4 @@
-"""What amounts may be called (cpu, pods, example.com/gpu, ...) and which amounts a name allows."""
+"""Validation of resource names (cpu, pods, example.com/gpu) and of their amounts."""
 
 from collections.abc import Iterator
 
@@ -47,7 +47,7 @@ def is_native(name: str) -> bool:
 
 
 def is_extended(name: str) -> bool:
-    """Whether the name stands for devices that somebody else advertises."""
+    """Whether the name is an extended resource, such as the devices of a device plugin."""
     if is_native(name) or name.startswith(REQUESTS_PREFIX):
         return False
     # A quota will want to count it under this longer name.
@@ -70,7 +70,7 @@ def is_for_quota(name: str) -> bool:
 
 
 def any_name(name: str) -> list[str]:
-    """What is wrong with the name of any resource."""
+    """Return the errors of the name of any resource."""
     if found := names.qualified_name(name):
         return found
     if "/" in name or name == STORAGE or is_for_quota(name):
@@ -79,7 +79,7 @@ def any_name(name: str) -> list[str]:
 
 
 def container_name(name: str) -> list[str]:
-    """What is wrong with the name of something a container may ask for."""
+    """Return the errors of the name of a container's resource."""
     found = any_name(name)
     if "/" not in name:
         if name not in _COMPUTE and not is_hugepages(name):
@@ -90,7 +90,7 @@ def container_name(name: str) -> list[str]:
 
 
 def quota_name(name: str) -> list[str]:
-    """What is wrong with the name of something a quota may count."""
+    """Return the errors of the name of a quota's resource."""
     found = any_name(name)
     if "/" not in name and not is_for_quota(name):
         found.append("must be a standard resource for quota")

@@ -9,7 +9,9 @@ from kedge.api import rules
 from kedge.api.core_v1 import resource_names
 from kedge.api.core_v1.resource_defaults import rounded
 from kedge.api.model import Model, Object
-from kedge.api.resource import STATUS, Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 from kedge.machinery.quantity import Quantity
 
@@ -77,16 +79,16 @@ class ResourceQuotaStatus(Model):
     hard: Mapping[str, Quantity] = {}
     """Most that may be used."""
     used: Mapping[str, Quantity] = {}
-    """What is used now."""
+    """The used amounts."""
 
 
 class ResourceQuota(Object):
     """How much all objects of one namespace may use together."""
 
     spec: ResourceQuotaSpec = field(default_factory=ResourceQuotaSpec)
-    """What is wanted."""
+    """The desired state."""
     status: ResourceQuotaStatus = field(default_factory=ResourceQuotaStatus)
-    """What has been observed."""
+    """The observed state."""
 
 
 def default(obj: ResourceQuota) -> ResourceQuota:
@@ -185,7 +187,7 @@ def validate_status(new: ResourceQuota, old: ResourceQuota) -> Iterator[FieldErr
 
 
 def usage_cell(obj: ResourceQuota, *, limits: bool) -> str:
-    """What is used of each bound: of the limits, or of everything else."""
+    """The used amount of each bound: of the limits, or of the others."""
     used, hard = obj.status.used, obj.status.hard
     shown = (
         f"{name}: {used.get(name, _ZERO)}/{hard[name]}"
@@ -195,28 +197,32 @@ def usage_cell(obj: ResourceQuota, *, limits: bool) -> str:
     return ", ".join(shown)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[ResourceQuota] = Resource(
     type=ResourceQuota,
     plural="resourcequotas",
-    short_names=["quota"],
     subresources=[STATUS],
-    counts_generation=False,
-    default=default,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    columns=[
-        name_column(),
-        Column(
-            name="Request",
-            cell=lambda obj: usage_cell(obj, limits=False),
-            description="What is used and allowed, limits apart.",
-        ),
-        Column(
-            name="Limit",
-            cell=lambda obj: usage_cell(obj, limits=True),
-            description="The sum of limits that is used and allowed.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        default=default,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+    ),
+    presentation=Presentation(
+        short_names=["quota"],
+        columns=[
+            name_column(),
+            Column(
+                name="Request",
+                cell=lambda obj: usage_cell(obj, limits=False),
+                description="What is used and allowed, limits apart.",
+            ),
+            Column(
+                name="Limit",
+                cell=lambda obj: usage_cell(obj, limits=True),
+                description="The sum of limits that is used and allowed.",
+            ),
+            age_column(),
+        ],
+    ),
 )

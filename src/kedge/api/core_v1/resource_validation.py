@@ -6,12 +6,12 @@ from typing import Final
 
 from kedge.api import rules
 from kedge.api.core_v1 import resource_names
-from kedge.api.core_v1.container import ResourceClaim, ResourceRequirements
 from kedge.api.core_v1.nesting import within
-from kedge.api.core_v1.pod_resources import pod_level, total
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.container import ResourceClaim, ResourceRequirements
+from kedge.api.core_v1.pod.resources import pod_level, total
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.machinery import names
-from kedge.machinery.errors import FieldError, Minded
+from kedge.machinery.errors import ErrorScope, FieldError
 from kedge.machinery.quantity import Quantity
 
 Amounts = Mapping[str, Quantity]
@@ -110,7 +110,7 @@ def _container_name_errors(name: str) -> Sequence[FieldError]:
     if name != resource_names.STORAGE:
         return _name_errors(name)
     # Kedge takes it for ephemeral storage.
-    return tuple(error.only(Minded.EXTENSION) for error in _name_errors(name))
+    return tuple(error.only(ErrorScope.EXTENSION) for error in _name_errors(name))
 
 
 @lru_cache(maxsize=1024)

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from kedge.api import rules
 from kedge.api.core_v1.config_map import SEALED, SIZE_LIMIT, decoded_size, validate_keys
 from kedge.api.model import Bytes, Object
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 OPAQUE = "Opaque"
@@ -34,7 +36,7 @@ class Secret(Object):
     stringData: Mapping[str, str] = {}
     """Values as plain text: written into data, where they win, and never read back."""
     type: str = ""
-    """What the values are for; some types demand certain keys. Cannot be changed."""
+    """The purpose of the values; some types require certain keys. Cannot be changed."""
 
 
 def default(obj: Secret) -> Secret:
@@ -109,27 +111,31 @@ def warn(obj: Secret) -> Iterable[str]:
             return
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Secret] = Resource(
     type=Secret,
     plural="secrets",
-    counts_generation=False,
-    default=default,
-    validate=validate,
-    validate_update=validate_update,
-    warn=warn,
-    fields={"type": lambda obj: obj.type},
-    columns=[
-        name_column(),
-        Column(
-            name="Type",
-            cell=lambda obj: obj.type,
-            description="What the values are for.",
-        ),
-        Column(
-            name="Data",
-            cell=lambda obj: len(obj.data),
-            description="How many values there are.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        default=default,
+        validate=validate,
+        validate_update=validate_update,
+        warnings=warn,
+    ),
+    presentation=Presentation(
+        fields={"type": lambda obj: obj.type},
+        columns=[
+            name_column(),
+            Column(
+                name="Type",
+                cell=lambda obj: obj.type,
+                description="What the values are for.",
+            ),
+            Column(
+                name="Data",
+                cell=lambda obj: len(obj.data),
+                description="How many values there are.",
+            ),
+            age_column(),
+        ],
+    ),
 )

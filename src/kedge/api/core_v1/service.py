@@ -26,14 +26,9 @@ from kedge.api.core_v1.service_validation import (
     validate_update,
 )
 from kedge.api.label_selector import shown_labels
-from kedge.api.resource import (
-    STATUS,
-    Column,
-    Resource,
-    Subresource,
-    age_column,
-    name_column,
-)
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource, Subresource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 
 THREE_HOURS = 10800
@@ -85,7 +80,7 @@ def _default_ingress(obj: Service) -> Service:
     return replace(obj, status=replace(obj.status, loadBalancer=balancer))
 
 
-def begin(obj: Service) -> Service:
+def prepare_for_create(obj: Service) -> Service:
     spec = obj.spec
     if spec.clusterIP and not spec.clusterIPs:
         spec = replace(spec, clusterIPs=[spec.clusterIP])
@@ -100,12 +95,12 @@ def _families(spec: ServiceSpec) -> ServiceSpec:
     policy = spec.ipFamilyPolicy or ("RequireDualStack" if anywhere else "SingleStack")
     families = list(spec.ipFamilies) or ["IPv6" if ":" in spec.clusterIP else "IPv4"]
     if anywhere and policy != "SingleStack" and len(families) == 1:
-        # Upstream promises both families where nobody has to give out an address.
+        # Upstream sets both families if no address has to be allocated.
         families.append("IPv6" if families[0] == "IPv4" else "IPv4")
     return replace(spec, ipFamilyPolicy=policy, ipFamilies=families)
 
 
-def carry(new: Service, old: Service) -> Service:
+def prepare_for_update(new: Service, old: Service) -> Service:
     """Keep what the server gave out, unless the writer changes it or the type has no use for it."""
     spec = _sync_addresses(_keep_given(new.spec, old.spec), old.spec)
     if spec.type != "ExternalName" and spec.ipFamilyPolicy is None:
@@ -118,7 +113,7 @@ def carry(new: Service, old: Service) -> Service:
 
 
 def _keep_given(new: ServiceSpec, old: ServiceSpec) -> ServiceSpec:
-    """What an unchanged manifest leaves out because it never knew it."""
+    """Keep the allocated fields that an unchanged manifest does not contain."""
     if new.type in _INTERNAL and old.type in _INTERNAL:
         new = replace(
             new,
@@ -213,12 +208,10 @@ def ports_cell(ports: Sequence[ServicePort]) -> str:
     return ",".join(shown) or "<none>"
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Service] = Resource(
     type=Service,
     plural="services",
     registry="services/specs",
-    short_names=["svc"],
-    categories=["all"],
     subresources=[
         Subresource(
             "proxy",
@@ -227,46 +220,54 @@ RESOURCE = Resource(
         ),
         STATUS,
     ],
-    counts_generation=False,
-    create_on_update=True,
-    check_name=names.dns_label,
-    default=default,
-    begin=begin,
-    carry=carry,
-    validate=validate,
-    validate_update=validate_update,
-    validate_status=validate_status,
-    warn=warn,
-    fields={
-        "spec.clusterIP": lambda obj: obj.spec.clusterIP,
-        "spec.type": lambda obj: obj.spec.type,
-    },
-    columns=[
-        name_column(),
-        Column(
-            name="Type", cell=lambda obj: obj.spec.type, description="How the service is reached."
-        ),
-        Column(
-            name="Cluster-IP",
-            cell=lambda obj: next(iter(obj.spec.clusterIPs), "<none>"),
-            description="The address inside the cluster.",
-        ),
-        Column(
-            name="External-IP",
-            cell=external_cell,
-            description="Where the service is to be had from outside.",
-        ),
-        Column(
-            name="Port(s)",
-            cell=lambda obj: ports_cell(obj.spec.ports),
-            description="Ports, with the port on the nodes if there is one.",
-        ),
-        age_column(),
-        Column(
-            name="Selector",
-            cell=lambda obj: shown_labels(obj.spec.selector),
-            priority=1,
-            description="Labels of the pods behind the service.",
-        ),
-    ],
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        check_name=names.dns_label,
+        default=default,
+        prepare_for_create=prepare_for_create,
+        prepare_for_update=prepare_for_update,
+        validate=validate,
+        validate_update=validate_update,
+        validate_status=validate_status,
+        warnings=warn,
+    ),
+    presentation=Presentation(
+        short_names=["svc"],
+        categories=["all"],
+        fields={
+            "spec.clusterIP": lambda obj: obj.spec.clusterIP,
+            "spec.type": lambda obj: obj.spec.type,
+        },
+        columns=[
+            name_column(),
+            Column(
+                name="Type",
+                cell=lambda obj: obj.spec.type,
+                description="How the service is reached.",
+            ),
+            Column(
+                name="Cluster-IP",
+                cell=lambda obj: next(iter(obj.spec.clusterIPs), "<none>"),
+                description="The address inside the cluster.",
+            ),
+            Column(
+                name="External-IP",
+                cell=external_cell,
+                description="Where the service is to be had from outside.",
+            ),
+            Column(
+                name="Port(s)",
+                cell=lambda obj: ports_cell(obj.spec.ports),
+                description="Ports, with the port on the nodes if there is one.",
+            ),
+            age_column(),
+            Column(
+                name="Selector",
+                cell=lambda obj: shown_labels(obj.spec.selector),
+                priority=1,
+                description="Labels of the pods behind the service.",
+            ),
+        ],
+    ),
 )

@@ -5,7 +5,9 @@ from typing import Annotated
 
 from kedge.api.core_v1.references import LocalObjectReference, ObjectReference
 from kedge.api.model import Object, keyed
-from kedge.api.resource import Resource, Subresource, age_column, name_column
+from kedge.api.presentation import Presentation, age_column, name_column
+from kedge.api.resource import Resource, Subresource
+from kedge.api.strategy import Strategy
 
 
 class ServiceAccount(Object):
@@ -19,10 +21,9 @@ class ServiceAccount(Object):
     """Secrets that pods of this account may mount, where such a limit is enforced."""
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[ServiceAccount] = Resource(
     type=ServiceAccount,
     plural="serviceaccounts",
-    short_names=["sa"],
     subresources=[
         Subresource(
             "token",
@@ -32,6 +33,6 @@ RESOURCE = Resource(
             version="v1",
         )
     ],
-    counts_generation=False,
-    columns=[name_column(), age_column()],
+    strategy=Strategy(counts_generation=False),
+    presentation=Presentation(short_names=["sa"], columns=[name_column(), age_column()]),
 )

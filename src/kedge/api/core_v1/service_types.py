@@ -23,7 +23,7 @@ class ServicePort(Model):
     __required__ = ("port",)
 
     appProtocol: str | None = None
-    """What is spoken on the port, for instance kubernetes.io/h2c."""
+    """The application protocol of the port, for instance kubernetes.io/h2c."""
     name: str = ""
     """Name of the port; may be left out if there is but one."""
     nodePort: Int32 = 0
@@ -96,7 +96,7 @@ class ServiceSpec(Model):
 
 
 class PortStatus(Model):
-    """What became of one port at the load balancer."""
+    """The state of one port of the load balancer."""
 
     __required__ = ("port", "protocol")
 
@@ -118,7 +118,7 @@ class LoadBalancerIngress(Model):
     ipMode: str | None = None
     """VIP if packets keep this address as their destination, Proxy if not."""
     ports: Sequence[PortStatus] = ()
-    """What became of each port."""
+    """The state of each port."""
 
 
 class LoadBalancerStatus(Model):
@@ -129,18 +129,18 @@ class LoadBalancerStatus(Model):
 
 
 class ServiceStatus(Model):
-    """What has been observed of the service."""
+    """The observed state of the service."""
 
     conditions: Annotated[Sequence[Condition], keyed("type")] = ()
     """Aspects of its state."""
     loadBalancer: LoadBalancerStatus = field(default_factory=LoadBalancerStatus)
-    """What the load balancer offers, if there is one."""
+    """The state of the load balancer, if there is one."""
 
 
 class Service(Object):
     """One lasting name and address for a changing set of pods."""
 
     spec: ServiceSpec = field(default_factory=ServiceSpec)
-    """What is wanted."""
+    """The desired state."""
     status: ServiceStatus = field(default_factory=ServiceStatus)
-    """What has been observed."""
+    """The observed state."""

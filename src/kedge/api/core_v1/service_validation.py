@@ -1,4 +1,4 @@
-"""What a Service may hold, and what may change about it."""
+"""Validation of Services and of their updates."""
 
 import ipaddress
 from collections.abc import Iterator, Sequence

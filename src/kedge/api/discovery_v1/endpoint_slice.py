@@ -12,7 +12,9 @@ from kedge.api.core_v1.endpoints import unreachable
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.metadata import validate_labels
 from kedge.api.model import SET, Int32, Model, Object
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -55,7 +57,7 @@ class ForNode(Model):
 
 
 class EndpointHints(Model):
-    """Whom an endpoint should serve."""
+    """Topology hints: the zones and nodes that an endpoint should serve."""
 
     forNodes: Sequence[ForNode] = ()
     """Nodes."""
@@ -75,7 +77,7 @@ class Endpoint(Model):
     deprecatedTopology: Mapping[str, str] = {}
     """No longer set."""
     hints: EndpointHints | None = None
-    """Whom it should serve."""
+    """Topology hints of the endpoint."""
     hostname: str | None = None
     """The name under which DNS shall know it."""
     nodeName: str | None = None
@@ -92,7 +94,7 @@ class EndpointPort(Model):
     __atomic__ = True
 
     appProtocol: str | None = None
-    """What is spoken on the port, for instance kubernetes.io/h2c."""
+    """The application protocol of the port, for instance kubernetes.io/h2c."""
     name: str | None = None
     """The service's name for the port. Default empty."""
     port: Int32 | None = None
@@ -232,31 +234,35 @@ def _first_few(values: Sequence[str]) -> str:
     return shown or "<unset>"
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[EndpointSlice] = Resource(
     type=EndpointSlice,
     group="discovery.k8s.io",
     plural="endpointslices",
-    default=default,
-    validate=validate,
-    validate_update=validate_update,
-    warn=warn,
-    columns=[
-        name_column(),
-        Column(
-            name="AddressType",
-            cell=lambda obj: obj.addressType,
-            description="What sort of addresses it holds.",
-        ),
-        Column(
-            name="Ports",
-            cell=lambda obj: _first_few([_port_cell(port) for port in obj.ports]),
-            description="Ports that each endpoint has.",
-        ),
-        Column(
-            name="Endpoints",
-            cell=lambda obj: _first_few([a for e in obj.endpoints for a in e.addresses]),
-            description="The addresses, or the first of them.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(
+        default=default,
+        validate=validate,
+        validate_update=validate_update,
+        warnings=warn,
+    ),
+    presentation=Presentation(
+        columns=[
+            name_column(),
+            Column(
+                name="AddressType",
+                cell=lambda obj: obj.addressType,
+                description="What sort of addresses it holds.",
+            ),
+            Column(
+                name="Ports",
+                cell=lambda obj: _first_few([_port_cell(port) for port in obj.ports]),
+                description="Ports that each endpoint has.",
+            ),
+            Column(
+                name="Endpoints",
+                cell=lambda obj: _first_few([a for e in obj.endpoints for a in e.addresses]),
+                description="The addresses, or the first of them.",
+            ),
+            age_column(),
+        ]
+    ),
 )

@@ -11,7 +11,9 @@ from kedge.api.core_v1 import event as core
 from kedge.api.core_v1.event import EventSource
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import Int32, MicroTime, Model, Object, Time
-from kedge.api.resource import Column, Resource, StoredAs
+from kedge.api.presentation import Column, Presentation
+from kedge.api.resource import Resource, StoredAs
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -44,7 +46,7 @@ class Event(Object):
     __required__ = ("eventTime",)
 
     action: str = ""
-    """What was done about the object."""
+    """The action that was taken for the object."""
     deprecatedCount: Int32 = 0
     """How often it happened, in the older form."""
     deprecatedFirstTimestamp: Time = ""
@@ -52,11 +54,11 @@ class Event(Object):
     deprecatedLastTimestamp: Time = ""
     """When it was last seen, in the older form."""
     deprecatedSource: EventSource = field(default_factory=EventSource)
-    """Who noticed, in the older form."""
+    """The component that reported the event, in the older form."""
     eventTime: MicroTime = ""
     """When it was first seen."""
     note: str = ""
-    """What happened, for people."""
+    """A human-readable description of the event."""
     reason: str = ""
     """Why, as one word."""
     regarding: ObjectReference = field(default_factory=ObjectReference)
@@ -64,7 +66,7 @@ class Event(Object):
     related: ObjectReference | None = None
     """A second object that has to do with it."""
     reportingController: str = ""
-    """Who noticed, for instance kubernetes.io/kubelet."""
+    """The component that reported the event, for instance kubernetes.io/kubelet."""
     reportingInstance: str = ""
     """Which one of them, for instance kubelet-xyzf."""
     series: EventSeries | None = None
@@ -187,23 +189,30 @@ _FIELD_NAMES = {
     "reportingController": "reportingComponent",
 }
 
-RESOURCE = Resource(
+RESOURCE: Resource[Event] = Resource(
     type=Event,
     group="events.k8s.io",
     plural="events",
-    short_names=["ev"],
-    counts_generation=False,
-    create_on_update=True,
-    ttl=core.TTL,
-    check_name=names.dns_subdomain,
-    validate=validate,
-    validate_update=validate_update,
     store_as=StoredAs(core.RESOURCE, to_stored, from_stored, _FIELD_NAMES),
-    fields={
-        **{name: _through_core(read) for name, read in core.reference_fields("regarding").items()},
-        "reason": lambda obj: obj.reason,
-        "reportingController": lambda obj: obj.reportingController,
-        "type": lambda obj: obj.type,
-    },
-    columns=tuple(_columns()),
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        ttl=core.TTL,
+        check_name=names.dns_subdomain,
+        validate=validate,
+        validate_update=validate_update,
+    ),
+    presentation=Presentation(
+        short_names=["ev"],
+        fields={
+            **{
+                name: _through_core(read)
+                for name, read in core.reference_fields("regarding").items()
+            },
+            "reason": lambda obj: obj.reason,
+            "reportingController": lambda obj: obj.reportingController,
+            "type": lambda obj: obj.type,
+        },
+        columns=tuple(_columns()),
+    ),
 )

@@ -1,1 +1,1 @@
-"""What LimitRanges give to pods and refuse them: pure, for admission, controllers and people."""
+"""Defaults and violations of LimitRanges: pure functions for admission, controllers and the CLI."""

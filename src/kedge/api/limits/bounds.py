@@ -1,4 +1,4 @@
-"""Bounds: all LimitRanges of one namespace, made ready once for each of their changes."""
+"""NamespaceLimits: all LimitRanges of one namespace, compiled after each change."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ Bound = Literal["request", "limit"]
 
 
 @dataclass(frozen=True, slots=True)
-class Restriction:
-    """The selector of an item: all that it says must be true."""
+class LimitRangeScope:
+    """The selector of an item; all conditions must hold."""
 
-    labels: selectors.LabelSelector
+    labels: selectors.LabelRequirements
     fields: selectors.FieldSelector
     known_fields: Mapping[str, Callable[[Any], str]]
     name: str
@@ -33,7 +33,7 @@ class Restriction:
     container: str
 
     @classmethod
-    def of(cls, type_: str, selector: LimitRangeSelector) -> "Restriction":
+    def of(cls, type_: str, selector: LimitRangeSelector) -> "LimitRangeScope":
         return cls(
             labels=compiled(selector.labels),
             fields=selectors.parse_fields(selector.fieldSelector),
@@ -59,13 +59,13 @@ class Restriction:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LimitRangeRule:
     """One item of a LimitRange, its amounts in the order of their names."""
 
     limit_range: str
     """The name of the LimitRange."""
     type: str
-    restriction: Restriction | None
+    restriction: LimitRangeScope | None
     least: Amounts
     most: Amounts
     ratio: Amounts
@@ -73,12 +73,12 @@ class Rule:
     default_request: Amounts
 
     @classmethod
-    def of(cls, limit_range: str, item: LimitRangeItem) -> "Rule":
+    def of(cls, limit_range: str, item: LimitRangeItem) -> "LimitRangeRule":
         selector = item.selector
         return cls(
             limit_range=limit_range,
             type=item.type,
-            restriction=None if selector is None else Restriction.of(item.type, selector),
+            restriction=None if selector is None else LimitRangeScope.of(item.type, selector),
             least=_sorted(item.min),
             most=_sorted(item.max),
             ratio=_sorted(item.maxLimitRequestRatio),
@@ -100,7 +100,7 @@ class Rule:
         return bool(self.default or self.default_request)
 
 
-class Narrowest(NamedTuple):
+class NarrowestBounds(NamedTuple):
     """The narrowest of all bounds on one resource, in nanos, for quick comparisons."""
 
     resource: str
@@ -109,11 +109,11 @@ class Narrowest(NamedTuple):
     ratio: int | None
 
 
-Envelope = tuple[Narrowest, ...]
+Envelope = tuple[NarrowestBounds, ...]
 """The narrowest bounds on one type: what keeps within them need not be looked at again."""
 
 
-def _envelope(rules: Iterable[Rule]) -> Envelope:
+def _envelope(rules: Iterable[LimitRangeRule]) -> Envelope:
     least: dict[str, int] = {}
     most: dict[str, int] = {}
     ratio: dict[str, int] = {}
@@ -124,71 +124,77 @@ def _envelope(rules: Iterable[Rule]) -> Envelope:
             for name, amount in bounds.items():
                 narrowest[name] = min(amount.nanos, narrowest.get(name, amount.nanos))
     names = sorted({*least, *most, *ratio})
-    return tuple(Narrowest(n, least.get(n), most.get(n), ratio.get(n)) for n in names)
+    return tuple(NarrowestBounds(n, least.get(n), most.get(n), ratio.get(n)) for n in names)
 
 
-class Gifts:
-    """What containers get that say nothing of a resource, by its name and in their order."""
+class ContainerDefaults:
+    """Default requests and limits of containers, by resource name."""
 
-    __slots__ = ("givers", "limits", "requests")
+    __slots__ = ("limits", "requests", "sources")
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[LimitRangeRule]) -> None:
         """Of several rules the first that speaks of a resource counts."""
         requests: dict[str, Quantity] = {}
         limits: dict[str, Quantity] = {}
-        self.givers: dict[tuple[Bound, str], str] = {}
+        self.sources: dict[tuple[Bound, str], str] = {}
         """The LimitRange that each comes from."""
         for rule in rules:
             for name in rule.default_request.keys() - requests.keys():
                 requests[name] = rule.default_request[name]
-                self.givers["request", name] = rule.limit_range
+                self.sources["request", name] = rule.limit_range
             for name in rule.default.keys() - limits.keys():
                 limits[name] = rule.default[name]
-                self.givers["limit", name] = rule.limit_range
+                self.sources["limit", name] = rule.limit_range
         self.requests = _sorted(requests)
         self.limits = _sorted(limits)
 
     def of(self, bound: Bound) -> Amounts:
         return self.requests if bound == "request" else self.limits
 
-    def to(self, container: str) -> "Gifts":
-        """What a container gets: here, the same as any other."""
+    def to(self, container: str) -> "ContainerDefaults":
+        """Return the defaults of a container: the same for all containers."""
         return self
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """The rules of one namespace: in the order of the LimitRanges' names, then as they stand."""
+class NamespaceLimits:
+    """The rules of one namespace, ordered by the name of their LimitRange, then by position."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[LimitRangeRule, ...]
     containers: Envelope = field(init=False)
     pods: Envelope = field(init=False)
-    givers: tuple[Rule, ...] = field(init=False)
+    default_rules: tuple[LimitRangeRule, ...] = field(init=False)
     """The rules from which containers get something."""
-    gifts: Gifts | None = field(init=False)
-    """What every container gets; None if that depends on the pod or container."""
+    defaults: ContainerDefaults | None = field(init=False)
+    """The defaults of every container; None if they depend on the pod or container."""
 
     def __post_init__(self) -> None:
         # A frozen dataclass fills in what it derives only this way.
         object.__setattr__(self, "containers", _envelope(self.of_type(CONTAINER)))
         object.__setattr__(self, "pods", _envelope(self.of_type(POD)))
-        givers = tuple(rule for rule in self.of_type(CONTAINER) if rule.may_default)
-        selective = any(rule.restriction is not None for rule in givers)
-        object.__setattr__(self, "givers", givers)
-        object.__setattr__(self, "gifts", None if selective else Gifts(givers))
+        default_rules = tuple(rule for rule in self.of_type(CONTAINER) if rule.may_default)
+        selective = any(rule.restriction is not None for rule in default_rules)
+        object.__setattr__(self, "default_rules", default_rules)
+        object.__setattr__(
+            self, "defaults", None if selective else ContainerDefaults(default_rules)
+        )
 
     def __bool__(self) -> bool:
         return bool(self.rules)
 
-    def of_type(self, type_: str) -> Iterator[Rule]:
+    def of_type(self, type_: str) -> Iterator[LimitRangeRule]:
         return (rule for rule in self.rules if rule.type == type_)
 
 
-def bounds_of(ranges: Iterable[LimitRange]) -> Bounds:
+def bounds_of(ranges: Iterable[LimitRange]) -> NamespaceLimits:
     """The bounds that LimitRanges of one namespace set, in whatever order they come."""
     named = sorted(ranges, key=lambda each: each.metadata.name)
-    return Bounds(
-        tuple(Rule.of(each.metadata.name, item) for each in named for item in each.spec.limits)
+    return NamespaceLimits(
+        tuple(
+            LimitRangeRule.of(each.metadata.name, item)
+            for each in named
+            for item in each.spec.limits
+        )
     )
 
 

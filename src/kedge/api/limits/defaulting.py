@@ -1,21 +1,21 @@
-"""What containers get from LimitRanges where they say nothing themselves."""
+"""Sets the default requests and limits of LimitRanges in containers."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.limits.bounds import Bound, Bounds, Gifts
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.limits.bounds import Bound, ContainerDefaults, NamespaceLimits
 from kedge.machinery.quantity import Quantity
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 PREFIX = "LimitRanger plugin set: "
 
 
-class Given(NamedTuple):
-    """One amount that a container got."""
+class DefaultedAmount(NamedTuple):
+    """One amount that a LimitRange set in a container."""
 
     container: str
     init: bool
@@ -27,79 +27,82 @@ class Given(NamedTuple):
     """The name of the LimitRange that it comes from."""
 
 
-class Handout(NamedTuple):
-    """Amounts that a container got at once; spelled out only for those who ask."""
+class ContainerDefaulting(NamedTuple):
+    """The amounts that a container got together; expanded by `each`."""
 
     container: str
     init: bool
     bound: Bound
     missing: Sequence[str]
-    gifts: Gifts
+    defaults: ContainerDefaults
 
     def __str__(self) -> str:
         owner = "init container" if self.init else "container"
         return f"{', '.join(self.missing)} {self.bound} for {owner} {self.container}"
 
-    def each(self) -> Iterator[Given]:
-        _, _, bound, missing, gifts = self
+    def each(self) -> Iterator[DefaultedAmount]:
+        _, _, bound, missing, defaults = self
         for name in missing:
-            amount, giver = gifts.of(bound)[name], gifts.givers[bound, name]
-            yield Given(self.container, self.init, bound, name, amount, giver)
+            amount, source = defaults.of(bound)[name], defaults.sources[bound, name]
+            yield DefaultedAmount(self.container, self.init, bound, name, amount, source)
 
 
-def with_defaults(bounds: Bounds, pod: Pod) -> Pod:
-    """The pod with what the bounds give to its containers."""
-    return _given_out(bounds, pod)[0]
+def with_defaults(bounds: NamespaceLimits, pod: Pod) -> Pod:
+    """Return the pod with the default requests and limits of its containers."""
+    return _with_records(bounds, pod)[0]
 
 
-def defaulted(bounds: Bounds, pod: Pod) -> tuple[Pod, Sequence[Given]]:
-    """The pod with what the bounds give to its containers, and what that was.
+def defaulted(bounds: NamespaceLimits, pod: Pod) -> tuple[Pod, Sequence[DefaultedAmount]]:
+    """Return the pod with the default requests and limits of its containers, and the list of them.
 
-    Ephemeral containers and the pod as a whole get nothing. A pod that nothing was given to is the
-    very same object.
+    Ephemeral containers and the pod as a whole get no defaults. A pod without any default is
+    returned as the same object.
     """
-    changed, handouts = _given_out(bounds, pod)
-    return changed, [each for handout in handouts for each in handout.each()]
+    changed, records = _with_records(bounds, pod)
+    return changed, [each for record in records for each in record.each()]
 
 
-def _given_out(bounds: Bounds, pod: Pod) -> tuple[Pod, Sequence[Handout]]:
-    if not bounds.givers:
+def _with_records(bounds: NamespaceLimits, pod: Pod) -> tuple[Pod, Sequence[ContainerDefaulting]]:
+    if not bounds.default_rules:
         return pod, ()
-    handouts: list[Handout] = []
-    gifts = bounds.gifts or _Chosen(bounds, pod)
+    records: list[ContainerDefaulting] = []
+    defaults = bounds.defaults or _SelectedDefaults(bounds, pod)
     spec = pod.spec
-    changes = {"containers": [_filled(each, False, gifts, handouts) for each in spec.containers]}
+    changes = {"containers": [_filled(each, False, defaults, records) for each in spec.containers]}
     if spec.initContainers:
-        init = [_filled(each, True, gifts, handouts) for each in spec.initContainers]
+        init = [_filled(each, True, defaults, records) for each in spec.initContainers]
         changes["initContainers"] = init
-    if not handouts:
+    if not records:
         return pod, ()
-    told = PREFIX + "; ".join(map(str, handouts))
-    metadata = replace(pod.metadata, annotations={**pod.metadata.annotations, ANNOTATION: told})
-    return replace(pod, metadata=metadata, spec=replace(spec, **changes)), handouts
+    text = PREFIX + "; ".join(map(str, records))
+    metadata = replace(pod.metadata, annotations={**pod.metadata.annotations, ANNOTATION: text})
+    return replace(pod, metadata=metadata, spec=replace(spec, **changes)), records
 
 
-class _Chosen:
-    """Gifts that depend on who asks."""
+class _SelectedDefaults:
+    """Defaults that depend on the container."""
 
-    def __init__(self, bounds: Bounds, pod: Pod) -> None:
-        self._rules = [rule for rule in bounds.givers if rule.covers(pod)]
+    def __init__(self, bounds: NamespaceLimits, pod: Pod) -> None:
+        self._rules = [rule for rule in bounds.default_rules if rule.covers(pod)]
 
-    def to(self, container: str) -> Gifts:
-        return Gifts(rule for rule in self._rules if rule.covers_container(container))
+    def to(self, container: str) -> ContainerDefaults:
+        return ContainerDefaults(rule for rule in self._rules if rule.covers_container(container))
 
 
 def _filled(
-    container: Container, init: bool, source: Gifts | _Chosen, handouts: list[Handout]
+    container: Container,
+    init: bool,
+    source: ContainerDefaults | _SelectedDefaults,
+    records: list[ContainerDefaulting],
 ) -> Container:
-    gifts = source.to(container.name)
+    defaults = source.to(container.name)
     requests, limits = container.resources.requests, container.resources.limits
-    if missing := [name for name in gifts.requests if name not in requests]:
-        handouts.append(Handout(container.name, init, "request", missing, gifts))
-        requests = {**gifts.requests, **requests}
-    if missing_limits := [name for name in gifts.limits if name not in limits]:
-        handouts.append(Handout(container.name, init, "limit", missing_limits, gifts))
-        limits = {**gifts.limits, **limits}
+    if missing := [name for name in defaults.requests if name not in requests]:
+        records.append(ContainerDefaulting(container.name, init, "request", missing, defaults))
+        requests = {**defaults.requests, **requests}
+    if missing_limits := [name for name in defaults.limits if name not in limits]:
+        records.append(ContainerDefaulting(container.name, init, "limit", missing_limits, defaults))
+        limits = {**defaults.limits, **limits}
     if not missing and not missing_limits:
         return container
     resources = replace(container.resources, requests=requests, limits=limits)

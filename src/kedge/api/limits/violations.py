@@ -1,4 +1,4 @@
-"""What LimitRanges refuse: every constraint that a pod or a claim violates, in a fixed order.
+"""Every constraint of LimitRanges that a pod or a claim violates, in a fixed order.
 
 The order is that of the LimitRanges' names, then of their items, then of the containers, then
 minimum, maximum and ratio, each by the name of the resource. All comparisons are exact.
@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from kedge.api.core_v1.limit_range import CLAIM, CONTAINER, POD
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import POD_LEVEL, Bound, total
-from kedge.api.limits.bounds import Amounts, Bounds, Narrowest, Rule
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import POD_LEVEL, Bound, total
+from kedge.api.limits.bounds import Amounts, LimitRangeRule, NamespaceLimits, NarrowestBounds
 from kedge.machinery.quantity import Quantity, times
 
 _UNIT = Quantity.from_value(1).nanos
 
 
-class Violation(NamedTuple):
-    """One constraint that is not met."""
+class LimitRangeViolation(NamedTuple):
+    """One violated constraint."""
 
     limit_range: str
     """The name of the LimitRange that sets it."""
@@ -28,19 +28,19 @@ class Violation(NamedTuple):
         return f'{self.message} (LimitRange "{self.limit_range}")'
 
 
-class Asked(NamedTuple):
-    """What somebody asks for."""
+class ResourceDemand(NamedTuple):
+    """The requests and limits of a pod, a container or a claim."""
 
     requests: Amounts
     limits: Amounts
 
 
-def pod_violations(bounds: Bounds, pod: Pod) -> list[Violation]:
-    """All that the bounds of its namespace have against a pod."""
+def pod_violations(bounds: NamespaceLimits, pod: Pod) -> list[LimitRangeViolation]:
+    """Return all violations of a pod."""
     return [] if _keeps_within(bounds, pod) else list(dict.fromkeys(_pod_violations(bounds, pod)))
 
 
-def _pod_violations(bounds: Bounds, pod: Pod) -> Iterator[Violation]:
+def _pod_violations(bounds: NamespaceLimits, pod: Pod) -> Iterator[LimitRangeViolation]:
     whole = asked_together(pod)
     containers = (*pod.spec.containers, *pod.spec.initContainers)
     for rule in bounds.rules:
@@ -48,28 +48,30 @@ def _pod_violations(bounds: Bounds, pod: Pod) -> Iterator[Violation]:
             for container in containers:
                 if rule.covers_container(container.name):
                     resources = container.resources
-                    yield from _broken(rule, Asked(resources.requests, resources.limits))
+                    yield from _broken(rule, ResourceDemand(resources.requests, resources.limits))
         elif rule.type == POD and rule.covers(pod):
             yield from _broken(rule, whole)
 
 
-def claim_violations(bounds: Bounds, claim: PersistentVolumeClaim) -> list[Violation]:
-    """All that the bounds of its namespace have against a claim."""
-    asked = Asked(claim.spec.resources.requests, {})
+def claim_violations(
+    bounds: NamespaceLimits, claim: PersistentVolumeClaim
+) -> list[LimitRangeViolation]:
+    """Return all violations of a claim."""
+    asked = ResourceDemand(claim.spec.resources.requests, {})
     rules = (rule for rule in bounds.of_type(CLAIM) if rule.covers(claim))
     found = (each for rule in rules for each in _broken_by_claim(rule, asked))
     return list(dict.fromkeys(found))
 
 
-def refusal(violations: Iterable[Violation]) -> str:
-    """How a list of violations is told: each message once, in brackets if there are several."""
+def refusal(violations: Iterable[LimitRangeViolation]) -> str:
+    """Return the violations as one text: each message once, in brackets if there are several."""
     messages = list(dict.fromkeys(each.message for each in violations))
     return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
 
 
-def asked_together(pod: Pod) -> Asked:
-    """What a pod asks for: its containers together, or its own word for the whole of it."""
-    return Asked(_together(pod, "requests"), _together(pod, "limits"))
+def asked_together(pod: Pod) -> ResourceDemand:
+    """Return the requests and limits of a pod: its own, or the sum of its containers."""
+    return ResourceDemand(_together(pod, "requests"), _together(pod, "limits"))
 
 
 def _together(pod: Pod, bound: Bound) -> Amounts:
@@ -83,7 +85,7 @@ def _together(pod: Pod, bound: Bound) -> Amounts:
 # Whether anything is wrong: asked of every pod, so it is quick and says no more.
 
 
-def _keeps_within(bounds: Bounds, pod: Pod) -> bool:
+def _keeps_within(bounds: NamespaceLimits, pod: Pod) -> bool:
     """Whether a pod keeps within the narrowest of all bounds, and so within each of them."""
     spec = pod.spec
     containers = [container.resources for container in (*spec.containers, *spec.initContainers)]
@@ -107,12 +109,12 @@ def _keeps_within(bounds: Bounds, pod: Pod) -> bool:
 
 
 def _sum(parts: Iterable[Amounts], resource: str) -> int | None:
-    """What the parts have together, in nanos; None if they do not speak of it."""
+    """Return the sum of the parts in nanos; None if no part sets the resource."""
     amounts = [part[resource].nanos for part in parts if resource in part]
     return sum(amounts) if amounts else None
 
 
-def _within(bound: Narrowest, request: int | None, limit: int | None) -> bool:
+def _within(bound: NarrowestBounds, request: int | None, limit: int | None) -> bool:
     _, least, most, ratio = bound
     if least is not None and (
         request is None or request < least or (limit is not None and limit < least)
@@ -135,7 +137,7 @@ def _exceeds(limit: Quantity, request: Quantity, ratio: Quantity) -> bool:
     return limit.nanos * _UNIT > ratio.nanos * request.nanos
 
 
-def _broken(rule: Rule, asked: Asked) -> Iterator[Violation]:
+def _broken(rule: LimitRangeRule, asked: ResourceDemand) -> Iterator[LimitRangeViolation]:
     for name, least in rule.least.items():
         request, limit = asked.requests.get(name), asked.limits.get(name)
         yield from _told(rule, _too_little(name, least, request, limit, rule.type))
@@ -147,7 +149,7 @@ def _broken(rule: Rule, asked: Asked) -> Iterator[Violation]:
         yield from _told(rule, _too_far_apart(name, ratio, request, limit, rule.type))
 
 
-def _broken_by_claim(rule: Rule, asked: Asked) -> Iterator[Violation]:
+def _broken_by_claim(rule: LimitRangeRule, asked: ResourceDemand) -> Iterator[LimitRangeViolation]:
     """As of a pod, but that claims have no limits."""
     for name, least in rule.least.items():
         request = asked.requests.get(name)
@@ -156,14 +158,14 @@ def _broken_by_claim(rule: Rule, asked: Asked) -> Iterator[Violation]:
         request = asked.requests.get(name)
         usage = f"maximum {name} usage per {rule.type} is {most}"
         if request is None:
-            yield Violation(rule.limit_range, f"{usage}.  No request is specified")
+            yield LimitRangeViolation(rule.limit_range, f"{usage}.  No request is specified")
         elif request > most:
-            yield Violation(rule.limit_range, f"{usage}, but request is {request}")
+            yield LimitRangeViolation(rule.limit_range, f"{usage}, but request is {request}")
 
 
-def _told(rule: Rule, message: str) -> Iterator[Violation]:
+def _told(rule: LimitRangeRule, message: str) -> Iterator[LimitRangeViolation]:
     if message:
-        yield Violation(rule.limit_range, message)
+        yield LimitRangeViolation(rule.limit_range, message)
 
 
 def _too_little(

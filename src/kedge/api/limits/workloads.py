@@ -1,4 +1,4 @@
-"""Pods that do not exist yet: what LimitRanges will have against those that a workload makes."""
+"""Applies LimitRanges to the pod templates of workloads, before pods exist."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,19 +10,20 @@ from kedge.api.apps_v1.replica_set import ReplicaSet
 from kedge.api.apps_v1.stateful_set import StatefulSet
 from kedge.api.batch_v1 import cron_job, job
 from kedge.api.batch_v1.cron_job import CronJob
-from kedge.api.batch_v1.job import Job
-from kedge.api.core_v1 import pod as pods
+from kedge.api.batch_v1.job_types import Job
 from kedge.api.core_v1 import replication_controller
 from kedge.api.core_v1.nesting import within
-from kedge.api.core_v1.pod import Pod, PodTemplateSpec
+from kedge.api.core_v1.pod import defaults
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.core_v1.replication_controller import ReplicationController
 from kedge.api.core_v1.resource_validation import (
     validate_container_resources,
     validate_pod_resources,
 )
-from kedge.api.limits.bounds import Bounds
-from kedge.api.limits.defaulting import Given, defaulted
-from kedge.api.limits.violations import Violation, pod_violations
+from kedge.api.limits.bounds import NamespaceLimits
+from kedge.api.limits.defaulting import DefaultedAmount, defaulted
+from kedge.api.limits.violations import LimitRangeViolation, pod_violations
 from kedge.api.model import Object, ObjectMeta
 from kedge.machinery.errors import FieldError
 
@@ -40,19 +41,21 @@ RESOURCES = (
 _PLAIN = Deployment | StatefulSet | DaemonSet | ReplicaSet | Job | ReplicationController
 
 
-class Template(NamedTuple):
-    """What a workload makes its pods from, and where the workload says so."""
+class WorkloadTemplate(NamedTuple):
+    """The pod template of a workload, and its field path."""
 
     path: str
     spec: PodTemplateSpec
 
 
-def template_of(obj: Object) -> Template | None:
+def template_of(obj: Object) -> WorkloadTemplate | None:
     """The template of a workload; None if it has none or is no workload."""
     if isinstance(obj, _PLAIN):
-        return Template("spec.template", obj.spec.template) if obj.spec.template else None
+        return WorkloadTemplate("spec.template", obj.spec.template) if obj.spec.template else None
     if isinstance(obj, CronJob):
-        return Template("spec.jobTemplate.spec.template", obj.spec.jobTemplate.spec.template)
+        return WorkloadTemplate(
+            "spec.jobTemplate.spec.template", obj.spec.jobTemplate.spec.template
+        )
     return None
 
 
@@ -63,33 +66,35 @@ def pod_from(template: PodTemplateSpec, namespace: str) -> Pod:
         labels=template.metadata.labels,
         annotations=template.metadata.annotations,
     )
-    return pods.default(Pod(metadata=meta, spec=template.spec))
+    return defaults.default(Pod(metadata=meta, spec=template.spec))
 
 
-class Outcome(NamedTuple):
-    """What LimitRanges make of a pod."""
+class LimitRangeOutcome(NamedTuple):
+    """A pod after defaulting, with its violations."""
 
     pod: Pod
-    given: Sequence[Given]
-    violations: Sequence[Violation]
+    given: Sequence[DefaultedAmount]
+    violations: Sequence[LimitRangeViolation]
     """Why it would be refused: the constraints that it violates, or what it was given itself."""
 
 
-def outcome(bounds: Bounds, pod: Pod) -> Outcome:
-    """What would become of a pod that is otherwise in order, defaults already filled in."""
+def outcome(bounds: NamespaceLimits, pod: Pod) -> LimitRangeOutcome:
+    """Return the effect of the LimitRanges on a valid pod with its defaults filled in."""
     changed, given = defaulted(bounds, pod)
     # Validation comes before the plugin's own check, so the first keeps the second from being seen.
     unbearable = list(_unbearable(pod, changed, given)) if given else []
-    return Outcome(changed, given, unbearable or pod_violations(bounds, changed))
+    return LimitRangeOutcome(changed, given, unbearable or pod_violations(bounds, changed))
 
 
-def _unbearable(before: Pod, after: Pod, given: Sequence[Given]) -> Iterator[Violation]:
-    """What is wrong with the amounts of a pod only since it was given some."""
+def _unbearable(
+    before: Pod, after: Pod, given: Sequence[DefaultedAmount]
+) -> Iterator[LimitRangeViolation]:
+    """Yield the errors of amounts that defaulting caused."""
     known = {str(error) for error in _amount_errors(before)}
-    givers = ", ".join(dict.fromkeys(each.limit_range for each in given))
+    names = ", ".join(dict.fromkeys(each.limit_range for each in given))
     for error in _amount_errors(after):
         if str(error) not in known:
-            yield Violation(givers, str(error))
+            yield LimitRangeViolation(names, str(error))
 
 
 def _amount_errors(pod: Pod) -> Iterator[FieldError]:

@@ -4,11 +4,11 @@ from kedge.api.metrics_v1beta1 import usage
 
 
 class PodMetrics(usage.PodMetrics):
-    """What a pod used."""
+    """The usage of a pod."""
 
 
 class NodeMetrics(usage.NodeMetrics):
-    """What a node used."""
+    """The usage of a node."""
 
 
 PODS = usage.pods(PodMetrics, "v1")

@@ -1,10 +1,10 @@
-"""The columns in which usage is shown, whoever used it."""
+"""The columns that show usage, for pods and nodes alike."""
 
 from collections.abc import Callable
 from typing import Any
 
 from kedge.api.metrics_v1alpha1.windows import Metrics, Windows, cores, megabytes
-from kedge.api.resource import Column, name_column
+from kedge.api.presentation import Column, name_column
 from kedge.metrics.windows import MAIN
 
 WindowsOf = Callable[[Any], Windows]

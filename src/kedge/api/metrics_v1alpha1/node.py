@@ -7,11 +7,12 @@ from msgspec import field
 from kedge.api.metrics_v1alpha1.columns import usage_columns
 from kedge.api.metrics_v1alpha1.windows import Container, Windows
 from kedge.api.model import Object
+from kedge.api.presentation import Presentation
 from kedge.api.resource import Resource
 
 
 class Node(Object):
-    """What a node used."""
+    """The usage of a node."""
 
     __required__ = ("machine",)
 
@@ -21,7 +22,7 @@ class Node(Object):
     """What its daemons used, and all pods together: kubelet, runtime, misc, pods."""
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Node] = Resource(
     type=Node,
     group="metrics",
     version="v1alpha1",
@@ -29,5 +30,6 @@ RESOURCE = Resource(
     namespaced=False,
     verbs=("get", "list", "watch"),
     measured=True,
-    columns=usage_columns(lambda node: node.machine),
+    registry="metrics/nodes",
+    presentation=Presentation(columns=usage_columns(lambda node: node.machine)),
 )

@@ -7,11 +7,12 @@ from msgspec import field
 from kedge.api.metrics_v1alpha1.columns import usage_columns
 from kedge.api.metrics_v1alpha1.windows import Container, Metrics, Windows, added
 from kedge.api.model import Object
+from kedge.api.presentation import Presentation
 from kedge.api.resource import Resource
 
 
 class Pod(Object):
-    """What a pod used."""
+    """The usage of a pod."""
 
     __required__ = ("containers",)
 
@@ -44,13 +45,16 @@ def _sum(parts: Sequence[Metrics | None]) -> Metrics:
     )
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Pod] = Resource(
     type=Pod,
     group="metrics",
     version="v1alpha1",
     plural="pods",
     verbs=("get", "list", "watch"),
     measured=True,
-    fields={"spec.nodeName": lambda pod: ""},
-    columns=usage_columns(windows_of),
+    registry="metrics/pods",
+    presentation=Presentation(
+        fields={"spec.nodeName": lambda pod: ""},
+        columns=usage_columns(windows_of),
+    ),
 )

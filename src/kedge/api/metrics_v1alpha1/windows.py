@@ -37,7 +37,7 @@ class ContainerMeta(Model):
 
 
 class Container(Model):
-    """What one container used."""
+    """The usage of one container."""
 
     __required__ = ("metadata", "metrics")
 

@@ -6,22 +6,23 @@ from msgspec import field
 
 from kedge.api.metrics_v1alpha1.windows import added
 from kedge.api.model import Model, Object, ResourceList, Time
-from kedge.api.resource import Column, Resource, name_column
+from kedge.api.presentation import Column, Presentation, name_column
+from kedge.api.resource import Resource
 
 
 class ContainerMetrics(Model):
-    """What one container used."""
+    """The usage of one container."""
 
     __required__ = ("name", "usage")
 
     name: str = ""
     """Its name."""
     usage: ResourceList = field(default_factory=dict)
-    """What it used on average, by resource."""
+    """The average usage, by resource."""
 
 
 class PodMetrics(Object):
-    """What a pod used."""
+    """The usage of a pod."""
 
     __required__ = ("timestamp", "window", "containers")
 
@@ -30,11 +31,11 @@ class PodMetrics(Object):
     window: str = ""
     """How long it was."""
     containers: Sequence[ContainerMetrics] = ()
-    """What each container used."""
+    """The usage of each container."""
 
 
 class NodeMetrics(Object):
-    """What a node used."""
+    """The usage of a node."""
 
     __required__ = ("timestamp", "window", "usage")
 
@@ -43,7 +44,7 @@ class NodeMetrics(Object):
     window: str = ""
     """How long it was."""
     usage: ResourceList = field(default_factory=dict)
-    """What it used on average, by resource."""
+    """The average usage, by resource."""
 
 
 def pods(type_: type[Object], version: str) -> Resource[Object]:
@@ -57,8 +58,11 @@ def pods(type_: type[Object], version: str) -> Resource[Object]:
         singular="pod",
         verbs=("get", "list"),
         measured=True,
-        fields={"spec.nodeName": lambda pod: ""},
-        columns=(name_column(), *_usage_columns(_of_pod), _window_column()),
+        registry="metrics.k8s.io/pods",
+        presentation=Presentation(
+            fields={"spec.nodeName": lambda pod: ""},
+            columns=(name_column(), *_usage_columns(_of_pod), _window_column()),
+        ),
     )
 
 
@@ -74,7 +78,10 @@ def nodes(type_: type[Object], version: str) -> Resource[Object]:
         namespaced=False,
         verbs=("get", "list"),
         measured=True,
-        columns=(name_column(), *_usage_columns(_of_node), _window_column()),
+        registry="metrics.k8s.io/nodes",
+        presentation=Presentation(
+            columns=(name_column(), *_usage_columns(_of_node), _window_column())
+        ),
     )
 
 

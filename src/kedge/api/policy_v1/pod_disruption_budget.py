@@ -19,7 +19,9 @@ from kedge.api.model import (
     Time,
     keyed,
 )
-from kedge.api.resource import STATUS, Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import STATUS, Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -74,9 +76,9 @@ class PodDisruptionBudget(Object):
     """How many pods of a set may be down at once on purpose."""
 
     spec: PodDisruptionBudgetSpec = field(default_factory=PodDisruptionBudgetSpec)
-    """What is wanted."""
+    """The desired state."""
     status: PodDisruptionBudgetStatus = field(default_factory=PodDisruptionBudgetStatus)
-    """What has been observed."""
+    """The observed state."""
 
 
 def validate(obj: PodDisruptionBudget) -> Iterator[FieldError]:
@@ -137,33 +139,37 @@ def _or_not_applicable(value: int | str | None) -> str:
     return "N/A" if value is None else str(value)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[PodDisruptionBudget] = Resource(
     type=PodDisruptionBudget,
     group="policy",
     plural="poddisruptionbudgets",
-    short_names=["pdb"],
     subresources=[STATUS],
-    unconditional_update=False,
-    validate=validate,
-    validate_status=validate_status,
-    columns=[
-        name_column(),
-        Column(
-            name="Min Available",
-            cell=lambda obj: _or_not_applicable(obj.spec.minAvailable),
-            description="How many pods must stay.",
-        ),
-        Column(
-            name="Max Unavailable",
-            cell=lambda obj: _or_not_applicable(obj.spec.maxUnavailable),
-            description="How many pods may be down.",
-        ),
-        Column(
-            name="Allowed Disruptions",
-            type="integer",
-            cell=lambda obj: obj.status.disruptionsAllowed,
-            description="How many more may go now.",
-        ),
-        age_column(),
-    ],
+    strategy=Strategy(
+        allows_unconditional_update=False,
+        validate=validate,
+        validate_status=validate_status,
+    ),
+    presentation=Presentation(
+        short_names=["pdb"],
+        columns=[
+            name_column(),
+            Column(
+                name="Min Available",
+                cell=lambda obj: _or_not_applicable(obj.spec.minAvailable),
+                description="How many pods must stay.",
+            ),
+            Column(
+                name="Max Unavailable",
+                cell=lambda obj: _or_not_applicable(obj.spec.maxUnavailable),
+                description="How many pods may be down.",
+            ),
+            Column(
+                name="Allowed Disruptions",
+                type="integer",
+                cell=lambda obj: obj.status.disruptionsAllowed,
+                description="How many more may go now.",
+            ),
+            age_column(),
+        ],
+    ),
 )

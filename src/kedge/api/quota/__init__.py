@@ -1,1 +1,1 @@
-"""What objects take from the quotas of their namespace: pure, for admission and controllers."""
+"""The usage of objects for ResourceQuotas: pure functions for admission and controllers."""

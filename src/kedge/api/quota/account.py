@@ -1,4 +1,4 @@
-"""Account: the book of one quota, with what every object takes from it and the sum."""
+"""QuotaAccount: the usage of each object of one quota, and the sum."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -6,41 +6,41 @@ from kedge.api.core_v1.resource_quota import (
     ResourceQuotaSpec,
     ScopedResourceSelectorRequirement,
 )
-from kedge.api.quota.measure import ZERO, Measure, Meter, Usage, matches
+from kedge.api.quota.measure import ZERO, QuotaMeasure, QuotaMeter, Usage, matches
 from kedge.api.quota.meters import Kind
 from kedge.machinery.quantity import Quantity
 
 _NOTHING: Usage = {}
 
 
-class Account:
-    """What is used of one quota. It is told of objects, kind by kind."""
+class QuotaAccount:
+    """The usage of one quota, counted kind by kind."""
 
     def __init__(self, spec: ResourceQuotaSpec) -> None:
         self.spec = spec
         self.hard = spec.hard
         self.used: dict[str, Quantity] = {}
-        """What is used, by name; only of the kinds that were begun."""
+        """The used amounts, by name; only of the kinds that are counted."""
         self._requirements = tuple(requirements(spec))
         self._names: dict[Kind, frozenset[str]] = {}
         self._charges: dict[Kind, dict[str, Usage]] = {}
 
-    def names(self, kind: Kind, meter: Meter) -> frozenset[str]:
+    def names(self, kind: Kind, meter: QuotaMeter) -> frozenset[str]:
         """The names under which the quota counts objects of a kind."""
         names = self._names.get(kind)
         if names is None:
             names = self._names[kind] = meter.names(self.hard)
         return names
 
-    def covers(self, meter: Meter, measure: Measure) -> bool:
+    def covers(self, meter: QuotaMeter, measure: QuotaMeasure) -> bool:
         """Whether an object is in all the quota's scopes."""
         return all(matches(each, meter, measure.scopes) for each in self._requirements)
 
     def has_begun(self, kind: Kind) -> bool:
         return kind in self._charges
 
-    def begin(self, kind: Kind, meter: Meter) -> None:
-        """Count objects of the kind from now on; those that exist are to be told one by one."""
+    def begin(self, kind: Kind, meter: QuotaMeter) -> None:
+        """Count objects of the kind from now on; the caller adds the existing ones one by one."""
         self._charges[kind] = {}
         for name in self.names(kind, meter):
             self.used[name] = ZERO
@@ -51,7 +51,7 @@ class Account:
             self.used.pop(name, None)
         self._charges.pop(kind, None)
 
-    def charge(self, kind: Kind, meter: Meter, measure: Measure, usage: Usage) -> Usage:
+    def charge(self, kind: Kind, meter: QuotaMeter, measure: QuotaMeasure, usage: Usage) -> Usage:
         """The part of an object's usage that this quota counts."""
         names = self.names(kind, meter)
         if not names or not self.covers(meter, measure):
@@ -59,7 +59,7 @@ class Account:
         return {name: amount for name, amount in usage.items() if name in names and amount}
 
     def charged(self, kind: Kind, key: str) -> Usage:
-        """What an object has been taking."""
+        """Return the recorded usage of an object."""
         return self._charges[kind].get(key, _NOTHING)
 
     def put(self, kind: Kind, key: str, charge: Usage) -> bool:

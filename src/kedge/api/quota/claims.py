@@ -1,4 +1,4 @@
-"""What a PersistentVolumeClaim takes from quotas: itself and its storage, by storage class too."""
+"""The quota usage of a PersistentVolumeClaim: its count and its storage, also by storage class."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from kedge.api.core_v1.persistent_volume_claim import STORAGE_CLASS, PersistentV
 from kedge.api.core_v1.resource_names import STORAGE
 from kedge.api.core_v1.resource_quota import ATTRIBUTES_CLASS
 from kedge.api.quota.count import count_name
-from kedge.api.quota.measure import ONE, Measure
+from kedge.api.quota.measure import ONE, QuotaMeasure
 from kedge.machinery.quantity import Quantity
 
 _COUNT = count_name("", "persistentvolumeclaims")
@@ -17,7 +17,7 @@ _SUFFIXES = (_OF_CLASS + _CLAIMS, _OF_CLASS + _REQUESTS)
 _NAMES = frozenset((_COUNT, _CLAIMS, _REQUESTS))
 
 
-class Claims:
+class ClaimQuotaMeter:
     """The meter of persistent volume claims."""
 
     known = frozenset((ATTRIBUTES_CLASS,))
@@ -26,7 +26,7 @@ class Claims:
     def names(self, hard: Iterable[str]) -> frozenset[str]:
         return frozenset(name for name in hard if name in _NAMES or name.endswith(_SUFFIXES))
 
-    def measure(self, obj: PersistentVolumeClaim) -> Measure:
+    def measure(self, obj: PersistentVolumeClaim) -> QuotaMeasure:
         usage = {_COUNT: ONE, _CLAIMS: ONE}
         storage = _storage(obj)
         if storage is not None:
@@ -36,7 +36,7 @@ class Claims:
             if storage is not None:
                 usage[class_ + _OF_CLASS + _REQUESTS] = storage
         attributes = _attributes_classes(obj)
-        return Measure(usage, {ATTRIBUTES_CLASS: attributes} if attributes else {})
+        return QuotaMeasure(usage, {ATTRIBUTES_CLASS: attributes} if attributes else {})
 
     def missing(self, obj: PersistentVolumeClaim, names: Iterable[str]) -> str:
         return ""

@@ -1,9 +1,9 @@
-"""Counting: what an object takes from a quota by being there."""
+"""The quota usage of an object that is only counted."""
 
 from collections.abc import Iterable
 from typing import Any
 
-from kedge.api.quota.measure import ONE, Measure
+from kedge.api.quota.measure import ONE, QuotaMeasure
 
 _NO_SCOPES: frozenset[str] = frozenset()
 
@@ -13,20 +13,20 @@ def count_name(group: str, plural: str) -> str:
     return f"count/{plural}.{group}" if group else f"count/{plural}"
 
 
-class Count:
-    """The meter of a resource of which only the number of objects matters."""
+class CountQuotaMeter:
+    """The meter of a resource whose quota counts objects only."""
 
     known = _NO_SCOPES
     looks = False
 
     def __init__(self, group: str, plural: str, alias: str = "") -> None:
         self._names = frozenset((count_name(group, plural), *filter(None, (alias,))))
-        self._one = Measure(dict.fromkeys(self._names, ONE), {})
+        self._one = QuotaMeasure(dict.fromkeys(self._names, ONE), {})
 
     def names(self, hard: Iterable[str]) -> frozenset[str]:
         return self._names.intersection(hard)
 
-    def measure(self, obj: Any) -> Measure:
+    def measure(self, obj: Any) -> QuotaMeasure:
         return self._one
 
     def missing(self, obj: Any, names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Measure: what one object takes from quotas, and the scopes it is in."""
+"""QuotaMeasure: the quota usage of one object, and its scopes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ ONE = Quantity.from_value(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
-    """What one object in one state takes."""
+class QuotaMeasure:
+    """The usage of one object in one state."""
 
     usage: Usage
     scopes: Mapping[str, Iterable[str]]
@@ -28,14 +28,14 @@ class Measure:
     """The usage from then on."""
 
     def at(self, now: datetime) -> Usage:
-        """What the object takes at a moment."""
+        """Return the usage of the object at a time."""
         if self.until is None or self.after is None or now <= self.until:
             return self.usage
         return self.after
 
 
-class Meter(Protocol):
-    """Knows how to measure the objects of one resource."""
+class QuotaMeter(Protocol):
+    """Measures the objects of one resource."""
 
     known: frozenset[str]
     """The scopes that objects of the resource can be in; a quota with another never counts them."""
@@ -43,20 +43,20 @@ class Meter(Protocol):
     """Whether the objects themselves matter, or only how many there are."""
 
     def names(self, hard: Iterable[str]) -> frozenset[str]:
-        """Those of a quota's names that objects of the resource are counted under."""
+        """Return the names of a quota that count objects of the resource."""
         ...
 
-    def measure(self, obj: Any) -> Measure:
-        """What an object takes; without `looks`, whatever the object is."""
+    def measure(self, obj: Any) -> QuotaMeasure:
+        """Return the usage of an object; without `looks`, that of any object."""
         ...
 
     def missing(self, obj: Any, names: Iterable[str]) -> str:
-        """What the object must say to be counted under the names and does not."""
+        """Return the fields that the object must set to be counted and does not."""
         ...
 
 
 def matches(
-    requirement: ScopedResourceSelectorRequirement, meter: Meter, scopes: Mapping[str, Any]
+    requirement: ScopedResourceSelectorRequirement, meter: QuotaMeter, scopes: Mapping[str, Any]
 ) -> bool:
     """Whether an object in these scopes meets one condition of a quota."""
     if requirement.scopeName not in meter.known:

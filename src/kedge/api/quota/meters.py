@@ -1,14 +1,14 @@
-"""Which meter measures the objects of which resource."""
+"""The table of meters, by resource."""
 
 from collections.abc import Collection
 from functools import lru_cache
 
-from kedge.api.quota.claims import Claims
-from kedge.api.quota.count import Count
-from kedge.api.quota.measure import Meter
-from kedge.api.quota.pods import Pods
-from kedge.api.quota.resource_claims import ResourceClaims
-from kedge.api.quota.services import Services
+from kedge.api.quota.claims import ClaimQuotaMeter
+from kedge.api.quota.count import CountQuotaMeter
+from kedge.api.quota.measure import QuotaMeter
+from kedge.api.quota.pods import PodQuotaMeter
+from kedge.api.quota.resource_claims import ResourceClaimQuotaMeter
+from kedge.api.quota.services import ServiceQuotaMeter
 
 Kind = tuple[str, str]
 """A resource by group and plural: quotas do not care for versions."""
@@ -17,12 +17,12 @@ _COUNT_PREFIX = "count/"
 _WITH_NAMES_OF_THEIR_OWN = ("configmaps", "replicationcontrollers", "resourcequotas", "secrets")
 """Resources that quotas could count before they could count everything."""
 
-METERS: dict[Kind, Meter] = {
-    ("", "pods"): Pods(),
-    ("", "services"): Services(),
-    ("", "persistentvolumeclaims"): Claims(),
-    ("resource.k8s.io", "resourceclaims"): ResourceClaims(),
-    **{("", plural): Count("", plural, plural) for plural in _WITH_NAMES_OF_THEIR_OWN},
+METERS: dict[Kind, QuotaMeter] = {
+    ("", "pods"): PodQuotaMeter(),
+    ("", "services"): ServiceQuotaMeter(),
+    ("", "persistentvolumeclaims"): ClaimQuotaMeter(),
+    ("resource.k8s.io", "resourceclaims"): ResourceClaimQuotaMeter(),
+    **{("", plural): CountQuotaMeter("", plural, plural) for plural in _WITH_NAMES_OF_THEIR_OWN},
 }
 """The meters of resources that have more names in quotas than count/."""
 
@@ -44,11 +44,11 @@ IGNORED: frozenset[Kind] = frozenset(
 
 
 @lru_cache(maxsize=1024)
-def meter_of(kind: Kind) -> Meter | None:
+def meter_of(kind: Kind) -> QuotaMeter | None:
     """The meter of a resource, custom ones included; None if no quota counts it."""
     if kind in IGNORED:
         return None
-    return METERS.get(kind) or Count(*kind)
+    return METERS.get(kind) or CountQuotaMeter(*kind)
 
 
 def kinds_of(hard: Collection[str]) -> set[Kind]:

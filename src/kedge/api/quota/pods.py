@@ -1,4 +1,4 @@
-"""What a Pod takes from quotas: itself, and what its containers request and are limited to."""
+"""The quota usage of a Pod: its count, and the requests and limits of its containers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -6,12 +6,12 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.affinity import PodAffinityTerm
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar, pod_level, pod_requests, qos_class, total
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.pod_status import ContainerStatus
+from kedge.api.core_v1.pod.affinity import PodAffinityTerm
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar, pod_level, pod_requests, qos_class, total
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.status import ContainerStatus
 from kedge.api.core_v1.resource_names import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -33,7 +33,7 @@ from kedge.api.core_v1.resource_quota import (
     TERMINATING,
 )
 from kedge.api.quota.count import count_name
-from kedge.api.quota.measure import ONE, Measure
+from kedge.api.quota.measure import ONE, QuotaMeasure
 from kedge.machinery.durations import parse_time
 from kedge.machinery.quantity import Quantity
 
@@ -54,7 +54,7 @@ _ONLY_THERE = {_COUNT: ONE}
 _SAYS_NOTHING = {_COUNT: ONE, PODS: ONE}
 
 
-class Pods:
+class PodQuotaMeter:
     """The meter of pods."""
 
     known = frozenset(
@@ -76,20 +76,20 @@ class Pods:
             if name in _NAMES or name.startswith(_HUGEPAGES) or _is_device_request(name)
         )
 
-    def measure(self, obj: Pod) -> Measure:
+    def measure(self, obj: Pod) -> QuotaMeasure:
         scopes = dict(_scopes(obj))
         if obj.status.phase in _ENDED:
-            return Measure(_ONLY_THERE, scopes)
+            return QuotaMeasure(_ONLY_THERE, scopes)
         usage = _usage(obj)
         grace = obj.metadata.deletionGracePeriodSeconds
         if not obj.metadata.deletionTimestamp or grace is None:
-            return Measure(usage, scopes)
+            return QuotaMeasure(usage, scopes)
         # A pod whose node never reports its end must not keep others from starting.
         try:
             until = parse_time(obj.metadata.deletionTimestamp) + timedelta(seconds=grace)
         except OverflowError:
-            return Measure(usage, scopes)
-        return Measure(usage, scopes, until, _ONLY_THERE)
+            return QuotaMeasure(usage, scopes)
+        return QuotaMeasure(usage, scopes, until, _ONLY_THERE)
 
     def missing(self, obj: Pod, names: Iterable[str]) -> str:
         required = sorted(_MUST_SAY.intersection(names))

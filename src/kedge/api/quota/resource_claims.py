@@ -1,4 +1,4 @@
-"""What a ResourceClaim takes from quotas: itself, and the most devices it can get of each class."""
+"""The quota usage of a ResourceClaim: its count, and the maximum of devices of each class."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from kedge.api.builtin.content import listed, reach, text
 from kedge.api.model import Document
 from kedge.api.quota.count import count_name
-from kedge.api.quota.measure import ONE, ZERO, Measure
+from kedge.api.quota.measure import ONE, ZERO, QuotaMeasure
 from kedge.machinery.quantity import Quantity
 
 _COUNT = count_name("resource.k8s.io", "resourceclaims")
@@ -16,7 +16,7 @@ _ALL = 32
 _NO_SCOPES: frozenset[str] = frozenset()
 
 
-class ResourceClaims:
+class ResourceClaimQuotaMeter:
     """The meter of claims to devices."""
 
     known = _NO_SCOPES
@@ -25,13 +25,13 @@ class ResourceClaims:
     def names(self, hard: Iterable[str]) -> frozenset[str]:
         return frozenset(name for name in hard if name == _COUNT or name.endswith(_OF_CLASS))
 
-    def measure(self, obj: Document) -> Measure:
+    def measure(self, obj: Document) -> QuotaMeasure:
         usage = {_COUNT: ONE}
         for request in listed(obj.content, "spec.devices.requests"):
             for class_, devices in _at_most(request).items():
                 name = class_ + _OF_CLASS
                 usage[name] = usage.get(name, ZERO) + Quantity.from_value(devices)
-        return Measure(usage, {})
+        return QuotaMeasure(usage, {})
 
     def missing(self, obj: Document, names: Iterable[str]) -> str:
         return ""
@@ -47,7 +47,7 @@ def _at_most(request: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _wishes(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The ways in which a request can be met, of which one is enough."""
+    """Return the alternatives of a request; one of them has to be met."""
     if alternatives := listed(request, "firstAvailable"):
         yield from alternatives
     elif (exactly := reach(request, "exactly")) is not None:
@@ -61,5 +61,5 @@ def _devices(wish: Mapping[str, Any]) -> int:
         case "All":
             return _ALL
         case _:
-            # A mode from a later release: nobody can say how many devices that is.
+            # A mode from a later release: the number of devices is unknown.
             return 0

@@ -1,10 +1,10 @@
-"""What a Service takes from quotas: itself, its node ports, its load balancer."""
+"""The quota usage of a Service: its count, node ports and load balancer."""
 
 from collections.abc import Iterable
 
 from kedge.api.core_v1.service_types import Service
 from kedge.api.quota.count import count_name
-from kedge.api.quota.measure import ONE, ZERO, Measure
+from kedge.api.quota.measure import ONE, ZERO, QuotaMeasure
 from kedge.machinery.quantity import Quantity
 
 _COUNT = count_name("", "services")
@@ -15,7 +15,7 @@ _NAMES = frozenset((_COUNT, _SERVICES, _NODE_PORTS, _LOAD_BALANCERS))
 _NO_SCOPES: frozenset[str] = frozenset()
 
 
-class Services:
+class ServiceQuotaMeter:
     """The meter of services."""
 
     known = _NO_SCOPES
@@ -24,7 +24,7 @@ class Services:
     def names(self, hard: Iterable[str]) -> frozenset[str]:
         return _NAMES.intersection(hard)
 
-    def measure(self, obj: Service) -> Measure:
+    def measure(self, obj: Service) -> QuotaMeasure:
         balanced = obj.spec.type == "LoadBalancer"
         usage = {
             _COUNT: ONE,
@@ -32,7 +32,7 @@ class Services:
             _NODE_PORTS: Quantity.from_value(node_ports(obj)),
             _LOAD_BALANCERS: ONE if balanced else ZERO,
         }
-        return Measure(usage, {})
+        return QuotaMeasure(usage, {})
 
     def missing(self, obj: Service, names: Iterable[str]) -> str:
         return ""

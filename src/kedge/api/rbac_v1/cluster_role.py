@@ -6,6 +6,7 @@ from kedge.api.label_selector import validate_label_selector
 from kedge.api.model import LabelSelector, Model, Object
 from kedge.api.rbac_v1.role import GROUP, PolicyRule, validate_rule
 from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -18,12 +19,12 @@ class AggregationRule(Model):
 
 
 class ClusterRole(Object):
-    """What may be done in all namespaces, or in each where it is bound."""
+    """Permissions in all namespaces, or in each namespace with a binding."""
 
     aggregationRule: AggregationRule | None = None
     """If set, the rules are gathered from other cluster roles."""
     rules: Sequence[PolicyRule] = ()
-    """All that is allowed."""
+    """The permissions."""
 
 
 def validate(obj: ClusterRole) -> Iterator[FieldError]:
@@ -39,13 +40,15 @@ def validate(obj: ClusterRole) -> Iterator[FieldError]:
         yield from validate_label_selector(selector, f"{path}[{i}]")
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[ClusterRole] = Resource(
     type=ClusterRole,
     group=GROUP,
     plural="clusterroles",
     namespaced=False,
-    counts_generation=False,
-    create_on_update=True,
-    check_name=names.path_segment,
-    validate=validate,
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        check_name=names.path_segment,
+        validate=validate,
+    ),
 )

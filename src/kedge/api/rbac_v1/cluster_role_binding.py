@@ -6,6 +6,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from kedge.api.model import Object
+from kedge.api.presentation import Presentation
 from kedge.api.rbac_v1.role import GROUP
 from kedge.api.rbac_v1.role_binding import (
     COLUMNS,
@@ -19,19 +20,20 @@ from kedge.api.rbac_v1.role_binding import (
     validate_subject,
 )
 from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
 
 class ClusterRoleBinding(Object):
-    """Who may do everywhere what a cluster role says."""
+    """Grants a cluster role in all namespaces."""
 
     __required__ = ("roleRef",)
 
     roleRef: RoleRef = field(default_factory=RoleRef)
     """A cluster role. Cannot be changed."""
     subjects: Sequence[Subject] = ()
-    """Who gets it."""
+    """The subjects that get the role."""
 
 
 def default(obj: ClusterRoleBinding) -> ClusterRoleBinding:
@@ -51,16 +53,18 @@ def validate_update(new: ClusterRoleBinding, old: ClusterRoleBinding) -> Iterato
     return validate_same_role(new.roleRef, old.roleRef)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[ClusterRoleBinding] = Resource(
     type=ClusterRoleBinding,
     group=GROUP,
     plural="clusterrolebindings",
     namespaced=False,
-    counts_generation=False,
-    create_on_update=True,
-    check_name=names.path_segment,
-    default=default,
-    validate=validate,
-    validate_update=validate_update,
-    columns=COLUMNS,
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        check_name=names.path_segment,
+        default=default,
+        validate=validate,
+        validate_update=validate_update,
+    ),
+    presentation=Presentation(columns=COLUMNS),
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from kedge.api.model import Model, Object
 from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -24,14 +25,14 @@ class PolicyRule(Model):
     resources: Sequence[str] = ()
     """Resources, for instance pods or pods/log; * every one."""
     verbs: Sequence[str] = ()
-    """What may be done, for instance get or list; * everything."""
+    """The allowed verbs, for instance get or list; * allows all."""
 
 
 class Role(Object):
-    """What may be done within one namespace."""
+    """Permissions within one namespace."""
 
     rules: Sequence[PolicyRule] = ()
-    """All that is allowed."""
+    """The permissions."""
 
 
 def validate(obj: Role) -> Iterator[FieldError]:
@@ -60,12 +61,14 @@ def validate_rule(rule: PolicyRule, path: str) -> Iterator[FieldError]:
         yield FieldError.required(f"{path}.resources", why)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[Role] = Resource(
     type=Role,
     group=GROUP,
     plural="roles",
-    counts_generation=False,
-    create_on_update=True,
-    check_name=names.path_segment,
-    validate=validate,
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        check_name=names.path_segment,
+        validate=validate,
+    ),
 )

@@ -7,8 +7,10 @@ from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.model import Model, Object
+from kedge.api.presentation import Column, Presentation, age_column, name_column
 from kedge.api.rbac_v1.role import GROUP
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
 
@@ -32,7 +34,7 @@ class RoleRef(Model):
 
 
 class Subject(Model):
-    """Somebody whom a role is given to."""
+    """A user, group or service account that gets the role."""
 
     __required__ = ("kind", "name")
     __atomic__ = True
@@ -48,14 +50,14 @@ class Subject(Model):
 
 
 class RoleBinding(Object):
-    """Who may do within one namespace what a role says."""
+    """Grants a role within one namespace."""
 
     __required__ = ("roleRef",)
 
     roleRef: RoleRef = field(default_factory=RoleRef)
     """A role of the same namespace, or a cluster role. Cannot be changed."""
     subjects: Sequence[Subject] = ()
-    """Who gets it."""
+    """The subjects that get the role."""
 
 
 def default(obj: RoleBinding) -> RoleBinding:
@@ -161,15 +163,17 @@ COLUMNS = (
     ),
 )
 
-RESOURCE = Resource(
+RESOURCE: Resource[RoleBinding] = Resource(
     type=RoleBinding,
     group=GROUP,
     plural="rolebindings",
-    counts_generation=False,
-    create_on_update=True,
-    check_name=names.path_segment,
-    default=default,
-    validate=validate,
-    validate_update=validate_update,
-    columns=COLUMNS,
+    strategy=Strategy(
+        counts_generation=False,
+        allows_create_on_update=True,
+        check_name=names.path_segment,
+        default=default,
+        validate=validate,
+        validate_update=validate_update,
+    ),
+    presentation=Presentation(columns=COLUMNS),
 )

@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from kedge.api import rules
 from kedge.api.model import Int32, Object
-from kedge.api.resource import Column, Resource, age_column, name_column
+from kedge.api.presentation import Column, Presentation, age_column, name_column
+from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.machinery.errors import FieldError
 
 SYSTEM_PREFIX = "system-"
@@ -64,34 +66,34 @@ def validate_update(new: PriorityClass, old: PriorityClass) -> Iterator[FieldErr
     yield from rules.unchanged("preemptionPolicy", new.preemptionPolicy, old.preemptionPolicy)
 
 
-RESOURCE = Resource(
+RESOURCE: Resource[PriorityClass] = Resource(
     type=PriorityClass,
     group="scheduling.k8s.io",
     plural="priorityclasses",
-    short_names=["pc"],
     namespaced=False,
-    default=default,
-    validate=validate,
-    validate_update=validate_update,
-    columns=[
-        name_column(),
-        Column(
-            name="Value",
-            type="integer",
-            cell=lambda obj: obj.value,
-            description="The priority.",
-        ),
-        Column(
-            name="Global-Default",
-            type="boolean",
-            cell=lambda obj: obj.globalDefault,
-            description="Whether pods that name no class get this one.",
-        ),
-        age_column(),
-        Column(
-            name="PreemptionPolicy",
-            cell=lambda obj: obj.preemptionPolicy or "",
-            description="Whether its pods may push others out.",
-        ),
-    ],
+    strategy=Strategy(default=default, validate=validate, validate_update=validate_update),
+    presentation=Presentation(
+        short_names=["pc"],
+        columns=[
+            name_column(),
+            Column(
+                name="Value",
+                type="integer",
+                cell=lambda obj: obj.value,
+                description="The priority.",
+            ),
+            Column(
+                name="Global-Default",
+                type="boolean",
+                cell=lambda obj: obj.globalDefault,
+                description="Whether pods that name no class get this one.",
+            ),
+            age_column(),
+            Column(
+                name="PreemptionPolicy",
+                cell=lambda obj: obj.preemptionPolicy or "",
+                description="Whether its pods may push others out.",
+            ),
+        ],
+    ),
 )

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.affinity import Toleration
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.affinity import Toleration
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 

@@ -5,8 +5,8 @@ Workloads are not refused: whoever writes one whose pods would be is warned.
 
 from kedge.api.core_v1.limit_range import RESOURCE, LimitRange
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import Pod
-from kedge.api.limits.bounds import Bounds, bounds_of
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.limits.bounds import NamespaceLimits, bounds_of
 from kedge.api.limits.defaulting import with_defaults
 from kedge.api.limits.violations import claim_violations, pod_violations, refusal
 from kedge.api.limits.workloads import outcome, pod_from, template_of
@@ -25,7 +25,7 @@ class LimitRanger:
     def __init__(self, ranges: ResourceCache) -> None:
         self._ranges: dict[str, dict[str, LimitRange]] = {}
         """By namespace and name; a namespace without any is not here."""
-        self._bounds: dict[str, Bounds] = {}
+        self._bounds: dict[str, NamespaceLimits] = {}
         """What was made of them, until one of them changes."""
         follow(ranges, self._take)
 
@@ -40,7 +40,7 @@ class LimitRanger:
         if not known:
             del self._ranges[namespace]
 
-    def bounds(self, namespace: str) -> Bounds | None:
+    def bounds(self, namespace: str) -> NamespaceLimits | None:
         """What holds in a namespace; None if nothing does."""
         made = self._bounds.get(namespace)
         if made is None and namespace in self._ranges:
@@ -85,7 +85,7 @@ def concerns(attempt: Attempt) -> bool:
     return not subresource
 
 
-def warnings(bounds: Bounds, obj: Object | None) -> list[str]:
+def warnings(bounds: NamespaceLimits, obj: Object | None) -> list[str]:
     """What the writer of a workload is told about pods that it will not get."""
     template = None if obj is None else template_of(obj)
     if obj is None or template is None:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_validation import MIRROR_POD
-from kedge.api.core_v1.projection import VolumeProjection
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.validation import MIRROR_POD
+from kedge.api.core_v1.volume.projection import VolumeProjection
 from kedge.apiserver.authorization.references import of_pod
 
 _SOURCES = {

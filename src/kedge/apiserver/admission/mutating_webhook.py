@@ -123,7 +123,7 @@ class _Mutation:
             raise internal(error.message) from None
         except StatusError as error:
             raise internal(error.message) from None
-        self._become(_settled(self._attempt, resource.default(changed)))
+        self._become(_settled(self._attempt, resource.strategy.default(changed)))
         return True
 
     def _become(self, obj: Object | None) -> None:
@@ -186,7 +186,7 @@ def _settled(attempt: Attempt, obj: Object) -> Object:
         selfLink="",
     )
     settled = replace(obj, metadata=kept)
-    if request.subresource == "status" or request.resource.keeps_posted_status:
+    if request.subresource == "status" or request.resource.strategy.keeps_posted_status:
         return settled
     return prepare.with_status_of(request.resource, settled, before)
 

@@ -6,7 +6,7 @@ from kedge.api.core_v1.namespace import RESOURCE
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.watchcache import Item
-from kedge.machinery.errors import Cause, forbidden, not_found
+from kedge.machinery.errors import StatusCause, forbidden, not_found
 
 IMMORTAL = ("default", "kube-system", "kube-public")
 
@@ -61,5 +61,5 @@ def _terminating(attempt: Attempt) -> Exception:
         "because it is being terminated"
     )
     message = f"namespace {request.namespace} is being terminated"
-    cause = Cause("NamespaceTerminating", message, "metadata.namespace")
+    cause = StatusCause("NamespaceTerminating", message, "metadata.namespace")
     return forbidden(request.resource.group, request.resource.plural, name, why, [cause])

@@ -7,11 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import node, persistent_volume_claim, pod
+from kedge.api.core_v1 import node, persistent_volume_claim
 from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_validation import MIRROR_POD
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.validation import MIRROR_POD
 from kedge.api.model import Document, Object, OwnerReference
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Attempt

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api.core_v1 import node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Document, Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.watchcache import ResourceCache

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object
 from kedge.api.scheduling_v1.priority_class import PREEMPT, RESOURCE, PriorityClass
 from kedge.apiserver.admission.chain import Attempt

@@ -1,6 +1,6 @@
 """ResourceQuota: the objects of a namespace together take no more than its quotas allow."""
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object
 from kedge.api.quota.pods import is_terminating
 from kedge.apiserver.admission.chain import Attempt

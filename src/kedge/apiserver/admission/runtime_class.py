@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from kedge.api.core_v1.affinity import Toleration
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.affinity import Toleration
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.api.model import Object
 from kedge.api.resource import dec_hook
 from kedge.apiserver.admission.chain import Attempt

@@ -7,10 +7,11 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api.core_v1 import service_account
-from kedge.api.core_v1.container import Container, EphemeralContainer, VolumeMount
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.projection import (
+from kedge.api.core_v1.pod.container import Container, EphemeralContainer, VolumeMount
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.references import LocalObjectReference, ObjectFieldSelector
+from kedge.api.core_v1.volume.projection import (
     ConfigMapProjection,
     DownwardAPIProjection,
     DownwardAPIVolumeFile,
@@ -19,8 +20,7 @@ from kedge.api.core_v1.projection import (
     ServiceAccountTokenProjection,
     VolumeProjection,
 )
-from kedge.api.core_v1.references import LocalObjectReference, ObjectFieldSelector
-from kedge.api.core_v1.volume import Volume
+from kedge.api.core_v1.volume.volume import Volume
 from kedge.api.model import Object
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.admission.mirror_pods import is_mirror, projections, referred

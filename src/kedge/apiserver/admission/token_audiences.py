@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.volume import Volume
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.volume.volume import Volume
 from kedge.apiserver.admission.mirror_pods import projections
 from kedge.apiserver.watchcache import WatchCache
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from kedge.api.core_v1 import node, pod, secret, service_account
+from kedge.api.core_v1 import node, secret, service_account
+from kedge.api.core_v1.pod import pod
 from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from kedge.apiserver.authentication.certificates import ClientCertificates

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kedge.api.core_v1 import node, pod, secret, service_account
+from kedge.api.core_v1 import node, secret, service_account
+from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
 from kedge.apiserver.authentication import jwt
 from kedge.apiserver.authentication.refusals import Refused

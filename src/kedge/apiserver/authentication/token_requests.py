@@ -8,9 +8,11 @@ from typing import Any, Final
 import msgspec
 
 from kedge.api.builtin import schemas
-from kedge.api.core_v1 import node, pod, secret
+from kedge.api.core_v1 import node, secret
+from kedge.api.core_v1.pod import pod
 from kedge.api.model import Document
 from kedge.api.resource import Resource
+from kedge.api.strategy import Strategy
 from kedge.apiserver import managed, render
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, gone
@@ -44,8 +46,8 @@ RESOURCE: Final = Resource(
     kind="TokenRequest",
     plural="tokenrequests",
     verbs=("create",),
-    counts_generation=False,
     schema_source=lambda: schemas.schema("io.k8s.api.authentication.v1.TokenRequest"),
+    strategy=Strategy(counts_generation=False),
 )
 """How a request is read; it is answered and never stored."""
 

@@ -11,7 +11,7 @@ from kedge.apiserver.request import User
 from kedge.apiserver.route import Target
 from kedge.machinery import names
 from kedge.machinery.errors import StatusError, forbidden
-from kedge.machinery.selectors import FieldSelector, Term, parse_fields
+from kedge.machinery.selectors import FieldSelector, FieldTerm, parse_fields
 from kedge.web.message import HttpRequest
 
 NAMELESS = ("list", "watch")
@@ -144,7 +144,7 @@ def _reviewed(selector: Mapping[str, Any]) -> FieldSelector:
     if selector.get("rawSelector"):
         return _selected(selector["rawSelector"])
     terms = [
-        Term(each.get("key", ""), "=", each["values"][0])
+        FieldTerm(each.get("key", ""), "=", each["values"][0])
         for each in selector.get("requirements") or ()
         if each.get("operator") == "In" and len(each.get("values") or ()) == 1
     ]

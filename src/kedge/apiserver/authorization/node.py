@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import pod
+from kedge.api.core_v1.pod import pod
 from kedge.apiserver.authorization import defaults, references
 from kedge.apiserver.authorization.attributes import Attributes, Decision
 from kedge.apiserver.authorization.following import follow, place_of

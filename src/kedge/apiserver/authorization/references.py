@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_validation import MIRROR_POD
-from kedge.api.core_v1.volume import Volume
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.validation import MIRROR_POD
+from kedge.api.core_v1.volume.volume import Volume
 
 _WITH_SECRET_REF: Final = (
     "cephfs",

@@ -176,7 +176,7 @@ class Registrar:
         home = self._homes.setdefault(name, _home(definition))
         cache = await self._api.cache.add(home)
         for resource in self._served.get(name, ()):
-            self._api.catalog.add(dataclasses.replace(resource, begin=_refuse(resource)))
+            self._api.catalog.add(_without_create(resource))
         await self._delete_objects(home)
         if len(cache):
             # Finalizers hold some of them: look again when one has gone.
@@ -220,6 +220,11 @@ def _home(definition: CustomResourceDefinition) -> Resource[Any]:
     spec = definition.spec
     versions = [replace(v, served=v.served or v.storage) for v in spec.versions]
     return resources_of(replace(definition, spec=replace(spec, versions=versions)))[0]
+
+
+def _without_create(resource: Resource[Any]) -> Resource[Any]:
+    strategy = dataclasses.replace(resource.strategy, prepare_for_create=_refuse(resource))
+    return dataclasses.replace(resource, strategy=strategy)
 
 
 def _refuse(resource: Resource[Any]) -> Callable[[Any], Any]:

@@ -18,17 +18,9 @@ from kedge.api.apiextensions_v1.definition import (
 from kedge.api.apiextensions_v1.json_schema import document as schema_document
 from kedge.api.apiextensions_v1.values import Checker
 from kedge.api.model import Document
-from kedge.api.resource import (
-    SCALE,
-    STATUS,
-    Age,
-    Column,
-    Resource,
-    ScalePaths,
-    StoredAs,
-    Subresource,
-    name_column,
-)
+from kedge.api.presentation import Age, Column, Presentation, name_column
+from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths, StoredAs, Subresource
+from kedge.api.strategy import Strategy
 from kedge.apiserver.crd.defaulting import apply_defaults
 from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.crd.schema import from_openapi
@@ -73,25 +65,29 @@ def _resource(
         kind=words.kind,
         singular=words.singular,
         list_kind=words.listKind,
-        short_names=tuple(words.shortNames),
-        categories=tuple(words.categories),
         namespaced=crd.spec.scope == "Namespaced",
         subresources=_subresources(version),
         scale=contents.scale,
-        default=contents.default,
-        validate=contents.validate,
-        effort=contents.effort,
-        validate_status=contents.validate_status,
-        warn=lambda obj: _warnings(crd, version, obj),
-        columns=tuple(_columns(version.additionalPrinterColumns)),
-        fields=dict(_selectable(version)),
-        unconditional_update=False,
         store_as=_view_of(stored, f"{crd.spec.group}/{version.name}") if stored else None,
         schema_source=lambda: contents.schema,
         custom=True,
         # Objects stored under the first definition are as it wants them.
         read=contents.read if crd.metadata.generation > 1 else None,
         registry=f"{crd.spec.group}/{words.plural}",
+        strategy=Strategy(
+            default=contents.default,
+            validate=contents.validate,
+            validation_cost=contents.effort,
+            validate_status=contents.validate_status,
+            warnings=lambda obj: _warnings(crd, version, obj),
+            allows_unconditional_update=False,
+        ),
+        presentation=Presentation(
+            short_names=tuple(words.shortNames),
+            categories=tuple(words.categories),
+            columns=tuple(_columns(version.additionalPrinterColumns)),
+            fields=dict(_selectable(version)),
+        ),
     )
 
 

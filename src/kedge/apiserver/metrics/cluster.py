@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from kedge.api.core_v1 import node, pod
+from kedge.api.core_v1 import node
+from kedge.api.core_v1.pod import pod
 from kedge.apiserver.watchcache import Change, Item, WatchCache
 from kedge.machinery.clock import Clock
 from kedge.metrics.reports import NodeReports, ObjectIdentity

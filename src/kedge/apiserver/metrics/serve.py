@@ -58,7 +58,7 @@ def selection(request: Request) -> Selection:
 
 def _check_fields(request: Request, fields: FieldSelector) -> None:
     for term in fields.terms:
-        if term.field not in _FIELDS and term.field not in request.resource.fields:
+        if term.field not in _FIELDS and term.field not in request.resource.presentation.fields:
             raise bad_request(f"field label not supported: {term.field}")
 
 

@@ -10,14 +10,14 @@ import msgspec
 from kedge.api.core_v1 import resource_quota
 from kedge.api.core_v1.resource_quota import ResourceQuotaSpec
 from kedge.api.model import Object
-from kedge.api.quota.account import Account, greater, increase, listed
-from kedge.api.quota.measure import Measure, Meter, Usage
+from kedge.api.quota.account import QuotaAccount, greater, increase, listed
+from kedge.api.quota.measure import QuotaMeasure, QuotaMeter, Usage
 from kedge.api.quota.meters import Kind, meter_of
 from kedge.api.resource import dec_hook
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Change, Item, ResourceCache, Selection, WatchCache
 from kedge.machinery.clock import Clock
-from kedge.machinery.selectors import FieldSelector, LabelSelector
+from kedge.machinery.selectors import FieldSelector, LabelRequirements
 
 
 class _Sketch(msgspec.Struct, frozen=True):
@@ -33,13 +33,13 @@ _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 class Followed:
     """A resource whose objects are counted."""
 
-    def __init__(self, cache: ResourceCache, kind: Kind, meter: Meter) -> None:
+    def __init__(self, cache: ResourceCache, kind: Kind, meter: QuotaMeter) -> None:
         self.cache = cache
         self.kind = kind
         self.meter = meter
-        self._measures: dict[str, tuple[Item, Measure]] = {}
+        self._measures: dict[str, tuple[Item, QuotaMeasure]] = {}
 
-    def measure(self, key: str) -> Measure | None:
+    def measure(self, key: str) -> QuotaMeasure | None:
         """What an object in the cache takes; None if it is not there."""
         item = self.cache.get(key)
         if item is None:
@@ -56,7 +56,7 @@ class Followed:
 
     def within(self, namespace: str) -> Iterator[str]:
         """The objects of a namespace."""
-        everything = Selection(self.cache.resource, namespace, LabelSelector(), FieldSelector())
+        everything = Selection(self.cache.resource, namespace, LabelRequirements(), FieldSelector())
         return (item.key for item in self.cache.select(everything))
 
 
@@ -66,7 +66,7 @@ class Claim:
 
     followed: Followed
     key: str
-    measure: Measure
+    measure: QuotaMeasure
     refusal: str = ""
     """Why it may not; empty if it may."""
 
@@ -84,7 +84,7 @@ class Ledger:
         self._clock = clock
         self._specs: dict[str, dict[str, ResourceQuotaSpec]] = {}
         """Every quota, by namespace and name."""
-        self._accounts: dict[str, dict[str, Account]] = {}
+        self._accounts: dict[str, dict[str, QuotaAccount]] = {}
         """Those that somebody has asked for."""
         self._followed: dict[str, Followed] = {}
         """By where their objects are stored."""
@@ -135,27 +135,27 @@ class Ledger:
 
     # Accounts.
 
-    def _open(self, namespace: str, followed: Followed) -> Iterator[tuple[str, Account]]:
+    def _open(self, namespace: str, followed: Followed) -> Iterator[tuple[str, QuotaAccount]]:
         """The accounts of a namespace that count objects of a resource."""
         accounts = self._accounts.setdefault(namespace, {})
         specs = self._specs.get(namespace, {})
         for name in sorted(specs):
             account = accounts.get(name)
             if account is None:
-                account = accounts[name] = Account(specs[name])
+                account = accounts[name] = QuotaAccount(specs[name])
             if account.names(followed.kind, followed.meter):
                 if not account.has_begun(followed.kind):
                     self._begin(account, namespace, followed)
                 yield name, account
 
-    def _begin(self, account: Account, namespace: str, followed: Followed) -> None:
+    def _begin(self, account: QuotaAccount, namespace: str, followed: Followed) -> None:
         account.begin(followed.kind, followed.meter)
         prefix = f"{followed.cache.resource.prefix}{namespace}/"
         under_way = [key for key in self._claims if key.startswith(prefix)]
         for key in dict.fromkeys((*followed.within(namespace), *under_way)):
             account.put(followed.kind, key, self._charge(account, followed, key))
 
-    def _charge(self, account: Account, followed: Followed, key: str) -> Usage:
+    def _charge(self, account: QuotaAccount, followed: Followed, key: str) -> Usage:
         """What an object takes: as it is in the cache or as it may be in a moment."""
         kind, meter = followed.kind, followed.meter
         charge: Usage = {}
@@ -260,7 +260,7 @@ class Ledger:
             self._settle(claim.followed, claim.key)
 
 
-def _silence(concerned: list[tuple[str, Account]], followed: Followed, obj: Object) -> str:
+def _silence(concerned: list[tuple[str, QuotaAccount]], followed: Followed, obj: Object) -> str:
     """Why an object cannot even be counted; empty if it can."""
     for name, account in concerned:
         names = account.names(followed.kind, followed.meter)
@@ -270,7 +270,13 @@ def _silence(concerned: list[tuple[str, Account]], followed: Followed, obj: Obje
 
 
 def _excess(
-    name: str, account: Account, followed: Followed, key: str, measure: Measure, *, new: bool
+    name: str,
+    account: QuotaAccount,
+    followed: Followed,
+    key: str,
+    measure: QuotaMeasure,
+    *,
+    new: bool,
 ) -> str:
     """Why an object does not fit in; empty if it does."""
     charge = account.charge(followed.kind, followed.meter, measure, measure.usage)

@@ -14,7 +14,14 @@ from kedge.apiserver.verbs.delete import check_preconditions, delete_object, to_
 from kedge.apiserver.verbs.patches import Wanted
 from kedge.apiserver.verbs.write import Part
 from kedge.apiserver.watchcache import Item
-from kedge.machinery.errors import Cause, FieldError, StatusError, bad_request, forbidden, invalid
+from kedge.machinery.errors import (
+    FieldError,
+    StatusCause,
+    StatusError,
+    bad_request,
+    forbidden,
+    invalid,
+)
 from kedge.machinery.selectors import labels_from_object
 from kedge.web.message import Response, json_response
 
@@ -306,7 +313,7 @@ def _blocked(why: str, retry_after: int = 0) -> StatusError:
         "TooManyRequests",
         BLOCKED,
         details={},
-        causes=[Cause("DisruptionBudget", why)],
+        causes=[StatusCause("DisruptionBudget", why)],
         retry_after=retry_after,
     )
 

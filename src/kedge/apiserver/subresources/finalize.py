@@ -23,7 +23,7 @@ def _take(resource: Resource[Any], new: Object, old: Object) -> Object:
 
 
 def _validate(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
-    return iter(resource.validate(new))
+    return iter(resource.strategy.validate(new))
 
 
 FINALIZE = Part("finalize", _take, _validate, only_status)

@@ -4,13 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from kedge.api import metadata
-from kedge.api.core_v1.pod import (
-    Pod,
-    only_ephemeral,
-    only_resources,
-    validate_ephemeral,
-    validate_resize,
-)
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resize import only_resources, validate_resize
+from kedge.api.core_v1.pod.update import only_ephemeral, validate_ephemeral
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.api import Api
@@ -31,7 +27,7 @@ def _validate_ephemeral(resource: Resource[Any], new: Object, old: Object) -> It
     assert isinstance(new, Pod)
     assert isinstance(old, Pod)
     yield from metadata.validate_update(new.metadata, old.metadata)
-    yield from resource.validate(new)
+    yield from resource.strategy.validate(new)
     yield from validate_ephemeral(new, old)
 
 
@@ -45,7 +41,7 @@ def _validate_resize(resource: Resource[Any], new: Object, old: Object) -> Itera
     assert isinstance(new, Pod)
     assert isinstance(old, Pod)
     yield from metadata.validate_update(new.metadata, old.metadata)
-    yield from resource.validate(new)
+    yield from resource.strategy.validate(new)
     yield from validate_resize(new, old)
 
 

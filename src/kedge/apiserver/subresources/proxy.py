@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kedge.api.core_v1 import pod as pods
+from kedge.api.core_v1.pod import pod as pods
 from kedge.apiserver import passing
 from kedge.apiserver.api import Api
 from kedge.apiserver.request import Request

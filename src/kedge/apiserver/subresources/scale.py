@@ -6,6 +6,7 @@ import msgspec
 
 from kedge.api.autoscaling_v1.scale import COLUMNS, Scale
 from kedge.api.model import Document, Object, ObjectMeta
+from kedge.api.presentation import Presentation
 from kedge.api.resource import Resource, ScalePaths
 from kedge.apiserver import prepare, render
 from kedge.apiserver.api import Api, gone, live_document
@@ -23,7 +24,7 @@ SCALE = Resource(
     type=Scale,
     group="autoscaling",
     plural="scales",
-    columns=COLUMNS,
+    presentation=Presentation(columns=COLUMNS),
 )
 """How the view of a workload is read and shown; it is never stored."""
 

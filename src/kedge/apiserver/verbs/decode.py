@@ -16,7 +16,7 @@ from kedge.apiserver.request import Request, field_validation
 from kedge.machinery import extensions
 from kedge.machinery.errors import StatusError, bad_request, too_large
 from kedge.machinery.schema import Schema
-from kedge.machinery.shape import AsMapping, Findings, Misfit, fit
+from kedge.machinery.shape import AsMapping, TypeMismatch, UnknownFields, fit
 
 _META = Schema(type="object", fields={"metadata": schema_of(ObjectMeta)})
 """What is the same in objects of every kind, custom ones too."""
@@ -50,7 +50,7 @@ def fitted(
     is what it was made from, if anything."""
     resource = request.resource
     check_kind(resource, document)
-    unknown = Findings(body.MAX_FINDINGS)
+    unknown = UnknownFields(body.MAX_FINDINGS)
     shaped = shape(resource, document, unknown, live)
     request.warnings += mappings(unknown)
     findings = [f'unknown field "{path}"' for path in unknown if type(path) is not AsMapping]
@@ -89,7 +89,7 @@ def shape(
         if resource.extensions is not None:
             resource.extensions.settle(fitted)
         return fitted
-    except Misfit as misfit:
+    except TypeMismatch as misfit:
         raise unreadable(resource, str(misfit)) from None
 
 
@@ -125,7 +125,7 @@ def _fits(schema: Schema, encoded: bytes) -> bool:
     unknown: list[str] = []
     try:
         fitted = fit(schema, msgspec.json.decode(encoded), unknown)
-    except Misfit:
+    except TypeMismatch:
         return False
     return not unknown and msgspec.json.encode(fitted) == encoded
 

@@ -18,7 +18,7 @@ from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.durations import format_time, parse_time
 from kedge.machinery.errors import FieldError, StatusError, bad_request, conflict, invalid_options
-from kedge.storage.store import Conflict
+from kedge.storage.store import RevisionConflict
 from kedge.web.message import Response, json_response, warning_headers
 
 FOREGROUND = "foregroundDeletion"
@@ -35,7 +35,7 @@ async def delete(api: Api, request: Request) -> Response:
     """DELETE of one object."""
     options = read_options(request)
     item, removed = await delete_object(api, request, options)
-    if not removed or request.resource.answers_with_object:
+    if not removed or request.resource.strategy.returns_deleted_object:
         return render.one(request, item, api.clock)
     meta = item.document()["metadata"]
     details = {
@@ -97,7 +97,7 @@ async def delete_object(api: Api, request: Request, options: DeleteOptions) -> t
                 await api.admission.validate(attempt)
             try:
                 return await _begin_or_finish(api, request, item, obj, options, dry=dry)
-            except Conflict as race:
+            except RevisionConflict as race:
                 await api.caught_up(race)
 
 
@@ -107,7 +107,7 @@ async def _begin_or_finish(
     resource = request.resource
     grace = _grace(resource, obj, options)
     finalizers = _finalizers(request, obj, options)
-    if grace == 0 and not finalizers and not resource.held(obj):
+    if grace == 0 and not finalizers and not resource.strategy.blocks_deletion(obj):
         return (item if dry else await api.delete(resource, item)), True
     document, is_same = await api.long_work.run(
         len(item.body), _marked, api, resource, item, obj, grace, finalizers
@@ -141,13 +141,15 @@ def _doomed(
     if not obj.metadata.deletionTimestamp:
         meta["deletionTimestamp"] = format_time(_after(api.clock.now(), grace))
         meta["deletionGracePeriodSeconds"] = grace
-        if resource.counts_generation:
+        if resource.strategy.counts_generation:
             meta["generation"] = obj.metadata.generation + 1
     elif known is not None and grace < known:
         end, grace = _nearer(obj.metadata.deletionTimestamp, known, grace, api.clock.now())
         meta["deletionTimestamp"] = format_time(end)
         meta["deletionGracePeriodSeconds"] = grace
-    return resource.to_document(resource.ending(resource.from_document(document)))
+    return resource.to_document(
+        resource.strategy.prepare_for_delete(resource.from_document(document))
+    )
 
 
 def _after(moment: datetime, seconds: int) -> datetime:
@@ -173,8 +175,8 @@ def _grace(resource: Resource[Any], obj: Object, options: DeleteOptions) -> int:
         asked = 1
     known = obj.metadata.deletionGracePeriodSeconds
     if not obj.metadata.deletionTimestamp or known is None:
-        return resource.grace(obj, asked)
-    return known if asked is None else min(resource.grace(obj, asked), known)
+        return resource.strategy.grace_period(obj, asked)
+    return known if asked is None else min(resource.strategy.grace_period(obj, asked), known)
 
 
 def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[str]:
@@ -184,7 +186,7 @@ def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[s
         policy = "Orphan" if options.orphanDependents else "Background"
     own = list(obj.metadata.finalizers)
     if policy is None:
-        if not request.resource.orphans_dependents or ORPHAN in own or FOREGROUND in own:
+        if not request.resource.strategy.orphans_dependents or ORPHAN in own or FOREGROUND in own:
             return own
         policy = "Orphan"
         if request.resource.plural == "jobs":

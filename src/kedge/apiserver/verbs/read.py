@@ -13,15 +13,15 @@ from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.selection import selected
 from kedge.apiserver.watchcache import Item, ResourceCache, Selection
 from kedge.machinery.errors import (
-    Cause,
     FieldError,
+    StatusCause,
     StatusError,
     bad_request,
     expired,
     invalid_options,
     timeout,
 )
-from kedge.storage.store import Compacted
+from kedge.storage.store import RevisionCompacted
 from kedge.web.message import Response
 
 WAIT_FOR_REVISION = 3.0
@@ -153,7 +153,7 @@ async def _check_kept(api: Api, snapshot: Snapshot, selection: Selection) -> Non
         # The state that history was cut at is still readable, but what a client was shown before
         # it is not: the state just before tells whether the cut has come that far.
         await api.store.list(selection.prefix, at=snapshot.exact - 1, after=snapshot.after, limit=1)
-    except Compacted:
+    except RevisionCompacted:
         raise _expired(snapshot, selection) from None
 
 
@@ -167,7 +167,7 @@ async def _past(
         page = await api.store.list(
             selection.prefix, at=snapshot.exact, after=snapshot.after, limit=most
         )
-    except Compacted:
+    except RevisionCompacted:
         raise _expired(snapshot, selection) from None
     cache: ResourceCache = api.cache_of(request.resource)
     items = []
@@ -241,7 +241,7 @@ async def wait_for(api: Api, revision: int) -> None:
 
 def too_new(revision: int, current: int) -> StatusError:
     message = f"Too large resource version: {revision}, current: {current}"
-    cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+    cause = StatusCause("ResourceVersionTooLarge", "Too large resource version")
     return timeout(message, causes=[cause], retry_after=1)
 
 

@@ -6,7 +6,7 @@ from kedge.api.resource import Resource
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Selection
 from kedge.machinery.errors import bad_request
-from kedge.machinery.selectors import FieldSelector, Term, parse_fields, parse_labels
+from kedge.machinery.selectors import FieldSelector, FieldTerm, parse_fields, parse_labels
 
 
 def selected(request: Request) -> Selection:
@@ -19,7 +19,7 @@ def selected(request: Request) -> Selection:
         raise bad_request(str(error)) from None
     _check(request.resource, fields)
     if request.name:
-        fields = FieldSelector([*fields.terms, Term("metadata.name", "=", request.name)])
+        fields = FieldSelector([*fields.terms, FieldTerm("metadata.name", "=", request.name)])
     return Selection(
         stored(request.resource), request.namespace, labels, _stored_names(request, fields)
     )
@@ -27,9 +27,12 @@ def selected(request: Request) -> Selection:
 
 def _check(resource: Resource[Any], fields: FieldSelector) -> None:
     for term in fields.terms:
-        if term.field in ("metadata.name", "metadata.namespace") or term.field in resource.fields:
+        if (
+            term.field in ("metadata.name", "metadata.namespace")
+            or term.field in resource.presentation.fields
+        ):
             continue
-        if resource.fields:
+        if resource.presentation.fields:
             raise bad_request(f"field label not supported: {term.field}")
         raise bad_request(
             f'"{term.field}" is not a known field selector: '
@@ -43,5 +46,5 @@ def _stored_names(request: Request, fields: FieldSelector) -> FieldSelector:
         return fields
     names = request.resource.store_as.field_names
     return FieldSelector(
-        [Term(names.get(term.field, term.field), *term[1:]) for term in fields.terms]
+        [FieldTerm(names.get(term.field, term.field), *term[1:]) for term in fields.terms]
     )

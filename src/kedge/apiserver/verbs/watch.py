@@ -22,7 +22,7 @@ from kedge.apiserver.watchcache import (
     history,
 )
 from kedge.machinery.errors import FieldError, StatusError, expired, invalid_options
-from kedge.storage.store import Compacted
+from kedge.storage.store import RevisionCompacted
 from kedge.web.message import Response, Sink
 
 BOOKMARK_SECONDS = 60.0
@@ -203,7 +203,7 @@ class Follower:
             self._position = revision
             try:
                 await self._replay()
-            except Compacted as lost:
+            except RevisionCompacted as lost:
                 sink.write(_error_line(_too_old(revision, lost.oldest)))
                 return
             await self._follow()

@@ -27,7 +27,7 @@ from kedge.machinery.errors import (
     enough,
     invalid,
 )
-from kedge.storage.store import Conflict
+from kedge.storage.store import RevisionConflict
 from kedge.web.message import Response
 
 MODIFIED = (
@@ -64,15 +64,17 @@ _SEALED_METADATA = (
 
 
 def _take_main(resource: Resource[Any], new: Object, old: Object) -> Object:
-    taken: Object = resource.carry(prepare.with_status_of(resource, new, old), old)
+    taken: Object = resource.strategy.prepare_for_update(
+        prepare.with_status_of(resource, new, old), old
+    )
     return taken
 
 
 def _validate_main(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
     yield from metadata.validate_update(new.metadata, old.metadata)
     yield from _metadata_errors(resource, new, names.path_segment)
-    yield from resource.validate(new)
-    yield from resource.validate_update(new, old)
+    yield from resource.strategy.validate(new)
+    yield from resource.strategy.validate_update(new, old)
 
 
 def _take_status(resource: Resource[Any], new: Object, old: Object) -> Object:
@@ -81,7 +83,7 @@ def _take_status(resource: Resource[Any], new: Object, old: Object) -> Object:
         meta = replace(old.metadata, managedFields=meta.managedFields)
     elif resource.plural == "deployments":
         meta = replace(meta, labels=old.metadata.labels)
-    taken: Object = resource.carry_status(
+    taken: Object = resource.strategy.prepare_for_status_update(
         replace(prepare.with_status_of(resource, old, new), metadata=meta), old
     )
     return taken
@@ -89,7 +91,7 @@ def _take_status(resource: Resource[Any], new: Object, old: Object) -> Object:
 
 def _validate_status(resource: Resource[Any], new: Object, old: Object) -> Iterator[FieldError]:
     yield from metadata.validate_update(new.metadata, old.metadata)
-    yield from resource.validate_status(new, old)
+    yield from resource.strategy.validate_status(new, old)
 
 
 def all_but_status(resource: Resource[Any]) -> dict[str, Any]:
@@ -144,9 +146,9 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
     request.name = obj.metadata.name
     admitted = await api.admission.mutate(Attempt(request, "CREATE", obj))
     assert admitted is not None
-    begun = resource.begin(admitted)
+    begun = resource.strategy.prepare_for_create(admitted)
     request.name = begun.metadata.name
-    effort = weight * resource.effort()
+    effort = weight * resource.strategy.validation_cost()
     await api.long_work.run(effort, _validate_new, api, request, begun, obj.metadata.name)
     await api.admission.validate(Attempt(request, "CREATE", begun))
     return await api.long_work.run(weight, _new_bytes, request, begun, owners)
@@ -159,7 +161,7 @@ def _new(
     fields."""
     resource = request.resource
     posted = decode.to_object(resource, wanted.document)
-    obj = resource.default(prepare.new(request, posted, api.clock.now(), api.random))
+    obj = resource.strategy.default(prepare.new(request, posted, api.clock.now(), api.random))
     # Before admission: fields that plugins add have no manager, so an apply does not conflict
     # with them.
     return obj, _owners_from_birth(resource, obj, manager, wanted.applied)
@@ -169,9 +171,9 @@ def _validate_new(api: Api, request: Request, new: Object, name: str) -> None:
     resource = request.resource
     errors = enough(
         chain(
-            _metadata_errors(resource, new, resource.check_name),
-            resource.validate(new),
-            resource.validate_new(new),
+            _metadata_errors(resource, new, resource.strategy.check_name),
+            resource.strategy.validate(new),
+            resource.strategy.validate_new(new),
         )
     )
     if errors:
@@ -179,7 +181,7 @@ def _validate_new(api: Api, request: Request, new: Object, name: str) -> None:
 
 
 def _new_bytes(request: Request, new: Object, owners: Sequence[ManagedFieldsEntry]) -> bytes:
-    request.warnings += request.resource.warn(new)
+    request.warnings += request.resource.strategy.warnings(new)
     return new_stored_bytes(request.resource, new, owners)
 
 
@@ -192,7 +194,7 @@ def _judge(
 ) -> None:
     """Refuse what is wrong, and warn of what only kedge takes. What Kubernetes alone would mind may
     stay if it is known: it was stored before the server knew no extensions."""
-    allowed = {error for error in known if error.minded is not None}
+    allowed = {error for error in known if error.scope is not None}
     counting, used = extensions.sorted_out(
         (error for error in errors if error not in allowed),
         upstream_only=api.catalog.upstream_only,
@@ -280,7 +282,7 @@ async def _store_new(api: Api, request: Request, value: bytes, dry: bool) -> Ite
         return Item(key, 0, value)
     try:
         return await api.put_bytes(resource, key, value, expect=0)
-    except Conflict:
+    except RevisionConflict:
         raise already_exists(resource.group, resource.plural, request.name) from None
 
 
@@ -310,11 +312,11 @@ async def update_document(
     if not meta.get("name"):
         meta["name"] = request.name
     if api.find(request) is None:
-        if not (resource.create_on_update and part is MAIN):
+        if not (resource.strategy.allows_create_on_update and part is MAIN):
             raise gone(request)
         return await create_object(api, request, Wanted(document)), True
     version = meta.get("resourceVersion", "")
-    if not version and not resource.unconditional_update and part is MAIN:
+    if not version and not resource.strategy.allows_unconditional_update and part is MAIN:
         error = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid(resource.group, resource.kind, request.name, [error])
     item = await modify(api, request, lambda live: Wanted(document), part, "UpdateOptions")
@@ -340,7 +342,7 @@ async def modify(api: Api, request: Request, change: Change, part: Part, options
                 if dry:
                     return Item(item.key, item.revision, msgspec.json.encode(new))
                 return await _store_changed(api, request, item, new)
-            except Conflict as race:
+            except RevisionConflict as race:
                 await api.caught_up(race)
             finally:
                 api.admission.release(request)
@@ -370,12 +372,12 @@ async def _changed(
     if admitted is not new:
         # What a plugin changes outside of the endpoint's part is no more kept than a client's.
         admitted = part.take(resource, admitted, old)
-    effort = weight * resource.effort()
+    effort = weight * resource.strategy.validation_cost()
     await api.long_work.run(effort, _validate_update, api, request, part, admitted, old)
     attempt = _attempt(request, part, admitted, old)
     if attempt is not None:
         await api.admission.validate(attempt)
-    request.warnings += await api.long_work.run(weight, resource.warn, admitted)
+    request.warnings += await api.long_work.run(weight, resource.strategy.warnings, admitted)
     if admitted is not new:
         document = _admitted_document(resource, admitted, document)
     if part.counts and (generation := prepare.next_generation(resource, document, live)):
@@ -396,7 +398,7 @@ def _updated(
     resource = request.resource
     old = decode.to_object(resource, live)
     new = prepare.updated(request, decode.to_object(resource, wanted.document), old)
-    new = part.take(resource, resource.default(new), old)
+    new = part.take(resource, resource.strategy.default(new), old)
     document = _owned_after(api, resource, new, live, part, None if wanted.applied else manager)
     return old, new, document
 
@@ -460,7 +462,7 @@ def may_go(resource: Resource[Any], document: dict[str, Any]) -> bool:
         return False
     if meta.get("deletionGracePeriodSeconds"):
         return False
-    return not resource.held(resource.from_document(document))
+    return not resource.strategy.blocks_deletion(resource.from_document(document))
 
 
 def _check_version(request: Request, wanted: dict[str, Any], live: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kedge.machinery.cel import CelError, Condition
+from kedge.machinery.cel import CelCondition, CelError
 
 VARIABLES = ("object", "oldObject", "request")
 
@@ -15,7 +15,7 @@ class Conditions:
 
     def __init__(self, expressions: Iterable[str]) -> None:
         self._expressions = tuple(expressions)
-        self._compiled: list[Condition | CelError] | None = None
+        self._compiled: list[CelCondition | CelError] | None = None
 
     def hold(self, values: Mapping[str, Any]) -> bool:
         """Whether all are true. One that is false decides, whatever is wrong with the others."""
@@ -33,14 +33,14 @@ class Conditions:
             raise CelError(once[0] if len(once) == 1 else f"[{', '.join(once)}]")
         return True
 
-    def _conditions(self) -> list[Condition | CelError]:
+    def _conditions(self) -> list[CelCondition | CelError]:
         if self._compiled is None:
             self._compiled = [_compiled(expression) for expression in self._expressions]
         return self._compiled
 
 
-def _compiled(expression: str) -> Condition | CelError:
+def _compiled(expression: str) -> CelCondition | CelError:
     try:
-        return Condition(expression, VARIABLES)
+        return CelCondition(expression, VARIABLES)
     except CelError as error:
         return error

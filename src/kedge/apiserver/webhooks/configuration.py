@@ -9,7 +9,7 @@ from kedge.api.resource import Resource
 from kedge.apiserver.request import stored
 from kedge.apiserver.watchcache import Change, ResourceCache
 from kedge.apiserver.webhooks.conditions import Conditions
-from kedge.machinery.selectors import LabelSelector, labels_from_object
+from kedge.machinery.selectors import LabelRequirements, labels_from_object
 
 GROUP = "admissionregistration.k8s.io"
 REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -73,8 +73,8 @@ class Hook:
     rules: tuple[Rule, ...]
     any_version: bool
     """Whether a request that comes in another version of a matching resource counts too."""
-    namespaces: LabelSelector
-    objects: LabelSelector
+    namespaces: LabelRequirements
+    objects: LabelRequirements
     conditions: Conditions | None
     ignores_failure: bool
     spares_dry_runs: bool

@@ -13,7 +13,7 @@ from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.request import User
 from kedge.apiserver.verbs.delete import read_options
-from kedge.machinery.errors import Cause, StatusError
+from kedge.machinery.errors import StatusCause, StatusError
 
 _GROUP = "admission.k8s.io"
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
@@ -295,8 +295,8 @@ def denial(hook: str, status: Mapping[str, Any] | None) -> StatusError:
     )
 
 
-def _causes(written: Any) -> list[Cause]:
+def _causes(written: Any) -> list[StatusCause]:
     try:
-        return msgspec.convert(written or [], list[Cause])
+        return msgspec.convert(written or [], list[StatusCause])
     except msgspec.ValidationError:
         return []

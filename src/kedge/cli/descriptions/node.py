@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kedge.api.core_v1.pod import RESOURCE as POD
-from kedge.api.core_v1.pod_resources import pod_level, pod_requests, total
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.pod import RESOURCE as POD
+from kedge.api.core_v1.pod.resources import pod_level, pod_requests, total
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.cli.descriptions import parts
 from kedge.cli.descriptions.parts import NONE, About, Fields, fact
 from kedge.machinery.quantity import Quantity

@@ -1,4 +1,4 @@
-"""Certificates on request: nodes get theirs approved, what is approved is signed, what is old goes.
+"""CertificateSigningRequests: approves those of nodes, signs approved ones, deletes old ones.
 
 A certificate for anybody but a node is signed only once a person has approved it.
 """
@@ -21,7 +21,7 @@ from kedge.api.model import Document, Model, ObjectMeta
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import sketches
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time, parse_time
 from kedge.machinery.errors import StatusError
@@ -58,11 +58,11 @@ _SERVER_NAMES: Final = frozenset(
         "10.96.0.1",
     )
 )
-"""What the API server is called: no node may be."""
+"""The names of the API server, which a node's certificate may not have."""
 
 
-class Spec(Model):
-    """The part of a request that whoever asks has written, and who that was."""
+class CertificateSigningRequestSpec(Model):
+    """The requester's part of a request, and the requester's identity."""
 
     request: str = ""
     signerName: str = ""  # noqa: N815
@@ -74,27 +74,27 @@ class Spec(Model):
     extra: Mapping[str, Sequence[str]] = {}
 
 
-class Condition(Model):
-    """What was decided about a request."""
+class CertificateSigningRequestCondition(Model):
+    """One condition of a request: Approved, Denied or Failed."""
 
     type: str = ""
     status: str = ""
     lastUpdateTime: str = ""  # noqa: N815
 
 
-class Status(Model):
-    """What became of a request."""
+class CertificateSigningRequestStatus(Model):
+    """The conditions and the certificate of a request."""
 
     certificate: str = ""
-    conditions: Sequence[Condition] = ()
+    conditions: Sequence[CertificateSigningRequestCondition] = ()
 
 
-class Request(Model):
-    """A CertificateSigningRequest, as far as this is about it."""
+class CertificateSigningRequest(Model):
+    """A CertificateSigningRequest, reduced to the fields that this controller reads."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: Spec = Spec()
-    status: Status = Status()
+    spec: CertificateSigningRequestSpec = CertificateSigningRequestSpec()
+    status: CertificateSigningRequestStatus = CertificateSigningRequestStatus()
 
     def has(self, kind: str) -> bool:
         """Whether there is a condition of this type."""
@@ -105,8 +105,8 @@ class Request(Model):
         return any(c.type == "Failed" and c.status in ("", "True") for c in self.status.conditions)
 
 
-class Asked(NamedTuple):
-    """What is in the request that the asker's key has signed."""
+class CertificateNames(NamedTuple):
+    """The names in a certificate request."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -116,8 +116,8 @@ class Asked(NamedTuple):
     """The kinds of further names: email, URI or whatever else."""
 
 
-def asked(request: Request) -> Asked:
-    """What is asked for; ValueError if it cannot be read."""
+def asked(request: CertificateSigningRequest) -> CertificateNames:
+    """Return the names in a certificate request; raise ValueError if it is malformed."""
     from cryptography import x509
 
     try:
@@ -126,7 +126,7 @@ def asked(request: Request) -> Asked:
         raise ValueError(str(error)) from error
     names = _names(found)
     known = (x509.DNSName, x509.IPAddress)
-    return Asked(
+    return CertificateNames(
         "".join(_parts(found, x509.NameOID.COMMON_NAME)[-1:]),
         tuple(_parts(found, x509.NameOID.ORGANIZATION_NAME)),
         tuple(n.value for n in names if isinstance(n, x509.DNSName)),
@@ -154,7 +154,7 @@ def _names(request: "x509.CertificateSigningRequest") -> "Iterable[x509.GeneralN
 # What the signers demand, in upstream's words.
 
 
-def unfit(signer: str, wanted: Asked, uses: Iterable[str]) -> str:
+def unfit(signer: str, wanted: CertificateNames, uses: Iterable[str]) -> str:
     """Why a request does not fit its signer; empty if it does."""
     match signer:
         case "kubernetes.io/kube-apiserver-client-kubelet":
@@ -165,7 +165,7 @@ def unfit(signer: str, wanted: Asked, uses: Iterable[str]) -> str:
             return _unfit_client(tuple(uses))
 
 
-def _unfit_node_client(wanted: Asked, uses: set[str]) -> str:
+def _unfit_node_client(wanted: CertificateNames, uses: set[str]) -> str:
     if wanted.organizations != (_GROUP,):
         return f"subject organization is not {_GROUP}"
     named = [("DNS", wanted.dns_names), ("IP", wanted.addresses)]
@@ -177,7 +177,7 @@ def _unfit_node_client(wanted: Asked, uses: set[str]) -> str:
     return _wrong_uses(uses, "client auth")
 
 
-def _unfit_node_serving(wanted: Asked, uses: set[str]) -> str:
+def _unfit_node_serving(wanted: CertificateNames, uses: set[str]) -> str:
     if wanted.organizations != (_GROUP,):
         return f"subject organization is not {_GROUP}"
     if not wanted.dns_names and not wanted.addresses:
@@ -207,7 +207,7 @@ def _unfit_client(uses: Sequence[str]) -> str:
     return ""
 
 
-def own_names(wanted: Asked, found: Node) -> bool:
+def own_names(wanted: CertificateNames, found: Node) -> bool:
     """Whether a node asks for its own names and addresses and for no others."""
     told = found.status.addresses
     hosts = {each.address for each in told if each.type == "Hostname"} & {found.metadata.name}
@@ -236,7 +236,7 @@ def lifetime(seconds: int | None) -> timedelta:
     return min(max(timedelta(seconds=seconds), SHORTEST), LONGEST)
 
 
-def outdated(request: Request, now: datetime) -> bool:
+def outdated(request: CertificateSigningRequest, now: datetime) -> bool:
     """Whether a request has been there for long enough."""
     status = request.status
     if not status.conditions:
@@ -264,20 +264,20 @@ def _expired(certificate: str, now: datetime) -> bool:
     return now > found.not_valid_after_utc
 
 
-# The deeds.
+# The writes.
 
 
 class CertificateSigningController:
-    """Decides about requests for the certificates of nodes, and signs what is approved."""
+    """Approves the requests of nodes, and signs approved requests."""
 
     def __init__(self, client: Client, sign: SignRequest, clock: Clock) -> None:
         self._client = client
         self._sign = sign
         self._clock = clock
-        self._requests: Cache[Request] = Cache()
-        view = sketches(REQUESTS, Request)
+        self._requests: Cache[CertificateSigningRequest] = Cache()
+        view = sketches(REQUESTS, CertificateSigningRequest)
         self._informer = Informer(client, view, self._requests, clock)
-        self._loop = Loop("certificate-signing", self.reconcile, clock)
+        self._loop = ControllerLoop("certificate-signing", self.reconcile, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -307,8 +307,8 @@ class CertificateSigningController:
             if error.code not in (404, 409):
                 raise
 
-    async def _reason_to_approve(self, request: Request) -> str:
-        """What to say of an approval; empty to leave the decision to a person."""
+    async def _reason_to_approve(self, request: CertificateSigningRequest) -> str:
+        """Return the message of an automatic approval; empty if a person must decide."""
         spec = request.spec
         wanted = asked(request)
         if spec.signerName == CLIENT or unfit(spec.signerName, wanted, spec.usages):
@@ -324,7 +324,7 @@ class CertificateSigningController:
             return "Auto approving kubelet client certificate after SubjectAccessReview."
         return ""
 
-    async def _is_of(self, wanted: Asked) -> bool:
+    async def _is_of(self, wanted: CertificateNames) -> bool:
         try:
             found = await self._client.get(node.RESOURCE, wanted.common_name.removeprefix(_USER))
         except StatusError as error:
@@ -333,7 +333,7 @@ class CertificateSigningController:
             return False
         return own_names(wanted, found)
 
-    async def _allows(self, spec: Spec, subresource: str) -> bool:
+    async def _allows(self, spec: CertificateSigningRequestSpec, subresource: str) -> bool:
         attributes = {
             "group": REQUESTS.group,
             "resource": REQUESTS.plural,
@@ -347,7 +347,7 @@ class CertificateSigningController:
         answer = await self._client.create(_ACCESS, Document(content={"spec": review}))
         return bool(answer.content["status"].get("allowed"))
 
-    async def _issue(self, request: Request) -> None:
+    async def _issue(self, request: CertificateSigningRequest) -> None:
         spec = request.spec
         if why := unfit(spec.signerName, asked(request), spec.usages):
             await self._add_condition(request, "status", "Failed", "SignerValidationFailure", why)
@@ -360,7 +360,12 @@ class CertificateSigningController:
         log.info("certificate issued name=%s user=%s", request.metadata.name, spec.username)
 
     async def _add_condition(
-        self, request: Request, subresource: str, kind: str, reason: str, message: str
+        self,
+        request: CertificateSigningRequest,
+        subresource: str,
+        kind: str,
+        reason: str,
+        message: str,
     ) -> None:
         added = {
             "type": kind,
@@ -372,7 +377,11 @@ class CertificateSigningController:
         await self._write(request, subresource, {}, added)
 
     async def _write(
-        self, request: Request, subresource: str, status: Mapping[str, Any], *conditions: Any
+        self,
+        request: CertificateSigningRequest,
+        subresource: str,
+        status: Mapping[str, Any],
+        *conditions: Any,
     ) -> None:
         found = await self._client.get(REQUESTS, request.metadata.name)
         if found.metadata.uid != request.metadata.uid:
@@ -395,7 +404,7 @@ class CertificateSigningController:
                     self._loop.add(Key("", request.metadata.name))
             await self._clock.sleep(_LOOK_EVERY.total_seconds())
 
-    async def _delete(self, request: Request) -> None:
+    async def _delete(self, request: CertificateSigningRequest) -> None:
         meta = request.metadata
         options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
         try:

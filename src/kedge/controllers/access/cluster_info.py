@@ -22,7 +22,7 @@ from kedge.api.rbac_v1.role_binding import RoleBinding, RoleRef, Subject
 from kedge.client.client import Client
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import View
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import StatusError
@@ -43,7 +43,7 @@ class TokenExpiration(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClusterInfoController:
-    """Makes and removes the binding that allows anonymous reads of the ConfigMap `cluster-info`."""
+    """Creates and deletes the binding for anonymous reads of the ConfigMap `cluster-info`."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -57,7 +57,7 @@ class ClusterInfoController:
             namespace=TOKENS,
             fields=f"type={TYPE}",
         )
-        self._loop = Loop("cluster-info", self.reconcile, clock)
+        self._loop = ControllerLoop("cluster-info", self.reconcile, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

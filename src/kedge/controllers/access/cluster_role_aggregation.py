@@ -1,4 +1,4 @@
-"""Cluster roles that are the sum of others get the rules of those that their selectors select."""
+"""Aggregated cluster roles get the rules of the cluster roles that their selectors match."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,20 +11,20 @@ from kedge.api.rbac_v1.role import PolicyRule
 from kedge.client.client import APPLY_PATCH, Client
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import objects
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 
 MANAGER = "clusterrole-aggregation-controller"
 
 
 class ClusterRoleAggregationController:
-    """Writes the sums anew whenever any cluster role changes."""
+    """Recomputes the aggregated rules whenever a cluster role changes."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._roles: Cache[ClusterRole] = Cache()
         self._informer = Informer(client, objects(RESOURCE), self._roles, clock)
-        self._loop = Loop("cluster-role-aggregation", self.reconcile, clock)
+        self._loop = ControllerLoop("cluster-role-aggregation", self.reconcile, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""Every active namespace has a ConfigMap with the certificate that vouches for the API server."""
+"""Every active namespace has a ConfigMap with the CA certificate of the API server."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from kedge.api.model import ObjectMeta
 from kedge.client.client import Client
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import View
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.controllers.namespaces import Namespaces, is_active, is_leaving
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
@@ -24,24 +24,24 @@ DESCRIPTION = (
 )
 
 
-class Copy(msgspec.Struct, frozen=True, gc=False):
-    """One namespace's ConfigMap: all that is kept of it is whether it is as it should be."""
+class RootCaCopy(msgspec.Struct, frozen=True, gc=False):
+    """The ConfigMap of one namespace, reduced to whether it is correct."""
 
     metadata: Key
     intact: bool
 
 
 class RootCaController:
-    """Makes the ConfigMap, and makes good what others do to it."""
+    """Creates the ConfigMap, and restores it after changes."""
 
     def __init__(self, client: Client, namespaces: Namespaces, ca_pem: bytes, clock: Clock) -> None:
         self._client = client
         self._namespaces = namespaces
         self._data = {KEY: ca_pem.decode()}
-        self._copies: Cache[Copy] = Cache()
+        self._copies: Cache[RootCaCopy] = Cache()
         view = View(RESOURCE, self._copy)
         self._informer = Informer(client, view, self._copies, clock, fields=f"metadata.name={NAME}")
-        self._loop = Loop("root-ca", self.reconcile, clock)
+        self._loop = ControllerLoop("root-ca", self.reconcile, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -56,10 +56,10 @@ class RootCaController:
     def _namespace_changed(self, key: Key) -> None:
         self._loop.add(key.name)
 
-    def _copy(self, body: bytes) -> Copy:
+    def _copy(self, body: bytes) -> RootCaCopy:
         found = RESOURCE.decode(body)
         key = Key(found.metadata.namespace, found.metadata.name)
-        return Copy(key, intact=mended(found, self._data) == found)
+        return RootCaCopy(key, intact=mended(found, self._data) == found)
 
     async def reconcile(self, namespace: str) -> None:
         copy = self._copies.get(NAME, namespace)

@@ -7,7 +7,7 @@ from kedge.api.model import ObjectMeta
 from kedge.client.client import Client
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import Outline, outlines
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.controllers.namespaces import Namespaces, is_active, is_leaving
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
@@ -16,7 +16,7 @@ NAME = "default"
 
 
 class ServiceAccountController:
-    """Makes the account, and makes it again if somebody deletes it."""
+    """Creates the account, and creates it again after a deletion."""
 
     def __init__(self, client: Client, namespaces: Namespaces, clock: Clock) -> None:
         self._client = client
@@ -25,7 +25,7 @@ class ServiceAccountController:
         self._informer = Informer(
             client, outlines(RESOURCE), self._accounts, clock, fields=f"metadata.name={NAME}"
         )
-        self._loop = Loop("service-account", self.reconcile, clock)
+        self._loop = ControllerLoop("service-account", self.reconcile, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

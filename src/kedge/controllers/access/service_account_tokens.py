@@ -1,4 +1,4 @@
-"""Secrets of the type service-account-token get what they are for: a token, ca.crt, namespace."""
+"""Secrets of the type service-account-token get their data: token, ca.crt and namespace."""
 
 import asyncio
 import base64
@@ -12,18 +12,18 @@ from kedge.api.core_v1.secret import SERVICE_ACCOUNT_NAME, SERVICE_ACCOUNT_TOKEN
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.informer import Cache, Informer, Key
 from kedge.client.view import Outline, objects, outlines
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
 SERVICE_ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 
 Sign = Callable[[Mapping[str, Any]], str]
-"""Makes a token of claims; only whoever has the cluster's key can."""
+"""Signs a token with these claims, using the cluster's key."""
 
 
 class ServiceAccountTokenController:
-    """Fills in such Secrets, and deletes those whose account is gone."""
+    """Fills in these Secrets, and deletes those whose service account is gone."""
 
     def __init__(self, client: Client, sign: Sign, ca_pem: bytes, clock: Clock) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class ServiceAccountTokenController:
             ),
             Informer(client, outlines(service_account.RESOURCE), self._accounts, clock),
         )
-        self._loop = Loop("service-account-token", self.reconcile, clock)
+        self._loop = ControllerLoop("service-account-token", self.reconcile, clock)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -74,7 +74,7 @@ class ServiceAccountTokenController:
         try:
             await self._client.update(secret.RESOURCE, filled)
         except StatusError as error:
-            # Whoever was faster will show up in the cache.
+            # Another writer was faster; its write will reach the cache.
             if error.code != 404 and error.reason != "Conflict":
                 raise
 
@@ -125,7 +125,7 @@ def account_of(kept: Secret) -> str:
 
 
 def claims(kept: Secret, uid: str) -> dict[str, str]:
-    """What the token in a Secret says: it has no end, but it ends with the Secret."""
+    """Return the claims of the token in a Secret: it does not expire, but ends with the Secret."""
     namespace, name = kept.metadata.namespace, account_of(kept)
     return {
         "iss": "kubernetes/serviceaccount",

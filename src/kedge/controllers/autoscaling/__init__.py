@@ -1,1 +1,1 @@
-"""How many replicas: what usage asks for, and how fast it may be followed."""
+"""Horizontal pod autoscaling: proposals from usage, and limits on how fast they are followed."""

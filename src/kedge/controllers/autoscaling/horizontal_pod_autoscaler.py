@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscaler: gives workloads the replicas that their use of resources asks for."""
+"""HorizontalPodAutoscaler: scales workloads by their usage of resources."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import RESOURCE, HorizontalPodAutoscaler
 from kedge.api.autoscaling_v2.metrics import MetricSpec, MetricStatus
-from kedge.api.core_v1 import pod as pods
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod as pods
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
@@ -22,16 +22,21 @@ from kedge.controllers.autoscaling.metric import (
     tolerance_of,
     wanted_by,
 )
-from kedge.controllers.autoscaling.pace import Bounds, Memory, Verdict, decide
-from kedge.controllers.autoscaling.proposal import Proposal, Unknown, propose
-from kedge.controllers.autoscaling.report import Report
+from kedge.controllers.autoscaling.pace import (
+    ConditionReason,
+    ReplicaBounds,
+    ScalingHistory,
+    decide,
+)
+from kedge.controllers.autoscaling.proposal import Proposal, UnknownUsage, propose
+from kedge.controllers.autoscaling.report import StatusReport
 from kedge.controllers.autoscaling.usage import samples
-from kedge.controllers.known import Known, Shared, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
+from kedge.controllers.shared_informers import ObjectCache, SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
-from kedge.machinery.selectors import LabelSelector, parse_labels
+from kedge.machinery.selectors import LabelRequirements, parse_labels
 
 COMPONENT: Final = "horizontal-pod-autoscaler"
 PERIOD: Final = 15.0
@@ -44,18 +49,18 @@ ABLE: Final = "AbleToScale"
 ACTIVE: Final = "ScalingActive"
 LIMITED: Final = "ScalingLimited"
 
-GOT_SCALE: Final = Verdict(
+GOT_SCALE: Final = ConditionReason(
     "SucceededGetScale", "the HPA controller was able to get the target's current scale"
 )
-DISABLED: Final = Verdict(
+DISABLED: Final = ConditionReason(
     "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"
 )
 
 
-class Failed(Exception):
-    """Why an autoscaler can do nothing at present, told as an event too."""
+class ScalingFailure(Exception):
+    """An autoscaler cannot scale now; becomes a condition and an event."""
 
-    def __init__(self, type_: str, verdict: Verdict, event: Verdict) -> None:
+    def __init__(self, type_: str, verdict: ConditionReason, event: ConditionReason) -> None:
         super().__init__(verdict.message)
         self.type = type_
         self.verdict = verdict
@@ -63,8 +68,8 @@ class Failed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """A workload, seen through its scale subresource."""
+class ScaleTarget:
+    """The scale subresource of a workload."""
 
     resource: Resource[Any]
     document: Mapping[str, Any]
@@ -79,8 +84,8 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """What the metrics of an autoscaler ask for together."""
+class ScalingProposal:
+    """The result of all metrics of an autoscaler: the largest proposal counts."""
 
     replicas: int
     metric: str
@@ -89,18 +94,20 @@ class Measured:
 
 
 class HorizontalPodAutoscalerController:
-    """Looks at every autoscaler four times a minute, and at once when its spec changes."""
+    """Reconciles every autoscaler four times a minute, and immediately when its spec changes."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._known: Known[HorizontalPodAutoscaler] = shared.of(RESOURCE)
-        self._pods: Known[Pod] = shared.of(pods.RESOURCE)
+        self._known: ObjectCache[HorizontalPodAutoscaler] = shared.of(RESOURCE)
+        self._pods: ObjectCache[Pod] = shared.of(pods.RESOURCE)
         self._discovery = Discovery(client)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._memories: dict[Key, Memory] = {}
-        self._selectors: dict[Key, LabelSelector] = {}
-        self._loop: Loop[Key] = Loop(COMPONENT, self.reconcile, clock, workers=WORKERS)
+        self._memories: dict[Key, ScalingHistory] = {}
+        self._selectors: dict[Key, LabelRequirements] = {}
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            COMPONENT, self.reconcile, clock, workers=WORKERS
+        )
         self._known.follow(self._changed)
 
     async def run(self) -> None:
@@ -120,10 +127,10 @@ class HorizontalPodAutoscalerController:
             self._selectors.pop(key, None)
             return
         self._loop.add_later(key, PERIOD)
-        report = Report(hpa, format_time(self._clock.now()))
+        report = StatusReport(hpa, format_time(self._clock.now()))
         try:
             after = await self._scaled(key, report)
-        except Failed as failure:
+        except ScalingFailure as failure:
             report.say(failure.type, False, failure.verdict)
             self._recorder.record(hpa, WARNING, failure.event.reason, failure.event.message)
             after = report.failed()
@@ -132,7 +139,7 @@ class HorizontalPodAutoscalerController:
                 await self._client.update(RESOURCE, after, subresource="status")
             )
 
-    async def _scaled(self, key: Key, report: Report) -> HorizontalPodAutoscaler:
+    async def _scaled(self, key: Key, report: StatusReport) -> HorizontalPodAutoscaler:
         """Give the workload the replicas that it should have; the autoscaler with its status."""
         hpa = report.hpa
         scale = await self._scale(hpa)
@@ -140,9 +147,9 @@ class HorizontalPodAutoscalerController:
         current, now = scale.replicas, self._clock.now()
         memory = self._memories.get(key)
         if memory is None:
-            memory = self._memories[key] = Memory()
+            memory = self._memories[key] = ScalingHistory()
             memory.proposed(current, now)
-        bounds = Bounds(
+        bounds = ReplicaBounds(
             1 if hpa.spec.minReplicas is None else hpa.spec.minReplicas, hpa.spec.maxReplicas
         )
         if current == 0:
@@ -169,7 +176,7 @@ class HorizontalPodAutoscalerController:
         report.say(
             ABLE,
             True,
-            Verdict(
+            ConditionReason(
                 "SucceededRescale",
                 f"the HPA controller was able to update the target scale to {desired}",
             ),
@@ -178,18 +185,20 @@ class HorizontalPodAutoscalerController:
 
     # The workload.
 
-    async def _scale(self, hpa: HorizontalPodAutoscaler) -> Scale:
+    async def _scale(self, hpa: HorizontalPodAutoscaler) -> ScaleTarget:
         target = hpa.spec.scaleTargetRef
         try:
             resource = await self._resource(target.apiVersion, target.kind)
             document = await self._client.exchange(
                 "GET", resource, target.name, "scale", namespace=hpa.metadata.namespace
             )
-        except (StatusError, Unknown) as error:
+        except (StatusError, UnknownUsage) as error:
             message = f"the HPA controller was unable to get the target's current scale: {error}"
             reason = "FailedGetScale"
-            raise Failed(ABLE, Verdict(reason, message), Verdict(reason, str(error))) from error
-        return Scale(resource, document)
+            raise ScalingFailure(
+                ABLE, ConditionReason(reason, message), ConditionReason(reason, str(error))
+            ) from error
+        return ScaleTarget(resource, document)
 
     async def _resource(self, api_version: str, kind: str) -> Resource[Any]:
         found = self._discovery.known.of_kind(api_version, kind)
@@ -197,27 +206,27 @@ class HorizontalPodAutoscalerController:
             found = (await self._discovery.served()).of_kind(api_version, kind)
         if found is None:
             group = api_version.rpartition("/")[0]
-            raise Unknown(f'no matches for kind "{kind}" in group "{group}"')
+            raise UnknownUsage(f'no matches for kind "{kind}" in group "{group}"')
         return found
 
     async def _rescale(
-        self, hpa: HorizontalPodAutoscaler, scale: Scale, replicas: int, reason: str
+        self, hpa: HorizontalPodAutoscaler, scale: ScaleTarget, replicas: int, reason: str
     ) -> None:
         outcome = f"New size: {replicas}; reason: {reason}"
         try:
             await self._write(hpa, scale, replicas)
         except StatusError as error:
-            raise Failed(
+            raise ScalingFailure(
                 ABLE,
-                Verdict(
+                ConditionReason(
                     "FailedUpdateScale",
                     f"the HPA controller was unable to update the target scale: {error}",
                 ),
-                Verdict("FailedRescale", f"{outcome}; error: {error}"),
+                ConditionReason("FailedRescale", f"{outcome}; error: {error}"),
             ) from error
         self._recorder.record(hpa, NORMAL, "SuccessfulRescale", outcome)
 
-    async def _write(self, hpa: HorizontalPodAutoscaler, scale: Scale, replicas: int) -> None:
+    async def _write(self, hpa: HorizontalPodAutoscaler, scale: ScaleTarget, replicas: int) -> None:
         name, namespace = hpa.spec.scaleTargetRef.name, hpa.metadata.namespace
         document = scale.document
         for left in reversed(range(TRIES)):
@@ -236,7 +245,9 @@ class HorizontalPodAutoscalerController:
 
     # The metrics.
 
-    async def _measured(self, key: Key, report: Report, scale: Scale) -> Measured:
+    async def _measured(
+        self, key: Key, report: StatusReport, scale: ScaleTarget
+    ) -> ScalingProposal:
         """The largest number that a metric asks for.
 
         While one of them is unknown, replicas may be added but not removed.
@@ -249,7 +260,7 @@ class HorizontalPodAutoscalerController:
         for spec in hpa.spec.metrics:
             try:
                 proposal = await self._proposal(hpa, spec, scale, selected)
-            except Unknown as error:
+            except UnknownUsage as error:
                 failures.append((spec, str(error)))
                 self._recorder.record(hpa, WARNING, f"FailedGet{spec.type}Metric", str(error))
                 statuses.append(MetricStatus())
@@ -261,25 +272,27 @@ class HorizontalPodAutoscalerController:
             spec, why = failures[0]
             message = f"the HPA was unable to compute the replica count: {why}"
             count, total = len(failures), len(hpa.spec.metrics)
-            raise Failed(
+            raise ScalingFailure(
                 ACTIVE,
-                Verdict(f"FailedGet{spec.type}Metric", message),
-                Verdict(
+                ConditionReason(f"FailedGet{spec.type}Metric", message),
+                ConditionReason(
                     "FailedComputeMetricsReplicas",
                     f"invalid metrics ({count} invalid out of {total}), "
                     f"first error is: {refusal_of(spec, why)}",
                 ),
             )
         success = f"the HPA was able to successfully calculate a replica count from {metric}"
-        report.say(ACTIVE, True, Verdict("ValidMetricFound", success))
-        return Measured(replicas, metric, statuses)
+        report.say(ACTIVE, True, ConditionReason("ValidMetricFound", success))
+        return ScalingProposal(replicas, metric, statuses)
 
-    async def _selected(self, key: Key, hpa: HorizontalPodAutoscaler, scale: Scale) -> list[Pod]:
+    async def _selected(
+        self, key: Key, hpa: HorizontalPodAutoscaler, scale: ScaleTarget
+    ) -> list[Pod]:
         """The pods of the workload, which no other autoscaler may have as well."""
         if not scale.selector:
             message = "the HPA target's scale is missing a selector"
-            told = Verdict("SelectorRequired", "selector is required")
-            raise Failed(ACTIVE, Verdict("InvalidSelector", message), told)
+            told = ConditionReason("SelectorRequired", "selector is required")
+            raise ScalingFailure(ACTIVE, ConditionReason("InvalidSelector", message), told)
         selector = self._selectors[key] = parse_labels(scale.selector)
         namespace = hpa.metadata.namespace
         found = [
@@ -298,15 +311,15 @@ class HorizontalPodAutoscalerController:
             message = (
                 f"pods by selector {scale.selector} are controlled by multiple HPAs: [{names}]"
             )
-            verdict = Verdict("AmbiguousSelector", message)
-            raise Failed(ACTIVE, verdict, verdict)
+            verdict = ConditionReason("AmbiguousSelector", message)
+            raise ScalingFailure(ACTIVE, verdict, verdict)
         return found
 
     async def _proposal(
         self,
         hpa: HorizontalPodAutoscaler,
         spec: MetricSpec,
-        scale: Scale,
+        scale: ScaleTarget,
         selected: Sequence[Pod],
     ) -> Proposal:
         source = source_of(spec)
@@ -325,5 +338,5 @@ class HorizontalPodAutoscalerController:
                 tolerance=tolerance_of(hpa),
                 now=self._clock.now(),
             )
-        except Unknown as error:
-            raise Unknown(f"{doing}: {error}") from error
+        except UnknownUsage as error:
+            raise UnknownUsage(f"{doing}: {error}") from error

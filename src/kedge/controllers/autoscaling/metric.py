@@ -1,4 +1,4 @@
-"""Metric: one of those that an autoscaler names: what it asks for, its name and its status."""
+"""Metric: the source, name, target and status of one metric of an autoscaler."""
 
 from collections.abc import Sequence
 
@@ -13,42 +13,42 @@ from kedge.api.autoscaling_v2.metrics import (
     ResourceMetricSource,
     ResourceMetricStatus,
 )
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.autoscaling.proposal import (
     AverageUse,
     Proposal,
-    Target,
     Tolerance,
-    Unknown,
+    UnknownUsage,
+    UsageTarget,
     Utilization,
     requests_of,
 )
-from kedge.controllers.autoscaling.usage import Wanted
+from kedge.controllers.autoscaling.usage import MetricQuery
 from kedge.machinery.quantity import Format, Quantity
 
 ResourceSource = ResourceMetricSource | ContainerResourceMetricSource
 
 
 def source_of(spec: MetricSpec) -> ResourceSource:
-    """The source of a metric that kedge can measure; others need an API that nobody serves."""
+    """Return the source of a resource metric; other types need APIs that kedge does not serve."""
     if spec.resource is not None:
         return spec.resource
     if spec.containerResource is not None:
         return spec.containerResource
     api = "external" if spec.type == "External" else "custom"
-    raise Unknown(f"unable to fetch metrics from {api} metrics API: no such API is served")
+    raise UnknownUsage(f"unable to fetch metrics from {api} metrics API: no such API is served")
 
 
-def wanted_by(source: ResourceSource) -> Wanted:
+def wanted_by(source: ResourceSource) -> MetricQuery:
     container = source.container if isinstance(source, ContainerResourceMetricSource) else ""
-    return Wanted(source.name, container, source.window, source.statistic)
+    return MetricQuery(source.name, container, source.window, source.statistic)
 
 
-def target_of(target: MetricTarget, selected: Sequence[Pod], wanted: Wanted) -> Target:
+def target_of(target: MetricTarget, selected: Sequence[Pod], wanted: MetricQuery) -> UsageTarget:
     if target.averageValue is not None:
         return AverageUse(target.averageValue.milli())
     if target.averageUtilization is None:
-        raise Unknown(
+        raise UnknownUsage(
             "invalid resource metric source: neither an average utilization target nor "
             "an average value (usage) target was set"
         )

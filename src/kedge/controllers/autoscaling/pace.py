@@ -1,4 +1,4 @@
-"""Pace: how fast a proposal is followed, given what was proposed and done before."""
+"""Pace: limits how fast a proposal is followed, by earlier proposals and changes."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -17,62 +17,64 @@ LOOKED_BACK: Final = 300
 KEPT: Final = timedelta(hours=1)
 """The longest time for which anybody may ask proposals and changes to be remembered."""
 LEAP: Final = 4
-"""So many replicas may be had at once, however few there are."""
+"""The replicas that one scale-up may always reach."""
 
 
-class Verdict(NamedTuple):
+class ConditionReason(NamedTuple):
     """A condition's reason and message."""
 
     reason: str
     message: str
 
 
-IN_RANGE: Final = Verdict("DesiredWithinRange", "the desired count is within the acceptable range")
-TOO_MANY: Final = Verdict(
+IN_RANGE: Final = ConditionReason(
+    "DesiredWithinRange", "the desired count is within the acceptable range"
+)
+TOO_MANY: Final = ConditionReason(
     "TooManyReplicas", "the desired replica count is more than the maximum replica count"
 )
-TOO_FEW: Final = Verdict(
+TOO_FEW: Final = ConditionReason(
     "TooFewReplicas", "the desired replica count is less than the minimum replica count"
 )
-TOO_FAST_UP: Final = Verdict(
+TOO_FAST_UP: Final = ConditionReason(
     "ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate"
 )
-TOO_FAST_DOWN: Final = Verdict(
+TOO_FAST_DOWN: Final = ConditionReason(
     "ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate"
 )
-READY: Final = Verdict("ReadyForNewScale", "recommended size matches current size")
-HELD_UP: Final = Verdict(
+READY: Final = ConditionReason("ReadyForNewScale", "recommended size matches current size")
+HELD_UP: Final = ConditionReason(
     "ScaleDownStabilized",
     "recent recommendations were higher than current one, "
     "applying the highest recent recommendation",
 )
-HELD_DOWN: Final = Verdict(
+HELD_DOWN: Final = ConditionReason(
     "ScaleUpStabilized",
     "recent recommendations were lower than current one, applying the lowest recent recommendation",
 )
 
 
-class Moment(NamedTuple):
-    """A proposal, or by how much the replicas changed, and when."""
+class TimedCount(NamedTuple):
+    """A proposal, or a change of the replicas, with its time."""
 
     at: datetime
     number: int
 
 
 @dataclass(slots=True)
-class Memory:
-    """What is remembered of one autoscaler."""
+class ScalingHistory:
+    """The recent proposals and changes of one autoscaler."""
 
-    proposals: deque[Moment] = field(default_factory=deque)
-    changes: deque[Moment] = field(default_factory=deque)
+    proposals: deque[TimedCount] = field(default_factory=deque)
+    changes: deque[TimedCount] = field(default_factory=deque)
 
     def proposed(self, number: int, now: datetime) -> None:
         _forget(self.proposals, now)
-        self.proposals.append(Moment(now, number))
+        self.proposals.append(TimedCount(now, number))
 
     def changed(self, by: int, now: datetime) -> None:
         _forget(self.changes, now)
-        self.changes.append(Moment(now, by))
+        self.changes.append(TimedCount(now, by))
 
     def gained(self, seconds: int, now: datetime) -> int:
         """By how much the replicas have grown in the last so many seconds."""
@@ -80,19 +82,19 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """The replicas to have, and what kept them from being others."""
+class ReplicaDecision:
+    """The desired replicas, and the limits that changed the proposal."""
 
     replicas: int
-    held: Verdict
+    held: ConditionReason
     """Whether earlier proposals count more."""
     limited: bool
-    limit: Verdict
+    limit: ConditionReason
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """How few and how many replicas there may be."""
+class ReplicaBounds:
+    """The minimum and maximum number of replicas."""
 
     least: int
     most: int
@@ -101,11 +103,11 @@ class Bounds:
 def decide(
     current: int,
     proposal: int,
-    bounds: Bounds,
+    bounds: ReplicaBounds,
     behavior: HorizontalPodAutoscalerBehavior | None,
-    memory: Memory,
+    memory: ScalingHistory,
     now: datetime,
-) -> Decision:
+) -> ReplicaDecision:
     """The replicas to have now; the proposal is remembered."""
     if behavior is None or behavior.scaleUp is None or behavior.scaleDown is None:
         wanted = max([proposal, *_since(memory.proposals, LOOKED_BACK, now, inclusive=True)])
@@ -119,11 +121,13 @@ def decide(
             held = HELD_DOWN if proposal >= current else HELD_UP
         replicas, limit = _within_rules(current, wanted, bounds, up, down, memory, now)
     memory.proposed(proposal, now)
-    return Decision(replicas, held, replicas != wanted, limit)
+    return ReplicaDecision(replicas, held, replicas != wanted, limit)
 
 
-def _within_usual_pace(current: int, wanted: int, bounds: Bounds) -> tuple[int, Verdict]:
-    """Nobody gets more than twice as many at once, or four."""
+def _within_usual_pace(
+    current: int, wanted: int, bounds: ReplicaBounds
+) -> tuple[int, ConditionReason]:
+    """Return the replicas within the bounds; one scale-up at most doubles them, or makes four."""
     reach = max(2 * current, LEAP)
     most, limit = (reach, TOO_FAST_UP) if bounds.most > reach else (bounds.most, TOO_MANY)
     if wanted < bounds.least:
@@ -136,7 +140,7 @@ def _stabilized(
     proposal: int,
     up: HPAScalingRules,
     down: HPAScalingRules,
-    memory: Memory,
+    memory: ScalingHistory,
     now: datetime,
 ) -> int:
     """The present number, moved only as far as all recent proposals agree."""
@@ -150,12 +154,12 @@ def _stabilized(
 def _within_rules(
     current: int,
     wanted: int,
-    bounds: Bounds,
+    bounds: ReplicaBounds,
     up: HPAScalingRules,
     down: HPAScalingRules,
-    memory: Memory,
+    memory: ScalingHistory,
     now: datetime,
-) -> tuple[int, Verdict]:
+) -> tuple[int, ConditionReason]:
     if wanted > current:
         reach = max(_ceiling(current, up, memory, now), current)
         most, limit = (reach, TOO_FAST_UP) if bounds.most > reach else (bounds.most, TOO_MANY)
@@ -167,7 +171,7 @@ def _within_rules(
     return wanted, IN_RANGE
 
 
-def _ceiling(current: int, rules: HPAScalingRules, memory: Memory, now: datetime) -> int:
+def _ceiling(current: int, rules: HPAScalingRules, memory: ScalingHistory, now: datetime) -> int:
     """The most replicas that the policies allow by now."""
     if rules.selectPolicy == "Disabled":
         return current
@@ -179,7 +183,7 @@ def _ceiling(current: int, rules: HPAScalingRules, memory: Memory, now: datetime
     return min(reaches) if rules.selectPolicy == "Min" else max(reaches)
 
 
-def _floor(current: int, rules: HPAScalingRules, memory: Memory, now: datetime) -> int:
+def _floor(current: int, rules: HPAScalingRules, memory: ScalingHistory, now: datetime) -> int:
     """The fewest replicas that the policies allow by now."""
     if rules.selectPolicy == "Disabled":
         return current
@@ -194,12 +198,12 @@ def _floor(current: int, rules: HPAScalingRules, memory: Memory, now: datetime) 
 
 
 def _since(
-    moments: Iterable[Moment], seconds: int, now: datetime, *, inclusive: bool = False
+    moments: Iterable[TimedCount], seconds: int, now: datetime, *, inclusive: bool = False
 ) -> list[int]:
     begin = now - timedelta(seconds=seconds)
     return [each.number for each in moments if each.at > begin or (inclusive and each.at == begin)]
 
 
-def _forget(moments: deque[Moment], now: datetime) -> None:
+def _forget(moments: deque[TimedCount], now: datetime) -> None:
     while moments and moments[0].at < now - KEPT:
         moments.popleft()

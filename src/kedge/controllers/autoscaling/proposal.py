@@ -1,4 +1,4 @@
-"""Proposal: from what pods use to the number of replicas that would use what is aimed at."""
+"""Proposal: computes the replicas that bring the usage of pods to the target."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Final, Protocol
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar, pod_level, pod_requests
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar, pod_level, pod_requests
 from kedge.controllers.pod_state import condition, is_leaving
 from kedge.machinery.durations import parse_time
 
@@ -22,13 +22,13 @@ NO_SAMPLES: Final = "did not receive metrics for targeted pods (pods might be un
 NO_MATCH: Final = "no metrics returned matched known pods"
 
 
-class Unknown(Exception):
-    """Why nobody can tell how many replicas are right."""
+class UnknownUsage(Exception):
+    """The number of replicas cannot be computed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """What a pod, or one container of it, used of a resource, in thousandths of its unit."""
+class MetricSample:
+    """The usage of a resource by a pod or one of its containers, in thousandths of the unit."""
 
     value: int
     at: datetime
@@ -37,7 +37,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far below and above its target usage may be."""
+    """The accepted distance of usage from its target."""
 
     below: float = TOLERANCE
     above: float = TOLERANCE
@@ -48,30 +48,30 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What one metric asks for, and what was measured."""
+    """The replicas that one metric proposes, and the measured usage."""
 
     replicas: int
     average: int
-    """What a pod uses on average, in thousandths."""
+    """The average usage per pod, in thousandths."""
     utilization: int | None = None
     """The same in percent of what it requests."""
 
 
-class Target(Protocol):
-    """What is aimed at."""
+class UsageTarget(Protocol):
+    """The target of a metric."""
 
     def measure(self, values: Mapping[str, int]) -> tuple[float, Proposal]:
         """How usage compares with the target; the proposal has no replicas yet."""
         ...
 
     def substitute(self, pod: str) -> int:
-        """What a pod of which nothing is known is taken to use before replicas are removed."""
+        """Return the usage to assume for a pod without metrics before a scale-down."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AverageUse:
-    """So much per pod, in thousandths."""
+    """A target average per pod, in thousandths."""
 
     amount: int
 
@@ -85,7 +85,7 @@ class AverageUse:
 
 @dataclass(frozen=True, slots=True)
 class Utilization:
-    """So many percent of what the pods request."""
+    """A target percentage of the pods' requests."""
 
     percent: int
     requests: Mapping[str, int]
@@ -95,7 +95,7 @@ class Utilization:
         used = sum(values[name] for name in known)
         requested = sum(self.requests[name] for name in known)
         if not requested:
-            raise Unknown(NO_MATCH)
+            raise UnknownUsage(NO_MATCH)
         percent = used * 100 // requested
         return percent / self.percent, Proposal(0, used // len(known), percent)
 
@@ -104,8 +104,8 @@ class Utilization:
 
 
 @dataclass(slots=True)
-class Groups:
-    """Pods by how much their samples say."""
+class SampleGroups:
+    """Pods grouped by how far their samples count."""
 
     counted: int = 0
     unready: list[str] = field(default_factory=list)
@@ -115,9 +115,9 @@ class Groups:
 
 def propose(
     current: int,
-    target: Target,
+    target: UsageTarget,
     pods: Sequence[Pod],
-    samples: Mapping[str, Sample],
+    samples: Mapping[str, MetricSample],
     *,
     resource: str,
     tolerance: Tolerance,
@@ -125,12 +125,12 @@ def propose(
 ) -> Proposal:
     """How many replicas one metric asks for, by upstream's rules."""
     if not pods:
-        raise Unknown(NO_PODS)
+        raise UnknownUsage(NO_PODS)
     groups = grouped(pods, samples, resource, now)
     dropped = {*groups.unready, *groups.ignored}
     values = {name: sample.value for name, sample in samples.items() if name not in dropped}
     if not values:
-        raise Unknown(NO_SAMPLES)
+        raise UnknownUsage(NO_SAMPLES)
     ratio, measured = target.measure(values)
     starting = groups.unready if ratio > 1.0 else []
     if not starting and not groups.missing:
@@ -142,8 +142,8 @@ def propose(
     return Proposal(wanted, measured.average, measured.utilization)
 
 
-def assumed(target: Target, missing: Iterable[str], ratio: float) -> dict[str, int]:
-    """What pods without samples are taken to use: that which changes least."""
+def assumed(target: UsageTarget, missing: Iterable[str], ratio: float) -> dict[str, int]:
+    """Return the assumed usage of pods without samples: the value that changes least."""
     if ratio < 1.0:
         return {name: target.substitute(name) for name in missing}
     return dict.fromkeys(missing, 0) if ratio > 1.0 else {}
@@ -159,9 +159,9 @@ def cautious(current: int, before: float, after: float, pods: int, tolerance: To
 
 
 def grouped(
-    pods: Iterable[Pod], samples: Mapping[str, Sample], resource: str, now: datetime
-) -> Groups:
-    groups = Groups()
+    pods: Iterable[Pod], samples: Mapping[str, MetricSample], resource: str, now: datetime
+) -> SampleGroups:
+    groups = SampleGroups()
     for pod in pods:
         name = pod.metadata.name
         if is_leaving(pod) or pod.status.phase == "Failed":
@@ -177,7 +177,7 @@ def grouped(
     return groups
 
 
-def is_settled(pod: Pod, sample: Sample, now: datetime) -> bool:
+def is_settled(pod: Pod, sample: MetricSample, now: datetime) -> bool:
     """Whether what a pod uses of the cpu says anything: starting up often takes more."""
     ready, started = condition(pod, "Ready"), pod.status.startTime
     if ready is None or not started:
@@ -190,7 +190,7 @@ def is_settled(pod: Pod, sample: Sample, now: datetime) -> bool:
 
 
 def requests_of(pods: Iterable[Pod], resource: str, container: str = "") -> dict[str, int]:
-    """What each pod, or one container of it, requests; Unknown names what requests nothing."""
+    """Return the request of each pod or container; raise UnknownUsage if one has no request."""
     return {pod.metadata.name: _request(pod, resource, container) for pod in pods}
 
 
@@ -200,15 +200,17 @@ def _request(pod: Pod, resource: str, container: str) -> int:
     if not container and level is not None and any(map(pod_level, level.requests)):
         amount = pod_requests(pod.spec).get(resource)
         if amount is None:
-            raise Unknown(f"missing pod-level request for {resource} in Pod {name}")
+            raise UnknownUsage(f"missing pod-level request for {resource} in Pod {name}")
         return amount.milli()
     lasting = [*pod.spec.containers, *filter(is_sidecar, pod.spec.initContainers)]
     chosen = [each for each in lasting if container in ("", each.name)]
     if not chosen:
-        raise Unknown(f"container {container} not found in Pod {name}")
+        raise UnknownUsage(f"container {container} not found in Pod {name}")
     total = 0
     for each in chosen:
         if resource not in each.resources.requests:
-            raise Unknown(f"missing request for {resource} in container {each.name} of Pod {name}")
+            raise UnknownUsage(
+                f"missing request for {resource} in container {each.name} of Pod {name}"
+            )
         total += each.resources.requests[resource].milli()
     return total

@@ -1,4 +1,4 @@
-"""Report: an autoscaler's status in the making."""
+"""StatusReport: collects the status and conditions of an autoscaler."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import (
     HorizontalPodAutoscalerCondition,
 )
 from kedge.api.autoscaling_v2.metrics import MetricStatus
-from kedge.controllers.autoscaling.pace import Verdict
+from kedge.controllers.autoscaling.pace import ConditionReason
 
 
 @dataclass(slots=True)
-class Report:
-    """An autoscaler's status in the making."""
+class StatusReport:
+    """Collects the status and conditions of an autoscaler."""
 
     hpa: HorizontalPodAutoscaler
     at: str
@@ -24,7 +24,7 @@ class Report:
     def __post_init__(self) -> None:
         self.conditions = list(self.hpa.status.conditions)
 
-    def say(self, type_: str, holds: bool, verdict: Verdict) -> None:
+    def say(self, type_: str, holds: bool, verdict: ConditionReason) -> None:
         status = "True" if holds else "False"
         for i, known in enumerate(self.conditions):
             if known.type == type_:
@@ -57,7 +57,7 @@ class Report:
 
 
 def _condition(
-    type_: str, status: str, verdict: Verdict, since: str
+    type_: str, status: str, verdict: ConditionReason, since: str
 ) -> HorizontalPodAutoscalerCondition:
     return HorizontalPodAutoscalerCondition(
         type=type_,

@@ -1,4 +1,4 @@
-"""Usage: what pods use, asked of the metrics API."""
+"""Usage of pods, read from the metrics API."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -10,7 +10,7 @@ from kedge.api.metrics_v1beta1 import usage as plain
 from kedge.api.metrics_v1beta1.usage import PodMetrics
 from kedge.api.model import ResourceList
 from kedge.client.client import Client
-from kedge.controllers.autoscaling.proposal import Sample, Unknown
+from kedge.controllers.autoscaling.proposal import MetricSample, UnknownUsage
 from kedge.machinery.durations import parse_duration, parse_time
 from kedge.machinery.errors import StatusError
 from kedge.metrics.windows import MAIN, WINDOWS
@@ -18,8 +18,8 @@ from kedge.metrics.windows import MAIN, WINDOWS
 NOTHING: Final = "no metrics returned from resource metrics API"
 
 
-class Wanted(NamedTuple):
-    """Of what, and how it is counted."""
+class MetricQuery(NamedTuple):
+    """The resource, container, window and statistic to read."""
 
     resource: str
     container: str = ""
@@ -30,9 +30,9 @@ class Wanted(NamedTuple):
 
 
 async def samples(
-    client: Client, namespace: str, selector: str, wanted: Wanted
-) -> dict[str, Sample]:
-    """What each selected pod uses; those of which nothing is known are left out."""
+    client: Client, namespace: str, selector: str, wanted: MetricQuery
+) -> dict[str, MetricSample]:
+    """Return the usage of each selected pod; pods without metrics are left out."""
     try:
         if wanted.window or wanted.statistic:
             found = await client.list(windowed.RESOURCE, namespace, labels=selector)
@@ -43,26 +43,26 @@ async def samples(
             pairs = [(pod.metadata.name, from_usage(pod, wanted)) for pod in metrics]
     except StatusError as error:
         message = f"unable to fetch metrics from resource metrics API: {error}"
-        raise Unknown(_unable(wanted, message)) from error
+        raise UnknownUsage(_unable(wanted, message)) from error
     if not pairs:
-        raise Unknown(_unable(wanted, NOTHING))
+        raise UnknownUsage(_unable(wanted, NOTHING))
     return {name: sample for name, sample in pairs if sample is not None}
 
 
-def _unable(wanted: Wanted, why: str) -> str:
+def _unable(wanted: MetricQuery, why: str) -> str:
     return f"unable to get metrics for resource {wanted.resource}: {why}"
 
 
-def from_usage(pod: PodMetrics, wanted: Wanted) -> Sample | None:
+def from_usage(pod: PodMetrics, wanted: MetricQuery) -> MetricSample | None:
     parts = [each.usage for each in pod.containers if wanted.container in ("", each.name)]
     value = _value(parts, wanted.resource)
     if value is None:
         return None
     window = timedelta(microseconds=parse_duration(pod.window) // 1000)
-    return Sample(value, parse_time(pod.timestamp), window)
+    return MetricSample(value, parse_time(pod.timestamp), window)
 
 
-def from_windows(pod: windowed.Pod, wanted: Wanted) -> Sample | None:
+def from_windows(pod: windowed.Pod, wanted: MetricQuery) -> MetricSample | None:
     length = wanted.window or MAIN
     metrics = _windows(pod, wanted.container).get(length)
     if metrics is None:
@@ -70,7 +70,7 @@ def from_windows(pod: windowed.Pod, wanted: Wanted) -> Sample | None:
     value = _value([_statistic(metrics, wanted.statistic)], wanted.resource)
     if value is None:
         return None
-    return Sample(value, parse_time(metrics.endtime), timedelta(seconds=WINDOWS[length]))
+    return MetricSample(value, parse_time(metrics.endtime), timedelta(seconds=WINDOWS[length]))
 
 
 def _windows(pod: windowed.Pod, container: str) -> Windows:

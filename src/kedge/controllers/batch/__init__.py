@@ -1,1 +1,1 @@
-"""Work that ends: Jobs, and what makes and removes them."""
+"""Controllers of Jobs and CronJobs."""

@@ -1,4 +1,4 @@
-"""CronJobController: makes a Job whenever a CronJob is due, and clears away old ones."""
+"""CronJobController: creates a Job whenever a CronJob is due, and deletes old Jobs."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -19,11 +19,11 @@ from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder, reference_to
 from kedge.client.informer import Key
 from kedge.controllers import namespaces
-from kedge.controllers.batch.cron_times import MANY, Missed, missed, next_due
-from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.batch.cron_times import MANY, MissedRuns, missed, next_due
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time, moved, parse_time
 from kedge.machinery.errors import StatusError
@@ -36,15 +36,17 @@ LATE: Final = 0.1
 
 
 class CronJobController:
-    """Everything a CronJob is about."""
+    """Reconciles CronJobs."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._cron_jobs = shared.of(RESOURCE)
         self._jobs = shared.of(JOBS)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._loop: Loop[Key] = Loop("cronjob", self._reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "cronjob", self._reconcile, clock, workers=WORKERS
+        )
         self._cron_jobs.follow(self._cron_job_changed)
         self._jobs.follow(self._job_changed)
 
@@ -170,7 +172,7 @@ class CronJobController:
             self._loop.add_later(key_of(cron_job), (moment - now).total_seconds() + LATE)
 
     def _to_start(
-        self, cron_job: CronJob, status: CronJobStatus, due: Missed, now: datetime
+        self, cron_job: CronJob, status: CronJobStatus, due: MissedRuns, now: datetime
     ) -> datetime | None:
         """The moment for which a job is to be made, if there is one and nothing speaks against."""
         moment = due.latest
@@ -236,7 +238,7 @@ class CronJobController:
     async def _clear_away(
         self, cron_job: CronJob, status: CronJobStatus, jobs: Iterable[Job]
     ) -> CronJobStatus:
-        """Delete the oldest jobs of which more have ended than are kept."""
+        """Delete the oldest finished jobs above the history limits."""
         spec = cron_job.spec
         done = [job for job in jobs if not is_leaving(job)]
         for condition, limit in (
@@ -291,7 +293,7 @@ def _since(cron_job: CronJob) -> datetime:
 
 
 def _not_before(cron_job: CronJob, now: datetime) -> datetime:
-    """What was due until then is of no interest any more."""
+    """Return the time up to which due times are ignored."""
     limit = cron_job.spec.startingDeadlineSeconds
     if limit is None:
         return _since(cron_job)

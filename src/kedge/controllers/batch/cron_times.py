@@ -1,4 +1,4 @@
-"""When a CronJob is due: the moments of its schedule, those it missed, and the next one."""
+"""The scheduled times of a CronJob: missed ones, and the next one."""
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
@@ -13,15 +13,15 @@ _MINUTE: Final = timedelta(minutes=1)
 _DAY: Final = timedelta(days=1)
 
 
-class NeverDue(ValueError):
-    """A schedule without a moment, such as the 31st of February."""
+class EmptySchedule(ValueError):
+    """A schedule without any time, such as February 31."""
 
     def __init__(self) -> None:
         super().__init__("time difference between two schedules is less than 1 second")
 
 
-class Missed(NamedTuple):
-    """What became due since the last job."""
+class MissedRuns(NamedTuple):
+    """The scheduled times since the last job."""
 
     latest: datetime | None
     """The last moment that has passed."""
@@ -85,19 +85,19 @@ def _midnight(day: date, zone: tzinfo | None) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
 
 
-def missed(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | None) -> Missed:
-    """What became due after one moment and up to another."""
+def missed(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo | None) -> MissedRuns:
+    """Return the scheduled times after one time and up to another."""
     first = following(schedule, since, zone)
     second = following(schedule, first, zone) if first is not None else None
     if first is None or second is None:
-        raise NeverDue
+        raise EmptySchedule
     if now < first:
-        return Missed(None)
+        return MissedRuns(None)
     if now < second:
-        return Missed(first)
+        return MissedRuns(first)
     gap = second - first
     count = (now - first) // gap + 1
-    return Missed(_latest(schedule, first + (count - 2) * gap, now, zone), count)
+    return MissedRuns(_latest(schedule, first + (count - 2) * gap, now, zone), count)
 
 
 def _latest(
@@ -131,7 +131,7 @@ def next_due(
     """When to look again: the first moment that was not due yet."""
     try:
         found = missed(schedule, since, now, zone)
-    except NeverDue:
+    except EmptySchedule:
         return following(schedule, now, zone)
     if found.latest is not None:
         return following(schedule, found.latest, zone)

@@ -1,4 +1,4 @@
-"""JobController: runs pods until as many have succeeded as a Job wants, or too many have failed."""
+"""JobController: runs pods until enough have succeeded or too many have failed."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from kedge.api.apps_v1.workload import same
 from kedge.api.batch_v1.job import RESOURCE
 from kedge.api.batch_v1.job_types import Job, JobStatus, is_finished
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
 from kedge.client.client import STRATEGIC_PATCH, Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers import namespaces
+from kedge.controllers.adoption import Adoption
 from kedge.controllers.batch.job_account import (
     counted,
     ended,
@@ -26,22 +27,20 @@ from kedge.controllers.batch.job_account import (
     is_settled,
     with_condition,
 )
-from kedge.controllers.batch.job_backoff import Backoff
+from kedge.controllers.batch.job_backoff import JobBackoff
 from kedge.controllers.batch.job_pod import new_indexed_pod, new_pod
 from kedge.controllers.batch.job_tally import (
     COMPLETE,
     FINALIZER,
     REACHED,
     SUSPENDED,
-    Outcome,
-    Tally,
+    JobOutcome,
+    JobTally,
     deadline_in,
     is_indexed,
     is_tracked,
 )
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_control import (
     AT_ONCE,
     BURST,
@@ -52,21 +51,22 @@ from kedge.controllers.pod_control import (
     room_for_more,
 )
 from kedge.controllers.pod_state import is_leaving, is_ready
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
 
 COMPONENT: Final = "job-controller"
 MANAGER: Final = "kubernetes.io/job-controller"
-"""What a job says in `managedBy` if it is meant for this controller."""
+"""The value of `managedBy` that selects this controller."""
 WORKERS: Final = 5
 BATCH: Final = 0.1
 """Seconds for which news of pods are gathered: hundreds may end together."""
 
 
 @dataclass
-class Standing:
-    """How many pods a job has after what was done about them."""
+class JobPodCounts:
+    """The numbers of a job's pods after the writes of this reconciliation."""
 
     active: int
     ready: int
@@ -81,9 +81,9 @@ class Standing:
 
 
 class JobController:
-    """Everything a Job is about, but its deletion after a while."""
+    """Reconciles Jobs, except for their deletion after the TTL."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._jobs = shared.of(RESOURCE)
@@ -91,11 +91,13 @@ class JobController:
         self._unowned = self._pods.by(_unowned)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._control = PodControl(client, self._pods, self._recorder)
-        self._claims = Claims(client, RESOURCE, PODS, self._pods, finalizers=(FINALIZER,))
-        self._backoffs: dict[str, Backoff] = {}
+        self._claims = Adoption(client, RESOURCE, PODS, self._pods, finalizers=(FINALIZER,))
+        self._backoffs: dict[str, JobBackoff] = {}
         """By uid of the job."""
-        self._loop: Loop[Key] = Loop("job", self._reconcile, clock, workers=WORKERS)
-        self._strays: Loop[Key] = Loop("job-strays", self._see_to_stray, clock)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "job", self._reconcile, clock, workers=WORKERS
+        )
+        self._strays: ControllerLoop[Key] = ControllerLoop("job-strays", self._see_to_stray, clock)
         self._jobs.follow(self._job_changed)
         self._pods.follow(self._pod_changed)
 
@@ -164,14 +166,14 @@ class JobController:
         try:
             await self._advance(job)
         except StatusError as error:
-            # The job may be gone by now, of which there will be news.
+            # The job may be deleted by now; the watch will report it.
             if error.code != 404:
                 raise
 
     async def _advance(self, job: Job) -> None:
         now = self._clock.now()
-        tally = Tally(_begun(job, now), await self._pods_of(job))
-        standing = Standing(len(tally.active), tally.ready, len(tally.terminating))
+        tally = JobTally(_begun(job, now), await self._pods_of(job))
+        standing = JobPodCounts(len(tally.active), tally.ready, len(tally.terminating))
         outcome = tally.outcome(now)
         failures: Sequence[BaseException] = ()
         status = tally.job.status
@@ -208,21 +210,21 @@ class JobController:
             job, lambda pod: selector.matches(pod.metadata.labels), candidates
         )
 
-    def _backoff(self, tally: Tally) -> Backoff:
+    def _backoff(self, tally: JobTally) -> JobBackoff:
         if tally.failed_indexes is not None:
             # Each index waits for itself; its pods remember how often it failed.
-            return Backoff()
-        before = self._backoffs.get(tally.job.metadata.uid, Backoff())
+            return JobBackoff()
+        before = self._backoffs.get(tally.job.metadata.uid, JobBackoff())
         return before.after(tally.new_succeeded, tally.new_failed)
 
-    async def _stop(self, tally: Tally, standing: Standing) -> Sequence[BaseException]:
+    async def _stop(self, tally: JobTally, standing: JobPodCounts) -> Sequence[BaseException]:
         """Delete what is active: the job is about to end."""
         job = tally.job
         done, failures = await _all(tally.active, lambda pod: self._control.delete(job, pod))
         standing.lose(done)
         return failures
 
-    async def _manage(self, tally: Tally, standing: Standing) -> Sequence[BaseException]:
+    async def _manage(self, tally: JobTally, standing: JobPodCounts) -> Sequence[BaseException]:
         """Delete pods that are too many, or make such as are missing."""
         if surplus := tally.surplus(self._clock.now())[:BURST]:
             done, failures = await _all(surplus, lambda pod: self._discard(tally.job, pod))
@@ -242,7 +244,7 @@ class JobController:
         await self._set_free(pod)
         await self._control.delete(job, pod)
 
-    def _missing(self, tally: Tally) -> list[Pod]:
+    def _missing(self, tally: JobTally) -> list[Pod]:
         """The pods to be made now; those that are to come later are remembered."""
         job, now = tally.job, self._clock.now()
         if not tally.shortage:
@@ -282,7 +284,7 @@ class JobController:
     # Its accounts.
 
     async def _account(
-        self, job: Job, tally: Tally, status: JobStatus, outcome: Outcome | None
+        self, job: Job, tally: JobTally, status: JobStatus, outcome: JobOutcome | None
     ) -> None:
         """Count the pods that have ended, and end the job if that is its outcome."""
         tracked = {pod.metadata.uid for pod in tally.pods if is_tracked(pod)}
@@ -330,7 +332,7 @@ class JobController:
             # Counted now, it would be taken for a new one the next time.
             raise TimeoutError(f"pod {meta.name} is still seen with its finalizer")
 
-    def _tell_end(self, job: Job, outcome: Outcome) -> None:
+    def _tell_end(self, job: Job, outcome: JobOutcome) -> None:
         if outcome.final != COMPLETE:
             self._recorder.record(job, WARNING, outcome.reason, outcome.message)
             return
@@ -342,7 +344,7 @@ class JobController:
 
 
 async def _all(
-    pods: Sequence[Pod], deed: Callable[[Pod], Coroutine[Any, Any, None]]
+    pods: Sequence[Pod], act: Callable[[Pod], Coroutine[Any, Any, None]]
 ) -> tuple[list[Pod], list[BaseException]]:
     """Apply an action to all pods; returns the pods for which it succeeded, and the failures.
 
@@ -353,7 +355,7 @@ async def _all(
     failures: list[BaseException] = []
     for start in range(0, len(pods), AT_ONCE):
         some = pods[start : start + AT_ONCE]
-        outcomes = await asyncio.gather(*map(deed, some), return_exceptions=True)
+        outcomes = await asyncio.gather(*map(act, some), return_exceptions=True)
         done += [pod for pod, error in zip(some, outcomes, strict=True) if error is None]
         failures += [error for error in outcomes if error is not None]
     return done, failures
@@ -368,7 +370,7 @@ def _unowned(pod: Pod) -> str | None:
 
 
 def _is_foreign(job: Job) -> bool:
-    """Whether somebody else looks after a job."""
+    """Whether another controller manages the job."""
     return job.spec.managedBy not in (None, MANAGER)
 
 

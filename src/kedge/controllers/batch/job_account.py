@@ -1,4 +1,4 @@
-"""How ended pods get into a job's counters, each exactly once wherever the work is cut short.
+"""Counts ended pods in a job's status, each exactly once even if the controller crashes.
 
 First the status names the pods, then their finalizers go, then the names become numbers: each step
 can be repeated, for either the name or the finalizer tells that it was done.
@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from kedge.api.batch_v1.job_types import JobCondition, JobStatus, UncountedTerminatedPods
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.batch.job_policies import judged
 from kedge.controllers.batch.job_tally import (
     COMPLETE,
-    Outcome,
-    Tally,
+    JobOutcome,
+    JobTally,
     has_failed,
     index_of,
     is_indexed,
@@ -29,8 +29,8 @@ MOST_UNCOUNTED: Final = 500
 """How many pods are named at a time: a status should not become large."""
 
 
-class Entry(NamedTuple):
-    """Pods that are accounted for together."""
+class AccountedPods(NamedTuple):
+    """Pods that one status update counts."""
 
     status: JobStatus
     """Names them; to be written before anything else is done."""
@@ -59,7 +59,7 @@ def is_settled(status: JobStatus) -> bool:
     return names is None or not (names.succeeded or names.failed)
 
 
-def entry(tally: Tally, status: JobStatus, outcome: Outcome | None) -> Entry:
+def entry(tally: JobTally, status: JobStatus, outcome: JobOutcome | None) -> AccountedPods:
     """Name the pods that have ended, or all of them if the job has."""
     names = status.uncountedTerminatedPods or UncountedTerminatedPods()
     succeeded, failed = list(names.succeeded), list(names.failed)
@@ -84,10 +84,12 @@ def entry(tally: Tally, status: JobStatus, outcome: Outcome | None) -> Entry:
             whole = False
             break
     names = UncountedTerminatedPods(succeeded=succeeded, failed=failed)
-    return Entry(_with_indexes(tally, replace(status, uncountedTerminatedPods=names)), free, whole)
+    return AccountedPods(
+        _with_indexes(tally, replace(status, uncountedTerminatedPods=names)), free, whole
+    )
 
 
-def _may_go(tally: Tally, pod: Pod, outcome: Outcome | None) -> bool:
+def _may_go(tally: JobTally, pod: Pod, outcome: JobOutcome | None) -> bool:
     """Whether a pod need not be kept any longer."""
     if outcome is not None or is_leaving(tally.job) or pod.status.phase == "Succeeded":
         return True
@@ -99,7 +101,7 @@ def _may_go(tally: Tally, pod: Pod, outcome: Outcome | None) -> bool:
     return tally.to_replace[index].metadata.uid != pod.metadata.uid
 
 
-def _counts_as_failed(tally: Tally, pod: Pod, outcome: Outcome | None) -> bool:
+def _counts_as_failed(tally: JobTally, pod: Pod, outcome: JobOutcome | None) -> bool:
     stopped = outcome is not None and not outcome.succeeded
     if not (stopped or has_failed(pod, tally.job)) or not tally.fits(pod):
         return False
@@ -108,7 +110,7 @@ def _counts_as_failed(tally: Tally, pod: Pod, outcome: Outcome | None) -> bool:
     return judged(tally.job.spec.podFailurePolicy, pod).counts
 
 
-def _with_indexes(tally: Tally, status: JobStatus) -> JobStatus:
+def _with_indexes(tally: JobTally, status: JobStatus) -> JobStatus:
     if not is_indexed(tally.job):
         return status
     done, failed = tally.succeeded_indexes, tally.failed_indexes
@@ -144,12 +146,12 @@ def with_condition(
     return replace(status, conditions=[*status.conditions, new])
 
 
-def ending(status: JobStatus, outcome: Outcome, now: datetime) -> JobStatus:
-    """Of a job that will end so as soon as its pods are gone."""
+def ending(status: JobStatus, outcome: JobOutcome, now: datetime) -> JobStatus:
+    """Return the status of a job that ends with this outcome as soon as its pods are gone."""
     return with_condition(status, outcome.interim, "True", outcome.reason, outcome.message, now)
 
 
-def ended(status: JobStatus, outcome: Outcome, now: datetime) -> JobStatus:
+def ended(status: JobStatus, outcome: JobOutcome, now: datetime) -> JobStatus:
     status = with_condition(status, outcome.final, "True", outcome.reason, outcome.message, now)
     if outcome.final == COMPLETE:
         status = replace(status, completionTime=format_time(now))

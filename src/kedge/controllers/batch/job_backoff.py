@@ -1,11 +1,11 @@
-"""How long a job waits before it replaces pods that failed."""
+"""The delay before a job replaces failed pods."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import ContainerStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import ContainerStatus
 from kedge.controllers.pod_state import condition
 from kedge.machinery.durations import moved, parse_time
 
@@ -15,23 +15,23 @@ MOST: Final = 600.0
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
-class Backoff(NamedTuple):
+class JobBackoff(NamedTuple):
     """The failures of a job since one of its pods last succeeded."""
 
     failures: int = 0
     last: datetime = _LONG_AGO
 
-    def after(self, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> "Backoff":
+    def after(self, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> "JobBackoff":
         """With pods that have ended since: those that failed before a success are forgiven."""
         failures = sorted(map(ended_at, failed))
         success = max(map(ended_at, succeeded), default=None)
         if success is None:
             before, since = self, failures
         else:
-            before, since = Backoff(), [moment for moment in failures if moment > success]
+            before, since = JobBackoff(), [moment for moment in failures if moment > success]
         if not since:
             return before
-        return Backoff(before.failures + len(since), since[-1])
+        return JobBackoff(before.failures + len(since), since[-1])
 
     def remaining(self, now: datetime) -> float:
         """Seconds for which no pod is to be made."""
@@ -42,7 +42,7 @@ class Backoff(NamedTuple):
 
 
 def ended_at(pod: Pod) -> datetime:
-    """When a pod ended: as its containers say, else its node, else whoever deleted it."""
+    """Return when a pod ended: by its containers, its conditions, or its deletion."""
     meta = pod.metadata
     if (moment := _containers_ended(pod)) is not None:
         return moment

@@ -1,4 +1,4 @@
-"""Indexes: which of a job's numbers are done, kept and written as intervals such as `0,2-5`."""
+"""Indexes: the completed indexes of a job, kept and written as intervals such as `0,2-5`."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Indexes:
-    """A set of numbers from 0 up, cheap as long as most of them are neighbours."""
+    """A set of non-negative integers, stored as intervals."""
 
     __slots__ = ("_intervals",)
 

@@ -1,4 +1,4 @@
-"""The pods that a job makes."""
+"""Builds the pods of a job."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from kedge.api.batch_v1.job import RESOURCE
 from kedge.api.batch_v1.job_types import Job
-from kedge.api.core_v1.container import Container, EnvVar, EnvVarSource
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.container import Container, EnvVar, EnvVarSource
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.references import ObjectFieldSelector
 from kedge.controllers.batch.job_policies import judged
 from kedge.controllers.batch.job_tally import (

@@ -1,4 +1,4 @@
-"""What a job's own policies say of a pod that failed, and of the indexes that succeeded."""
+"""Pod failure policies and success policies of jobs."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -10,8 +10,8 @@ from kedge.api.batch_v1.job_types import (
     SuccessPolicy,
     SuccessPolicyRule,
 )
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import ContainerStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import ContainerStatus
 from kedge.controllers.batch.job_indexes import Indexes
 
 FAIL_JOB: Final = "FailJob"
@@ -20,8 +20,8 @@ IGNORE: Final = "Ignore"
 COUNT: Final = "Count"
 
 
-class Judgement(NamedTuple):
-    """What becomes of a failure."""
+class FailureAction(NamedTuple):
+    """The action of a pod failure policy."""
 
     action: str
     message: str = ""
@@ -33,16 +33,16 @@ class Judgement(NamedTuple):
         return self.action != IGNORE
 
 
-def judged(policy: PodFailurePolicy | None, pod: Pod) -> Judgement:
-    """What the first rule that matches says; a failure that none matches counts."""
+def judged(policy: PodFailurePolicy | None, pod: Pod) -> FailureAction:
+    """Return the action of the first matching rule; without one the failure counts."""
     for i, rule in enumerate(policy.rules if policy is not None else ()):
         if (why := _match(rule, pod)) is not None:
-            return Judgement(rule.action, f"{why} matching {rule.action} rule at index {i}")
-    return Judgement(COUNT)
+            return FailureAction(rule.action, f"{why} matching {rule.action} rule at index {i}")
+    return FailureAction(COUNT)
 
 
 def _match(rule: PodFailurePolicyRule, pod: Pod) -> str | None:
-    """What of the pod a rule matches, in words."""
+    """Return the part of the pod that a rule matches, as text."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if rule.onExitCodes is not None:
         status = pod.status

@@ -1,4 +1,4 @@
-"""Tally: what a job and its pods amount to: its end, or pods to make or delete."""
+"""JobTally: from a job and its pods to its outcome, or to pods to create or delete."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from kedge.api.batch_v1.job_types import INDEXED, Job, UncountedTerminatedPods
-from kedge.api.core_v1.pod import Pod
-from kedge.controllers.batch.job_backoff import Backoff, ended_at
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.controllers.batch.job_backoff import JobBackoff, ended_at
 from kedge.controllers.batch.job_indexes import Indexes
 from kedge.controllers.batch.job_policies import FAIL_INDEX, FAIL_JOB, judged, met
 from kedge.controllers.pod_state import ENDED, expendable_first, is_active, is_leaving, is_ready
@@ -28,8 +28,8 @@ FAILURE_TARGET: Final = "FailureTarget"
 SUSPENDED: Final = "Suspended"
 
 
-class Outcome(NamedTuple):
-    """How a job ends, or is about to."""
+class JobOutcome(NamedTuple):
+    """The final condition of a job, or the one that announces it."""
 
     succeeded: bool
     reason: str
@@ -45,19 +45,19 @@ class Outcome(NamedTuple):
         return COMPLETE if self.succeeded else FAILED
 
 
-REACHED: Final = Outcome(True, "CompletionsReached", "Reached expected number of succeeded pods")
-BACKOFF_EXCEEDED: Final = Outcome(
+REACHED: Final = JobOutcome(True, "CompletionsReached", "Reached expected number of succeeded pods")
+BACKOFF_EXCEEDED: Final = JobOutcome(
     False, "BackoffLimitExceeded", "Job has reached the specified backoff limit"
 )
-DEADLINE_EXCEEDED: Final = Outcome(
+DEADLINE_EXCEEDED: Final = JobOutcome(
     False, "DeadlineExceeded", "Job was active longer than specified deadline"
 )
-TOO_MANY_FAILED_INDEXES: Final = Outcome(
+TOO_MANY_FAILED_INDEXES: Final = JobOutcome(
     False,
     "MaxFailedIndexesExceeded",
     "Job has exceeded the specified maximal number of failed indexes",
 )
-FAILED_INDEXES: Final = Outcome(False, "FailedIndexes", "Job has failed indexes")
+FAILED_INDEXES: Final = JobOutcome(False, "FailedIndexes", "Job has failed indexes")
 
 
 def is_indexed(job: Job) -> bool:
@@ -107,8 +107,8 @@ def _annotated(pod: Pod, key: str) -> int:
 
 
 @dataclass(frozen=True)
-class Tally:
-    """One moment of a job."""
+class JobTally:
+    """A job and its pods at one moment."""
 
     job: Job
     pods: Sequence[Pod]
@@ -176,7 +176,7 @@ class Tally:
 
     @cached_property
     def counted_indexes(self) -> Indexes:
-        """Those that had succeeded before."""
+        """The indexes that had succeeded before."""
         return Indexes.parse(self.job.status.completedIndexes, self.completions)
 
     @cached_property
@@ -218,7 +218,7 @@ class Tally:
     def to_replace(self) -> Mapping[int, Pod]:
         """By index, the failed pod that stays until another takes its place.
 
-        That one is told how often the index failed: the pod is the only record of it.
+        The new pod carries the number of failures of its index: it is the only record of them.
         """
         latest: dict[int, Pod] = {}
         if self.failed_indexes is None:
@@ -234,19 +234,19 @@ class Tally:
 
     # What follows.
 
-    def outcome(self, now: datetime) -> Outcome | None:
+    def outcome(self, now: datetime) -> JobOutcome | None:
         """How the job ends, for any reason but that it has enough successes."""
         return self._decided() or self._failure(now) or self._index_outcome()
 
-    def _decided(self) -> Outcome | None:
-        """What earlier looks at the job have made of it."""
+    def _decided(self) -> JobOutcome | None:
+        """The outcome that an earlier reconciliation recorded."""
         for type_ in (SUCCESS_MET, FAILURE_TARGET):
             for each in self.job.status.conditions:
                 if each.type == type_ and each.status == "True":
-                    return Outcome(type_ == SUCCESS_MET, each.reason, each.message)
+                    return JobOutcome(type_ == SUCCESS_MET, each.reason, each.message)
         return None
 
-    def _failure(self, now: datetime) -> Outcome | None:
+    def _failure(self, now: datetime) -> JobOutcome | None:
         spec = self.job.spec
         if spec.podFailurePolicy is not None:
             for pod in self.pods:
@@ -254,7 +254,7 @@ class Tally:
                     continue
                 judgement = judged(spec.podFailurePolicy, pod)
                 if judgement.action == FAIL_JOB:
-                    return Outcome(False, "PodFailurePolicy", judgement.message)
+                    return JobOutcome(False, "PodFailurePolicy", judgement.message)
         if self.failed > (spec.backoffLimit or 0) or self._restarted_too_often():
             return BACKOFF_EXCEEDED
         left = deadline_in(self.job, now)
@@ -272,7 +272,7 @@ class Tally:
         )
         return restarts >= max(self.job.spec.backoffLimit or 0, 1)
 
-    def _index_outcome(self) -> Outcome | None:
+    def _index_outcome(self) -> JobOutcome | None:
         if not is_indexed(self.job):
             return None
         spec, failed = self.job.spec, self.failed_indexes
@@ -282,7 +282,7 @@ class Tally:
             if len(failed) + len(self.succeeded_indexes) >= self.completions:
                 return FAILED_INDEXES
         if rule := met(spec.successPolicy, self.succeeded_indexes, self.completions):
-            return Outcome(True, "SuccessPolicy", rule)
+            return JobOutcome(True, "SuccessPolicy", rule)
         return None
 
     def is_complete(self, active: int) -> bool:
@@ -301,7 +301,7 @@ class Tally:
             return 0
         most = spec.parallelism or 0
         if spec.completions is None:
-            # The first success ends the job, and nobody is stopped for it.
+            # The first success ends the job; running pods are not stopped.
             return len(self.active) if self.succeeded else most
         return max(0, min(spec.completions - self.succeeded, most))
 
@@ -347,7 +347,7 @@ class Tally:
         if before is None:
             return 0.0
         failures = index_failures(before) + index_ignored(before) + 1
-        return Backoff(failures, ended_at(before)).remaining(now)
+        return JobBackoff(failures, ended_at(before)).remaining(now)
 
 
 def deadline_in(job: Job, now: datetime) -> float | None:

@@ -1,4 +1,4 @@
-"""TtlAfterFinishedController: deletes Jobs a while after they have finished, if they say so."""
+"""TtlAfterFinishedController: deletes finished Jobs after their ttlSecondsAfterFinished."""
 
 from datetime import datetime
 from typing import Final
@@ -7,9 +7,9 @@ from kedge.api.batch_v1.job import RESOURCE
 from kedge.api.batch_v1.job_types import Job
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import StatusError
@@ -18,13 +18,15 @@ WORKERS: Final = 5
 
 
 class TtlAfterFinishedController:
-    """Looks at a Job when it has finished, and again when its time is up."""
+    """Reconciles a Job when it finishes, and again when its TTL expires."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._jobs = shared.of(RESOURCE)
-        self._loop: Loop[Key] = Loop("ttl-after-finished", self._reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "ttl-after-finished", self._reconcile, clock, workers=WORKERS
+        )
         self._jobs.follow(self._changed)
 
     async def run(self) -> None:
@@ -39,7 +41,7 @@ class TtlAfterFinishedController:
         if job is None or not self._is_due(job):
             return
         try:
-            # What is known here may be older than somebody's wish to keep the job for longer.
+            # The cache may lag behind an update that raises the TTL.
             job = await self._client.get(RESOURCE, key.name, key.namespace)
             if self._is_due(job):
                 await self._delete(job)

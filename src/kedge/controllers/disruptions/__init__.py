@@ -1,1 +1,1 @@
-"""How many pods may be missing at once."""
+"""The controller of PodDisruptionBudgets."""

@@ -1,4 +1,4 @@
-"""What a disruption budget allows, given its pods and how many of them there should be."""
+"""Computes the allowed disruptions of a budget from its pods and their desired number."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kedge.api.apps_v1 import rolling
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Condition, LabelSelector
 from kedge.api.policy_v1.pod_disruption_budget import (
     PodDisruptionBudget,
@@ -29,13 +29,13 @@ BY_KUBELET: Final = "TerminationByKubelet"
 
 
 @dataclass(frozen=True, slots=True)
-class Disrupted:
-    """The evicted pods of a budget that are not seen to go yet."""
+class DisruptedPods:
+    """The evicted pods of a budget whose deletion has not been observed."""
 
     expected: Mapping[str, str]
     """When each was evicted, of those whose deletion is still expected."""
     kept: Sequence[Pod]
-    """Those that were not deleted in time."""
+    """The pods that were not deleted in time."""
     until: datetime | None
     """When the next of those expected is late."""
 
@@ -61,8 +61,8 @@ def _amount(value: int | str, whole: int) -> int:
     return rolling.count(value, whole, up=True)
 
 
-def disrupted(budget: PodDisruptionBudget, pods: Iterable[Pod], now: datetime) -> Disrupted:
-    """What is still to be said of the pods that were evicted."""
+def disrupted(budget: PodDisruptionBudget, pods: Iterable[Pod], now: datetime) -> DisruptedPods:
+    """Return the evicted pods that still count as disrupted."""
     evicted = budget.status.disruptedPods
     expected: dict[str, str] = {}
     kept: list[Pod] = []
@@ -77,7 +77,7 @@ def disrupted(budget: PodDisruptionBudget, pods: Iterable[Pod], now: datetime) -
             continue
         expected[pod.metadata.name] = since
         until = late if until is None else min(until, late)
-    return Disrupted(expected, kept, until)
+    return DisruptedPods(expected, kept, until)
 
 
 def healthy(pods: Iterable[Pod], leaving_soon: Mapping[str, str]) -> int:

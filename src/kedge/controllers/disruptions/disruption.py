@@ -1,12 +1,12 @@
-"""Every PodDisruptionBudget's status says how many of its pods may go."""
+"""Keeps the status of PodDisruptionBudgets: the number of allowed disruptions."""
 
 from typing import Final
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.api.label_selector import compiled
 from kedge.api.policy_v1.pod_disruption_budget import (
     RESOURCE,
@@ -17,14 +17,14 @@ from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.disruptions import budget as pure
-from kedge.controllers.disruptions.scales import Scales, Unscalable
-from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.disruptions.scales import OwnerScales, UnknownScale
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving, is_ready
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
-from kedge.machinery.selectors import LabelSelector
+from kedge.machinery.selectors import LabelRequirements
 
 COMPONENT: Final = "controllermanager"
 UNMANAGED: Final = (
@@ -36,18 +36,18 @@ UNMANAGED: Final = (
 
 
 class DisruptionController:
-    """Counts the pods of each budget whenever one of them changes."""
+    """Recomputes a budget whenever one of its pods changes."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._pods = shared.of(PODS)
         self._budgets = shared.of(RESOURCE)
-        self._scales = Scales(client, shared)
+        self._scales = OwnerScales(client, shared)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._selectors: dict[Key, LabelSelector] = {}
-        self._loop: Loop[Key] = Loop("disruption", self._reconcile, clock)
-        self._marks: Loop[Key] = Loop("stale-disruption", self._unmark, clock)
+        self._selectors: dict[Key, LabelRequirements] = {}
+        self._loop: ControllerLoop[Key] = ControllerLoop("disruption", self._reconcile, clock)
+        self._marks: ControllerLoop[Key] = ControllerLoop("stale-disruption", self._unmark, clock)
         self._budgets.follow(self._budget_changed)
         self._pods.follow(self._pod_changed)
 
@@ -98,7 +98,7 @@ class DisruptionController:
             return
         try:
             status = await self._assess(budget)
-        except (StatusError, Unscalable) as error:
+        except (StatusError, UnknownScale) as error:
             message = f"Failed to calculate the number of expected pods: {error}"
             self._recorder.record(budget, WARNING, "CalculateExpectedPodCountFailed", message)
             status = pure.failed(budget, str(error), self._clock.now())

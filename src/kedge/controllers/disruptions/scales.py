@@ -1,31 +1,31 @@
-"""Scales: how many pods the owners of some pods want to have."""
+"""Scales: the desired replicas of the owners of pods."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from kedge.api.apps_v1 import deployment, replica_set, stateful_set
 from kedge.api.core_v1 import replication_controller
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object, OwnerReference
 from kedge.client.client import Client
 from kedge.client.discovery import Discovery
-from kedge.controllers.known import Known, Shared, controller_of
+from kedge.controllers.shared_informers import ObjectCache, SharedInformers, controller_of
 from kedge.machinery.errors import StatusError, qualified
 
 
-class Unscalable(Exception):
-    """How many pods an owner wants cannot be told."""
+class UnknownScale(Exception):
+    """The desired number of pods of an owner cannot be found out."""
 
 
-class Scales:
-    """Looks at well-known owners where they are known, and asks the server about the others."""
+class OwnerScales:
+    """Reads well-known owners from caches, and the scale subresource of the others."""
 
-    def __init__(self, client: Client, shared: Shared) -> None:
+    def __init__(self, client: Client, shared: SharedInformers) -> None:
         self._client = client
         self._discovery = Discovery(client)
         self._deployments = shared.of(deployment.RESOURCE)
         self._replica_sets = shared.of(replica_set.RESOURCE)
-        self._others: dict[tuple[str, str], Known[Any]] = {
+        self._others: dict[tuple[str, str], ObjectCache[Any]] = {
             ("apps", "StatefulSet"): shared.of(stateful_set.RESOURCE),
             ("", "ReplicationController"): shared.of(replication_controller.RESOURCE),
         }
@@ -52,7 +52,7 @@ class Scales:
         namespace = pod.metadata.namespace
         found = self._known(owner, namespace) or await self._asked(owner, namespace)
         if found is None:
-            raise Unscalable(f'found no controllers for pod "{pod.metadata.name}"')
+            raise UnknownScale(f'found no controllers for pod "{pod.metadata.name}"')
         return found
 
     def _known(self, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
@@ -75,7 +75,9 @@ class Scales:
     async def _asked(self, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
         resource = (await self._discovery.served()).of_kind(owner.apiVersion, owner.kind)
         if resource is None:
-            raise Unscalable(f'no matches for kind "{owner.kind}" in version "{owner.apiVersion}"')
+            raise UnknownScale(
+                f'no matches for kind "{owner.kind}" in version "{owner.apiVersion}"'
+            )
         try:
             scale = await self._client.exchange(
                 "GET", resource, owner.name, "scale", namespace=namespace
@@ -87,13 +89,15 @@ class Scales:
                 return None
             # Nothing is said of the owner: there is no such subresource.
             kind = qualified(resource.group, resource.plural)
-            raise Unscalable(f"{kind} does not implement the scale subresource") from None
+            raise UnknownScale(f"{kind} does not implement the scale subresource") from None
         if scale["metadata"].get("uid") != owner.uid:
             return None
         return owner.uid, int(scale.get("spec", {}).get("replicas", 0))
 
 
-def _replicas(known: Known[Any], owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
+def _replicas(
+    known: ObjectCache[Any], owner: OwnerReference, namespace: str
+) -> tuple[str, int] | None:
     found: Object | None = known.get(owner.name, namespace)
     if found is None or found.metadata.uid != owner.uid:
         return None

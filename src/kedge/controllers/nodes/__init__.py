@@ -1,1 +1,1 @@
-"""Nodes in trouble, and what becomes of their pods."""
+"""Controllers of unhealthy nodes and their pods."""

@@ -1,4 +1,4 @@
-"""Health: what is said of a node that no longer says anything itself."""
+"""The conditions of a node whose heartbeat is overdue."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Nodes that fall silent are said to be so, are tainted by their conditions, and given up."""
+"""Marks nodes without heartbeat as unknown, taints nodes by their conditions, evicts their pods."""
 
 from typing import Final
 
@@ -8,17 +8,17 @@ from kedge.api.coordination_v1.lease import RESOURCE as LEASES
 from kedge.api.coordination_v1.lease import Lease
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
-from kedge.controllers.known import Shared
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.nodes import tainted
 from kedge.controllers.nodes.node_health import EXCLUDED, GRACE, STARTUP_GRACE, silent, zone_of
-from kedge.controllers.nodes.zones import Allowance, State, rate_of, state_of
+from kedge.controllers.nodes.zones import EvictionRate, ZoneState, rate_of, state_of
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import condition, is_ready
+from kedge.controllers.shared_informers import SharedInformers
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time, parse_time
 from kedge.machinery.errors import StatusError
@@ -36,7 +36,7 @@ class NodeLifecycleController:
     that differ nor a control plane that was down make a node look dead."""
 
     def __init__(
-        self, client: Client, shared: Shared, clock: Clock, *, grace: float = GRACE
+        self, client: Client, shared: SharedInformers, clock: Clock, *, grace: float = GRACE
     ) -> None:
         self._client = client
         self._clock = clock
@@ -45,14 +45,16 @@ class NodeLifecycleController:
         self._pods = shared.of(PODS)
         self._on_node = self._pods.by(lambda pod: pod.spec.nodeName or None)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._loop: Loop[str] = Loop("node-lifecycle", self._reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[str] = ControllerLoop(
+            "node-lifecycle", self._reconcile, clock, workers=WORKERS
+        )
         self._heard: dict[str, float] = {}
         """When each node last gave a sign of life."""
         self._silent: set[str] = set()
-        """Nodes of which nothing was heard for too long."""
+        """Nodes whose heartbeat is overdue."""
         self._unmarked: set[str] = set()
         """Silent nodes whose pods may still be said to be ready."""
-        self._zones: dict[Zone, Allowance] = {}
+        self._zones: dict[Zone, EvictionRate] = {}
         self._lost = False
         """Whether no node anywhere is ready."""
         self._unsurveyed = False
@@ -112,7 +114,7 @@ class NodeLifecycleController:
         self._loop.add(name)
 
     def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
-        """Who comes to a silent node is not ready there either."""
+        """Reconcile the node of a ready pod that was bound to a node without heartbeat."""
         if now is None or not now.spec.nodeName or not is_ready(now):
             return
         if before is not None and before.spec.nodeName == now.spec.nodeName:
@@ -212,14 +214,14 @@ class NodeLifecycleController:
         for node in self._nodes:
             zones.setdefault(zone_of(node), []).append(node)
         states = {zone: _state(nodes) for zone, nodes in zones.items()}
-        lost = bool(states) and all(state is State.FULL for state in states.values())
+        lost = bool(states) and all(state is ZoneState.FULL for state in states.values())
         if self._lost and not lost:
-            # Those who look were blind for a while, so nobody's silence counts.
+            # This controller saw no heartbeats for a while, so missing ones prove nothing.
             now = self._clock.monotonic()
             self._heard = dict.fromkeys(self._heard, now)
         again = lost != self._lost
         self._lost = lost
-        self._zones = {zone: self._zones.get(zone) or Allowance() for zone in zones}
+        self._zones = {zone: self._zones.get(zone) or EvictionRate() for zone in zones}
         for zone, nodes in zones.items():
             rate = rate_of(states[zone], len(nodes), everywhere=lost)
             if self._zones[zone].change(rate) or again:
@@ -230,7 +232,7 @@ class NodeLifecycleController:
         self._recorder.record(node, NORMAL, reason, f"Node {node.metadata.name} {what}")
 
 
-def _state(nodes: list[Node]) -> State:
+def _state(nodes: list[Node]) -> ZoneState:
     heeded = [node for node in nodes if EXCLUDED not in node.metadata.labels]
     return state_of(tainted.readiness(node) == "True" for node in heeded)
 
@@ -242,7 +244,7 @@ def _reported(node: Node) -> str:
 
 
 def _looks(node: Node) -> tuple[object, ...]:
-    """All that matters of a node here, but for when it reported."""
+    """Return the fields of a node that this controller reads, except the heartbeat."""
     conditions = [(each.type, each.status) for each in node.status.conditions]
     spec = node.spec
     zone = zone_of(node), EXCLUDED in node.metadata.labels

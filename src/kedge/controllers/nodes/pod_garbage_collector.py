@@ -1,17 +1,17 @@
-"""PodGarbageCollector: removes pods that nobody else will: of vanished nodes, and ended ones."""
+"""PodGarbageCollector: deletes pods of nodes that are gone, and ended pods above a threshold."""
 
 import asyncio
 from typing import Any, Final
 
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.client.client import STRATEGIC_PATCH, Client, DeleteOptions, Preconditions
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop
+from kedge.controllers.loop import ControllerLoop
 from kedge.controllers.pod_state import ENDED, is_leaving
+from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
@@ -25,18 +25,24 @@ _EVERYTHING: Final = "ended"
 
 
 class PodGarbageCollector:
-    """Wakes for pods that are leaving, nodes that are gone, and too many pods that have ended."""
+    """Reconciles after pods terminate, nodes are deleted, or ended pods exceed the threshold."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._pods = shared.of(PODS)
         self._nodes = shared.of(NODES)
         self._ended = self._pods.by(_ended)
         self._on_node = self._pods.by(_node)
-        self._leaving: Loop[Key] = Loop("podgc-leaving", self._see_to_leaving, clock)
-        self._vanished: Loop[str] = Loop("podgc-nodes", self._see_to_node, clock)
-        self._surplus: Loop[str] = Loop("podgc-ended", self._see_to_ended, clock)
+        self._leaving: ControllerLoop[Key] = ControllerLoop(
+            "podgc-leaving", self._see_to_leaving, clock
+        )
+        self._vanished: ControllerLoop[str] = ControllerLoop(
+            "podgc-nodes", self._see_to_node, clock
+        )
+        self._surplus: ControllerLoop[str] = ControllerLoop(
+            "podgc-ended", self._see_to_ended, clock
+        )
         self._pods.follow(self._pod_changed)
         self._nodes.follow(self._node_changed)
 
@@ -136,7 +142,7 @@ class PodGarbageCollector:
 
 
 def is_out_of_service(node: Node) -> bool:
-    """Whether somebody has said that a node, which is not ready, will not come back soon."""
+    """Whether a node is not ready and has the out-of-service taint."""
     ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
     return not ready and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 

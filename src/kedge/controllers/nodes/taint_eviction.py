@@ -1,22 +1,22 @@
-"""Pods that do not tolerate a NoExecute taint of their node are deleted, at once or in time."""
+"""Deletes pods that do not tolerate a NoExecute taint, immediately or after their toleration."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, Recorder
 from kedge.client.informer import Key
 from kedge.controllers.disruptions.budget import TARGET
-from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.nodes.tainted import evicting, patience
 from kedge.controllers.pod_marks import mark
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
@@ -32,25 +32,27 @@ EVICTED: Final = PodCondition(
 
 
 @dataclass(frozen=True, slots=True)
-class _Doom:
-    """A pod whose time runs out."""
+class _ScheduledEviction:
+    """A pod and the time of its deletion."""
 
     uid: str
     at: float
 
 
 class TaintEvictionController:
-    """Knows for how long each pod on a tainted node may stay, from when it first saw the taint."""
+    """Schedules the deletion of pods on tainted nodes, from the first sight of the taint."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._pods = shared.of(PODS)
         self._nodes = shared.of(NODES)
         self._on_node = self._pods.by(lambda pod: pod.spec.nodeName or None)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._doomed: dict[Key, _Doom] = {}
-        self._loop: Loop[Key] = Loop("taint-eviction", self._reconcile, clock, workers=WORKERS)
+        self._doomed: dict[Key, _ScheduledEviction] = {}
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "taint-eviction", self._reconcile, clock, workers=WORKERS
+        )
         self._pods.follow(self._pod_changed)
         self._nodes.follow(self._node_changed)
 
@@ -93,7 +95,7 @@ class TaintEvictionController:
     async def _evict_in_time(self, pod: Pod, seconds: float) -> None:
         """The clock starts once: other taints and tolerations do not begin it anew."""
         now, key = self._clock.monotonic(), key_of(pod)
-        doom = self._doomed.setdefault(key, _Doom(pod.metadata.uid, now + seconds))
+        doom = self._doomed.setdefault(key, _ScheduledEviction(pod.metadata.uid, now + seconds))
         if doom.at <= now:
             await self._evict(pod)
         else:

@@ -1,11 +1,11 @@
-"""Taints: which of them a node deserves, and for how long a pod puts up with them."""
+"""Taints by node condition, and the time that a pod tolerates them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kedge.api.core_v1.affinity import Toleration
 from kedge.api.core_v1.node_types import Node, NodeCondition, Taint
-from kedge.api.core_v1.tolerations import tolerates
+from kedge.api.core_v1.pod.affinity import Toleration
+from kedge.api.core_v1.pod.tolerations import tolerates
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
@@ -93,7 +93,7 @@ def _name(taint: Taint) -> tuple[str, str]:
 
 
 def _ours(taint: Taint) -> bool:
-    """Whether a taint is kept by whoever looks after nodes."""
+    """Whether the node lifecycle controller manages the taint."""
     if taint.effect == NO_SCHEDULE:
         return taint.key in _OURS
     return taint.effect == NO_EXECUTE and taint.key in (NOT_READY, UNREACHABLE)

@@ -1,4 +1,4 @@
-"""Zones: how fast nodes may be given up, by how many of their neighbours are in trouble too."""
+"""Zones: the eviction rate of nodes, by the fraction of unhealthy nodes in the zone."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -14,35 +14,35 @@ TROUBLED: Final = 0.55
 """The share of nodes in trouble from which on it is rather the zone that is in trouble."""
 
 
-class State(Enum):
+class ZoneState(Enum):
     NORMAL = "Normal"
     PARTIAL = "PartialDisruption"
     FULL = "FullDisruption"
 
 
-def state_of(ready: Iterable[bool]) -> State:
-    """What is to be thought of a zone, by which of its nodes are ready."""
+def state_of(ready: Iterable[bool]) -> ZoneState:
+    """Return the state of a zone from the readiness of its nodes."""
     all_ = list(ready)
     bad = all_.count(False)
     if bad and bad == len(all_):
-        return State.FULL
+        return ZoneState.FULL
     if bad > 2 and bad / len(all_) >= TROUBLED:
-        return State.PARTIAL
-    return State.NORMAL
+        return ZoneState.PARTIAL
+    return ZoneState.NORMAL
 
 
-def rate_of(state: State, size: int, *, everywhere: bool) -> float:
+def rate_of(state: ZoneState, size: int, *, everywhere: bool) -> float:
     """Nodes a second that may be given up in a zone. If nobody is left anywhere (`everywhere`), the
     fault is rather with those who look."""
     if everywhere:
         return 0.0
-    if state is State.PARTIAL:
+    if state is ZoneState.PARTIAL:
         return SLOW_RATE if size > LARGE else 0.0
     return RATE
 
 
-class Allowance:
-    """Gives out one permit at a time, at a rate that may change."""
+class EvictionRate:
+    """Grants one permit at a time, at a variable rate."""
 
     def __init__(self) -> None:
         self._rate = RATE

@@ -1,1 +1,1 @@
-"""Who is behind a Service."""
+"""Controllers of Endpoints and EndpointSlices."""

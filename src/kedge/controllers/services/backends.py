@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.core_v1.service_types import Service, ServicePort
 from kedge.controllers.pod_state import ENDED, is_leaving, is_ready

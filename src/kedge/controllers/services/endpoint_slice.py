@@ -4,16 +4,15 @@ from typing import Final
 
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.service import RESOURCE as SERVICES
 from kedge.api.core_v1.service_types import Service
 from kedge.api.discovery_v1.endpoint_slice import RESOURCE, EndpointSlice
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.services.backends import families, has_backends, seen_of, selects
@@ -21,10 +20,11 @@ from kedge.controllers.services.slicing import (
     CONTROLLER,
     MANAGED_BY,
     SERVICE_NAME,
-    Plan,
+    SlicePlan,
     plan,
     wanted,
 )
+from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
@@ -35,7 +35,7 @@ WORKERS: Final = 5
 class EndpointSliceController:
     """Looks at a service whenever it, one of its pods or one of its slices changes."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._services = shared.of(SERVICES)
         self._pods = shared.of(PODS)
@@ -44,7 +44,9 @@ class EndpointSliceController:
         self._of_service = self._slices.by(_service_of)
         self._on_node = self._pods.by(lambda pod: pod.spec.nodeName or None)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._loop: Loop[Key] = Loop("endpoint-slice", self._reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "endpoint-slice", self._reconcile, clock, workers=WORKERS
+        )
         self._services.follow(self._service_changed)
         self._pods.follow(self._pod_changed)
         self._slices.follow(self._slice_changed)
@@ -124,10 +126,10 @@ class EndpointSliceController:
             own = [each for each in present if each.addressType == family]
             await self._do(plan(service, family, groups, own))
         foreign = [each for each in present if each.addressType not in served]
-        await self._do(Plan(delete=foreign))
+        await self._do(SlicePlan(delete=foreign))
         return problems
 
-    async def _do(self, plan: Plan) -> None:
+    async def _do(self, plan: SlicePlan) -> None:
         for slice_ in plan.create:
             await self._slices.written(await self._client.create(RESOURCE, slice_))
         for slice_ in plan.update:
@@ -146,7 +148,7 @@ class EndpointSliceController:
 
 
 def _service_of(slice_: EndpointSlice) -> Key | None:
-    """The service whose slice this is; None if somebody else looks after it."""
+    """Return the service of the slice; None if another controller manages it."""
     labels = slice_.metadata.labels
     if labels.get(MANAGED_BY) != CONTROLLER or not labels.get(SERVICE_NAME):
         return None

@@ -1,4 +1,4 @@
-"""Endpoints that people write for services without selector are told as EndpointSlices too."""
+"""Mirrors the Endpoints of services without selector to EndpointSlices."""
 
 import ipaddress
 from collections import deque
@@ -25,13 +25,13 @@ from kedge.api.resource import enc_hook
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import NAME_LIMIT, owned_by
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.services.slicing import MANAGED_BY, SERVICE_NAME
 from kedge.controllers.services.subsets import repacked
+from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
@@ -121,14 +121,16 @@ def is_mirrored(endpoints: Endpoints, service: Service | None) -> bool:
 class EndpointSliceMirroringController:
     """Looks at Endpoints whenever they, their service or one of their slices changes."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._services = shared.of(SERVICES)
         self._endpoints = shared.of(ENDPOINTS)
         self._slices = shared.of(RESOURCE)
         self._of_endpoints = self._slices.by(_mirror_of)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._loop: Loop[Key] = Loop("mirroring", self._reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "mirroring", self._reconcile, clock, workers=WORKERS
+        )
         self._services.follow(self._service_changed)
         self._endpoints.follow(self._endpoints_changed)
         self._slices.follow(self._slice_changed)
@@ -137,7 +139,7 @@ class EndpointSliceMirroringController:
         await together(self._loop.run(), self._recorder.run())
 
     def _service_changed(self, before: Service | None, now: Service | None) -> None:
-        # Most services select pods, and what they have is none of our business.
+        # Most services have a selector, and their Endpoints are not mirrored.
         for service in (before, now):
             if service is not None and not service.spec.selector:
                 self._loop.add(key_of(service))
@@ -234,7 +236,7 @@ def _meta(old: ObjectMeta, new: ObjectMeta) -> ObjectMeta:
 
 
 def _mirror_of(slice_: EndpointSlice) -> Key | None:
-    """The Endpoints that a slice mirrors; None if somebody else looks after it."""
+    """Return the Endpoints that a slice mirrors; None if another controller manages it."""
     labels = slice_.metadata.labels
     if labels.get(MANAGED_BY) != CONTROLLER or not labels.get(SERVICE_NAME):
         return None

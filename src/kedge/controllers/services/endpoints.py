@@ -6,16 +6,15 @@ from msgspec.structs import replace
 
 from kedge.api.apps_v1.workload import same
 from kedge.api.core_v1.endpoints import RESOURCE, Endpoints
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.service import RESOURCE as SERVICES
 from kedge.api.core_v1.service_types import Service
 from kedge.api.model import ObjectMeta
 from kedge.client.client import Client
 from kedge.client.events import WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.known import Shared, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.services.backends import (
@@ -26,6 +25,7 @@ from kedge.controllers.services.backends import (
     selects,
 )
 from kedge.controllers.services.subsets import bounded, subsets_of
+from kedge.controllers.shared_informers import SharedInformers, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
@@ -38,15 +38,17 @@ WORKERS: Final = 5
 class EndpointsController:
     """Looks at a service whenever it, one of its pods or its endpoints change."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._services = shared.of(SERVICES)
         self._pods = shared.of(PODS)
         self._endpoints = shared.of(RESOURCE)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._bereft: set[Key] = set()
-        """Services that went, and whose endpoints go too, whoever wrote them."""
-        self._loop: Loop[Key] = Loop("endpoints", self._reconcile, clock, workers=WORKERS)
+        """Deleted services; their endpoints are deleted too, whatever wrote them."""
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            "endpoints", self._reconcile, clock, workers=WORKERS
+        )
         self._services.follow(self._service_changed)
         self._pods.follow(self._pod_changed)
         self._endpoints.follow(self._endpoints_changed)

@@ -1,4 +1,4 @@
-"""Slicing: a service's endpoints, dealt out to slices so that few of them have to change."""
+"""Slicing: distributes the endpoints of a service over slices with as few writes as possible."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.service import RESOURCE as SERVICES
 from kedge.api.core_v1.service_types import Service
 from kedge.api.discovery_v1.endpoint_slice import (
@@ -48,8 +48,8 @@ Ports = tuple[EndpointPort, ...]
 
 
 @dataclass
-class Plan:
-    """What is to be done to the slices of a service."""
+class SlicePlan:
+    """The slices of a service to create, update and delete."""
 
     create: list[EndpointSlice] = field(default_factory=list)
     update: list[EndpointSlice] = field(default_factory=list)
@@ -73,7 +73,7 @@ def endpoint(service: Service, pod: Pod, node: Node | None, family: str) -> Endp
 
 
 def _hints(service: Service, zone: str, node: str) -> EndpointHints | None:
-    """Who is to use an endpoint where the service wants its traffic to stay near."""
+    """Return the hints of an endpoint for a service with trafficDistribution; None without one."""
     near = service.spec.trafficDistribution
     zones = [ForZone(name=zone)] if zone and near in NEAR else ()
     nodes = [ForNode(name=node)] if node and near == "PreferSameNode" else ()
@@ -127,9 +127,9 @@ def plan(
     family: str,
     groups: Mapping[Ports, Sequence[Endpoint]],
     present: Sequence[EndpointSlice],
-) -> Plan:
-    """What leads from the slices there are, all of one family, to those that are wanted."""
-    made = Plan()
+) -> SlicePlan:
+    """Return the changes from the current slices of one address family to the desired ones."""
+    made = SlicePlan()
     by_ports: dict[Ports, list[EndpointSlice]] = {}
     for slice_ in present:
         if _owned(slice_, service):
@@ -147,7 +147,10 @@ def plan(
 
 
 def _deal(
-    made: Plan, blank: EndpointSlice, endpoints: Sequence[Endpoint], present: list[EndpointSlice]
+    made: SlicePlan,
+    blank: EndpointSlice,
+    endpoints: Sequence[Endpoint],
+    present: list[EndpointSlice],
 ) -> None:
     """Leave endpoints in the slices where they are, and put new ones where slices change anyway,
     else where all of them fit, else into new ones."""
@@ -184,7 +187,7 @@ def _filled(slice_: EndpointSlice, more: list[Endpoint]) -> tuple[EndpointSlice,
     return replace(slice_, endpoints=[*slice_.endpoints, *more[:room]]), more[room:]
 
 
-def _hold_a_place(made: Plan, blank: EndpointSlice) -> None:
+def _hold_a_place(made: SlicePlan, blank: EndpointSlice) -> None:
     """A service without endpoints has one empty slice, which says just that."""
     if len(made.delete) == 1 and _is_like(made.delete[0], blank):
         made.delete = []
@@ -201,7 +204,7 @@ def _is_like(slice_: EndpointSlice, blank: EndpointSlice) -> bool:
     )
 
 
-def _reused(made: Plan, service: Service) -> Plan:
+def _reused(made: SlicePlan, service: Service) -> SlicePlan:
     """The same, but that slices which would go are changed into those which would be made."""
     gone = []
     for slice_ in made.delete:
@@ -216,7 +219,7 @@ def _reused(made: Plan, service: Service) -> Plan:
 
 
 def _identity(each: Endpoint) -> tuple[object, ...]:
-    """What makes an endpoint the same one, be it ready or not."""
+    """Return the identity of an endpoint, independent of its conditions."""
     target = each.targetRef.uid if each.targetRef else ""
     return tuple(each.addresses), each.hostname, each.nodeName, target
 

@@ -1,4 +1,4 @@
-"""Subsets: a service's endpoints in their older form, addresses grouped by the ports they offer."""
+"""Subsets: the endpoints of a service for Endpoints objects, grouped by ports."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kedge.api.core_v1.endpoints import EndpointAddress, EndpointPort, EndpointSubset
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.service_types import Service
 from kedge.controllers.pod_state import is_leaving, is_ready
 from kedge.controllers.services.backends import (

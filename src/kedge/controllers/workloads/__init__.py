@@ -1,1 +1,1 @@
-"""Workloads that run for ever: Deployments, StatefulSets, DaemonSets, and what they are made of."""
+"""Controllers of workloads: Deployments, ReplicaSets, StatefulSets and DaemonSets."""

@@ -1,11 +1,13 @@
-"""On which nodes a DaemonSet runs, and what its pod on each of them looks like."""
+"""The nodes of a DaemonSet, and its pod for each of them."""
 
 from typing import Final
 
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.daemon_set import RESOURCE, TEMPLATE_GENERATION, DaemonSet
-from kedge.api.core_v1.affinity import (
+from kedge.api.core_v1.node_selection import NAME_FIELD, required_nodes, required_terms
+from kedge.api.core_v1.node_types import Node
+from kedge.api.core_v1.pod.affinity import (
     Affinity,
     NodeAffinity,
     NodeSelector,
@@ -13,11 +15,9 @@ from kedge.api.core_v1.affinity import (
     NodeSelectorTerm,
     Toleration,
 )
-from kedge.api.core_v1.node_selection import NAME_FIELD, required_nodes, required_terms
-from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.tolerations import untolerated
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.tolerations import untolerated
 from kedge.controllers.pod_control import pod_of
 
 HASH: Final = "controller-revision-hash"
@@ -37,7 +37,7 @@ TOLERATED: Final = (
     _tolerated("pid-pressure", "NoSchedule"),
     _tolerated("unschedulable", "NoSchedule"),
 )
-"""What every daemon puts up with: it is there to look after the node."""
+"""The tolerations that every daemon pod gets, as in Kubernetes."""
 TOLERATED_ON_HOST_NETWORK: Final = _tolerated("network-unavailable", "NoSchedule")
 
 
@@ -50,12 +50,12 @@ def tolerating(spec: PodSpec) -> PodSpec:
 
 
 def _taint(toleration: Toleration) -> tuple[str, str, str, str]:
-    """What a toleration is about, however long it lasts."""
+    """Return the identity of a toleration, without its duration."""
     return toleration.key, toleration.effect, toleration.operator, toleration.value
 
 
 class Eligibility:
-    """Which nodes a set is for. Made once, asked of many nodes."""
+    """Decides which nodes a DaemonSet runs on; created once per set, used for many nodes."""
 
     def __init__(self, owner: DaemonSet) -> None:
         spec = owner.spec.template.spec

@@ -14,23 +14,23 @@ from kedge.api.apps_v1.daemon_set import RESOURCE, DaemonSet
 from kedge.api.apps_v1.workload import same
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
 from kedge.api.model import Object
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.adoption import Adoption
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import PodControl, Shortfall, in_growing_batches
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.controllers.workloads.daemon_nodes import HASH, daemon_pod
 from kedge.controllers.workloads.daemon_steps import (
-    Needs,
-    View,
+    DaemonSetSteps,
+    DaemonSetView,
     counted,
     placed,
     rolling_needs,
@@ -50,16 +50,16 @@ LONGEST_PAUSE: Final = timedelta(minutes=15)
 
 
 @dataclass
-class _Pause:
+class _BackoffDelay:
     since: datetime
     length: timedelta
 
 
-class Pauses:
-    """How long failed pods are left alone: a node that refuses a pod refuses the next one too."""
+class FailedPodBackoff:
+    """Delays the replacement of failed pods: a node that rejects one pod rejects the next one."""
 
     def __init__(self) -> None:
-        self._pauses: dict[tuple[str, int, str], _Pause] = {}
+        self._pauses: dict[tuple[str, int, str], _BackoffDelay] = {}
 
     def left(self, owner: DaemonSet, node: str, now: datetime) -> float:
         """Seconds for which a pod that failed on a node still is to be left alone."""
@@ -72,7 +72,7 @@ class Pauses:
         key = _pause_key(owner, node)
         last = self._pauses.get(key)
         length = min(last.length * 2, LONGEST_PAUSE) if last else FIRST_PAUSE
-        self._pauses[key] = _Pause(now, length)
+        self._pauses[key] = _BackoffDelay(now, length)
 
     def _forget_old(self, now: datetime) -> None:
         old = [key for key, each in self._pauses.items() if now - each.since > 2 * LONGEST_PAUSE]
@@ -85,9 +85,9 @@ def _pause_key(owner: DaemonSet, node: str) -> tuple[str, int, str]:
 
 
 class DaemonSetController:
-    """All DaemonSets."""
+    """Reconciles DaemonSets."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._sets = shared.of(RESOURCE)
@@ -96,11 +96,13 @@ class DaemonSetController:
         self._orphans = self._pods.by(_place_of_orphan)
         self._recorder = Recorder(client, clock, COMPONENT)
         self._control = PodControl(client, self._pods, self._recorder)
-        self._daemons = Claims(client, RESOURCE, PODS, self._pods)
+        self._daemons = Adoption(client, RESOURCE, PODS, self._pods)
         revisions = shared.of(REVISIONS)
         self._history = History(client, RESOURCE, revisions, hash_label=HASH)
-        self._pauses = Pauses()
-        self._loop: Loop[Key] = Loop(COMPONENT, self._reconcile, clock, workers=WORKERS)
+        self._pauses = FailedPodBackoff()
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            COMPONENT, self._reconcile, clock, workers=WORKERS
+        )
         self._sets.follow(self._set_changed)
         self._pods.follow(self._dependent_changed)
         self._nodes.follow(self._node_changed)
@@ -169,14 +171,14 @@ class DaemonSetController:
         if failure is not None:
             raise failure
 
-    def _view(self, owner: DaemonSet, revisions: Revisions) -> View:
+    def _view(self, owner: DaemonSet, revisions: Revisions) -> DaemonSetView:
         nodes = sorted(self._nodes, key=lambda node: node.metadata.name)
-        return View(owner, hash_of(revisions.present), nodes, self._clock.now())
+        return DaemonSetView(owner, hash_of(revisions.present), nodes, self._clock.now())
 
     async def _meet(
         self,
         owner: DaemonSet,
-        needs_of: Callable[[View, dict[str, list[Pod]]], Needs],
+        needs_of: Callable[[DaemonSetView, dict[str, list[Pod]]], DaemonSetSteps],
         revisions: Revisions,
     ) -> None:
         view = self._view(owner, revisions)
@@ -196,7 +198,7 @@ class DaemonSetController:
             in_growing_batches(len(unwanted), lambda i: self._control.delete(owner, unwanted[i])),
         )
 
-    def _due(self, owner: DaemonSet, needs: Needs, now: datetime) -> Sequence[Pod]:
+    def _due(self, owner: DaemonSet, needs: DaemonSetSteps, now: datetime) -> Sequence[Pod]:
         """The pods that have ended and are to be replaced now; the others are seen to later."""
         found = []
         for pod, node in needs.ended:
@@ -247,7 +249,7 @@ class DaemonSetController:
 
 
 def hash_of(revision: ControllerRevision) -> str:
-    """What the pods of a revision are labelled with."""
+    """Return the labels of the pods of a revision."""
     return revision.metadata.labels.get(HASH) or revision.metadata.name
 
 
@@ -274,8 +276,8 @@ def _is_same_place(before: Node, now: Node) -> bool:
     )
 
 
-async def _both(*deeds: Awaitable[None]) -> None:
+async def _both(*writes: Awaitable[None]) -> None:
     """Do all of it, and fail if one of them does."""
-    for outcome in await asyncio.gather(*deeds, return_exceptions=True):
+    for outcome in await asyncio.gather(*writes, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome

@@ -1,4 +1,4 @@
-"""What a DaemonSet needs next: on which nodes to make pods, and which pods to delete."""
+"""The next steps of a DaemonSet: nodes that need a pod, and pods to delete."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from datetime import datetime
 from kedge.api.apps_v1 import rolling
 from kedge.api.apps_v1.daemon_set import DaemonSet, DaemonSetStatus
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.pod_state import ENDED, is_available, is_leaving, is_ready
 from kedge.controllers.workloads.daemon_nodes import Eligibility, is_updated, node_of
 
@@ -16,8 +16,8 @@ Placed = Mapping[str, Sequence[Pod]]
 
 
 @dataclass
-class Needs:
-    """What is to be done."""
+class DaemonSetSteps:
+    """The nodes that need a pod, and the pods to delete."""
 
     nodes: list[str] = field(default_factory=list)
     """Where a pod is to be made."""
@@ -27,8 +27,8 @@ class Needs:
 
 
 @dataclass(frozen=True)
-class View:
-    """A set and its nodes, as they are at one moment."""
+class DaemonSetView:
+    """A DaemonSet and the nodes of the cluster at one moment."""
 
     owner: DaemonSet
     hash: str
@@ -64,9 +64,9 @@ def _age(pod: Pod) -> tuple[bool, str, str]:
 # One pod on every node, no more.
 
 
-def standing_needs(view: View, pods: Placed) -> Needs:
-    """What it takes to have a pod on each node that is to have one, whatever its template."""
-    needs = Needs()
+def standing_needs(view: DaemonSetView, pods: Placed) -> DaemonSetSteps:
+    """Return the steps that give each eligible node one pod, whatever its template."""
+    needs = DaemonSetSteps()
     eligibility = view.eligibility
     for node in view.nodes:
         name = node.metadata.name
@@ -79,13 +79,13 @@ def standing_needs(view: View, pods: Placed) -> Needs:
             needs.unwanted += [pod for pod in there if not is_leaving(pod)]
     known = {node.metadata.name for node in view.nodes}
     lost = [pod for name, there in pods.items() if name not in known for pod in there]
-    # Nobody else deletes a pod that waits for a node which is gone.
+    # No other controller deletes a pod that is bound to a node that no longer exists.
     needs.unwanted += [pod for pod in lost if not pod.spec.nodeName and not is_leaving(pod)]
     return needs
 
 
 def _add_on_node(
-    needs: Needs, view: View, node: str, there: Sequence[Pod], *, wanted: bool
+    needs: DaemonSetSteps, view: DaemonSetView, node: str, there: Sequence[Pod], *, wanted: bool
 ) -> None:
     staying = [pod for pod in there if not is_leaving(pod)]
     needs.ended += [(pod, node) for pod in staying if pod.status.phase in ENDED]
@@ -98,7 +98,7 @@ def _add_on_node(
         needs.unwanted += _surplus(view, running)
 
 
-def _surplus(view: View, running: Sequence[Pod]) -> Iterator[Pod]:
+def _surplus(view: DaemonSetView, running: Sequence[Pod]) -> Iterator[Pod]:
     """With surge an old pod and a new one may be there, as long as the new is not available."""
     if len(running) < 2:
         return
@@ -112,8 +112,8 @@ def _surplus(view: View, running: Sequence[Pod]) -> Iterator[Pod]:
 # A rolling update.
 
 
-def rolling_needs(view: View, pods: Placed) -> Needs:
-    """What may be replaced now because its template is an older one."""
+def rolling_needs(view: DaemonSetView, pods: Placed) -> DaemonSetSteps:
+    """Return the pods of older templates that the rolling update may replace now."""
     eligibility = view.eligibility
     wanted = {node.metadata.name for node in view.nodes if eligibility.wants(node)}
     by_node = {**dict.fromkeys(sorted(wanted), ()), **pods}
@@ -139,8 +139,8 @@ def unavailable(owner: DaemonSet, nodes: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """What is on a node during an update, not counting what is leaving."""
+class _NodePods:
+    """The pods of one node during an update, without terminating ones."""
 
     new: Sequence[Pod]
     old: Sequence[Pod]
@@ -151,15 +151,15 @@ class _Pair:
         return len(self.new) > 1 or len(self.old) > 1
 
 
-def _pair(view: View, there: Sequence[Pod]) -> _Pair:
+def _pair(view: DaemonSetView, there: Sequence[Pod]) -> _NodePods:
     staying = [pod for pod in there if not is_leaving(pod)]
-    return _Pair(
+    return _NodePods(
         [pod for pod in staying if view.is_new(pod)],
         [pod for pod in staying if not view.is_new(pod)],
     )
 
 
-def _replacing(view: View, by_node: Placed, most: int) -> Needs:
+def _replacing(view: DaemonSetView, by_node: Placed, most: int) -> DaemonSetSteps:
     """Old pods that are no use go at once; of the others as many as may be missing."""
     missing = 0
     useless: list[Pod] = []
@@ -175,12 +175,12 @@ def _replacing(view: View, by_node: Placed, most: int) -> Needs:
         else:
             useless.append(pair.old[0])
             missing += 1
-    return Needs(unwanted=[*useless, *candidates[: max(most - missing, 0)]])
+    return DaemonSetSteps(unwanted=[*useless, *candidates[: max(most - missing, 0)]])
 
 
-def _surging(view: View, by_node: Placed, wanted: set[str], most: int) -> Needs:
+def _surging(view: DaemonSetView, by_node: Placed, wanted: set[str], most: int) -> DaemonSetSteps:
     """A new pod comes beside the old one, which goes when the new one is available."""
-    needs = Needs()
+    needs = DaemonSetSteps()
     surging = available = 0
     candidates: list[str] = []
     misplaced: list[Pod] = []
@@ -211,8 +211,8 @@ def _surging(view: View, by_node: Placed, wanted: set[str], most: int) -> Needs:
 # The status.
 
 
-def counted(view: View, pods: Placed, collisions: int | None) -> DaemonSetStatus:
-    """The status of a set; conditions are whoever's they are."""
+def counted(view: DaemonSetView, pods: Placed, collisions: int | None) -> DaemonSetStatus:
+    """Return the status of a set; the conditions stay as they are."""
     eligibility = view.eligibility
     wanted = [node.metadata.name for node in view.nodes if eligibility.wants(node)]
     oldest = [pods[name][0] for name in wanted if pods.get(name)]

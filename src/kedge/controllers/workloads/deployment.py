@@ -1,4 +1,4 @@
-"""Deployments: each has a ReplicaSet for its template, and moves its pods there step by step."""
+"""Deployments: each creates a ReplicaSet for its template and moves its pods there step by step."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -9,20 +9,20 @@ from kedge.api.apps_v1.deployment import RESOURCE, Deployment, DeploymentConditi
 from kedge.api.apps_v1.replica_set import RESOURCE as REPLICA_SETS
 from kedge.api.apps_v1.replica_set import ReplicaSet
 from kedge.api.apps_v1.workload import same
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.adoption import Adoption
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_state import ENDED, is_leaving
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.controllers.workloads import deployment_status as progress
 from kedge.controllers.workloads import revisions, rollout
-from kedge.controllers.workloads.rollout import Resize, Sets
+from kedge.controllers.workloads.rollout import DeploymentReplicaSets, ReplicaSetResize
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 
@@ -31,9 +31,9 @@ WORKERS: Final = 5
 
 
 class DeploymentController:
-    """Makes, resizes and deletes the ReplicaSets of Deployments."""
+    """Creates, resizes and deletes the ReplicaSets of Deployments."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._deployments = shared.of(RESOURCE)
@@ -41,8 +41,8 @@ class DeploymentController:
         self._pods = shared.of(PODS)
         self._orphans = self._sets.by(_place_of_orphan)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._claims = Claims(client, RESOURCE, REPLICA_SETS, self._sets)
-        self._loop = Loop(COMPONENT, self._reconcile, clock, workers=WORKERS)
+        self._claims = Adoption(client, RESOURCE, REPLICA_SETS, self._sets)
+        self._loop = ControllerLoop(COMPONENT, self._reconcile, clock, workers=WORKERS)
         self._deployments.follow(self._deployment_changed)
         self._sets.follow(self._set_changed)
         self._pods.follow(self._pod_changed)
@@ -69,7 +69,7 @@ class DeploymentController:
                 self._loop.add(key_of(deployment))
 
     def _pod_changed(self, before: Pod | None, now: Pod | None) -> None:
-        """Whoever recreates its pods waits for the last old one to be gone."""
+        """A Deployment with the Recreate strategy waits until its last old pod is gone."""
         if now is not None or before is None:
             return
         owner = controller_of(before)
@@ -110,7 +110,7 @@ class DeploymentController:
         else:
             await self._recreate(deployment, sets)
 
-    async def _settle(self, deployment: Deployment) -> Sets:
+    async def _settle(self, deployment: Deployment) -> DeploymentReplicaSets:
         """The ReplicaSets of a Deployment, orphans taken and strangers let go."""
         meta = deployment.metadata
         selector = compiled(deployment.spec.selector)
@@ -121,14 +121,14 @@ class DeploymentController:
         )
         return revisions.sorted_out(deployment, found)
 
-    async def _rescale(self, deployment: Deployment, sets: Sets) -> None:
+    async def _rescale(self, deployment: Deployment, sets: DeploymentReplicaSets) -> None:
         """Pass a change of the number of pods on, without going on with a rollout."""
         sets = await self._resize(deployment, sets, rollout.rescaled(deployment, sets))
         if deployment.spec.paused:
             await self._forget_outlived(deployment, sets)
         await self._count(deployment, sets)
 
-    async def _roll(self, deployment: Deployment, sets: Sets) -> None:
+    async def _roll(self, deployment: Deployment, sets: DeploymentReplicaSets) -> None:
         if sets.new is None:
             created = await self._create(deployment, sets)
             if created is None:
@@ -140,7 +140,7 @@ class DeploymentController:
             await self._forget_outlived(deployment, sets)
         await self._report(deployment, sets)
 
-    async def _recreate(self, deployment: Deployment, sets: Sets) -> None:
+    async def _recreate(self, deployment: Deployment, sets: DeploymentReplicaSets) -> None:
         resizes = rollout.cleared(sets)
         if resizes or self._has_old_pods(sets):
             sets = await self._resize(deployment, sets, resizes)
@@ -156,7 +156,7 @@ class DeploymentController:
             await self._forget_outlived(deployment, sets)
         await self._report(deployment, sets)
 
-    def _has_old_pods(self, sets: Sets) -> bool:
+    def _has_old_pods(self, sets: DeploymentReplicaSets) -> bool:
         """Whether a pod of an old template may still be running, be it about to end."""
         return any(
             each.status.replicas
@@ -166,14 +166,18 @@ class DeploymentController:
 
     # ReplicaSets.
 
-    async def _keep_up_to_date(self, deployment: Deployment, sets: Sets) -> Sets:
+    async def _keep_up_to_date(
+        self, deployment: Deployment, sets: DeploymentReplicaSets
+    ) -> DeploymentReplicaSets:
         """Let the new ReplicaSet have what it takes from its Deployment besides the template."""
         if sets.new is None:
             return sets
         new = revisions.brought_up_to_date(deployment, sets.new, sets.old)
-        return Sets(await self._update_set(sets.new, new), sets.old)
+        return DeploymentReplicaSets(await self._update_set(sets.new, new), sets.old)
 
-    async def _create(self, deployment: Deployment, sets: Sets) -> tuple[Deployment, Sets] | None:
+    async def _create(
+        self, deployment: Deployment, sets: DeploymentReplicaSets
+    ) -> tuple[Deployment, DeploymentReplicaSets] | None:
         """Make the new ReplicaSet and say so; None if its name is taken: the next one differs."""
         planned = revisions.new_set(deployment, sets.old)
         name, size = planned.metadata.name, rollout.size(planned)
@@ -188,10 +192,10 @@ class DeploymentController:
         await self._sets.written(new)
         if size:
             self._tell_scaled(deployment, name, 0, size)
-        sets = Sets(new, sets.old)
+        sets = DeploymentReplicaSets(new, sets.old)
         return await self._say_created(revisions.numbered(deployment, new), sets), sets
 
-    async def _say_created(self, deployment: Deployment, sets: Sets) -> Deployment:
+    async def _say_created(self, deployment: Deployment, sets: DeploymentReplicaSets) -> Deployment:
         """At once, before anything else may fail: the deadline of the rollout counts from here."""
         if sets.new is None or not progress.has_deadline(deployment):
             return deployment
@@ -202,8 +206,8 @@ class DeploymentController:
         return await self._write_status(deployment, progress.saying(status, said))
 
     async def _take_or_avoid(
-        self, deployment: Deployment, sets: Sets, name: str
-    ) -> tuple[Deployment, Sets] | None:
+        self, deployment: Deployment, sets: DeploymentReplicaSets, name: str
+    ) -> tuple[Deployment, DeploymentReplicaSets] | None:
         meta = deployment.metadata
         found = await self._client.get(REPLICA_SETS, name, meta.namespace)
         owner = controller_of(found)
@@ -211,7 +215,7 @@ class DeploymentController:
         template = deployment.spec.template
         if ours and revisions.is_same_template(found.spec.template, template):
             await self._sets.written(found)
-            return deployment, Sets(found, sets.old)
+            return deployment, DeploymentReplicaSets(found, sets.old)
         collisions = (deployment.status.collisionCount or 0) + 1
         await self._write_status(deployment, replace(deployment.status, collisionCount=collisions))
         return None
@@ -226,7 +230,12 @@ class DeploymentController:
             said = progress.progressing("False", progress.CREATE_FAILED, message, now)
             await self._say(deployment, said)
 
-    async def _resize(self, deployment: Deployment, sets: Sets, resizes: Iterable[Resize]) -> Sets:
+    async def _resize(
+        self,
+        deployment: Deployment,
+        sets: DeploymentReplicaSets,
+        resizes: Iterable[ReplicaSetResize],
+    ) -> DeploymentReplicaSets:
         """Give ReplicaSets their sizes; returns all of them as they are then."""
         changed: dict[str, ReplicaSet] = {}
         for each in resizes:
@@ -244,7 +253,9 @@ class DeploymentController:
         if not changed:
             return sets
         new_set = sets.new and changed.get(sets.new.metadata.uid, sets.new)
-        return Sets(new_set, [changed.get(old.metadata.uid, old) for old in sets.old])
+        return DeploymentReplicaSets(
+            new_set, [changed.get(old.metadata.uid, old) for old in sets.old]
+        )
 
     async def _update_set(self, set_: ReplicaSet, new: ReplicaSet) -> ReplicaSet:
         if new == set_:
@@ -253,7 +264,7 @@ class DeploymentController:
         await self._sets.written(updated)
         return updated
 
-    async def _forget_outlived(self, deployment: Deployment, sets: Sets) -> None:
+    async def _forget_outlived(self, deployment: Deployment, sets: DeploymentReplicaSets) -> None:
         for each in revisions.outlived(deployment, sets.old):
             meta = each.metadata
             options = DeleteOptions(preconditions=Preconditions(uid=meta.uid))
@@ -270,7 +281,9 @@ class DeploymentController:
 
     # The status.
 
-    async def _note_new_set(self, deployment: Deployment, sets: Sets) -> Deployment:
+    async def _note_new_set(
+        self, deployment: Deployment, sets: DeploymentReplicaSets
+    ) -> Deployment:
         """Take over the new ReplicaSet's number, and begin to watch over its progress."""
         if sets.new is None:
             return deployment
@@ -288,12 +301,12 @@ class DeploymentController:
     async def _say(self, deployment: Deployment, said: DeploymentCondition) -> Deployment:
         return await self._write_status(deployment, progress.saying(deployment.status, said))
 
-    async def _count(self, deployment: Deployment, sets: Sets) -> None:
+    async def _count(self, deployment: Deployment, sets: DeploymentReplicaSets) -> None:
         status = progress.counted(deployment, sets, self._clock.now())
         if not same(status, deployment.status):
             await self._write_status(deployment, status)
 
-    async def _report(self, deployment: Deployment, sets: Sets) -> None:
+    async def _report(self, deployment: Deployment, sets: DeploymentReplicaSets) -> None:
         now = self._clock.now()
         status = progress.rolled(deployment, sets, now)
         if not same(status, deployment.status):
@@ -324,5 +337,5 @@ def _owner_key(set_: ReplicaSet) -> Key | None:
 
 
 def _looks_alike(before: ReplicaSet, now: ReplicaSet) -> bool:
-    """Whether nothing has changed for those who might adopt a ReplicaSet of nobody."""
+    """Whether the change cannot affect the adoption of an orphaned ReplicaSet."""
     return controller_of(before) is None and before.metadata.labels == now.metadata.labels

@@ -1,4 +1,4 @@
-"""What a Deployment says of itself: counts, availability, progress. Decisions only, no deeds."""
+"""The status of a Deployment: counts, availability and progress. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from kedge.api.apps_v1.deployment import Deployment, DeploymentCondition, DeploymentStatus
 from kedge.api.apps_v1.replica_set import ReplicaSet
 from kedge.controllers.workloads.replicas import REPLICA_FAILURE
-from kedge.controllers.workloads.rollout import Sets, total, unavailable, wanted
+from kedge.controllers.workloads.rollout import DeploymentReplicaSets, total, unavailable, wanted
 from kedge.machinery.durations import format_time, moved, parse_time
 
 AVAILABLE: Final = "Available"
@@ -75,7 +75,7 @@ def has_deadline(deployment: Deployment) -> bool:
 
 
 def pausing(deployment: Deployment, now: datetime) -> DeploymentCondition | None:
-    """What is to be said when a Deployment was paused or resumed; None if nothing is.
+    """Return the Progressing condition after a pause or resume; None if it stays.
 
     A rollout that is resumed has its whole deadline before it, however long the pause was.
     """
@@ -93,7 +93,7 @@ def pausing(deployment: Deployment, now: datetime) -> DeploymentCondition | None
 # Counts.
 
 
-def counted(deployment: Deployment, sets: Sets, now: datetime) -> DeploymentStatus:
+def counted(deployment: Deployment, sets: DeploymentReplicaSets, now: datetime) -> DeploymentStatus:
     """The status with its pods counted anew, and whether enough of them are available."""
     available = sum(each.status.availableReplicas for each in sets.all)
     new = sets.new
@@ -135,7 +135,7 @@ def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:
     return all(count == wanted(deployment) for count in counts)
 
 
-def rolled(deployment: Deployment, sets: Sets, now: datetime) -> DeploymentStatus:
+def rolled(deployment: Deployment, sets: DeploymentReplicaSets, now: datetime) -> DeploymentStatus:
     """The status in the course of a rollout: counts, progress, and what failed."""
     status = counted(deployment, sets, now)
     if has_deadline(deployment):
@@ -147,7 +147,7 @@ def rolled(deployment: Deployment, sets: Sets, now: datetime) -> DeploymentStatu
 
 
 def _estimated(
-    deployment: Deployment, sets: Sets, status: DeploymentStatus, now: datetime
+    deployment: Deployment, sets: DeploymentReplicaSets, status: DeploymentStatus, now: datetime
 ) -> DeploymentStatus:
     """The status with an estimate of the progress that was made since it was last written."""
     known = condition(deployment.status, PROGRESSING)
@@ -170,7 +170,7 @@ def _estimated(
     return status
 
 
-def _subject(deployment: Deployment, sets: Sets) -> str:
+def _subject(deployment: Deployment, sets: DeploymentReplicaSets) -> str:
     if sets.new is not None:
         return f'ReplicaSet "{sets.new.metadata.name}"'
     return f'Deployment "{deployment.metadata.name}"'
@@ -208,8 +208,8 @@ def deadline_in(deployment: Deployment, status: DeploymentStatus, now: datetime)
     return max((_deadline(deployment, known) - now).total_seconds(), 0.0) + SLACK
 
 
-def _failure(sets: Sets) -> DeploymentCondition | None:
-    """What fails in a ReplicaSet, the new one being heard first."""
+def _failure(sets: DeploymentReplicaSets) -> DeploymentCondition | None:
+    """Return the ReplicaFailure condition of a ReplicaSet, the new one first."""
     heard: Sequence[ReplicaSet] = sets.all if sets.new is None else [sets.new, *sets.old]
     for each in (said for set_ in heard for said in set_.status.conditions):
         if each.type == REPLICA_FAILURE:

@@ -1,4 +1,4 @@
-"""History: the templates that a workload had, kept as ControllerRevisions, to go back to."""
+"""History: the former templates of a workload, kept as ControllerRevisions for rollbacks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ import msgspec
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.controller_revision import RESOURCE, ControllerRevision
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.label_selector import compiled
 from kedge.api.model import LabelSelector, Object, ObjectMeta
 from kedge.api.resource import Resource, dec_hook
 from kedge.client.client import Client, DeleteOptions, Preconditions
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Known, controller_of, key_of
+from kedge.controllers.adoption import Adoption
 from kedge.controllers.pod_control import owned_by
+from kedge.controllers.shared_informers import ObjectCache, controller_of, key_of
 from kedge.machinery.errors import StatusError
 
 PREFIX_LIMIT: Final = 223
 """How much of the owner's name a revision is named after."""
 ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""Letters of which no words can be made."""
+"""Letters that cannot form words, as in Kubernetes' SafeEncodeString."""
 
 
 def snapshot_of(resource: Resource[Any], owner: Object) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def in_order(revisions: Iterable[ControllerRevision]) -> list[ControllerRevision
 
 @dataclass(frozen=True)
 class Revisions:
-    """What a workload is to become, and what it has been."""
+    """The update revision of a workload, its current one, and the older ones."""
 
     present: ControllerRevision
     past: Sequence[ControllerRevision]
@@ -77,7 +77,7 @@ class History:
         self,
         client: Client,
         owners: Resource[Any],
-        known: Known[ControllerRevision],
+        known: ObjectCache[ControllerRevision],
         *,
         hash_label: str,
     ) -> None:
@@ -86,7 +86,7 @@ class History:
         self._owners = owners
         self._known = known
         self._hash_label = hash_label
-        self._claims = Claims(client, owners, RESOURCE, known)
+        self._claims = Adoption(client, owners, RESOURCE, known)
         self._orphans = known.by(_orphaned_in)
 
     async def of(
@@ -96,7 +96,7 @@ class History:
         template: PodTemplateSpec,
         collisions: int,
     ) -> Revisions:
-        """The revisions of an owner, one for its present template being made if there is none."""
+        """Return the revisions of an owner; create the one of its current template if needed."""
         meta = owner.metadata
         matches = compiled(selector).matches
         candidates = self._known.owned(meta.uid) + self._orphans.get(meta.namespace)

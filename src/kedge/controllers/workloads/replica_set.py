@@ -1,37 +1,41 @@
-"""ReplicaSets: each keeps a number of like pods running."""
+"""ReplicaSets: each keeps a number of identical pods running."""
 
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.replica_set import RESOURCE, ReplicaSet, ReplicaSetCondition
 from kedge.api.label_selector import compiled
 from kedge.client.client import Client
-from kedge.controllers.known import Shared
+from kedge.controllers.shared_informers import SharedInformers
 from kedge.controllers.workloads.replicas import (
-    Failure,
-    Kind,
-    Replicas,
-    Tally,
-    Wanted,
+    ReplicaCounts,
+    ReplicaDemand,
+    ReplicaFailure,
+    ReplicaOwnerKind,
+    ReplicasController,
     failing,
     recounted,
 )
 from kedge.machinery.clock import Clock
 
 
-def wanted(obj: ReplicaSet) -> Wanted:
+def wanted(obj: ReplicaSet) -> ReplicaDemand:
     spec = obj.spec
-    return Wanted(spec.replicas or 0, compiled(spec.selector), spec.template, spec.minReadySeconds)
+    return ReplicaDemand(
+        spec.replicas or 0, compiled(spec.selector), spec.template, spec.minReadySeconds
+    )
 
 
-def told(obj: ReplicaSet, counts: Tally, failure: Failure | None, now: str) -> ReplicaSet:
+def told(
+    obj: ReplicaSet, counts: ReplicaCounts, failure: ReplicaFailure | None, now: str
+) -> ReplicaSet:
     conditions = failing(obj.status.conditions, ReplicaSetCondition, failure, now)
     status = recounted(obj.status, counts, obj.metadata.generation, conditions)
     return replace(obj, status=replace(status, terminatingReplicas=counts.terminating))
 
 
-class ReplicaSetController(Replicas[ReplicaSet]):
-    """Makes and deletes the pods of ReplicaSets."""
+class ReplicaSetController(ReplicasController[ReplicaSet]):
+    """Creates and deletes the pods of ReplicaSets."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
-        kind = Kind(RESOURCE, "replicaset-controller", wanted, told)
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
+        kind = ReplicaOwnerKind(RESOURCE, "replicaset-controller", wanted, told)
         super().__init__(client, shared, clock, kind)

@@ -1,4 +1,4 @@
-"""Replicas: keeps a number of like pods running, for every kind that wants no more than that."""
+"""Replicas: keeps identical pods running, for ReplicaSets and ReplicationControllers."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -9,17 +9,16 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.workload import same
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.events import Recorder
 from kedge.client.informer import Key
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.adoption import Adoption
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import (
     BURST,
@@ -39,10 +38,11 @@ from kedge.controllers.pod_state import (
     is_leaving,
     is_ready,
 )
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError
-from kedge.machinery.selectors import LabelSelector
+from kedge.machinery.selectors import LabelRequirements
 
 T = TypeVar("T", bound=Object)
 S = TypeVar("S", bound=Any)
@@ -53,26 +53,26 @@ REPLICA_FAILURE: Final = "ReplicaFailure"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What an owner asks for, whatever its kind."""
+class ReplicaDemand:
+    """The replicas, selector and template of an owner, independent of its kind."""
 
     count: int
-    selector: LabelSelector
+    selector: LabelRequirements
     template: PodTemplateSpec
     min_ready_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why the number of pods could not be brought in order."""
+class ReplicaFailure:
+    """Why pods could not be created or deleted: the ReplicaFailure condition."""
 
     reason: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """The pods of an owner, counted."""
+class ReplicaCounts:
+    """The numbers of an owner's pods, as in its status."""
 
     replicas: int
     fully_labeled: int
@@ -82,18 +82,18 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
-    """What is particular to one kind of owner."""
+class ReplicaOwnerKind(Generic[T]):
+    """The differences between the kinds of owners."""
 
     resource: Resource[T]
     component: str
-    """In whose name events are told."""
-    wanted: Callable[[T], Wanted]
-    told: Callable[[T, Tally, Failure | None, str], T]
+    """The source component of the events."""
+    wanted: Callable[[T], ReplicaDemand]
+    told: Callable[[T, ReplicaCounts, ReplicaFailure | None, str], T]
     """An owner with the status that it should have at this time."""
 
 
-def tally(pods: Iterable[Pod], wanted: Wanted, now: datetime) -> Tally:
+def tally(pods: Iterable[Pod], wanted: ReplicaDemand, now: datetime) -> ReplicaCounts:
     """Count the pods that an owner manages and selects."""
     labels, seconds = wanted.template.metadata.labels.items(), wanted.min_ready_seconds
     replicas = fully_labeled = ready = available = terminating = 0
@@ -106,10 +106,10 @@ def tally(pods: Iterable[Pod], wanted: Wanted, now: datetime) -> Tally:
         if is_ready(pod):
             ready += 1
             available += not seconds or is_available(pod, seconds, now)
-    return Tally(replicas, fully_labeled, ready, available, terminating)
+    return ReplicaCounts(replicas, fully_labeled, ready, available, terminating)
 
 
-def recounted(status: S, counts: Tally, generation: int, conditions: Sequence[Any]) -> S:
+def recounted(status: S, counts: ReplicaCounts, generation: int, conditions: Sequence[Any]) -> S:
     """A status with all that the statuses of these kinds have in common."""
     new: S = replace(
         status,
@@ -124,7 +124,7 @@ def recounted(status: S, counts: Tally, generation: int, conditions: Sequence[An
 
 
 def failing(
-    conditions: Sequence[C], condition: type[C], failure: Failure | None, now: str
+    conditions: Sequence[C], condition: type[C], failure: ReplicaFailure | None, now: str
 ) -> Sequence[C]:
     """The conditions, with what fails; a failure that is known already keeps its first words."""
     known = [each for each in conditions if each.type == REPLICA_FAILURE]
@@ -145,7 +145,7 @@ def failing(
 def surplus(
     pods: Sequence[Pod], count: int, neighbours: Mapping[str, int], now: datetime
 ) -> Sequence[Pod]:
-    """So many of the pods, those first that are missed least."""
+    """Return a number of pods to delete, in Kubernetes' order of deletion."""
     if count >= len(pods):
         return pods
     return sorted(pods, key=lambda pod: expendable_first(pod, neighbours, now))[:count]
@@ -157,10 +157,12 @@ def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: datetime) -
     return min((wait for wait in waits if wait), default=None)
 
 
-class Replicas(Generic[T]):
-    """The controller of one such kind."""
+class ReplicasController(Generic[T]):
+    """Reconciles the owners of one kind."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock, kind: Kind[T]) -> None:
+    def __init__(
+        self, client: Client, shared: SharedInformers, clock: Clock, kind: ReplicaOwnerKind[T]
+    ) -> None:
         self._client = client
         self._clock = clock
         self._kind = kind
@@ -169,8 +171,8 @@ class Replicas(Generic[T]):
         self._orphans = self._pods.by(_place_of_orphan)
         self._recorder = Recorder(client, clock, kind.component)
         self._control = PodControl(client, self._pods, self._recorder)
-        self._claims = Claims(client, kind.resource, PODS, self._pods)
-        self._loop = Loop(kind.component, self._reconcile, clock, workers=WORKERS)
+        self._claims = Adoption(client, kind.resource, PODS, self._pods)
+        self._loop = ControllerLoop(kind.component, self._reconcile, clock, workers=WORKERS)
         self._owners.follow(self._owner_changed)
         self._pods.follow(self._pod_changed)
 
@@ -218,7 +220,7 @@ class Replicas(Generic[T]):
             if wait is not None:
                 self._loop.add_later(key, wait)
 
-    async def _settle(self, owner: T, wanted: Wanted) -> list[Pod]:
+    async def _settle(self, owner: T, wanted: ReplicaDemand) -> list[Pod]:
         """The pods of an owner, after it has taken orphans and let go of strangers."""
         meta, selects = owner.metadata, wanted.selector.matches
         owned, selected = self._pods.owned(meta.uid), self._selected(owner, wanted)
@@ -235,11 +237,13 @@ class Replicas(Generic[T]):
         await self._claims.settle(owner, lambda pod: selects(pod.metadata.labels), candidates)
         return self._selected(owner, wanted)
 
-    def _selected(self, owner: T, wanted: Wanted) -> list[Pod]:
+    def _selected(self, owner: T, wanted: ReplicaDemand) -> list[Pod]:
         owned = self._pods.owned(owner.metadata.uid)
         return [pod for pod in owned if wanted.selector.matches(pod.metadata.labels)]
 
-    async def _adjust(self, owner: T, wanted: Wanted, pods: Sequence[Pod]) -> Exception | None:
+    async def _adjust(
+        self, owner: T, wanted: ReplicaDemand, pods: Sequence[Pod]
+    ) -> Exception | None:
         """Make the pods that are missing or delete those that are too many."""
         missing = wanted.count - len(pods)
         if missing > 0:
@@ -250,7 +254,7 @@ class Replicas(Generic[T]):
             return await self._delete(owner, pods, min(-missing, BURST))
         return None
 
-    async def _create(self, owner: T, wanted: Wanted, count: int) -> Exception | None:
+    async def _create(self, owner: T, wanted: ReplicaDemand, count: int) -> Exception | None:
         pod = pod_of(self._kind.resource, owner, wanted.template)
 
         async def one(_: int) -> None:
@@ -278,7 +282,7 @@ class Replicas(Generic[T]):
             if is_active(pod)
         )
 
-    async def _tell(self, owner: T, counts: Tally, failure: Failure | None) -> None:
+    async def _tell(self, owner: T, counts: ReplicaCounts, failure: ReplicaFailure | None) -> None:
         told: Any = self._kind.told(owner, counts, failure, format_time(self._clock.now()))
         was: Any = owner
         if same(told.status, was.status):
@@ -297,7 +301,7 @@ def _place_of_orphan(pod: Pod) -> str | None:
 
 
 def _may_be_adopted(before: Pod | None, now: Pod) -> bool:
-    """Whether a pod is nobody's, and was not so before or looked different."""
+    """Whether a pod became an orphan, or is one and its labels changed."""
     if controller_of(now) is not None:
         return False
     if before is None or controller_of(before) is not None:
@@ -305,16 +309,16 @@ def _may_be_adopted(before: Pod | None, now: Pod) -> bool:
     return before.metadata.labels != now.metadata.labels
 
 
-async def _done(count: int, deed: Callable[[int], Awaitable[object]]) -> Exception | None:
+async def _done(count: int, act: Callable[[int], Awaitable[object]]) -> Exception | None:
     """Do something so many times; says what went wrong, if something did."""
     try:
-        await in_growing_batches(count, deed)
+        await in_growing_batches(count, act)
     except Shortfall as shortfall:
         return next((each for each in shortfall.failures if isinstance(each, Exception)), None)
     return None
 
 
-def _told(failure: Exception | None, missing: int) -> Failure | None:
+def _told(failure: Exception | None, missing: int) -> ReplicaFailure | None:
     if failure is None:
         return None
-    return Failure("FailedCreate" if missing > 0 else "FailedDelete", str(failure))
+    return ReplicaFailure("FailedCreate" if missing > 0 else "FailedDelete", str(failure))

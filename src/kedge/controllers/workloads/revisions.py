@@ -1,4 +1,4 @@
-"""Revisions: the ReplicaSets of a Deployment as its history, each with a template and a number."""
+"""Revisions: the ReplicaSets of a Deployment as its history, each with a revision number."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from kedge.api.apps_v1.deployment import RESOURCE as DEPLOYMENTS
 from kedge.api.apps_v1.deployment import Deployment
 from kedge.api.apps_v1.replica_set import ReplicaSet, ReplicaSetSpec
 from kedge.api.apps_v1.workload import same
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import LabelSelector, ObjectMeta
 from kedge.api.resource import enc_hook
 from kedge.controllers.pod_control import owned_by
@@ -19,7 +19,7 @@ from kedge.controllers.pod_state import is_leaving
 from kedge.controllers.workloads.rollout import (
     DESIRED,
     MOST,
-    Sets,
+    DeploymentReplicaSets,
     by_age,
     first_size,
     most,
@@ -72,12 +72,12 @@ def _unhashed(template: PodTemplateSpec) -> PodTemplateSpec:
     return replace(template, metadata=replace(meta, labels=labels))
 
 
-def sorted_out(deployment: Deployment, sets: Iterable[ReplicaSet]) -> Sets:
+def sorted_out(deployment: Deployment, sets: Iterable[ReplicaSet]) -> DeploymentReplicaSets:
     """Which ReplicaSet is the new one; should several have its template, the oldest of them."""
     found = sorted(sets, key=by_age)
     template = deployment.spec.template
     new = next((each for each in found if is_same_template(each.spec.template, template)), None)
-    return Sets(new, [each for each in found if each is not new])
+    return DeploymentReplicaSets(new, [each for each in found if each is not new])
 
 
 # Numbers.

@@ -1,4 +1,4 @@
-"""Rollout: how large each ReplicaSet of a Deployment should be next. Arithmetic, no deeds."""
+"""Rollout: computes the next size of each ReplicaSet of a Deployment. Pure functions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Sets:
-    """The ReplicaSets of a Deployment."""
+class DeploymentReplicaSets:
+    """The ReplicaSets of a Deployment: the new one and the old ones."""
 
     new: ReplicaSet | None = None
     """The one that has the Deployment's template."""
@@ -31,7 +31,7 @@ class Sets:
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
+class ReplicaSetResize:
     """A ReplicaSet and the size it should have."""
 
     set: ReplicaSet
@@ -54,7 +54,7 @@ def total(sets: Iterable[ReplicaSet]) -> int:
 
 
 def active(sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
-    """Those that have pods, or should."""
+    """The ReplicaSets that have pods, or should have them."""
     return [each for each in sets if size(each) > 0]
 
 
@@ -100,7 +100,7 @@ def first_size(deployment: Deployment, old: Sequence[ReplicaSet]) -> int:
     return _grown(deployment, 0, total(old))
 
 
-def grown(deployment: Deployment, sets: Sets) -> list[Resize]:
+def grown(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaSetResize]:
     """The new ReplicaSet, if it has to grow, or to shrink because fewer pods are wanted."""
     new = sets.new
     if new is None:
@@ -108,7 +108,7 @@ def grown(deployment: Deployment, sets: Sets) -> list[Resize]:
     target = wanted(deployment)
     if size(new) < target:
         target = _grown(deployment, size(new), total(sets.all))
-    return [Resize(new, target)] if target != size(new) else []
+    return [ReplicaSetResize(new, target)] if target != size(new) else []
 
 
 def _grown(deployment: Deployment, now: int, pods: int) -> int:
@@ -118,7 +118,7 @@ def _grown(deployment: Deployment, now: int, pods: int) -> int:
     return min(now + room, wanted(deployment))
 
 
-def shrunk(deployment: Deployment, sets: Sets) -> list[Resize]:
+def shrunk(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaSetResize]:
     """The old ReplicaSets that can give pods away: first pods that are of no use, then good ones.
 
     New pods that are not available yet count as missing already, so that they take no old pod
@@ -149,20 +149,20 @@ def _take(
         count -= taken
 
 
-def _changes(sets: Iterable[ReplicaSet], sizes: dict[str, int]) -> list[Resize]:
-    resizes = [Resize(each, sizes[each.metadata.name]) for each in sets]
+def _changes(sets: Iterable[ReplicaSet], sizes: dict[str, int]) -> list[ReplicaSetResize]:
+    resizes = [ReplicaSetResize(each, sizes[each.metadata.name]) for each in sets]
     return [each for each in resizes if each.size != size(each.set)]
 
 
-def cleared(sets: Sets) -> list[Resize]:
+def cleared(sets: DeploymentReplicaSets) -> list[ReplicaSetResize]:
     """All old ReplicaSets without pods, as Recreate wants it."""
-    return [Resize(each, 0) for each in active(sets.old)]
+    return [ReplicaSetResize(each, 0) for each in active(sets.old)]
 
 
 # Scaling.
 
 
-def is_scaled(deployment: Deployment, sets: Sets) -> bool:
+def is_scaled(deployment: Deployment, sets: DeploymentReplicaSets) -> bool:
     """Whether the Deployment wants another number of pods than when its sets were resized."""
     noted = (noted_number(each, DESIRED) for each in active(sets.all))
     return any(each is not None and each != wanted(deployment) for each in noted)
@@ -176,7 +176,7 @@ def noted_number(set_: ReplicaSet, annotation: str) -> int | None:
     return int(text)
 
 
-def rescaled(deployment: Deployment, sets: Sets) -> list[Resize]:
+def rescaled(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaSetResize]:
     """The sizes after a change of the number of wanted pods, or while a Deployment is paused.
 
     In the middle of a rollout all ReplicaSets grow or shrink in proportion: the rollout is
@@ -184,7 +184,7 @@ def rescaled(deployment: Deployment, sets: Sets) -> list[Resize]:
     """
     only = _only_or_latest(sets)
     if only is not None:
-        return [Resize(only, wanted(deployment))]
+        return [ReplicaSetResize(only, wanted(deployment))]
     if _is_saturated(deployment, sets.new):
         return cleared(sets)
     if is_rolling(deployment):
@@ -192,7 +192,7 @@ def rescaled(deployment: Deployment, sets: Sets) -> list[Resize]:
     return []
 
 
-def _only_or_latest(sets: Sets) -> ReplicaSet | None:
+def _only_or_latest(sets: DeploymentReplicaSets) -> ReplicaSet | None:
     """The one ReplicaSet with pods; the newest if none has; None if several have."""
     found = active(sets.all)
     if len(found) > 1 or not sets.all:
@@ -208,7 +208,7 @@ def _is_saturated(deployment: Deployment, new: ReplicaSet | None) -> bool:
     return all(count == wanted(deployment) for count in counts)
 
 
-def _in_proportion(deployment: Deployment, sets: Sets) -> list[Resize]:
+def _in_proportion(deployment: Deployment, sets: DeploymentReplicaSets) -> list[ReplicaSetResize]:
     found = active(sets.all)
     allowed = most(deployment) if wanted(deployment) else 0
     to_add = allowed - total(found)
@@ -225,7 +225,7 @@ def _in_proportion(deployment: Deployment, sets: Sets) -> list[Resize]:
         left -= share
     # What rounding leaves over goes to the largest.
     sizes[0] = max(sizes[0] + left, 0)
-    return [Resize(each, count) for each, count in zip(found, sizes, strict=True)]
+    return [ReplicaSetResize(each, count) for each, count in zip(found, sizes, strict=True)]
 
 
 def _share(deployment: Deployment, set_: ReplicaSet) -> int:

@@ -1,4 +1,4 @@
-"""StatefulClaims: makes the claims of a StatefulSet's pods, and says who takes them away."""
+"""StatefulClaims: creates the claims of a StatefulSet's pods and sets their retention."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -8,15 +8,15 @@ from msgspec.structs import replace
 from kedge.api.apps_v1.stateful_set import RESOURCE as SETS
 from kedge.api.apps_v1.stateful_set import StatefulSet
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE, PersistentVolumeClaim
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Object, OwnerReference
 from kedge.api.resource import Resource
 from kedge.client.client import Client
 from kedge.client.events import NORMAL, WARNING, Recorder
-from kedge.controllers.known import Known
 from kedge.controllers.pod_control import owned_by
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import ObjectCache
 from kedge.controllers.workloads.stateful_pods import claims_of, ordinal_of, ordinals
 from kedge.machinery.errors import StatusError, conflict
 
@@ -24,7 +24,7 @@ UNSUPPORTED: Final = "VolumesUnsupported"
 
 
 def no_volumes(owner: StatefulSet) -> str:
-    """What is said of a set with claims, for nothing in kedge binds or mounts them."""
+    """The warning for a set with claims: kedge does not bind or mount them."""
     names = ", ".join(each.metadata.name for each in owner.spec.volumeClaimTemplates)
     return (
         "kedge has no volumes behind PersistentVolumeClaims: pods that mount them "
@@ -48,7 +48,7 @@ def wanted_owners(
 
 
 def has_conflict(owner: StatefulSet, pod: Pod, claim: PersistentVolumeClaim) -> bool:
-    """Whether somebody else manages a claim that the set is to delete some day."""
+    """Whether a claim that the set should delete has another controller."""
     policy = owner.spec.persistentVolumeClaimRetentionPolicy
     if policy is None or "Delete" not in (policy.whenDeleted, policy.whenScaled):
         return False
@@ -74,17 +74,17 @@ def _is_stale(reference: OwnerReference, resource: Resource[Any], obj: Object) -
 
 
 class StatefulClaims:
-    """The claims of all sets."""
+    """Creates and updates the claims of all StatefulSets."""
 
     def __init__(
-        self, client: Client, known: Known[PersistentVolumeClaim], recorder: Recorder
+        self, client: Client, known: ObjectCache[PersistentVolumeClaim], recorder: Recorder
     ) -> None:
         self._client = client
         self._known = known
         self._recorder = recorder
 
     def of(self, owner: StatefulSet, ordinal: int) -> list[PersistentVolumeClaim]:
-        """Those that are there of the claims which one pod needs."""
+        """Return the existing claims of one pod."""
         names = [each.metadata.name for each in claims_of(owner, ordinal)]
         found = (self._known.get(name, owner.metadata.namespace) for name in names)
         return [each for each in found if each is not None]

@@ -1,4 +1,4 @@
-"""The pods of a StatefulSet: each has a number, and with it a name, labels and claims."""
+"""The pods of a StatefulSet: each has an ordinal, and from it a name, labels and claims."""
 
 import re
 from typing import Final
@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec, PodTemplateSpec
-from kedge.api.core_v1.volume import PersistentVolumeClaimVolumeSource, Volume
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec, PodTemplateSpec
+from kedge.api.core_v1.volume.volume import PersistentVolumeClaimVolumeSource, Volume
 from kedge.api.model import ObjectMeta
 from kedge.controllers.pod_control import pod_of
 

@@ -1,4 +1,4 @@
-"""StatefulSets: each keeps numbered pods running, made, replaced and ended in order."""
+"""StatefulSets: each keeps numbered pods running, created, replaced and deleted in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -11,15 +11,14 @@ from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet, StatefulSetCon
 from kedge.api.apps_v1.workload import same
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.label_selector import compiled
 from kedge.client.client import Client, DeleteOptions, Preconditions
 from kedge.client.events import NORMAL, WARNING, Recorder
 from kedge.client.informer import Key
-from kedge.controllers.claims import Claims
-from kedge.controllers.known import Shared, controller_of, key_of
-from kedge.controllers.loop import Loop, together
+from kedge.controllers.adoption import Adoption
+from kedge.controllers.loop import ControllerLoop, together
 from kedge.controllers.namespaces import is_leaving as namespace_is_leaving
 from kedge.controllers.pod_control import (
     BURST,
@@ -29,6 +28,7 @@ from kedge.controllers.pod_control import (
     room_for_more,
 )
 from kedge.controllers.pod_state import is_leaving
+from kedge.controllers.shared_informers import SharedInformers, controller_of, key_of
 from kedge.controllers.workloads.history import History, Revisions, template_of
 from kedge.controllers.workloads.replicas import next_available
 from kedge.controllers.workloads.stateful_claims import UNSUPPORTED, StatefulClaims, no_volumes
@@ -40,9 +40,9 @@ from kedge.controllers.workloads.stateful_pods import (
     revision_of,
 )
 from kedge.controllers.workloads.stateful_steps import (
-    Create,
-    Delete,
-    Identify,
+    CreatePod,
+    DeletePod,
+    LabelPod,
     Step,
     counted,
     next_steps,
@@ -59,21 +59,23 @@ VOLUMES: Final = "VolumesProvided"
 
 
 class StatefulSetController:
-    """All StatefulSets."""
+    """Reconciles StatefulSets."""
 
-    def __init__(self, client: Client, shared: Shared, clock: Clock) -> None:
+    def __init__(self, client: Client, shared: SharedInformers, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._sets = shared.of(RESOURCE)
         self._pods = shared.of(PODS)
         self._orphans = self._pods.by(_set_of_orphan)
         self._recorder = Recorder(client, clock, COMPONENT)
-        self._members = Claims(client, RESOURCE, PODS, self._pods)
+        self._members = Adoption(client, RESOURCE, PODS, self._pods)
         revisions = shared.of(REVISIONS)
         self._history = History(client, RESOURCE, revisions, hash_label=HASH_LABEL)
         claims = shared.of(CLAIMS)
         self._claims = StatefulClaims(client, claims, self._recorder)
-        self._loop: Loop[Key] = Loop(COMPONENT, self._reconcile, clock, workers=WORKERS)
+        self._loop: ControllerLoop[Key] = ControllerLoop(
+            COMPONENT, self._reconcile, clock, workers=WORKERS
+        )
         self._sets.follow(self._set_changed)
         self._pods.follow(self._pod_changed)
         claims.follow(self._claim_changed)
@@ -164,7 +166,7 @@ class StatefulSetController:
         room = room_for_more(pods)
         some: list[Step] = []
         for step in steps:
-            if isinstance(step, Create):
+            if isinstance(step, CreatePod):
                 if not room:
                     record_held_back(self._recorder, owner)
                     break
@@ -220,18 +222,18 @@ class StatefulSetController:
         unused = [each for each in revisions.past if each.metadata.name not in live]
         await self._history.forget(unused[: max(len(unused) - limit, 0)])
 
-    # Deeds.
+    # Writes.
 
     async def _do(
         self, owner: StatefulSet, step: Step, revisions: Mapping[str, ControllerRevision]
     ) -> None:
         match step:
-            case Create(ordinal, revision):
+            case CreatePod(ordinal, revision):
                 template = template_of(revisions[revision])
                 await self._create(owner, numbered_pod(owner, template, ordinal, revision))
-            case Delete(pod):
+            case DeletePod(pod):
                 await self._delete(owner, pod)
-            case Identify(pod):
+            case LabelPod(pod):
                 await self._identify(owner, pod)
 
     async def _create(self, owner: StatefulSet, pod: Pod) -> None:
@@ -243,7 +245,7 @@ class StatefulSetController:
         except StatusError as error:
             if namespace_is_leaving(error):
                 return
-            # Somebody else's pod of that name: it may go some day.
+            # A pod of that name belongs to another owner, which may delete it later.
             if error.reason != "AlreadyExists":
                 self._say(owner, "Create", pod, error)
             raise
@@ -281,15 +283,17 @@ class StatefulSetController:
     def _say(
         self, owner: StatefulSet, verb: str, pod: Pod, error: StatusError | None = None
     ) -> None:
-        deed = f"{verb} Pod {pod.metadata.name} in StatefulSet {owner.metadata.name}"
+        action = f"{verb} Pod {pod.metadata.name} in StatefulSet {owner.metadata.name}"
         if error is None:
-            self._recorder.record(owner, NORMAL, f"Successful{verb}", f"{deed} successful")
+            self._recorder.record(owner, NORMAL, f"Successful{verb}", f"{action} successful")
         else:
-            self._recorder.record(owner, WARNING, f"Failed{verb}", f"{deed} failed error: {error}")
+            self._recorder.record(
+                owner, WARNING, f"Failed{verb}", f"{action} failed error: {error}"
+            )
 
 
 def _set_of_orphan(pod: Pod) -> Key | None:
-    """The set that might take a pod which nobody manages, by its name."""
+    """Return the set that may adopt an orphaned pod, derived from the pod's name."""
     if controller_of(pod) is not None:
         return None
     parent, _ = parent_and_ordinal(pod.metadata.name)

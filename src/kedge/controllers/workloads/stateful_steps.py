@@ -1,4 +1,4 @@
-"""What a StatefulSet needs next: which pods to make, delete or label, by the rules of its order."""
+"""The next steps of a StatefulSet: pods to create, delete or label, in the order of its policy."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from itertools import islice
 
 from kedge.api.apps_v1 import rolling
 from kedge.api.apps_v1.stateful_set import StatefulSet, StatefulSetStatus
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.pod_state import ENDED, is_available, is_leaving, is_ready
 from kedge.controllers.workloads.stateful_pods import (
     first_ordinal,
@@ -19,37 +19,37 @@ from kedge.controllers.workloads.stateful_pods import (
 
 
 @dataclass(frozen=True)
-class Create:
-    """Make the pod of a number, from the template of a revision."""
+class CreatePod:
+    """Create the pod of an ordinal from the template of a revision."""
 
     ordinal: int
     revision: str
 
 
 @dataclass(frozen=True)
-class Delete:
+class DeletePod:
     pod: Pod
 
 
 @dataclass(frozen=True)
-class Identify:
-    """Give a pod the labels that say which one it is."""
+class LabelPod:
+    """Set the identity labels of a pod."""
 
     pod: Pod
 
 
-Step = Create | Delete | Identify
+Step = CreatePod | DeletePod | LabelPod
 
 
 @dataclass(frozen=True)
-class Slot:
-    """One number that is wanted, and the pod that has it."""
+class ReplicaSlot:
+    """One desired ordinal, and its pod if it exists."""
 
     ordinal: int
     pod: Pod | None
 
 
-class Slots:
+class ReplicaSlots:
     """The ordinals of a set's replicas, with the pods that exist.
 
     `replicas` is any number up to 2**31-1, so no list of all ordinals is ever built. Callers
@@ -63,17 +63,17 @@ class Slots:
     def __len__(self) -> int:
         return len(self._wanted)
 
-    def __iter__(self) -> Iterator[Slot]:
+    def __iter__(self) -> Iterator[ReplicaSlot]:
         """Iterate from the lowest ordinal."""
-        return (Slot(ordinal, self._pods.get(ordinal)) for ordinal in self._wanted)
+        return (ReplicaSlot(ordinal, self._pods.get(ordinal)) for ordinal in self._wanted)
 
-    def __reversed__(self) -> Iterator[Slot]:
+    def __reversed__(self) -> Iterator[ReplicaSlot]:
         """Iterate from the highest ordinal."""
-        return (Slot(ordinal, self._pods.get(ordinal)) for ordinal in reversed(self._wanted))
+        return (ReplicaSlot(ordinal, self._pods.get(ordinal)) for ordinal in reversed(self._wanted))
 
-    def beyond(self, index: int) -> "Slots":
+    def beyond(self, index: int) -> "ReplicaSlots":
         """Return all ordinals but the lowest so many."""
-        return Slots(self._wanted[index:], self._pods)
+        return ReplicaSlots(self._wanted[index:], self._pods)
 
     def pods(self) -> list[Pod]:
         """Return the pods with one of the ordinals, the highest first."""
@@ -96,12 +96,12 @@ def next_steps(
         for slot in slots:
             if (step := _filling(owner, slot, current, update)) is not None:
                 yield step
-        yield from (Delete(pod) for pod in condemned if not is_leaving(pod))
+        yield from (DeletePod(pod) for pod in condemned if not is_leaving(pod))
         yield from _rolling(owner, slots, update, now)
         return
     for slot in slots:
         step = _filling(owner, slot, current, update)
-        if isinstance(step, Create | Delete):
+        if isinstance(step, CreatePod | DeletePod):
             yield step
             return
         if _is_unavailable(owner, slot.pod, now):
@@ -114,24 +114,24 @@ def next_steps(
         yield from _rolling(owner, slots, update, now)
 
 
-def split_pods(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[Slots, list[Pod]]:
+def split_pods(owner: StatefulSet, pods: Sequence[Pod]) -> tuple[ReplicaSlots, list[Pod]]:
     """Return the ordinals of the set, and the pods beyond them, highest first."""
     by_ordinal = {ordinal: pod for pod in pods if (ordinal := ordinal_of(pod)) >= 0}
     wanted = ordinals(owner)
     others = [ordinal for ordinal in by_ordinal if ordinal not in wanted]
     condemned = [by_ordinal[ordinal] for ordinal in sorted(others, reverse=True)]
-    return Slots(wanted, by_ordinal), condemned
+    return ReplicaSlots(wanted, by_ordinal), condemned
 
 
-def _filling(owner: StatefulSet, slot: Slot, current: str, update: str) -> Step | None:
-    """What one number needs; a pod that has ended makes room for another, however it ended."""
+def _filling(owner: StatefulSet, slot: ReplicaSlot, current: str, update: str) -> Step | None:
+    """Return the step of one ordinal; an ended pod is deleted and created again."""
     pod = slot.pod
     if pod is None:
         old = _is_made_from_current(owner, slot.ordinal)
-        return Create(slot.ordinal, current if old else update)
+        return CreatePod(slot.ordinal, current if old else update)
     if pod.status.phase in ENDED:
-        return None if is_leaving(pod) else Delete(pod)
-    return None if has_identity(pod) else Identify(pod)
+        return None if is_leaving(pod) else DeletePod(pod)
+    return None if has_identity(pod) else LabelPod(pod)
 
 
 def _is_made_from_current(owner: StatefulSet, ordinal: int) -> bool:
@@ -146,7 +146,7 @@ def _is_made_from_current(owner: StatefulSet, ordinal: int) -> bool:
 def _shrinking(owner: StatefulSet, condemned: Sequence[Pod], now: datetime) -> Iterator[Step]:
     """In order, the highest goes first, and not before those below it are well.
 
-    One that has ended never gets well: nobody waits for it, which Kubernetes does for ever.
+    The wait skips ended pods, because they cannot become ready; Kubernetes waits for ever.
     """
     highest = condemned[0]
     if is_leaving(highest):
@@ -155,10 +155,10 @@ def _shrinking(owner: StatefulSet, condemned: Sequence[Pod], now: datetime) -> I
     ill = [pod for pod in living if _is_unavailable(owner, pod, now)]
     if any(pod is highest for pod in ill) and ill[-1] is not highest:
         return
-    yield Delete(highest)
+    yield DeletePod(highest)
 
 
-def _rolling(owner: StatefulSet, slots: Slots, update: str, now: datetime) -> Iterator[Step]:
+def _rolling(owner: StatefulSet, slots: ReplicaSlots, update: str, now: datetime) -> Iterator[Step]:
     """The pods of an older revision whose turn it is, from the highest number down."""
     strategy = owner.spec.updateStrategy
     if strategy.type == "OnDelete":
@@ -170,11 +170,11 @@ def _rolling(owner: StatefulSet, slots: Slots, update: str, now: datetime) -> It
         room = max(rolling.count(pace.maxUnavailable, len(slots), up=False), 1)
         room -= len(slots) - well
         old = (pod for pod in later.pods() if _is_outdated(pod, update))
-        yield from (Delete(pod) for pod in islice(old, max(room, 0)))
+        yield from (DeletePod(pod) for pod in islice(old, max(room, 0)))
         return
     for slot in reversed(later):
         if slot.pod is not None and _is_outdated(slot.pod, update):
-            yield Delete(slot.pod)
+            yield DeletePod(slot.pod)
             return
         if _is_unavailable(owner, slot.pod, now):
             return

@@ -1,1 +1,1 @@
-"""What a device plugin has to be able to do, tried without a cluster and without its hardware."""
+"""Conformance checks for device plugins, without a cluster and without the hardware."""

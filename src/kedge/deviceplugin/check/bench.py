@@ -1,4 +1,4 @@
-"""Bench: stands in for a kubelet, so that a plugin can be looked at from all sides."""
+"""PluginBench: a fake kubelet that a plugin registers with."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ _OPTIONS: Final = [
 ]
 
 
-class Rejected(Exception):
+class CallRejected(Exception):
     """The plugin answered a call with an error."""
 
     def __init__(self, code: str, details: str) -> None:
@@ -37,12 +37,12 @@ class Rejected(Exception):
         self.code = code
 
 
-class Occupied(Exception):
-    """Somebody else serves the directory."""
+class DirectoryInUse(Exception):
+    """Another process serves the directory."""
 
 
 @dataclass
-class Arrival:
+class PluginRegistration:
     """A plugin has registered."""
 
     request: m.RegisterRequest
@@ -55,8 +55,8 @@ class Arrival:
 
 
 @dataclass
-class Bench:
-    """A directory with a registration socket, and the plugin that came."""
+class PluginBench:
+    """A directory with a registration socket, and the plugin that registered."""
 
     directory: Path
     clock: Clock
@@ -67,8 +67,8 @@ class Bench:
     env: dict[str, str] = field(default_factory=dict)
     """Variables that a container may have, if the plugin is particular about them."""
     command: Sequence[str] = ()
-    """What starts the plugin; empty if somebody else does."""
-    arrivals: list[Arrival] = field(default_factory=list)
+    """The command that starts the plugin; empty if it is started by hand."""
+    arrivals: list[PluginRegistration] = field(default_factory=list)
     devices: list[m.Device] = field(default_factory=list)
     restart_seconds: float = 0.0
     """How long the plugin took to register again."""
@@ -78,11 +78,13 @@ class Bench:
     # The kubelet.
 
     async def open(self) -> None:
-        """Begin to serve. Raises Occupied, or OSError."""
+        """Begin to serve. Raises DirectoryInUse or OSError."""
         await asyncio.to_thread(library.load)
         self.directory.mkdir(parents=True, exist_ok=True)
         if answers(self.socket):
-            raise Occupied(f"somebody serves {self.socket} already: stop it, or use another place")
+            raise DirectoryInUse(
+                f"another process serves {self.socket}: stop it, or choose another directory"
+            )
         await self.serve()
 
     async def serve(self) -> None:
@@ -121,7 +123,7 @@ class Bench:
 
     async def _register(self, request: m.RegisterRequest, context: Any) -> m.Empty:
         path = self.directory / request.endpoint
-        arrival = Arrival(request, self.clock.monotonic(), answers(path))
+        arrival = PluginRegistration(request, self.clock.monotonic(), answers(path))
         if arrival.listening:
             try:
                 async with self.connected(path) as channel:
@@ -164,13 +166,13 @@ class Bench:
         """Whether it runs, as far as we can know."""
         return self._process is None or self._process.returncode is None
 
-    def chosen(self) -> list[Arrival]:
+    def chosen(self) -> list[PluginRegistration]:
         """The registrations of the plugin in question, in order."""
         name = self.resource or (self.arrivals[0].request.resource_name if self.arrivals else "")
         return [each for each in self.arrivals if each.request.resource_name == name]
 
     @property
-    def plugin(self) -> Arrival:
+    def plugin(self) -> PluginRegistration:
         return self.chosen()[-1]
 
     @property
@@ -219,23 +221,23 @@ class Bench:
             try:
                 return await methods.caller(channel, method)(request, timeout=seconds)
             except library.load().aio.AioRpcError as error:
-                raise Rejected(error.code().name, error.details() or "") from error
+                raise CallRejected(error.code().name, error.details() or "") from error
 
     async def first_list(self, seconds: float = 5.0) -> list[m.Device]:
-        """What ListAndWatch says at first. Raises Rejected."""
+        """Return the first response of ListAndWatch. Raises CallRejected."""
         grpc = library.load()
         async with self.connected() as channel:
             stream = methods.streamer(channel, methods.LIST_AND_WATCH)(m.Empty())
             try:
                 answer = await asyncio.wait_for(stream.read(), seconds)
             except TimeoutError:
-                raise Rejected("DEADLINE_EXCEEDED", f"no list within {seconds:g} s") from None
+                raise CallRejected("DEADLINE_EXCEEDED", f"no list within {seconds:g} s") from None
             except grpc.aio.AioRpcError as error:
-                raise Rejected(error.code().name, error.details() or "") from error
+                raise CallRejected(error.code().name, error.details() or "") from error
             finally:
                 stream.cancel()
         if answer is grpc.aio.EOF:
-            raise Rejected("OK", "the stream ended without a list")
+            raise CallRejected("OK", "the stream ended without a list")
         return list(answer.devices)
 
     async def allocate(self, *groups: Sequence[str]) -> Sequence[m.ContainerAllocateResponse]:

@@ -1,11 +1,17 @@
-"""What a plugin says of its devices."""
+"""Scenarios of ListAndWatch."""
 
 import asyncio
 
 from kedge.deviceplugin import library, methods, wire
 from kedge.deviceplugin import messages as m
-from kedge.deviceplugin.check.bench import Bench, Rejected
-from kedge.deviceplugin.check.scenario import Doubtful, Failed, Scenarios, Skipped, expect
+from kedge.deviceplugin.check.bench import CallRejected, PluginBench
+from kedge.deviceplugin.check.scenario import (
+    ScenarioDoubtful,
+    ScenarioFailed,
+    Scenarios,
+    ScenarioSkipped,
+    expect,
+)
 
 scenario = Scenarios()
 
@@ -15,19 +21,19 @@ STOCK_LIMIT = 4 * 2**20
 """Bytes that a gRPC client takes in one message unless told otherwise."""
 
 
-async def _list(bench: Bench) -> list[m.Device]:
+async def _list(bench: PluginBench) -> list[m.Device]:
     try:
         return await bench.first_list()
-    except Rejected as error:
-        raise Failed(f"ListAndWatch: {error}") from error
+    except CallRejected as error:
+        raise ScenarioFailed(f"ListAndWatch: {error}") from error
 
 
 @scenario(_GROUP, "answers GetDevicePluginOptions")
-async def options(bench: Bench) -> str:
+async def options(bench: PluginBench) -> str:
     try:
         found = await bench.call(methods.OPTIONS, m.Empty())
-    except Rejected as error:
-        raise Failed(str(error)) from error
+    except CallRejected as error:
+        raise ScenarioFailed(str(error)) from error
     bench.plugin.options = found
     named = {
         "PreStartContainer": found.pre_start_required,
@@ -38,19 +44,19 @@ async def options(bench: Bench) -> str:
 
 
 @scenario(_GROUP, "lists its devices at once", vital=True)
-async def listed(bench: Bench) -> str:
+async def listed(bench: PluginBench) -> str:
     bench.devices = await _list(bench)
     return f"{len(bench.devices)} devices, {len(bench.healthy)} healthy"
 
 
 @scenario(_GROUP, "has a healthy device")
-async def some(bench: Bench) -> None:
+async def some(bench: PluginBench) -> None:
     if not bench.healthy:
-        raise Doubtful("without one, most of what follows cannot be tried")
+        raise ScenarioDoubtful("without one, most of what follows cannot be tried")
 
 
 @scenario(_GROUP, "gives each device a name of its own")
-async def unique(bench: Bench) -> None:
+async def unique(bench: PluginBench) -> None:
     ids = [each.id for each in bench.devices]
     expect(all(ids), "a device has no ID")
     twice = {each for each in ids if ids.count(each) > 1} if len(ids) < 5000 else set()
@@ -58,19 +64,19 @@ async def unique(bench: Bench) -> None:
 
 
 @scenario(_GROUP, "gives devices short names")
-async def short(bench: Bench) -> None:
+async def short(bench: PluginBench) -> None:
     if long := [each.id for each in bench.devices if len(each.id) > LONGEST_ID]:
-        raise Doubtful(f"IDs are to have at most {LONGEST_ID} characters: {long[0]}")
+        raise ScenarioDoubtful(f"IDs are to have at most {LONGEST_ID} characters: {long[0]}")
 
 
 @scenario(_GROUP, "says Healthy or Unhealthy")
-async def health(bench: Bench) -> None:
+async def health(bench: PluginBench) -> None:
     words = {each.health for each in bench.devices} - {m.HEALTHY, m.UNHEALTHY}
     expect(not words, f"it also says {', '.join(repr(word) for word in sorted(words))}")
 
 
 @scenario(_GROUP, "names parts of the machine that can be")
-async def topology(bench: Bench) -> str | None:
+async def topology(bench: PluginBench) -> str | None:
     places = [
         place.id
         for each in bench.devices
@@ -82,20 +88,20 @@ async def topology(bench: Bench) -> str | None:
 
 
 @scenario(_GROUP, "fits its list into one message")
-async def size(bench: Bench) -> None:
+async def size(bench: PluginBench) -> None:
     length = len(wire.encode(m.ListAndWatchResponse(devices=bench.devices)))
     if length > STOCK_LIMIT:
-        raise Doubtful(f"{length} bytes are more than other kubelets take")
+        raise ScenarioDoubtful(f"{length} bytes are more than other kubelets take")
 
 
 @scenario(_GROUP, "tells a second listener the whole list")
-async def again(bench: Bench) -> None:
+async def again(bench: PluginBench) -> None:
     found = {each.id for each in await _list(bench)}
     expect(found == {each.id for each in bench.devices}, "the second list is another one")
 
 
 @scenario(_GROUP, "keeps the stream open")
-async def patient(bench: Bench) -> None:
+async def patient(bench: PluginBench) -> None:
     grpc = library.load()
     async with bench.connected() as channel:
         stream = methods.streamer(channel, methods.LIST_AND_WATCH)(m.Empty())
@@ -110,13 +116,13 @@ async def patient(bench: Bench) -> None:
         except TimeoutError:
             return
         except grpc.aio.AioRpcError as error:
-            raise Failed(f"it ended: {error.code().name} {error.details()}") from error
+            raise ScenarioFailed(f"it ended: {error.code().name} {error.details()}") from error
         finally:
             stream.cancel()
 
 
 @scenario(_GROUP, "does not mind a listener who leaves")
-async def leaving(bench: Bench) -> None:
+async def leaving(bench: PluginBench) -> None:
     for _ in range(5):
         await _list(bench)
     expect(bench.alive, "it ended")
@@ -125,11 +131,13 @@ async def leaving(bench: Bench) -> None:
 # Choosing.
 
 
-async def _prefer(bench: Bench, available: list[str], included: list[str], size: int) -> set[str]:
+async def _prefer(
+    bench: PluginBench, available: list[str], included: list[str], size: int
+) -> set[str]:
     if not bench.options.get_preferred_allocation_available:
-        raise Skipped("it does not offer GetPreferredAllocation")
+        raise ScenarioSkipped("it does not offer GetPreferredAllocation")
     if len(bench.healthy) < max(size, 2):
-        raise Skipped("it has too few devices for a choice")
+        raise ScenarioSkipped("it has too few devices for a choice")
     asked = m.ContainerPreferredAllocationRequest(
         available_device_ids=available, must_include_device_ids=included, allocation_size=size
     )
@@ -137,27 +145,27 @@ async def _prefer(bench: Bench, available: list[str], included: list[str], size:
         answer = await bench.call(
             methods.PREFER, m.PreferredAllocationRequest(container_requests=[asked])
         )
-    except Rejected as error:
-        raise Failed(str(error)) from error
+    except CallRejected as error:
+        raise ScenarioFailed(str(error)) from error
     expect(len(answer.container_responses) == 1, "it does not answer for the one container")
     return set(answer.container_responses[0].device_ids)
 
 
 @scenario("choice", "chooses as many devices as are wanted")
-async def enough(bench: Bench) -> None:
+async def enough(bench: PluginBench) -> None:
     got = await _prefer(bench, bench.healthy, [], 1)
     expect(len(got) == 1, f"it chose {len(got)} instead of one")
 
 
 @scenario("choice", "chooses among those that are free")
-async def free(bench: Bench) -> None:
+async def free(bench: PluginBench) -> None:
     available = bench.healthy[1:]
     got = await _prefer(bench, available, [], 1)
     expect(got <= set(available), f"{', '.join(sorted(got - set(available)))} was not to be had")
 
 
 @scenario("choice", "includes what must be included")
-async def included(bench: Bench) -> None:
+async def included(bench: PluginBench) -> None:
     must = bench.healthy[-1:]
     got = await _prefer(bench, bench.healthy, must, 2)
     expect(set(must) <= got, f"it left out {must[0] if must else ''}")

@@ -1,17 +1,17 @@
-"""The whole check: every scenario in turn, and what came of it."""
+"""Runs all scenarios and collects their results."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from kedge.deviceplugin.check import calls, listing, registration, restarts
-from kedge.deviceplugin.check.bench import Bench
+from kedge.deviceplugin.check.bench import PluginBench
 from kedge.deviceplugin.check.scenario import (
-    Doubtful,
-    Failed,
     Scenario,
-    Skipped,
-    Verdict,
+    ScenarioDoubtful,
+    ScenarioFailed,
+    ScenarioResult,
+    ScenarioSkipped,
 )
 
 SCENARIOS: Final = (
@@ -24,24 +24,24 @@ SCENARIOS: Final = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one scenario."""
+    """The result of one scenario."""
 
     group: str
     title: str
-    verdict: Verdict
+    verdict: ScenarioResult
     detail: str
     seconds: float
 
 
-async def check(bench: Bench, tell: Callable[[Finding], None]) -> list[Finding]:
-    """Try everything; each finding is told as soon as it is there. Raises Occupied or OSError."""
+async def check(bench: PluginBench, tell: Callable[[Finding], None]) -> list[Finding]:
+    """Run all scenarios and report each finding at once. Raises DirectoryInUse or OSError."""
     await bench.open()
     findings: list[Finding] = []
     hopeless = False
     try:
         for each in SCENARIOS:
             found = _not_tried(each) if hopeless else await _try(each, bench)
-            hopeless = hopeless or (each.vital and found.verdict is Verdict.FAIL)
+            hopeless = hopeless or (each.vital and found.verdict is ScenarioResult.FAIL)
             findings.append(found)
             tell(found)
     finally:
@@ -49,25 +49,25 @@ async def check(bench: Bench, tell: Callable[[Finding], None]) -> list[Finding]:
     return findings
 
 
-async def _try(scenario: Scenario, bench: Bench) -> Finding:
+async def _try(scenario: Scenario, bench: PluginBench) -> Finding:
     begun = bench.clock.monotonic()
-    verdict, detail = Verdict.OK, ""
+    verdict, detail = ScenarioResult.OK, ""
     try:
         detail = await scenario.attempt(bench) or ""
-    except Doubtful as error:
-        verdict, detail = Verdict.WARN, str(error)
-    except Skipped as error:
-        verdict, detail = Verdict.SKIP, str(error)
-    except (Failed, OSError, TimeoutError) as error:
-        verdict, detail = Verdict.FAIL, str(error)
+    except ScenarioDoubtful as error:
+        verdict, detail = ScenarioResult.WARN, str(error)
+    except ScenarioSkipped as error:
+        verdict, detail = ScenarioResult.SKIP, str(error)
+    except (ScenarioFailed, OSError, TimeoutError) as error:
+        verdict, detail = ScenarioResult.FAIL, str(error)
     took = bench.clock.monotonic() - begun
     return Finding(scenario.group, scenario.title, verdict, detail, round(took, 3))
 
 
 def _not_tried(scenario: Scenario) -> Finding:
     detail = "nothing can be tried without what failed before"
-    return Finding(scenario.group, scenario.title, Verdict.SKIP, detail, 0.0)
+    return Finding(scenario.group, scenario.title, ScenarioResult.SKIP, detail, 0.0)
 
 
-def count(findings: Iterable[Finding], verdict: Verdict) -> int:
+def count(findings: Iterable[Finding], verdict: ScenarioResult) -> int:
     return sum(each.verdict is verdict for each in findings)

@@ -1,14 +1,14 @@
-"""Scenarios: one thing each that a plugin must do, or had better, and what came of it."""
+"""Scenarios: one requirement or recommendation each, and its result."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kedge.deviceplugin.check.bench import Bench
+from kedge.deviceplugin.check.bench import PluginBench
 
 
-class Verdict(StrEnum):
-    """How a scenario ended."""
+class ScenarioResult(StrEnum):
+    """The result of a scenario."""
 
     OK = "ok"
     WARN = "warn"
@@ -18,25 +18,25 @@ class Verdict(StrEnum):
     """It could not be tried."""
 
 
-class Failed(Exception):
-    """The plugin does not do this; why."""
+class ScenarioFailed(Exception):
+    """The plugin does not meet the requirement; the message says why."""
 
 
-class Doubtful(Exception):
-    """The plugin does this in a way that may not work elsewhere; why."""
+class ScenarioDoubtful(Exception):
+    """The plugin meets the requirement in a way that may fail elsewhere; the message says why."""
 
 
-class Skipped(Exception):
-    """This cannot be tried with this plugin; why."""
+class ScenarioSkipped(Exception):
+    """The scenario does not apply to this plugin; the message says why."""
 
 
-Try = Callable[[Bench], Awaitable[str | None]]
-"""Returns what is worth telling, if anything; raises Failed, Doubtful or Skipped."""
+Try = Callable[[PluginBench], Awaitable[str | None]]
+"""Returns a remark or nothing; raises ScenarioFailed, ScenarioDoubtful or ScenarioSkipped."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One thing to try."""
+    """One requirement and the function that checks it."""
 
     group: str
     title: str
@@ -46,7 +46,7 @@ class Scenario:
 
 
 class Scenarios(list[Scenario]):
-    """What is tried one after the other."""
+    """A list of scenarios, run in order."""
 
     def __call__(self, group: str, title: str, *, vital: bool = False) -> Callable[[Try], Try]:
         """A function that tries one thing is the next one."""
@@ -60,4 +60,4 @@ class Scenarios(list[Scenario]):
 
 def expect(condition: object, why: str) -> None:
     if not condition:
-        raise Failed(why)
+        raise ScenarioFailed(why)

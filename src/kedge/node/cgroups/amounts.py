@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import (
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import (
     Amounts,
     is_sidecar,
     pod_level,
@@ -13,7 +13,7 @@ from kedge.api.core_v1.pod_resources import (
     qos_class,
     total,
 )
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.machinery.quantity import Quantity
 from kedge.node.runtime.runtime import ContainerLimits
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import qos_class
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import qos_class
 from kedge.node.cgroups import amounts
 from kedge.node.runtime.runtime import ContainerLimits
 from kedge.supervisor.kernel.cgroups import Cgroup, Cgroups, write

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar
-from kedge.api.core_v1.pod_status import ResourceHealth, ResourceStatus
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar
+from kedge.api.core_v1.pod.status import ResourceHealth, ResourceStatus
 from kedge.deviceplugin import wire
 from kedge.deviceplugin.messages import HEALTHY, SOCKET, UNHEALTHY
 from kedge.machinery.clock import Clock

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.deviceplugin import library
 from kedge.deviceplugin import messages as m
 from kedge.deviceplugin import pod_resources as r

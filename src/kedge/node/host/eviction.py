@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import Clock, every
 from kedge.node.pod.runtime_cache import PodRuntimeState
 from kedge.node.runtime.runtime import RuntimeContainer

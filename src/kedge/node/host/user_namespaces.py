@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery import atomic
 from kedge.node.pod.files import PodFiles
 from kedge.node.runtime.runtime import Runtime, RuntimeFailure

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from kedge.api.core_v1.node_selection import required_nodes
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import pod_requests
-from kedge.api.core_v1.tolerations import untolerated
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import pod_requests
+from kedge.api.core_v1.pod.tolerations import untolerated
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.runtime_specs import sysctl_name
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from kedge.api.core_v1.container import Container
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import ResourceStatus
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import ResourceStatus
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.core_v1.secret import Secret
 from kedge.api.model import Object

@@ -1,6 +1,6 @@
 """Records the events of one pod and its containers, with the kubelet's reasons and messages."""
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.pod.dependencies import EventSink
 from kedge.node.pod.plan import PodPlan
 from kedge.node.pod.waiting import pod_label

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.probe import HTTPGetAction, LifecycleHandler
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.probe import HTTPGetAction, LifecycleHandler
 from kedge.machinery.clock import Clock
 from kedge.node.pod.timeouts import with_timeout
 from kedge.node.probes.http import HttpError, describe, get, request_for

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kedge.api.core_v1.container import Container, ResourceRequirements
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.container import Container, ResourceRequirements
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.quantity import Quantity
 from kedge.node.runtime import runtime
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kedge.api.core_v1.container import Container, ResourceRequirements
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar
+from kedge.api.core_v1.pod.container import Container, ResourceRequirements
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar
 from kedge.machinery.durations import SECOND
 from kedge.node.pod import labels
 from kedge.node.pod.actions import (

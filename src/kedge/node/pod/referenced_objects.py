@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from kedge.api.core_v1 import config_map, secret, service, service_account
 from kedge.api.core_v1.config_map import ConfigMap
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.secret import Secret
 from kedge.api.core_v1.service_types import Service
 from kedge.api.resource import Resource, T

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import all_containers
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import all_containers
 from kedge.machinery.durations import format_time
 from kedge.node.pod import labels
 from kedge.node.pod.dependencies import PodDependencies

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container, ResourceRequirements
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.container import Container, ResourceRequirements
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.machinery import atomic
 from kedge.node.pod import labels
 from kedge.node.pod.runtime_cache import PodRuntimeState

@@ -1,7 +1,7 @@
 """Restart policies: whether a container that has ended is started again."""
 
-from kedge.api.core_v1.container import Container, ContainerRestartRule
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.container import Container, ContainerRestartRule
+from kedge.api.core_v1.pod.spec import PodSpec
 
 RESTART = "Restart"
 RESTART_ALL = "RestartAllContainers"

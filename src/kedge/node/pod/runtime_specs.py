@@ -5,8 +5,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container, EphemeralContainer
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.container import Container, EphemeralContainer
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.network.dns import kernel_hostname
 from kedge.node.pod import labels
 from kedge.node.pod.dependencies import ConfigFailure, DeviceGrant, ResolvedImage

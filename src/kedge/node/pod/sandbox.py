@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.network.dns import dns_of
 from kedge.node.pod.dependencies import PodDependencies, VolumeFailure
 from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from kedge.api.core_v1.container import Container, EphemeralContainer
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.security import PodSecurityContext, SeccompProfile, SecurityContext
+from kedge.api.core_v1.pod.container import Container, EphemeralContainer
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.security import PodSecurityContext, SeccompProfile, SecurityContext
 from kedge.node.pod import security_modules
 from kedge.node.pod.dependencies import ConfigFailure, ResolvedImage
 from kedge.node.runtime.runtime import ContainerSecurity, PidMode

@@ -11,10 +11,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import all_containers
-from kedge.api.core_v1.security import PodSecurityContext, SecurityContext, SELinuxOptions
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.security import PodSecurityContext, SecurityContext, SELinuxOptions
+from kedge.api.core_v1.pod.spec import all_containers
 from kedge.node.pod.admission import PodRejection
 
 APP_ARMOR: Final = "AppArmor"

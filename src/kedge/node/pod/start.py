@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.durations import format_duration
 from kedge.node.pod.dependencies import (
     ConfigFailure,

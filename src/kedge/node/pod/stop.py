@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kedge.api.core_v1.container import Container
+from kedge.api.core_v1.pod.container import Container
 from kedge.node.pod.actions import StopContainer
 from kedge.node.pod.dependencies import PodDependencies
 from kedge.node.pod.event_recorder import NORMAL, WARNING, PodEventRecorder

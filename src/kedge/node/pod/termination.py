@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar
-from kedge.api.core_v1.pod_status import ContainerStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar
+from kedge.api.core_v1.pod.status import ContainerStatus
 from kedge.machinery.durations import parse_time
 from kedge.node.pod.restart_policy import restarts
 from kedge.node.pod.runtime_cache import PodRuntimeState

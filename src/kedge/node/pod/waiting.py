@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.durations import SECOND, format_duration
 from kedge.node.pod.backoff import BackoffDelay
 

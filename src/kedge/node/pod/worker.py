@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import all_containers
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import all_containers
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.node.network.dns import hosts_file
 from kedge.node.pod.actions import (
     Action,

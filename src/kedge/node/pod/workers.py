@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.informer import Informer
 from kedge.client.view import objects

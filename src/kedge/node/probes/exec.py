@@ -1,7 +1,7 @@
 """Exec probe: runs a command in the container; exit code 0 is success."""
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.probe import ExecAction
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.probe import ExecAction
 from kedge.machinery.durations import SECOND, format_duration
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.node.pod.environment.expansion import expand_all

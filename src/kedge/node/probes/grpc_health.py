@@ -5,7 +5,7 @@ import importlib
 from functools import cache
 from typing import Any, Final
 
-from kedge.api.core_v1.probe import GRPCAction
+from kedge.api.core_v1.pod.probe import GRPCAction
 from kedge.machinery.durations import SECOND, format_duration
 from kedge.machinery.protobuf_wire import bytes_field
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult, address

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.probe import HTTPGetAction
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.probe import HTTPGetAction
 from kedge.machinery import names
 from kedge.machinery.clock import Clock
 from kedge.node.pod.timeouts import with_timeout

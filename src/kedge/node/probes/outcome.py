@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kedge.api.core_v1.container import Container
+from kedge.api.core_v1.pod.container import Container
 
 
 class ProbeResult(StrEnum):

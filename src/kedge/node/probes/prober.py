@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodStatus
-from kedge.api.core_v1.probe import Probe
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.probe import Probe
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import SECOND
 from kedge.node.pod.plan import ProbeVerdicts

@@ -1,7 +1,7 @@
 """TCP probe: opens a connection."""
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.probe import TCPSocketAction
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.probe import TCPSocketAction
 from kedge.machinery.clock import Clock
 from kedge.node.pod.timeouts import with_timeout
 from kedge.node.probes.connection import connect

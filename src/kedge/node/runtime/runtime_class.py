@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Document
 from kedge.api.resource import Resource
 from kedge.client.client import Client

@@ -5,8 +5,8 @@ import contextlib
 from datetime import datetime, timedelta
 from typing import Final
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import ContainerStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import ContainerStatus
 from kedge.machinery.durations import parse_time
 from kedge.machinery.errors import StatusError, bad_request
 from kedge.node.host.inotify import Inotify

@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
-from kedge.api.core_v1.container import Container as ContainerConfig
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.container import Container as ContainerConfig
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import Clock
 from kedge.metrics.track import Reading, Track
 from kedge.metrics.window_file import TrackKey, WindowFile

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.metrics.track import LastReading, Reading, Track
 from kedge.node.host.machine import MachineInfo, meminfo
 from kedge.node.runtime.runtime import RuntimeContainer

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import Clock
 from kedge.metrics.frame import WIDTH, Frame, FrameContainer, FramePod
 from kedge.metrics.track import Track

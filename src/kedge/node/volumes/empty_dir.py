@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.volume import EmptyDirVolumeSource
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import mounts

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable
 from typing import Final
 
-from kedge.api.core_v1.volume import HostPathVolumeSource
+from kedge.api.core_v1.volume.volume import HostPathVolumeSource
 from kedge.node.pod.dependencies import VolumeFailure
 
 _KINDS: Final[dict[str, tuple[Callable[[int], bool], str]]] = {

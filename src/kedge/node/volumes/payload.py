@@ -7,8 +7,9 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kedge.api.core_v1.config_map import ConfigMap
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.projection import (
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.secret import Secret
+from kedge.api.core_v1.volume.projection import (
     ConfigMapProjection,
     ConfigMapVolumeSource,
     DownwardAPIVolumeFile,
@@ -18,8 +19,7 @@ from kedge.api.core_v1.projection import (
     ServiceAccountTokenProjection,
     VolumeProjection,
 )
-from kedge.api.core_v1.secret import Secret
-from kedge.api.core_v1.volume import Volume
+from kedge.api.core_v1.volume.volume import Volume
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError
 from kedge.node.pod.dependencies import VolumeFailure

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from kedge.api.core_v1.container import VolumeMount
+from kedge.api.core_v1.pod.container import VolumeMount
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.node.pod.environment.expansion import expand_strictly
 from kedge.supervisor.files import beneath

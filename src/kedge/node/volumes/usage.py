@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import total
-from kedge.api.core_v1.volume import Volume
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import total
+from kedge.api.core_v1.volume.volume import Volume
 from kedge.machinery.quantity import Quantity
 
 RESOURCE: Final = "ephemeral-storage"

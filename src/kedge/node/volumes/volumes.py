@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kedge.api.core_v1.container import Container, VolumeMount
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.volume import EmptyDirVolumeSource, Volume
+from kedge.api.core_v1.pod.container import Container, VolumeMount
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource, Volume
 from kedge.client.workqueue import Backoff, WorkQueue
 from kedge.machinery.clock import Clock
 from kedge.machinery.errors import StatusError

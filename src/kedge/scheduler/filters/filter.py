@@ -1,38 +1,38 @@
-"""Filter: says which nodes cannot take a pod, and why."""
+"""Filter: rejects nodes that cannot take a pod, with the reason."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
 
 
-class Refusal(NamedTuple):
-    """Why a node, or the whole cluster, cannot take a pod."""
+class NodeRejection(NamedTuple):
+    """The reasons why a node, or the whole cluster, cannot take a pod."""
 
     reasons: tuple[str, ...]
     final: bool = False
     """Whether it stays so whatever other pods leave: preemption does not help."""
 
 
-Check = Callable[[NodeState], Refusal | None]
+Check = Callable[[NodeState], NodeRejection | None]
 
 
-class Only(NamedTuple):
-    """A check of which it is known that few nodes can pass."""
+class NarrowedCheck(NamedTuple):
+    """A check that only the named nodes can pass."""
 
     nodes: frozenset[str]
     check: Check
 
 
-Prepared = Check | Only | Refusal | None
-"""None: the filter has nothing to say about the pod. A Refusal: no node will ever do."""
+Prepared = Check | NarrowedCheck | NodeRejection | None
+"""None: the filter does not apply to the pod. A NodeRejection: no node can take the pod."""
 
 
 class Filter(NamedTuple):
-    """One of them, by upstream's name."""
+    """A filter plugin, by its upstream name."""
 
     name: str
-    prepare: Callable[[Demand, Snapshot], Prepared]
-    """Looks at the pod once; what it returns is asked about each node."""
+    prepare: Callable[[PodDemand, Snapshot], Prepared]
+    """Inspects the pod once and returns the check that runs on each node."""

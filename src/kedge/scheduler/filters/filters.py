@@ -1,4 +1,4 @@
-"""The filters, in the order in which they are asked: the first that refuses gives the reason."""
+"""The list of filters, in order: the first that rejects a node gives the reason."""
 
 from typing import Final
 

@@ -1,21 +1,21 @@
-"""InterPodAffinity: pods that must be near others, or must not, whichever of the two says so."""
+"""InterPodAffinity: required affinity and anti-affinity between pods, in both directions."""
 
 from collections.abc import Iterator
 
-from kedge.scheduler.demand import Demand, Term
-from kedge.scheduler.filters.filter import Prepared, Refusal
+from kedge.scheduler.demand import AffinityTerm, PodDemand
+from kedge.scheduler.filters.filter import NodeRejection, Prepared
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Counts, Snapshot
 
-ALONE = Refusal(("node(s) didn't match pod affinity rules",), final=True)
-CROWDED = Refusal(("node(s) didn't match pod anti-affinity rules",))
-UNWANTED = Refusal(("node(s) didn't satisfy existing pods anti-affinity rules",))
+ALONE = NodeRejection(("node(s) didn't match pod affinity rules",), final=True)
+CROWDED = NodeRejection(("node(s) didn't match pod anti-affinity rules",))
+UNWANTED = NodeRejection(("node(s) didn't satisfy existing pods anti-affinity rules",))
 
 Area = tuple[str, str]
 """A topology and one of its values."""
 
 
-def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
+def prepare(demand: PodDemand, snapshot: Snapshot) -> Prepared:
     unwanted = frozenset(_unwanted(demand, snapshot))
     if not unwanted and not demand.affinity and not demand.anti_affinity:
         return None
@@ -30,7 +30,7 @@ def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
     topologies = tuple(term.topology for term in near)
     kept_away = {topology for topology, _ in unwanted}
 
-    def check(node: NodeState) -> Refusal | None:
+    def check(node: NodeState) -> NodeRejection | None:
         labels = node.labels
         for topology in topologies:
             area = labels.get(topology)
@@ -47,7 +47,7 @@ def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
     return check
 
 
-def _unwanted(demand: Demand, snapshot: Snapshot) -> Iterator[Area]:
+def _unwanted(demand: PodDemand, snapshot: Snapshot) -> Iterator[Area]:
     """Where pods are that must not have this one near."""
     labels = snapshot.namespace_labels(demand.namespace)
     for term, areas in snapshot.anti_affinity.items():
@@ -56,7 +56,7 @@ def _unwanted(demand: Demand, snapshot: Snapshot) -> Iterator[Area]:
                 yield term.topology, area
 
 
-def _areas(terms: tuple[Term, ...], nodes: Counts, snapshot: Snapshot) -> Iterator[Area]:
+def _areas(terms: tuple[AffinityTerm, ...], nodes: Counts, snapshot: Snapshot) -> Iterator[Area]:
     """The areas around the pods on these nodes."""
     for name in nodes:
         labels = snapshot.nodes[name].labels
@@ -65,7 +65,7 @@ def _areas(terms: tuple[Term, ...], nodes: Counts, snapshot: Snapshot) -> Iterat
                 yield term.topology, area
 
 
-def _meant_itself(demand: Demand, snapshot: Snapshot) -> bool:
-    """The first pod of several that want to be together has nobody to be with."""
+def _meant_itself(demand: PodDemand, snapshot: Snapshot) -> bool:
+    """Whether the pod is the first of a group with affinity to itself, and may go anywhere."""
     labels = snapshot.namespace_labels(demand.namespace)
     return all(term.matches(demand.namespace, demand.labels, labels) for term in demand.affinity)

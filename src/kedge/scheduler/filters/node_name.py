@@ -1,19 +1,19 @@
-"""NodeName: a pod that names its node goes nowhere else."""
+"""NodeName: a pod with spec.nodeName fits only that node."""
 
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.filters.filter import Prepared, Refusal
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.filters.filter import NodeRejection, Prepared
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
 
-REFUSAL = Refusal(("node(s) didn't match the requested node name",), final=True)
+REFUSAL = NodeRejection(("node(s) didn't match the requested node name",), final=True)
 
 
-def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
+def prepare(demand: PodDemand, snapshot: Snapshot) -> Prepared:
     wanted = demand.pod.spec.nodeName
     if not wanted:
         return None
 
-    def check(node: NodeState) -> Refusal | None:
+    def check(node: NodeState) -> NodeRejection | None:
         return None if node.name == wanted else REFUSAL
 
     return check

@@ -1,19 +1,19 @@
-"""NodeResourcesFit: what all pods of a node request together must be there."""
+"""NodeResourcesFit: the requests of all pods on a node must fit its allocatable resources."""
 
 from collections.abc import Iterator
 
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.filters.filter import Prepared, Refusal
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.filters.filter import NodeRejection, Prepared
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
 
 TOO_MANY_PODS = "Too many pods"
 
 
-def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
+def prepare(demand: PodDemand, snapshot: Snapshot) -> Prepared:
     cpu, memory, others = demand.cpu, demand.memory, demand.others
 
-    def check(node: NodeState) -> Refusal | None:
+    def check(node: NodeState) -> NodeRejection | None:
         if (
             cpu <= node.free_cpu
             and memory <= node.free_memory
@@ -26,8 +26,8 @@ def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
     return check
 
 
-def refusal(demand: Demand, node: NodeState) -> Refusal | None:
-    """All that is missing; nothing that leaves could make a node larger than it is."""
+def refusal(demand: PodDemand, node: NodeState) -> NodeRejection | None:
+    """Return the insufficient resources; final if the request exceeds the node's capacity."""
     missing = [*_missing(demand, node)]
     reasons = tuple(f"Insufficient {name}" for name in missing)
     if len(node.pods) >= node.pods_allowed:
@@ -35,10 +35,10 @@ def refusal(demand: Demand, node: NodeState) -> Refusal | None:
     if not reasons:
         return None
     final = any(demand.requests[name] > node.allocatable.get(name, 0) for name in missing)
-    return Refusal(reasons, final)
+    return NodeRejection(reasons, final)
 
 
-def _missing(demand: Demand, node: NodeState) -> Iterator[str]:
+def _missing(demand: PodDemand, node: NodeState) -> Iterator[str]:
     for name, amount in demand.requests.items():
         if amount > node.free(name):
             yield name

@@ -1,25 +1,25 @@
-"""PodTopologySpread: the areas of a topology may differ only so much in how many pods they have."""
+"""PodTopologySpread: limit the difference in the number of pods between topology domains."""
 
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.filters.filter import Prepared, Refusal
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.filters.filter import NodeRejection, Prepared
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.spread import Constraint, constraints, topologies
 
-UNEVEN = Refusal(("node(s) didn't match pod topology spread constraints",))
-NO_AREA = Refusal(
+UNEVEN = NodeRejection(("node(s) didn't match pod topology spread constraints",))
+NO_AREA = NodeRejection(
     ("node(s) didn't match pod topology spread constraints (missing required label)",), final=True
 )
 
 
-def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
+def prepare(demand: PodDemand, snapshot: Snapshot) -> Prepared:
     rules = constraints(demand, "DoNotSchedule")
     if not rules:
         return None
     nodes = snapshot.within(topologies(rules))
     limits = [(rule.topology, *_limits(demand, rule, nodes, snapshot)) for rule in rules]
 
-    def check(node: NodeState) -> Refusal | None:
+    def check(node: NodeState) -> NodeRejection | None:
         for topology, most, areas in limits:
             area = node.labels.get(topology)
             if area is None:
@@ -32,7 +32,7 @@ def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
 
 
 def _limits(
-    demand: Demand, rule: Constraint, nodes: list[NodeState], snapshot: Snapshot
+    demand: PodDemand, rule: Constraint, nodes: list[NodeState], snapshot: Snapshot
 ) -> tuple[int, dict[str, int]]:
     """How many pods an area may have so that one more is not too many, and how many each has."""
     pods = rule.pods(demand.namespace, snapshot)

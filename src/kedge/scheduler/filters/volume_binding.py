@@ -1,27 +1,27 @@
-"""VolumeBinding: the claims that a pod mounts must be there, bound, and within a node's reach."""
+"""VolumeBinding: the claims of a pod must exist, be bound, and be reachable from the node."""
 
 from collections.abc import Iterator
 
 from kedge.api.core_v1.node_selection import Match, compiled
-from kedge.api.core_v1.pod import Pod
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.filters.filter import Check, Prepared, Refusal
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.filters.filter import Check, NodeRejection, Prepared
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
-from kedge.scheduler.storage import Claim, PersistentVolume, Storage
+from kedge.scheduler.storage import PartialClaim, PersistentVolume, Storage
 
-UNBOUND = Refusal(("pod has unbound immediate PersistentVolumeClaims",), final=True)
+UNBOUND = NodeRejection(("pod has unbound immediate PersistentVolumeClaims",), final=True)
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 WRONG_NODE = "node(s) didn't match PersistentVolume's node affinity"
 VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 
-def prepare(demand: Demand, snapshot: Snapshot) -> Prepared:
-    claims: list[Claim] = []
+def prepare(demand: PodDemand, snapshot: Snapshot) -> Prepared:
+    claims: list[PartialClaim] = []
     for name, made_for_pod in _claim_names(demand.pod):
         claim = snapshot.storage.claims.get(name, demand.namespace)
         if trouble := _trouble(demand.pod, name, claim, made_for_pod=made_for_pod):
-            return Refusal((trouble,), final=True)
+            return NodeRejection((trouble,), final=True)
         assert claim is not None
         claims.append(claim)
     if not claims:
@@ -41,7 +41,7 @@ def _claim_names(pod: Pod) -> Iterator[tuple[str, bool]]:
             yield f"{pod.metadata.name}-{volume.name}", True
 
 
-def _trouble(pod: Pod, name: str, claim: Claim | None, *, made_for_pod: bool) -> str:
+def _trouble(pod: Pod, name: str, claim: PartialClaim | None, *, made_for_pod: bool) -> str:
     if claim is None and made_for_pod:
         what = "waiting for ephemeral volume controller to create the persistentvolumeclaim"
         return f'{what} "{name}"'
@@ -59,12 +59,12 @@ def _trouble(pod: Pod, name: str, claim: Claim | None, *, made_for_pod: bool) ->
     return ""
 
 
-def _belongs(claim: Claim, pod: Pod) -> bool:
+def _belongs(claim: PartialClaim, pod: Pod) -> bool:
     owners = claim.metadata.owner_references
     return any(owner.uid == pod.metadata.uid and owner.controller for owner in owners)
 
 
-def _check(claims: list[Claim], storage: Storage) -> Check:
+def _check(claims: list[PartialClaim], storage: Storage) -> Check:
     reasons: list[str] = []
     if not all(claim.bound for claim in claims):
         # Nothing here makes volumes for claims that wait for their pod.
@@ -74,11 +74,11 @@ def _check(claims: list[Claim], storage: Storage) -> Check:
         reasons.append(VOLUME_GONE)
     matches = [_reach(volume) for volume in volumes if volume is not None]
 
-    def check(node: NodeState) -> Refusal | None:
+    def check(node: NodeState) -> NodeRejection | None:
         found = list(reasons)
         if not all(match(node.name, node.labels) for match in matches):
             found.insert(0, WRONG_NODE)
-        return Refusal(tuple(found), final=True) if found else None
+        return NodeRejection(tuple(found), final=True) if found else None
 
     return check
 

@@ -1,9 +1,9 @@
-"""NodeResourcesBalancedAllocation: cpu and memory of a node should be used up alike."""
+"""NodeResourcesBalancedAllocation: prefer nodes with similar fractions of cpu and memory in use."""
 
 from collections.abc import Sequence
 
 from kedge.api.core_v1.resource_names import CPU, MEMORY
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import MEMO_LIMIT, NodeState
 from kedge.scheduler.scores.score import BEST
 from kedge.scheduler.snapshot import Snapshot
@@ -12,7 +12,7 @@ HALF = BEST // 2
 _NOTHING = (0, 0)
 
 
-def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
+def rate(demand: PodDemand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
     cpu, memory = demand.cpu, demand.memory
     if not cpu and not memory:
         return None

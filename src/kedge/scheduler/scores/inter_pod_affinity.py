@@ -1,17 +1,17 @@
-"""InterPodAffinity as a score: near the pods it likes or that like it, away from the others."""
+"""InterPodAffinity as a score: preferred affinity and anti-affinity, in both directions."""
 
 from collections.abc import Sequence
 
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.scores.score import BEST
 from kedge.scheduler.snapshot import Snapshot
 
 Areas = dict[str, dict[str, int]]
-"""What each area is worth, by topology and value."""
+"""The points of each topology domain, by key and value."""
 
 
-def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
+def rate(demand: PodDemand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
     if not demand.likings and not snapshot.pull:
         return None
     worth = _worth(demand, snapshot)
@@ -26,7 +26,7 @@ def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list
     return [int(BEST * ((value - least) / span)) for value in values] if span else None
 
 
-def _worth(demand: Demand, snapshot: Snapshot) -> Areas:
+def _worth(demand: PodDemand, snapshot: Snapshot) -> Areas:
     worth: Areas = {}
     for term, weight in demand.likings:
         for name, count in snapshot.matching((term,)).items():

@@ -1,15 +1,15 @@
-"""NodeResourcesFit as a score: the more is left on a node, the better."""
+"""NodeResourcesFit as a score: prefer the nodes with the most free resources."""
 
 from collections.abc import Sequence
 
 from kedge.api.core_v1.resource_names import CPU, MEMORY
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import MEMO_LIMIT, NodeState
 from kedge.scheduler.scores.score import BEST
 from kedge.scheduler.snapshot import Snapshot
 
 
-def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int]:
+def rate(demand: PodDemand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int]:
     cpu, memory = demand.assumed_cpu, demand.assumed_memory
     asked = (cpu, memory)
     found = []

@@ -1,15 +1,15 @@
-"""NodeAffinity as a score: the more of the pod's wishes about nodes are met."""
+"""NodeAffinity as a score: sum the weights of the preferred terms that the node matches."""
 
 from collections.abc import Sequence
 
 from kedge.api.core_v1.node_selection import preferred_nodes
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.scores.score import scaled
 from kedge.scheduler.snapshot import Snapshot
 
 
-def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
+def rate(demand: PodDemand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
     wishes = preferred_nodes(demand.pod.spec)
     if not wishes:
         return None

@@ -1,11 +1,11 @@
-"""NodeUsage: the less of a node is really used, the better; kedge's own, silent without metrics."""
+"""NodeUsage, kedge's own score: prefer nodes with low measured usage; zero without metrics."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from kedge.api.core_v1.resource_names import CPU, MEMORY
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.load import Amount, Load
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.load import CpuAndMemory, Load
 from kedge.scheduler.node_state import MEMO_LIMIT, NodeState
 from kedge.scheduler.scores.score import BEST
 from kedge.scheduler.snapshot import Snapshot
@@ -17,7 +17,7 @@ SCARCE: Final = 3
 """Memory counts as soon as no more than one part in so many is left."""
 
 
-def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
+def rate(demand: PodDemand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
     usage = snapshot.usage
     if not usage:
         return None
@@ -45,15 +45,17 @@ def points(fullnesses: Sequence[int]) -> list[int] | None:
     return [(most - each) * BEST // MUCH if each < most else 0 for each in fullnesses]
 
 
-def carried(load: Load, best_effort: bool) -> Amount:
+def carried(load: Load, best_effort: bool) -> CpuAndMemory:
     """What counts as used: for a pod that was promised nothing, what is used at the moment; for
     others, what their neighbours usually use, for these will want it again."""
     if best_effort:
-        return Amount(load.now.cpu + load.expected.cpu, load.now.memory + load.expected.memory)
+        return CpuAndMemory(
+            load.now.cpu + load.expected.cpu, load.now.memory + load.expected.memory
+        )
     return load.usual
 
 
-def fullness(node: NodeState, used: Amount, more: Amount) -> int:
+def fullness(node: NodeState, used: CpuAndMemory, more: CpuAndMemory) -> int:
     """How full a node would be with the pod, in thousandths.
 
     Cpu is shared, so that every bit less of it helps. Memory only helps when it is missing: it

@@ -1,16 +1,16 @@
-"""PodTopologySpread as a score: where fewer of the same pods are, each area weighed by its kind."""
+"""PodTopologySpread as a score: prefer domains with fewer matching pods."""
 
 import math
 from collections.abc import Sequence
 
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.scores.score import BEST
 from kedge.scheduler.snapshot import Counts, Snapshot
 from kedge.scheduler.spread import HOSTNAME, Constraint, constraints, topologies
 
 
-def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
+def rate(demand: PodDemand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
     rules = constraints(demand, "ScheduleAnyway")
     if not rules:
         return None
@@ -33,7 +33,7 @@ def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list
 
 
 def _counts(
-    demand: Demand,
+    demand: PodDemand,
     rule: Constraint,
     inside: list[NodeState],
     everywhere: list[NodeState],

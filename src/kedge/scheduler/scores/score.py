@@ -1,9 +1,9 @@
-"""Score: says which of the nodes that could take a pod would do so best."""
+"""Score: ranks the feasible nodes of a pod."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.snapshot import Snapshot
 
@@ -12,11 +12,11 @@ BEST: Final = 100
 
 
 class Score(NamedTuple):
-    """One of them, by upstream's name if it has one."""
+    """A score plugin, by its upstream name if it has one."""
 
     name: str
     weight: int
-    rate: Callable[[Demand, Snapshot, Sequence[NodeState]], Sequence[int] | None]
+    rate: Callable[[PodDemand, Snapshot, Sequence[NodeState]], Sequence[int] | None]
     """A number from 0 to BEST for each node; None if it makes no difference between them."""
 
 

@@ -1,4 +1,4 @@
-"""The scores and how much each counts. Whoever knows more about nodes may add to the list."""
+"""The list of scores and their weights."""
 
 from typing import Final
 

@@ -1,15 +1,15 @@
-"""TaintToleration as a score: the fewer taints that would rather have the pod elsewhere."""
+"""TaintToleration as a score: prefer nodes with few untolerated PreferNoSchedule taints."""
 
 from collections.abc import Sequence
 
-from kedge.api.core_v1.tolerations import tolerated
-from kedge.scheduler.demand import Demand
+from kedge.api.core_v1.pod.tolerations import tolerated
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.node_state import NodeState
 from kedge.scheduler.scores.score import BEST, scaled
 from kedge.scheduler.snapshot import Snapshot
 
 
-def rate(demand: Demand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
+def rate(demand: PodDemand, snapshot: Snapshot, nodes: Sequence[NodeState]) -> list[int] | None:
     if not snapshot.soft_tainted:
         return None
     tolerations = demand.pod.spec.tolerations

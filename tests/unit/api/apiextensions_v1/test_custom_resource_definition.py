@@ -29,7 +29,7 @@ def fitted(document: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def test_what_is_left_out_is_filled_in() -> None:
-    crd = RESOURCE.default(RESOURCE.from_document(fitted(DOCUMENT)[0]))
+    crd = RESOURCE.strategy.default(RESOURCE.from_document(fitted(DOCUMENT)[0]))
     assert crd.spec.names.singular == "crontab"
     assert crd.spec.names.listKind == "CronTabList"
     assert crd.spec.conversion is not None
@@ -54,10 +54,10 @@ def test_a_document_keeps_what_readers_rely_on() -> None:
 
 
 def test_a_new_storage_version_is_remembered_beside_the_old() -> None:
-    old = RESOURCE.default(RESOURCE.from_document(fitted(DOCUMENT)[0]))
+    old = RESOURCE.strategy.default(RESOURCE.from_document(fitted(DOCUMENT)[0]))
     new = RESOURCE.to_document(old)
     new["spec"]["versions"][0]["storage"], new["spec"]["versions"][1]["storage"] = True, False
-    carried = RESOURCE.carry(RESOURCE.from_document(new), old)
+    carried = RESOURCE.strategy.prepare_for_update(RESOURCE.from_document(new), old)
     assert list(carried.status.storedVersions) == ["v2", "v1"]
 
 
@@ -70,7 +70,7 @@ def test_the_writer_is_told_what_the_server_will_not_look_at() -> None:
     document = DOCUMENT | {
         "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]}
     }
-    assert list(RESOURCE.warn(RESOURCE.from_document(document))) == [
+    assert list(RESOURCE.strategy.warnings(RESOURCE.from_document(document))) == [
         'unrecognized format "riddle"',
         "x-kubernetes-validations are stored but not evaluated by this server",
     ]
@@ -78,4 +78,4 @@ def test_the_writer_is_told_what_the_server_will_not_look_at() -> None:
 
 def test_how_the_kind_is_found() -> None:
     assert RESOURCE.prefix == "/registry/apiextensions.k8s.io/customresourcedefinitions/"
-    assert [column.name for column in RESOURCE.columns] == ["Name", "Created At"]
+    assert [column.name for column in RESOURCE.presentation.columns] == ["Name", "Created At"]

@@ -5,10 +5,8 @@ import msgspec
 import pytest
 import yaml
 
-from kedge.api.apiextensions_v1.custom_resource_definition import (
-    RESOURCE,
-    CustomResourceDefinition,
-)
+from kedge.api.apiextensions_v1.custom_resource_definition import RESOURCE
+from kedge.api.apiextensions_v1.definition import CustomResourceDefinition
 from kedge.machinery.patch import apply_merge
 
 CASES = yaml.safe_load(Path(__file__).with_name("definition_rules.yaml").read_text())
@@ -41,13 +39,13 @@ def definition(
     if versions is not None:
         found = [apply_merge(VERSION, version) for version in versions]
         document = apply_merge(document, {"spec": {"versions": found}})
-    return RESOURCE.default(RESOURCE.from_document(document))
+    return RESOURCE.strategy.default(RESOURCE.from_document(document))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_rules_of_definitions(case: dict[str, Any]) -> None:
     crd = definition(case.get("change"), case.get("versions"))
-    assert [str(error) for error in RESOURCE.validate(crd)] == case["errors"]
+    assert [str(error) for error in RESOURCE.strategy.validate(crd)] == case["errors"]
 
 
 def established(crd: CustomResourceDefinition) -> CustomResourceDefinition:
@@ -58,7 +56,9 @@ def established(crd: CustomResourceDefinition) -> CustomResourceDefinition:
 
 def test_what_names_the_stored_objects_cannot_change() -> None:
     change = {"spec": {"group": "b.com", "scope": "Cluster", "names": {"plural": "b", "kind": "B"}}}
-    changed = [str(error) for error in RESOURCE.validate_update(definition(change), definition())]
+    changed = [
+        str(error) for error in RESOURCE.strategy.validate_update(definition(change), definition())
+    ]
     assert changed == [
         'spec.group: Invalid value: "b.com": field is immutable',
         'spec.names.plural: Invalid value: "b": field is immutable',
@@ -67,7 +67,7 @@ def test_what_names_the_stored_objects_cannot_change() -> None:
 
 def test_once_served_neither_scope_nor_kind_can_change() -> None:
     change = {"spec": {"scope": "Cluster", "names": {"kind": "B"}}}
-    found = RESOURCE.validate_update(definition(change), established(definition()))
+    found = RESOURCE.strategy.validate_update(definition(change), established(definition()))
     assert [str(error) for error in found] == [
         'spec.scope: Invalid value: "Cluster": field is immutable',
         'spec.names.kind: Invalid value: "B": field is immutable',
@@ -81,7 +81,7 @@ def test_no_more_than_eight_fields_to_select_by() -> None:
         "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}},
         "selectableFields": [{"jsonPath": f".spec.{name}"} for name in names],
     }
-    found = RESOURCE.validate(definition(versions=[version]))
+    found = RESOURCE.strategy.validate(definition(versions=[version]))
     assert [str(error) for error in found] == [
         "spec.selectableFields: Too many: 9: must have at most 8 items"
     ]

@@ -8,7 +8,7 @@ def revision(**document: Any) -> ControllerRevision:
 
 
 def errors(**document: Any) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(revision(**document))]
+    return [str(error) for error in RESOURCE.strategy.validate(revision(**document))]
 
 
 def test_a_snapshot_is_an_object() -> None:
@@ -22,17 +22,17 @@ def test_a_snapshot_is_an_object() -> None:
 
 def test_a_snapshot_does_not_change_but_its_number_may() -> None:
     old = revision(data={"a": 1}, revision=1)
-    assert list(RESOURCE.validate_update(revision(data={"a": 1}, revision=2), old)) == []
-    changed = RESOURCE.validate_update(revision(data={"a": 2}), old)
+    assert list(RESOURCE.strategy.validate_update(revision(data={"a": 1}, revision=2), old)) == []
+    changed = RESOURCE.strategy.validate_update(revision(data={"a": 2}), old)
     assert [str(error) for error in changed] == ['data: Invalid value: {"a":2}: field is immutable']
 
 
 def test_what_kubectl_shows() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": True}
     owned = revision(metadata={"name": "web-1", "ownerReferences": [owner]}, revision=3)
-    assert [column.cell(owned) for column in RESOURCE.columns[:3]] == [
+    assert [column.cell(owned) for column in RESOURCE.presentation.columns[:3]] == [
         "web-1",
         "statefulset.apps/web",
         3,
     ]
-    assert RESOURCE.columns[1].cell(revision()) == "<none>"
+    assert RESOURCE.presentation.columns[1].cell(revision()) == "<none>"

@@ -9,7 +9,7 @@ def daemon_set(change: dict[str, Any] | None = None) -> DaemonSet:
 
 
 def test_what_is_left_out_is_filled_in() -> None:
-    spec = RESOURCE.to_document(RESOURCE.default(daemon_set()))["spec"]
+    spec = RESOURCE.to_document(RESOURCE.strategy.default(daemon_set()))["spec"]
     assert spec["revisionHistoryLimit"] == 10
     assert spec["updateStrategy"] == {
         "type": "RollingUpdate",
@@ -22,20 +22,20 @@ def generation(obj: DaemonSet) -> str:
 
 
 def test_the_server_counts_the_templates() -> None:
-    first = RESOURCE.default(RESOURCE.begin(daemon_set()))
-    same = RESOURCE.carry(daemon_set({"spec": {"minReadySeconds": 5}}), first)
+    first = RESOURCE.strategy.default(RESOURCE.strategy.prepare_for_create(daemon_set()))
+    same = RESOURCE.strategy.prepare_for_update(daemon_set({"spec": {"minReadySeconds": 5}}), first)
     containers = [{"name": "web", "image": "apache"}]
     change = {
         "metadata": {"annotations": {TEMPLATE_GENERATION: "77"}},
         "spec": {"template": {"spec": {"containers": containers}}},
     }
-    other = RESOURCE.carry(daemon_set(change), same)
+    other = RESOURCE.strategy.prepare_for_update(daemon_set(change), same)
     assert (generation(first), generation(same), generation(other)) == ("1", "1", "2")
 
 
 def test_counts_are_not_negative() -> None:
     new = daemon_set({"status": {"numberReady": -1}})
-    assert [str(error) for error in RESOURCE.validate_status(new, new)] == [
+    assert [str(error) for error in RESOURCE.strategy.validate_status(new, new)] == [
         "status.numberReady: Invalid value: -1: must be greater than or equal to 0"
     ]
 
@@ -50,7 +50,7 @@ def test_what_kubectl_shows() -> None:
     }
     pods = {"spec": {"nodeSelector": {"disk": "ssd", "arch": "arm64"}}}
     obj = daemon_set({"spec": {"template": pods}, "status": status})
-    assert [column.cell(obj) for column in RESOURCE.columns[:7]] == [
+    assert [column.cell(obj) for column in RESOURCE.presentation.columns[:7]] == [
         "web",
         5,
         4,
@@ -59,4 +59,4 @@ def test_what_kubectl_shows() -> None:
         1,
         "arch=arm64,disk=ssd",
     ]
-    assert RESOURCE.columns[6].cell(daemon_set()) == "<none>"
+    assert RESOURCE.presentation.columns[6].cell(daemon_set()) == "<none>"

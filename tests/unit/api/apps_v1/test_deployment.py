@@ -1,7 +1,7 @@
 from typing import Any
 
 from kedge.api.apps_v1.deployment import RESOURCE, Deployment
-from kedge.api.resource import Age
+from kedge.api.presentation import Age
 from kedge.testing.workloads import workload_document
 
 
@@ -10,7 +10,7 @@ def deployment(change: dict[str, Any] | None = None) -> Deployment:
 
 
 def test_what_is_left_out_is_filled_in() -> None:
-    spec = RESOURCE.to_document(RESOURCE.default(deployment()))["spec"]
+    spec = RESOURCE.to_document(RESOURCE.strategy.default(deployment()))["spec"]
     assert spec["replicas"] == 1
     assert spec["revisionHistoryLimit"] == 10
     assert spec["progressDeadlineSeconds"] == 600
@@ -23,17 +23,17 @@ def test_what_is_left_out_is_filled_in() -> None:
 
 def test_what_is_given_stays() -> None:
     change = {"spec": {"replicas": 0, "strategy": {"rollingUpdate": {"maxSurge": 0}}}}
-    spec = RESOURCE.default(deployment(change)).spec
+    spec = RESOURCE.strategy.default(deployment(change)).spec
     assert spec.replicas == 0
     assert spec.strategy.rollingUpdate is not None
     assert spec.strategy.rollingUpdate.maxSurge == 0
-    recreate = RESOURCE.default(deployment({"spec": {"strategy": {"type": "Recreate"}}}))
+    recreate = RESOURCE.strategy.default(deployment({"spec": {"strategy": {"type": "Recreate"}}}))
     assert recreate.spec.strategy.rollingUpdate is None
 
 
 def test_defaults_change_nothing_the_second_time() -> None:
-    once = RESOURCE.default(deployment())
-    assert RESOURCE.default(once) == once
+    once = RESOURCE.strategy.default(deployment())
+    assert RESOURCE.strategy.default(once) == once
 
 
 def test_parts_of_the_status_add_up() -> None:
@@ -41,7 +41,7 @@ def test_parts_of_the_status_add_up() -> None:
     new = deployment(
         {"status": {"replicas": 1, "updatedReplicas": 2, "availableReplicas": 1, "failed": 1}}
     )
-    assert [str(error) for error in RESOURCE.validate_status(new, old)] == [
+    assert [str(error) for error in RESOURCE.strategy.validate_status(new, old)] == [
         "status.updatedReplicas: Invalid value: 2: cannot be greater than status.replicas",
         "status.availableReplicas: Invalid value: 1: cannot be greater than readyReplicas",
         "status.collisionCount: Invalid value: 0: cannot be decremented",
@@ -52,7 +52,7 @@ def test_what_kubectl_shows() -> None:
     status = {"readyReplicas": 1, "updatedReplicas": 2, "availableReplicas": 1}
     metadata = {"creationTimestamp": "2026-01-02T03:04:05Z"}
     obj = deployment({"metadata": metadata, "spec": {"replicas": 2}, "status": status})
-    assert [column.cell(obj) for column in RESOURCE.columns] == [
+    assert [column.cell(obj) for column in RESOURCE.presentation.columns] == [
         "web",
         "1/2",
         2,
@@ -62,7 +62,7 @@ def test_what_kubectl_shows() -> None:
         "nginx",
         "app=web",
     ]
-    assert [column.name for column in RESOURCE.columns if column.priority] == [
+    assert [column.name for column in RESOURCE.presentation.columns if column.priority] == [
         "Containers",
         "Images",
         "Selector",

@@ -9,8 +9,8 @@ def replica_set(change: dict[str, Any] | None = None) -> ReplicaSet:
 
 
 def test_one_replica_unless_said_otherwise() -> None:
-    assert RESOURCE.default(replica_set()).spec.replicas == 1
-    assert RESOURCE.default(replica_set({"spec": {"replicas": 0}})).spec.replicas == 0
+    assert RESOURCE.strategy.default(replica_set()).spec.replicas == 1
+    assert RESOURCE.strategy.default(replica_set({"spec": {"replicas": 0}})).spec.replicas == 0
 
 
 def test_the_number_of_replicas_is_told_even_when_it_is_none() -> None:
@@ -19,7 +19,7 @@ def test_the_number_of_replicas_is_told_even_when_it_is_none() -> None:
 
 def test_parts_of_the_status_add_up() -> None:
     new = replica_set({"status": {"replicas": 1, "readyReplicas": 2, "availableReplicas": -1}})
-    assert [str(error) for error in RESOURCE.validate_status(new, new)] == [
+    assert [str(error) for error in RESOURCE.strategy.validate_status(new, new)] == [
         "status.availableReplicas: Invalid value: -1: must be greater than or equal to 0",
         "status.readyReplicas: Invalid value: 2: cannot be greater than status.replicas",
     ]
@@ -27,4 +27,4 @@ def test_parts_of_the_status_add_up() -> None:
 
 def test_what_kubectl_shows() -> None:
     obj = replica_set({"spec": {"replicas": 3}, "status": {"replicas": 2, "readyReplicas": 1}})
-    assert [column.cell(obj) for column in RESOURCE.columns[:4]] == ["web", 3, 2, 1]
+    assert [column.cell(obj) for column in RESOURCE.presentation.columns[:4]] == ["web", 3, 2, 1]

@@ -11,7 +11,7 @@ def stateful_set(change: dict[str, Any] | None = None) -> StatefulSet:
 def test_what_is_left_out_is_filled_in() -> None:
     claim = {"metadata": {"name": "data"}}
     obj = stateful_set({"spec": {"volumeClaimTemplates": [claim]}})
-    spec = RESOURCE.to_document(RESOURCE.default(obj))["spec"]
+    spec = RESOURCE.to_document(RESOURCE.strategy.default(obj))["spec"]
     assert spec["replicas"] == 1
     assert spec["podManagementPolicy"] == "OrderedReady"
     assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
@@ -25,7 +25,7 @@ def test_what_is_left_out_is_filled_in() -> None:
 
 def test_a_strategy_without_a_pace_is_left_without() -> None:
     change = {"spec": {"updateStrategy": {"type": "RollingUpdate"}}}
-    assert RESOURCE.default(stateful_set(change)).spec.updateStrategy.rollingUpdate is None
+    assert RESOURCE.strategy.default(stateful_set(change)).spec.updateStrategy.rollingUpdate is None
 
 
 def pace(most: int | None) -> dict[str, Any]:
@@ -38,18 +38,21 @@ def most_unavailable(obj: StatefulSet) -> object:
 
 
 def test_a_field_behind_a_gate_is_kept_only_where_it_was() -> None:
-    assert most_unavailable(RESOURCE.begin(stateful_set(pace(2)))) is None
+    assert most_unavailable(RESOURCE.strategy.prepare_for_create(stateful_set(pace(2)))) is None
     old, new = stateful_set(pace(None)), stateful_set(pace(2))
-    assert most_unavailable(RESOURCE.carry(new, old)) is None
-    assert most_unavailable(RESOURCE.carry(new, stateful_set(pace(1)))) == 2
+    assert most_unavailable(RESOURCE.strategy.prepare_for_update(new, old)) is None
+    assert most_unavailable(RESOURCE.strategy.prepare_for_update(new, stateful_set(pace(1)))) == 2
 
 
 def test_most_of_the_spec_cannot_change() -> None:
-    old = RESOURCE.default(stateful_set())
+    old = RESOURCE.strategy.default(stateful_set())
     free = {"spec": {"replicas": 5, "minReadySeconds": 1, "ordinals": {"start": 3}}}
-    assert list(RESOURCE.validate_update(RESOURCE.default(stateful_set(free)), old)) == []
-    fixed = RESOURCE.default(stateful_set({"spec": {"serviceName": "other"}}))
-    assert [str(error) for error in RESOURCE.validate_update(fixed, old)] == [
+    assert (
+        list(RESOURCE.strategy.validate_update(RESOURCE.strategy.default(stateful_set(free)), old))
+        == []
+    )
+    fixed = RESOURCE.strategy.default(stateful_set({"spec": {"serviceName": "other"}}))
+    assert [str(error) for error in RESOURCE.strategy.validate_update(fixed, old)] == [
         "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', "
         "'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
         "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
@@ -58,7 +61,7 @@ def test_most_of_the_spec_cannot_change() -> None:
 
 def test_parts_of_the_status_add_up() -> None:
     new = stateful_set({"status": {"replicas": 1, "currentReplicas": 2, "availableReplicas": 1}})
-    assert [str(error) for error in RESOURCE.validate_status(new, new)] == [
+    assert [str(error) for error in RESOURCE.strategy.validate_status(new, new)] == [
         "status.currentReplicas: Invalid value: 2: cannot be greater than status.replicas",
         "status.availableReplicas: Invalid value: 1: cannot be greater than status.readyReplicas",
     ]
@@ -66,16 +69,16 @@ def test_parts_of_the_status_add_up() -> None:
 
 def test_what_kubectl_shows() -> None:
     obj = stateful_set({"spec": {"replicas": 3}, "status": {"readyReplicas": 2}})
-    assert [column.name for column in RESOURCE.columns] == [
+    assert [column.name for column in RESOURCE.presentation.columns] == [
         "Name",
         "Ready",
         "Age",
         "Containers",
         "Images",
     ]
-    assert RESOURCE.columns[1].cell(obj) == "2/3"
+    assert RESOURCE.presentation.columns[1].cell(obj) == "2/3"
 
 
 def test_pods_are_named_after_the_set_so_it_has_a_short_name() -> None:
-    assert RESOURCE.check_name("web") == []
-    assert RESOURCE.check_name("web.site") == ["must not contain dots"]
+    assert RESOURCE.strategy.check_name("web") == []
+    assert RESOURCE.strategy.check_name("web.site") == ["must not contain dots"]

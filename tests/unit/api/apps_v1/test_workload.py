@@ -24,18 +24,18 @@ CASES = [(kind, case) for kind, cases in TABLE.items() for case in cases]
 )
 def test_every_error_is_told_at_once(kind: str, case: dict[str, Any]) -> None:
     resource = RESOURCES[kind]
-    obj = resource.default(resource.from_document(workload_document(case["change"])))
-    assert [str(error) for error in resource.validate(obj)] == case["errors"]
+    obj = resource.strategy.default(resource.from_document(workload_document(case["change"])))
+    assert [str(error) for error in resource.strategy.validate(obj)] == case["errors"]
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "DaemonSet"])
 def test_the_selector_cannot_change(kind: str) -> None:
     resource = RESOURCES[kind]
     change = {"spec": {"selector": {"matchLabels": {"app": "db"}}}}
-    old = resource.default(resource.from_document(workload_document({})))
-    new = resource.default(resource.from_document(workload_document(change)))
-    assert list(resource.validate_update(old, old)) == []
-    assert [str(error) for error in resource.validate_update(new, old)] == [
+    old = resource.strategy.default(resource.from_document(workload_document({})))
+    new = resource.strategy.default(resource.from_document(workload_document(change)))
+    assert list(resource.strategy.validate_update(old, old)) == []
+    assert [str(error) for error in resource.strategy.validate_update(new, old)] == [
         'spec.selector: Invalid value: {"matchLabels":{"app":"db"}}: field is immutable'
     ]
 
@@ -63,7 +63,7 @@ def test_a_list_is_the_same_as_a_tuple_on_the_wire() -> None:
 def test_names_that_make_odd_hostnames_are_pointed_out() -> None:
     resource = RESOURCES["Deployment"]
     obj = resource.from_document(workload_document({"metadata": {"name": "a.b"}}))
-    assert list(resource.warn(obj)) == [
+    assert list(resource.strategy.warnings(obj)) == [
         "metadata.name: this is used in Pod names and hostnames, which can result in surprising "
         "behavior; a DNS label is recommended: [must not contain dots]"
     ]

@@ -10,12 +10,12 @@ def autoscaler(**spec: Any) -> HorizontalPodAutoscaler:
 
 
 def errors(obj: HorizontalPodAutoscaler) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_one_replica_at_least() -> None:
-    assert RESOURCE.default(autoscaler()).spec.minReplicas == 1
-    assert RESOURCE.default(autoscaler(minReplicas=2)).spec.minReplicas == 2
+    assert RESOURCE.strategy.default(autoscaler()).spec.minReplicas == 1
+    assert RESOURCE.strategy.default(autoscaler(minReplicas=2)).spec.minReplicas == 2
 
 
 def test_the_rules_are_those_of_what_is_stored() -> None:
@@ -34,7 +34,7 @@ def test_it_is_stored_as_the_newer_version() -> None:
 
 def test_both_versions_show_the_same_columns() -> None:
     obj = autoscaler(targetCPUUtilizationPercentage=50)
-    assert [column.name for column in RESOURCE.columns] == [
-        column.name for column in stored.RESOURCE.columns
+    assert [column.name for column in RESOURCE.presentation.columns] == [
+        column.name for column in stored.RESOURCE.presentation.columns
     ]
-    assert RESOURCE.columns[2].cell(obj) == "cpu: <unknown>/50%"
+    assert RESOURCE.presentation.columns[2].cell(obj) == "cpu: <unknown>/50%"

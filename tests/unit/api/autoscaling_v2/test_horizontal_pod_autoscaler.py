@@ -6,11 +6,11 @@ from kedge.api.autoscaling_v2.horizontal_pod_autoscaler import RESOURCE, Horizon
 def autoscaler(**spec: Any) -> HorizontalPodAutoscaler:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     document = {"spec": {"scaleTargetRef": target, "maxReplicas": 3, **spec}}
-    return RESOURCE.default(RESOURCE.from_document(document))
+    return RESOURCE.strategy.default(RESOURCE.from_document(document))
 
 
 def errors(**spec: Any) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(autoscaler(**spec))]
+    return [str(error) for error in RESOURCE.strategy.validate(autoscaler(**spec))]
 
 
 def test_what_is_left_out_is_filled_in() -> None:
@@ -77,7 +77,7 @@ def test_behaviour_has_limits() -> None:
 
 def test_what_kubectl_shows() -> None:
     obj = autoscaler(minReplicas=2)
-    assert [column.cell(obj) for column in RESOURCE.columns[:6]] == [
+    assert [column.cell(obj) for column in RESOURCE.presentation.columns[:6]] == [
         "",
         "Deployment/web",
         "cpu: <unknown>/80%",

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kedge.api.batch_v1.cron_job import RESOURCE, CronJob
-from kedge.api.resource import Age
+from kedge.api.presentation import Age
 from kedge.machinery.patch import apply_merge
 from kedge.testing.workloads import job_document
 
@@ -17,11 +17,14 @@ def cron_job(change: dict[str, Any] | None = None) -> CronJob:
 
 
 def errors(change: dict[str, Any]) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(RESOURCE.default(cron_job(change)))]
+    return [
+        str(error)
+        for error in RESOURCE.strategy.validate(RESOURCE.strategy.default(cron_job(change)))
+    ]
 
 
 def test_what_is_left_out_is_filled_in() -> None:
-    spec = RESOURCE.to_document(RESOURCE.default(cron_job()))["spec"]
+    spec = RESOURCE.to_document(RESOURCE.strategy.default(cron_job()))["spec"]
     job = spec.pop("jobTemplate")["spec"]
     assert spec == {
         "schedule": "0 3 * * *",
@@ -110,8 +113,8 @@ def test_names_leave_room_for_a_time() -> None:
 
 
 def test_what_kubectl_shows() -> None:
-    columns = RESOURCE.columns
-    new = RESOURCE.default(cron_job())
+    columns = RESOURCE.presentation.columns
+    new = RESOURCE.strategy.default(cron_job())
     assert [column.cell(new) for column in columns[:6]] == [
         "nightly",
         "0 3 * * *",

@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
-from kedge.api.batch_v1.job import RESOURCE, Job
-from kedge.api.resource import Age
+from kedge.api.batch_v1.job import RESOURCE
+from kedge.api.batch_v1.job_types import Job
+from kedge.api.presentation import Age
 from kedge.testing.workloads import job_document
 
 
@@ -12,7 +13,7 @@ def job(change: dict[str, Any] | None = None) -> Job:
 
 
 def test_what_is_left_out_is_filled_in() -> None:
-    spec = RESOURCE.to_document(RESOURCE.default(job()))["spec"]
+    spec = RESOURCE.to_document(RESOURCE.strategy.default(job()))["spec"]
     del spec["template"]
     assert spec == {
         "parallelism": 1,
@@ -26,17 +27,17 @@ def test_what_is_left_out_is_filled_in() -> None:
 
 
 def test_a_job_that_runs_many_pods_at_once_ends_with_the_first_success() -> None:
-    assert RESOURCE.default(job({"spec": {"parallelism": 3}})).spec.completions is None
+    assert RESOURCE.strategy.default(job({"spec": {"parallelism": 3}})).spec.completions is None
 
 
 def test_limits_per_index_lift_the_limit_of_all() -> None:
-    spec = RESOURCE.default(job({"spec": {"backoffLimitPerIndex": 1}})).spec
+    spec = RESOURCE.strategy.default(job({"spec": {"backoffLimitPerIndex": 1}})).spec
     assert spec.backoffLimit == 2**31 - 1
 
 
 def test_rules_for_failures_wait_for_them() -> None:
     rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
-    spec = RESOURCE.default(job({"spec": {"podFailurePolicy": {"rules": rules}}})).spec
+    spec = RESOURCE.strategy.default(job({"spec": {"podFailurePolicy": {"rules": rules}}})).spec
     assert spec.podReplacementPolicy == "Failed"
     assert spec.podFailurePolicy is not None
     assert spec.podFailurePolicy.rules[0].onPodConditions[0].status == "True"
@@ -52,7 +53,7 @@ OWN = {
 
 @pytest.mark.parametrize("defaults_first", [True, False])
 def test_a_job_knows_its_pods_by_its_uid(*, defaults_first: bool) -> None:
-    steps = [RESOURCE.default, RESOURCE.begin]
+    steps = [RESOURCE.strategy.default, RESOURCE.strategy.prepare_for_create]
     obj = job({"spec": {"template": {"metadata": {"labels": {"app": "pi"}}}}})
     for step in steps if defaults_first else reversed(steps):
         obj = step(obj)
@@ -63,13 +64,15 @@ def test_a_job_knows_its_pods_by_its_uid(*, defaults_first: bool) -> None:
 
 
 def test_labels_of_its_own_stay() -> None:
-    obj = RESOURCE.begin(RESOURCE.default(job({"metadata": {"labels": {"team": "a"}}})))
+    obj = RESOURCE.strategy.prepare_for_create(
+        RESOURCE.strategy.default(job({"metadata": {"labels": {"team": "a"}}}))
+    )
     assert obj.metadata.labels == {"team": "a"}
 
 
 def test_a_selector_of_the_writers_choice_stays() -> None:
     change = {"spec": {"manualSelector": True, "selector": {"matchLabels": {"app": "pi"}}}}
-    obj = RESOURCE.begin(job(change))
+    obj = RESOURCE.strategy.prepare_for_create(job(change))
     assert obj.spec.template.metadata.labels == {}
 
 
@@ -84,11 +87,11 @@ def test_a_selector_of_the_writers_choice_stays() -> None:
     ],
 )
 def test_how_a_job_fares(change: dict[str, Any], cell: str) -> None:
-    assert RESOURCE.columns[1].cell(job(change)) == cell
+    assert RESOURCE.presentation.columns[1].cell(job(change)) == cell
 
 
 def test_what_kubectl_shows() -> None:
-    done, took = RESOURCE.columns[2].cell, RESOURCE.columns[3].cell
+    done, took = RESOURCE.presentation.columns[2].cell, RESOURCE.presentation.columns[3].cell
     assert done(job({"spec": {"completions": 3}, "status": {"succeeded": 1}})) == "1/3"
     assert done(job({"spec": {"parallelism": 3}})) == "0/1 of 3"
     assert took(job()) == ""
@@ -100,4 +103,6 @@ def test_what_kubectl_shows() -> None:
 
 
 def test_jobs_are_selected_by_their_successes() -> None:
-    assert RESOURCE.fields["status.successful"](job({"status": {"succeeded": 2}})) == "2"
+    assert (
+        RESOURCE.presentation.fields["status.successful"](job({"status": {"succeeded": 2}})) == "2"
+    )

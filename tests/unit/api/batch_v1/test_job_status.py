@@ -1,6 +1,7 @@
 from typing import Any
 
-from kedge.api.batch_v1.job import RESOURCE, Job
+from kedge.api.batch_v1.job import RESOURCE
+from kedge.api.batch_v1.job_types import Job
 from kedge.testing.workloads import job_document
 
 START, END = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
@@ -8,7 +9,7 @@ START, END = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 
 def job(spec: dict[str, Any] | None = None, **status: Any) -> Job:
     document = job_document({"spec": spec or {}, "status": status})
-    return RESOURCE.default(RESOURCE.from_document(document))
+    return RESOURCE.strategy.default(RESOURCE.from_document(document))
 
 
 def conditions(*true: str) -> list[dict[str, str]]:
@@ -16,7 +17,7 @@ def conditions(*true: str) -> list[dict[str, str]]:
 
 
 def errors(new: Job, old: Job) -> list[str]:
-    return [str(error) for error in RESOURCE.validate_status(new, old)]
+    return [str(error) for error in RESOURCE.strategy.validate_status(new, old)]
 
 
 def finished(**status: Any) -> Job:

@@ -4,24 +4,27 @@ from typing import Any
 import pytest
 import yaml
 
-from kedge.api.batch_v1.job import RESOURCE, Job
+from kedge.api.batch_v1.job import RESOURCE
+from kedge.api.batch_v1.job_types import Job
 from kedge.testing.workloads import job_document
 
 CASES = yaml.safe_load(Path(__file__).with_name("job_validation.yaml").read_text())
 
 
 def job(change: dict[str, Any] | None = None) -> Job:
-    return RESOURCE.begin(RESOURCE.default(RESOURCE.from_document(job_document(change or {}))))
+    return RESOURCE.strategy.prepare_for_create(
+        RESOURCE.strategy.default(RESOURCE.from_document(job_document(change or {})))
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_every_error_is_told_at_once(case: dict[str, Any]) -> None:
-    found = RESOURCE.validate(job(case["change"]))
+    found = RESOURCE.strategy.validate(job(case["change"]))
     assert [str(error) for error in found] == case["errors"]
 
 
 def fields(new: dict[str, Any], old: dict[str, Any] | None = None) -> list[str]:
-    return [error.field for error in RESOURCE.validate_update(job(new), job(old))]
+    return [error.field for error in RESOURCE.strategy.validate_update(job(new), job(old))]
 
 
 def test_how_much_work_there_is_cannot_change() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kedge.api.builtin import columns
 from kedge.api.model import Document, ObjectMeta
-from kedge.api.resource import Age, Column
+from kedge.api.presentation import Age, Column
 
 
 def row(shown: Sequence[Column], content: dict[str, Any], **meta: Any) -> list[object]:

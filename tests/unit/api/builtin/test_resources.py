@@ -41,22 +41,22 @@ def test_field_selectors_read_the_spec() -> None:
     obj = slices.from_document(
         {"metadata": {"name": "s"}, "spec": {"nodeName": "n1", "driver": "gpu"}}
     )
-    assert {path: read(obj) for path, read in slices.fields.items()} == {
+    assert {path: read(obj) for path, read in slices.presentation.fields.items()} == {
         "spec.nodeName": "n1",
         "spec.driver": "gpu",
     }
     empty = slices.from_document({"metadata": {"name": "s"}})
-    assert slices.fields["spec.nodeName"](empty) == ""
+    assert slices.presentation.fields["spec.nodeName"](empty) == ""
 
 
 def test_facts_that_differ_from_kind_to_kind() -> None:
-    assert KINDS["RuntimeClass"].create_on_update
-    assert not KINDS["MutatingWebhookConfiguration"].unconditional_update
-    assert KINDS["Ingress"].counts_generation
-    assert not KINDS["PersistentVolume"].counts_generation
+    assert KINDS["RuntimeClass"].strategy.allows_create_on_update
+    assert not KINDS["MutatingWebhookConfiguration"].strategy.allows_unconditional_update
+    assert KINDS["Ingress"].strategy.counts_generation
+    assert not KINDS["PersistentVolume"].strategy.counts_generation
     assert [sub.name for sub in KINDS["CertificateSigningRequest"].subresources] == [
         "approval",
         "status",
     ]
-    assert KINDS["IPAddress"].check_name("10.0.0.01") != []
-    assert KINDS["CertificateSigningRequest"].check_name("Any:Name") == []
+    assert KINDS["IPAddress"].strategy.check_name("10.0.0.01") != []
+    assert KINDS["CertificateSigningRequest"].strategy.check_name("Any:Name") == []

@@ -7,7 +7,7 @@ import pytest
 
 from kedge.api.builtin import schemas
 from kedge.api.builtin.resources import RESOURCES, REVIEWS
-from kedge.api.builtin.schemas import Published, described
+from kedge.api.builtin.schemas import PublishedTypes, described
 from kedge.api.model import Model, ObjectMeta, OwnerReference, keyed
 
 CORE = "io.k8s.api.core.v1"
@@ -16,8 +16,8 @@ CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 
 
 @pytest.fixture
-def published() -> Published:
-    return Published({})
+def published() -> PublishedTypes:
+    return PublishedTypes({})
 
 
 def test_names_are_the_full_ones() -> None:
@@ -30,7 +30,7 @@ def test_names_are_the_full_ones() -> None:
     assert schemas.full_name("apiregistration.v1.APIService") == service
 
 
-def test_containers_are_merged_by_name(published: Published) -> None:
+def test_containers_are_merged_by_name(published: PublishedTypes) -> None:
     spec = published.schema(f"{CORE}.PodSpec")
     containers = spec.fields["containers"]
     assert spec.required == ("containers",)
@@ -43,14 +43,14 @@ def test_containers_are_merged_by_name(published: Published) -> None:
     assert containers.items is published.schema(f"{CORE}.Container")
 
 
-def test_marks_of_a_field_do_not_reach_the_type(published: Published) -> None:
+def test_marks_of_a_field_do_not_reach_the_type(published: PublishedTypes) -> None:
     claim = published.schema(f"{CORE}.PersistentVolumeSpec").fields["claimRef"]
     reference = published.schema(f"{CORE}.ObjectReference")
     assert (claim.atomic, reference.atomic) == (False, True)
     assert claim.fields is reference.fields
 
 
-def test_lists_maps_and_scalars(published: Published) -> None:
+def test_lists_maps_and_scalars(published: PublishedTypes) -> None:
     meta = published.schema(f"{META}.ObjectMeta").fields
     assert (meta["finalizers"].list_type, meta["finalizers"].merge) == ("set", True)
     assert meta["labels"].type == "map"
@@ -75,19 +75,19 @@ def test_lists_maps_and_scalars(published: Published) -> None:
     assert extra.type == "list"
 
 
-def test_some_types_hold_any_json(published: Published) -> None:
+def test_some_types_hold_any_json(published: PublishedTypes) -> None:
     assert published.schema(f"{META}.FieldsV1").type == "any"
     data = published.schema("io.k8s.api.apps.v1.ControllerRevision").fields["data"]
     assert (data.type, data.name) == ("any", "io.k8s.apimachinery.pkg.runtime.RawExtension")
 
 
-def test_types_may_hold_themselves(published: Published) -> None:
+def test_types_may_hold_themselves(published: PublishedTypes) -> None:
     props = published.schema(f"{CRD}.JSONSchemaProps")
     assert props.fields["properties"].items is props
     assert props.fields["not"] is props
 
 
-def test_selector_of_a_budget_is_replaced_as_a_whole(published: Published) -> None:
+def test_selector_of_a_budget_is_replaced_as_a_whole(published: PublishedTypes) -> None:
     spec = published.schema("io.k8s.api.policy.v1.PodDisruptionBudgetSpec")
     assert spec.fields["selector"].keywords == {"x-kubernetes-patch-strategy": "replace"}
 
@@ -104,17 +104,17 @@ def test_structs_take_the_place_of_what_they_describe() -> None:
     found = described([Box])
     assert found[f"{META}.ObjectMeta"] is ObjectMeta
     assert found[f"{META}.OwnerReference"] is OwnerReference
-    pod = Published(found).schema(f"{CORE}.Pod")
+    pod = PublishedTypes(found).schema(f"{CORE}.Pod")
     assert pod.fields["metadata"].fields["name"].description != ""
     assert pod.fields["spec"].description == ""
 
 
-def test_every_reference_in_the_table_leads_somewhere(published: Published) -> None:
+def test_every_reference_in_the_table_leads_somewhere(published: PublishedTypes) -> None:
     for name in schemas.table():
         assert published.schema(name).name == name
 
 
-def test_every_kind_of_the_list_is_in_the_table(published: Published) -> None:
+def test_every_kind_of_the_list_is_in_the_table(published: PublishedTypes) -> None:
     for resource in (*RESOURCES, *REVIEWS):
         assert "metadata" in resource.schema.fields, resource.kind
         assert resource.schema.name in published

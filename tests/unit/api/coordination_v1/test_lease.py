@@ -3,7 +3,7 @@ from kedge.api.coordination_v1.lease import RESOURCE, Lease, LeaseSpec
 
 def errors(**spec: object) -> list[str]:
     lease = RESOURCE.from_document({"spec": spec})
-    return [str(error) for error in RESOURCE.validate(lease)]
+    return [str(error) for error in RESOURCE.strategy.validate(lease)]
 
 
 def test_a_lease_lasts_some_time_and_counts_up() -> None:
@@ -27,5 +27,5 @@ def test_a_lease_given_back_says_so_on_the_wire() -> None:
 
 
 def test_a_put_makes_a_lease_but_never_overwrites_one_blindly() -> None:
-    assert RESOURCE.create_on_update
-    assert not RESOURCE.unconditional_update
+    assert RESOURCE.strategy.allows_create_on_update
+    assert not RESOURCE.strategy.allows_unconditional_update

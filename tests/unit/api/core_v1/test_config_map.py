@@ -4,7 +4,7 @@ from kedge.api.core_v1.config_map import RESOURCE, SIZE_LIMIT, ConfigMap
 
 
 def errors(obj: ConfigMap) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_a_key_stands_in_one_place_only() -> None:
@@ -28,14 +28,16 @@ def test_size_counts_bytes_of_both_sorts() -> None:
 
 def test_an_immutable_one_can_neither_change_nor_be_freed() -> None:
     old = ConfigMap(data={"a": "x"}, immutable=True)
-    found = [str(error) for error in RESOURCE.validate_update(ConfigMap(data={"a": "y"}), old)]
+    found = [
+        str(error) for error in RESOURCE.strategy.validate_update(ConfigMap(data={"a": "y"}), old)
+    ]
     assert found == [
         "immutable: Forbidden: field is immutable when `immutable` is set",
         "data: Forbidden: field is immutable when `immutable` is set",
     ]
-    assert list(RESOURCE.validate_update(old, ConfigMap(data={"a": "y"}))) == []
+    assert list(RESOURCE.strategy.validate_update(old, ConfigMap(data={"a": "y"}))) == []
 
 
 def test_the_data_column_counts_both_sorts() -> None:
     obj = ConfigMap(data={"a": "x", "b": "y"}, binaryData={"c": "AA=="})
-    assert [c.cell(obj) for c in RESOURCE.columns if c.name == "Data"] == [3]
+    assert [c.cell(obj) for c in RESOURCE.presentation.columns if c.name == "Data"] == [3]

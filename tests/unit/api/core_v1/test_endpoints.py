@@ -15,11 +15,11 @@ def of(*ips: str, ports: tuple[int, ...] = (80,)) -> Endpoints:
         addresses=[EndpointAddress(ip=ip) for ip in ips],
         ports=[EndpointPort(name=f"p{port}", port=port) for port in ports],
     )
-    return RESOURCE.default(Endpoints(subsets=[subset]))
+    return RESOURCE.strategy.default(Endpoints(subsets=[subset]))
 
 
 def errors(obj: Endpoints) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 @pytest.mark.parametrize(

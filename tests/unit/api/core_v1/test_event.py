@@ -1,7 +1,7 @@
 from kedge.api.core_v1.event import RESOURCE, Event, EventSeries, EventSource
 from kedge.api.core_v1.references import ObjectReference
 from kedge.api.model import ObjectMeta
-from kedge.api.resource import Age
+from kedge.api.presentation import Age
 
 POD = ObjectReference(kind="Pod", namespace="shop", name="web")
 HERE = ObjectMeta(name="web.1", namespace="shop")
@@ -9,7 +9,7 @@ WHEN = "2026-01-01T00:00:00.000000Z"
 
 
 def errors(obj: Event) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_an_older_event_lies_beside_its_object() -> None:
@@ -39,7 +39,7 @@ def test_a_series_counts_itself() -> None:
         source=EventSource(component="kubelet", host="n1"),
         message=" started \n",
     )
-    row = {column.name: column.cell(event) for column in RESOURCE.columns}
+    row = {column.name: column.cell(event) for column in RESOURCE.presentation.columns}
     assert row["Last Seen"] == Age(WHEN)
     assert row["First Seen"] == Age("2026-01-01T00:00:00Z")
     assert row["Count"] == 9
@@ -51,7 +51,7 @@ def test_a_series_counts_itself() -> None:
 
 def test_events_are_selected_by_what_they_are_about() -> None:
     event = Event(metadata=HERE, involvedObject=POD, reportingComponent="c", type="Normal")
-    values = {name: read(event) for name, read in RESOURCE.fields.items()}
+    values = {name: read(event) for name, read in RESOURCE.presentation.fields.items()}
     assert values["involvedObject.name"] == "web"
     assert values["involvedObject.uid"] == ""
     assert values["source"] == "c"

@@ -22,7 +22,7 @@ def of(*items: LimitRangeItem) -> LimitRange:
 
 
 def errors(obj: LimitRange) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def written(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ def written(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_items_are_completed_and_judged_as_in_kubernetes(case: dict[str, Any]) -> None:
     document = {"metadata": {"name": "x"}, "spec": {"limits": case["items"]}}
-    obj = RESOURCE.default(RESOURCE.from_document(without_nothing(document)))
+    obj = RESOURCE.strategy.default(RESOURCE.from_document(without_nothing(document)))
     assert errors(obj) == case.get("errors", [])
     if "stored" in case:
         stored = RESOURCE.to_document(obj)["spec"].get("limits", [])
@@ -54,7 +54,7 @@ def test_container_defaults_fall_from_maximum_to_limit_to_request() -> None:
         ),
         LimitRangeItem(type="Pod", max=amounts(cpu="4")),
     )
-    container, pod = RESOURCE.default(obj).spec.limits
+    container, pod = RESOURCE.strategy.default(obj).spec.limits
     assert container.default == amounts(cpu="2", memory="512Mi")
     assert container.defaultRequest == amounts(cpu="2", memory="512Mi", storage="1")
     assert pod.default == {}
@@ -102,5 +102,5 @@ def test_defaulting_again_changes_nothing(
     item = LimitRangeItem(
         type="Container", min=least, max=most, default=limit, defaultRequest=request
     )
-    once = RESOURCE.default(of(item))
-    assert RESOURCE.default(once) == once
+    once = RESOURCE.strategy.default(of(item))
+    assert RESOURCE.strategy.default(once) == once

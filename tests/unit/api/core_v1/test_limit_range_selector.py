@@ -11,7 +11,7 @@ FIELDS = '"metadata.name", "metadata.namespace"'
 
 def errors(*items: dict[str, Any]) -> list[str]:
     obj = RESOURCE.from_document({"spec": {"limits": list(items)}})
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def item(type_: str = "Container", **selector: Any) -> dict[str, Any]:

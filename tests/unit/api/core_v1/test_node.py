@@ -15,12 +15,12 @@ from kedge.machinery.quantity import Quantity
 
 
 def errors(obj: Node) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_pods_may_use_all_of_a_node_that_says_nothing_else() -> None:
     capacity = {"cpu": Quantity.parse("4")}
-    obj = RESOURCE.default(Node(status=NodeStatus(capacity=capacity)))
+    obj = RESOURCE.strategy.default(Node(status=NodeStatus(capacity=capacity)))
     assert obj.status.allocatable == capacity
 
 
@@ -43,11 +43,11 @@ def test_devices_come_whole_and_no_amount_is_negative() -> None:
 
 
 def test_networks_and_provider_are_set_once() -> None:
-    old = RESOURCE.default(Node(spec=NodeSpec(podCIDR="10.1.0.0/24", providerID="a://1")))
-    new = RESOURCE.default(Node(spec=NodeSpec(podCIDR="10.2.0.0/24", providerID="a://2")))
-    fields = [error.field for error in RESOURCE.validate_update(new, old)]
+    old = RESOURCE.strategy.default(Node(spec=NodeSpec(podCIDR="10.1.0.0/24", providerID="a://1")))
+    new = RESOURCE.strategy.default(Node(spec=NodeSpec(podCIDR="10.2.0.0/24", providerID="a://2")))
+    fields = [error.field for error in RESOURCE.strategy.validate_update(new, old)]
     assert fields == ["spec.podCIDRs", "spec.providerID"]
-    assert list(RESOURCE.validate_update(new, Node())) == []
+    assert list(RESOURCE.strategy.validate_update(new, Node())) == []
 
 
 def test_one_network_for_each_family() -> None:
@@ -67,10 +67,10 @@ def test_the_columns_tell_a_node_at_a_glance() -> None:
             nodeInfo=NodeSystemInfo(kernelVersion="6.1", architecture="amd64"),
         ),
     )
-    row = {column.name: column.cell(node) for column in RESOURCE.columns}
+    row = {column.name: column.cell(node) for column in RESOURCE.presentation.columns}
     assert row["Status"] == "NotReady,SchedulingDisabled"
     assert row["Roles"] == "edge,worker"
     assert (row["Internal-IP"], row["External-IP"]) == ("10.0.0.1", "<none>")
     assert (row["OS-Image"], row["Kernel-Version"]) == ("<unknown>", "6.1 (amd64)")
-    assert RESOURCE.fields["spec.unschedulable"](node) == "true"
-    assert RESOURCE.fields["spec.unschedulable"](Node()) == "false"
+    assert RESOURCE.presentation.fields["spec.unschedulable"](node) == "true"
+    assert RESOURCE.presentation.fields["spec.unschedulable"](Node()) == "false"

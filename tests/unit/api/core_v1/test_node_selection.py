@@ -8,7 +8,7 @@ from kedge.api.core_v1.node_selection import (
     required_nodes,
     required_terms,
 )
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.testing.pods import new_pod
 
 NODES = {"a": {"disk": "ssd", "cores": "8"}, "b": {"disk": "hdd", "cores": "x"}, "c": {}}

@@ -16,7 +16,9 @@ def asking(size: str = "1Gi", **fields: object) -> PersistentVolumeClaim:
         accessModes=["ReadWriteOnce"],
         resources=VolumeResourceRequirements(requests=requests),
     )
-    return RESOURCE.begin(RESOURCE.default(PersistentVolumeClaim(spec=replace(spec, **fields))))
+    return RESOURCE.strategy.prepare_for_create(
+        RESOURCE.strategy.default(PersistentVolumeClaim(spec=replace(spec, **fields)))
+    )
 
 
 def bound(size: str, capacity: str) -> PersistentVolumeClaim:
@@ -29,11 +31,11 @@ def bound(size: str, capacity: str) -> PersistentVolumeClaim:
 
 
 def errors(obj: PersistentVolumeClaim) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def changes(new: PersistentVolumeClaim, old: PersistentVolumeClaim) -> list[str]:
-    return [str(error) for error in RESOURCE.validate_update(new, old)]
+    return [str(error) for error in RESOURCE.strategy.validate_update(new, old)]
 
 
 def test_a_new_claim_waits_for_a_file_system() -> None:
@@ -84,7 +86,7 @@ def test_the_rest_of_a_claim_is_for_ever() -> None:
 
 def test_the_columns_show_what_was_got() -> None:
     def row(obj: PersistentVolumeClaim) -> dict[str, object]:
-        return {column.name: column.cell(obj) for column in RESOURCE.columns}
+        return {column.name: column.cell(obj) for column in RESOURCE.presentation.columns}
 
     assert row(asking())["Capacity"] == ""
     got = row(bound("1Gi", "2Gi"))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import validate
+from kedge.api.core_v1.pod.validation import validate
 from kedge.machinery.extensions import sorted_out
 from kedge.testing.pods import new_pod
 

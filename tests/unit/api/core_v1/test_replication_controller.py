@@ -1,7 +1,7 @@
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod_spec import PodSpec, PodTemplateSpec
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.spec import PodSpec, PodTemplateSpec
 from kedge.api.core_v1.replication_controller import (
     RESOURCE,
     ReplicationController,
@@ -17,11 +17,11 @@ def of(**spec: object) -> ReplicationController:
         spec=PodSpec(containers=[Container(name="c", image="nginx:1.29")]),
     )
     fields = replace(ReplicationControllerSpec(template=template), **spec)
-    return RESOURCE.default(ReplicationController(spec=fields))
+    return RESOURCE.strategy.default(ReplicationController(spec=fields))
 
 
 def errors(obj: ReplicationController) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_one_pod_known_by_the_labels_of_its_template() -> None:
@@ -62,12 +62,12 @@ def test_pods_that_end_are_not_for_controllers() -> None:
 def test_no_more_can_be_ready_than_there_are() -> None:
     status = ReplicationControllerStatus(replicas=1, readyReplicas=2, availableReplicas=2)
     obj = replace(of(), status=status)
-    assert [error.field for error in RESOURCE.validate_status(obj, obj)] == [
+    assert [error.field for error in RESOURCE.strategy.validate_status(obj, obj)] == [
         "status.readyReplicas",
         "status.availableReplicas",
     ]
 
 
 def test_the_wide_columns_show_what_runs() -> None:
-    row = {column.name: column.cell(of()) for column in RESOURCE.columns}
+    row = {column.name: column.cell(of()) for column in RESOURCE.presentation.columns}
     assert (row["Containers"], row["Images"], row["Selector"]) == ("c", "nginx:1.29", "app=web")

@@ -14,7 +14,7 @@ def amounts(*pairs: tuple[str, str]) -> dict[str, Quantity]:
 
 
 def errors(spec: ResourceQuotaSpec) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(ResourceQuota(spec=spec))]
+    return [str(error) for error in RESOURCE.strategy.validate(ResourceQuota(spec=spec))]
 
 
 def test_anything_that_can_be_counted_may_be_bounded() -> None:
@@ -70,8 +70,8 @@ def test_priority_scopes_take_values_and_lifetime_scopes_take_none() -> None:
 def test_scopes_stay_as_they_were_in_any_order() -> None:
     one = ResourceQuota(spec=ResourceQuotaSpec(scopes=["Terminating", "NotBestEffort"]))
     turned = ResourceQuota(spec=ResourceQuotaSpec(scopes=["NotBestEffort", "Terminating"]))
-    assert list(RESOURCE.validate_update(turned, one)) == []
-    (error,) = RESOURCE.validate_update(ResourceQuota(), one)
+    assert list(RESOURCE.strategy.validate_update(turned, one)) == []
+    (error,) = RESOURCE.strategy.validate_update(ResourceQuota(), one)
     assert error.body.endswith("field is immutable")
 
 
@@ -80,6 +80,6 @@ def test_the_columns_show_usage_with_limits_apart() -> None:
         hard=amounts(("requests.cpu", "1"), ("pods", "5"), ("limits.cpu", "2")),
         used=amounts(("requests.cpu", "100m"), ("limits.cpu", "200m")),
     )
-    row = {c.name: c.cell(ResourceQuota(status=status)) for c in RESOURCE.columns}
+    row = {c.name: c.cell(ResourceQuota(status=status)) for c in RESOURCE.presentation.columns}
     assert row["Request"] == "pods: 0/5, requests.cpu: 100m/1"
     assert row["Limit"] == "limits.cpu: 200m/2"

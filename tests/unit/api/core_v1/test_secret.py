@@ -14,12 +14,12 @@ def b64(text: str) -> str:
 
 
 def errors(obj: Secret) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_plain_text_is_folded_into_the_data_and_wins() -> None:
     given_ = Secret(data={"a": b64("old"), "b": b64("kept")}, stringData={"a": "new"})
-    obj = RESOURCE.default(given_)
+    obj = RESOURCE.strategy.default(given_)
     assert obj.data == {"a": b64("new"), "b": b64("kept")}
     assert RESOURCE.to_document(obj).keys() == {"kind", "apiVersion", "metadata", "data", "type"}
     assert obj.type == "Opaque"
@@ -58,18 +58,20 @@ def test_a_pull_secret_must_be_json_and_is_not_quoted_in_the_error() -> None:
 
 
 def test_the_type_is_for_ever() -> None:
-    (error,) = RESOURCE.validate_update(Secret(type="a"), Secret(type="b"))
+    (error,) = RESOURCE.strategy.validate_update(Secret(type="a"), Secret(type="b"))
     assert str(error) == 'type: Invalid value: "a": field is immutable'
 
 
 def test_a_certificate_that_is_none_is_worth_a_warning() -> None:
     obj = Secret(type="kubernetes.io/tls", data={"tls.crt": b64("x"), "tls.key": b64("y")})
-    assert list(RESOURCE.warn(obj)) == ["tls: failed to find any PEM data in certificate input"]
+    assert list(RESOURCE.strategy.warnings(obj)) == [
+        "tls: failed to find any PEM data in certificate input"
+    ]
 
 
 def test_secrets_can_be_selected_by_type() -> None:
     obj = Secret(metadata=ObjectMeta(name="s"), type="Opaque")
-    assert RESOURCE.fields["type"](obj) == "Opaque"
+    assert RESOURCE.presentation.fields["type"](obj) == "Opaque"
 
 
 @given(st.binary(max_size=50))

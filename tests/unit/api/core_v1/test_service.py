@@ -1,7 +1,7 @@
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1.service import RESOURCE, carry, external_cell
+from kedge.api.core_v1.service import RESOURCE, external_cell, prepare_for_update
 from kedge.api.core_v1.service_types import (
     LoadBalancerIngress,
     LoadBalancerStatus,
@@ -16,7 +16,7 @@ from kedge.api.model import ObjectMeta
 def made(**spec: object) -> Service:
     fields = {"ports": [ServicePort(port=80)], **spec}
     obj = Service(metadata=ObjectMeta(name="web"), spec=replace(ServiceSpec(), **fields))
-    return RESOURCE.begin(RESOURCE.default(obj))
+    return RESOURCE.strategy.prepare_for_create(RESOURCE.strategy.default(obj))
 
 
 def running(**spec: object) -> Service:
@@ -24,11 +24,11 @@ def running(**spec: object) -> Service:
 
 
 def errors(obj: Service) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def cells(obj: Service) -> dict[str, object]:
-    return {column.name: column.cell(obj) for column in RESOURCE.columns}
+    return {column.name: column.cell(obj) for column in RESOURCE.presentation.columns}
 
 
 def test_defaults_are_those_of_kubernetes() -> None:
@@ -102,27 +102,29 @@ def test_fields_of_load_balancers_are_for_load_balancers() -> None:
 
 def test_a_manifest_that_never_knew_its_address_can_be_put_again() -> None:
     old = running(type="NodePort", ports=[ServicePort(port=80, nodePort=30080)])
-    new = carry(RESOURCE.default(Service(spec=made(type="NodePort").spec)), old)
+    new = prepare_for_update(
+        RESOURCE.strategy.default(Service(spec=made(type="NodePort").spec)), old
+    )
     assert new.spec.clusterIPs == ["10.0.0.7"]
     assert new.spec.ports[0].nodePort == 30080
-    assert list(RESOURCE.validate_update(new, old)) == []
+    assert list(RESOURCE.strategy.validate_update(new, old)) == []
     assert errors(new) == []
 
 
 def test_an_address_is_kept_for_life() -> None:
     old = running()
-    new = carry(replace(old, spec=replace(old.spec, clusterIP="10.0.0.8")), old)
-    found = [str(error) for error in RESOURCE.validate_update(new, old)]
+    new = prepare_for_update(replace(old, spec=replace(old.spec, clusterIP="10.0.0.8")), old)
+    found = [str(error) for error in RESOURCE.strategy.validate_update(new, old)]
     assert found == ['spec.clusterIPs[0]: Invalid value: ["10.0.0.8"]: may not change once set']
 
 
 def test_what_a_new_type_cannot_use_is_dropped() -> None:
     old = running(type="NodePort", ports=[ServicePort(port=80, nodePort=30080)])
-    inner = carry(replace(old, spec=replace(old.spec, type="ClusterIP")), old)
+    inner = prepare_for_update(replace(old, spec=replace(old.spec, type="ClusterIP")), old)
     assert (inner.spec.ports[0].nodePort, inner.spec.externalTrafficPolicy) == (0, "")
     assert errors(inner) == []
     named = replace(old.spec, type="ExternalName", externalName="example.com")
-    outer = carry(replace(old, spec=named), old)
+    outer = prepare_for_update(replace(old, spec=named), old)
     assert (outer.spec.clusterIP, outer.spec.ipFamilyPolicy) == ("", None)
     assert errors(outer) == []
 
@@ -155,7 +157,7 @@ def test_a_long_balancer_address_is_cut() -> None:
 def test_only_balanced_services_report_a_balancer() -> None:
     places = LoadBalancerStatus(ingress=[LoadBalancerIngress(ip="1.2.3.4")])
     status = ServiceStatus(loadBalancer=places)
-    (error,) = RESOURCE.validate_status(replace(made(), status=status), made())
+    (error,) = RESOURCE.strategy.validate_status(replace(made(), status=status), made())
     assert str(error).endswith("may only be used when `spec.type` is 'LoadBalancer'")
-    balanced = RESOURCE.default(replace(made(type="LoadBalancer"), status=status))
-    assert list(RESOURCE.validate_status(balanced, balanced)) == []
+    balanced = RESOURCE.strategy.default(replace(made(type="LoadBalancer"), status=status))
+    assert list(RESOURCE.strategy.validate_status(balanced, balanced)) == []

@@ -15,7 +15,7 @@ def of(type_: str, *addresses: str) -> EndpointSlice:
 
 
 def errors(obj: EndpointSlice) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_other_addresses_are_refused() -> None:
 
 
 def test_ports_are_named_once_and_default_to_tcp() -> None:
-    obj = RESOURCE.default(
+    obj = RESOURCE.strategy.default(
         EndpointSlice(addressType="IPv4", ports=[EndpointPort(port=80), EndpointPort(port=81)])
     )
     assert RESOURCE.to_document(obj)["ports"][0] == {"name": "", "port": 80, "protocol": "TCP"}
@@ -63,14 +63,14 @@ def test_hints_are_few_and_distinct() -> None:
 
 
 def test_the_address_type_is_for_ever() -> None:
-    (error,) = RESOURCE.validate_update(of("IPv6"), of("IPv4"))
+    (error,) = RESOURCE.strategy.validate_update(of("IPv6"), of("IPv4"))
     assert str(error) == 'addressType: Invalid value: "IPv6": field is immutable'
 
 
 def test_the_columns_show_the_first_few() -> None:
     row = {
         c.name: c.cell(of("IPv4", "1.1.1.1", "1.1.1.2", "1.1.1.3", "1.1.1.4"))
-        for c in RESOURCE.columns
+        for c in RESOURCE.presentation.columns
     }
     assert row["Endpoints"] == "1.1.1.1,1.1.1.2,1.1.1.3 + 1 more..."
     assert row["Ports"] == "<unset>"

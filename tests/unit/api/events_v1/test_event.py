@@ -25,7 +25,7 @@ FIELDS = sorted(RESOURCE.schema.fields.keys() - {"apiVersion", "kind"})
 
 
 def errors(obj: Event) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_one_event_has_two_faces() -> None:
@@ -71,14 +71,14 @@ def test_an_older_event_may_still_be_updated_here() -> None:
 
 def test_only_the_series_of_an_event_goes_on() -> None:
     series = EventSeries(count=2, lastObservedTime=GOOD.eventTime)
-    assert list(RESOURCE.validate_update(replace(GOOD, series=series), GOOD)) == []
+    assert list(RESOURCE.strategy.validate_update(replace(GOOD, series=series), GOOD)) == []
     changed = replace(GOOD, note="other", reportingController="a/b")
-    fields = [error.field for error in RESOURCE.validate_update(changed, GOOD)]
+    fields = [error.field for error in RESOURCE.strategy.validate_update(changed, GOOD)]
     assert fields == ["message", "reportingController"]
 
 
 def test_columns_and_selectors_are_those_of_the_core_group_renamed() -> None:
-    row = {column.name: column.cell(GOOD) for column in RESOURCE.columns}
+    row = {column.name: column.cell(GOOD) for column in RESOURCE.presentation.columns}
     assert (row["Object"], row["Message"]) == ("pod/web", "assigned")
-    assert RESOURCE.fields["regarding.kind"](GOOD) == "Pod"
-    assert "involvedObject.kind" not in RESOURCE.fields
+    assert RESOURCE.presentation.fields["regarding.kind"](GOOD) == "Pod"
+    assert "involvedObject.kind" not in RESOURCE.presentation.fields

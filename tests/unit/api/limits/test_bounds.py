@@ -3,17 +3,19 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.limit_range import RESOURCE
-from kedge.api.limits.bounds import Bounds, Narrowest, bounds_of
+from kedge.api.limits.bounds import NamespaceLimits, NarrowestBounds, bounds_of
 from kedge.testing.pods import new_pod
 
 MILLI = 10**6
 
 
-def bounds(**ranges: list[dict[str, Any]]) -> Bounds:
+def bounds(**ranges: list[dict[str, Any]]) -> NamespaceLimits:
     documents = (
         {"metadata": {"name": name}, "spec": {"limits": items}} for name, items in ranges.items()
     )
-    return bounds_of([RESOURCE.default(RESOURCE.from_document(each)) for each in documents])
+    return bounds_of(
+        [RESOURCE.strategy.default(RESOURCE.from_document(each)) for each in documents]
+    )
 
 
 def test_rules_stand_in_the_order_of_names_then_of_items() -> None:
@@ -32,10 +34,10 @@ def test_the_narrowest_bounds_are_known_beforehand() -> None:
         c=[{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}],
     )
     assert found.pods == (
-        Narrowest("cpu", 2 * MILLI, 4 * MILLI, None),
-        Narrowest("memory", None, 8 * MILLI, None),
+        NarrowestBounds("cpu", 2 * MILLI, 4 * MILLI, None),
+        NarrowestBounds("memory", None, 8 * MILLI, None),
     )
-    assert found.containers == (Narrowest("cpu", None, None, 2000 * MILLI),)
+    assert found.containers == (NarrowestBounds("cpu", None, None, 2000 * MILLI),)
 
 
 def test_no_limit_ranges_are_no_bounds() -> None:

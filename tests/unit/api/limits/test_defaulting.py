@@ -1,20 +1,22 @@
 from typing import Any
 
 from kedge.api.core_v1.limit_range import RESOURCE
-from kedge.api.core_v1.pod import Pod
-from kedge.api.limits.bounds import Bounds, bounds_of
-from kedge.api.limits.defaulting import ANNOTATION, Given, defaulted
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.limits.bounds import NamespaceLimits, bounds_of
+from kedge.api.limits.defaulting import ANNOTATION, DefaultedAmount, defaulted
 from kedge.machinery.quantity import Quantity
 from kedge.testing.pods import new_pod
 
 GENERAL = {"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}}
 
 
-def bounds(**ranges: list[dict[str, Any]]) -> Bounds:
+def bounds(**ranges: list[dict[str, Any]]) -> NamespaceLimits:
     documents = (
         {"metadata": {"name": name}, "spec": {"limits": items}} for name, items in ranges.items()
     )
-    return bounds_of([RESOURCE.default(RESOURCE.from_document(each)) for each in documents])
+    return bounds_of(
+        [RESOURCE.strategy.default(RESOURCE.from_document(each)) for each in documents]
+    )
 
 
 def only(item: dict[str, Any], **selector: Any) -> dict[str, Any]:
@@ -45,10 +47,10 @@ def test_it_is_told_what_came_from_where() -> None:
     )
     changed, given = defaulted(two, pod(one={}))
     assert given == [
-        Given("one", False, "request", "cpu", Quantity.parse("100m"), "a"),
-        Given("one", False, "request", "memory", Quantity.parse("1Gi"), "b"),
-        Given("one", False, "limit", "cpu", Quantity.parse("1"), "b"),
-        Given("one", False, "limit", "memory", Quantity.parse("1Gi"), "b"),
+        DefaultedAmount("one", False, "request", "cpu", Quantity.parse("100m"), "a"),
+        DefaultedAmount("one", False, "request", "memory", Quantity.parse("1Gi"), "b"),
+        DefaultedAmount("one", False, "limit", "cpu", Quantity.parse("1"), "b"),
+        DefaultedAmount("one", False, "limit", "memory", Quantity.parse("1Gi"), "b"),
     ]
     assert changed.metadata.annotations[ANNOTATION] == (
         "LimitRanger plugin set: cpu, memory request for container one; "

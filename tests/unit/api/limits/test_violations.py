@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from kedge.api.core_v1 import persistent_volume_claim
 from kedge.api.core_v1.limit_range import RESOURCE
-from kedge.api.core_v1.pod import Pod
-from kedge.api.limits.bounds import Bounds, bounds_of
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.limits.bounds import NamespaceLimits, bounds_of
 from kedge.api.limits.violations import (
-    Violation,
+    LimitRangeViolation,
     _keeps_within,
     _pod_violations,
     claim_violations,
@@ -19,11 +19,13 @@ from kedge.api.limits.violations import (
 from kedge.testing.pods import new_pod
 
 
-def bounds(**ranges: list[dict[str, Any]]) -> Bounds:
+def bounds(**ranges: list[dict[str, Any]]) -> NamespaceLimits:
     documents = (
         {"metadata": {"name": name}, "spec": {"limits": items}} for name, items in ranges.items()
     )
-    return bounds_of([RESOURCE.default(RESOURCE.from_document(each)) for each in documents])
+    return bounds_of(
+        [RESOURCE.strategy.default(RESOURCE.from_document(each)) for each in documents]
+    )
 
 
 def limited(*amounts: str, **meta: Any) -> Pod:
@@ -44,9 +46,9 @@ def test_every_limit_range_has_its_say() -> None:
     )
     container = "maximum cpu usage per Container is 1, but limit is 2"
     assert found == [
-        Violation("a", "maximum cpu usage per Pod is 1, but limit is 4"),
-        Violation("a", container),
-        Violation("b", container),
+        LimitRangeViolation("a", "maximum cpu usage per Pod is 1, but limit is 4"),
+        LimitRangeViolation("a", container),
+        LimitRangeViolation("b", container),
     ]
     assert refusal(found) == f"[{found[0].message}, {container}]"
     assert refusal(found[1:]) == container
@@ -96,7 +98,7 @@ def test_a_claim_is_chosen_by_its_selector() -> None:
 
     assert claim_violations(fast, claim("slow")) == []
     assert claim_violations(fast, claim("fast")) == [
-        Violation(
+        LimitRangeViolation(
             "a",
             "maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi",
         )

@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.limit_range import RESOURCE
-from kedge.api.limits.bounds import Bounds, bounds_of
-from kedge.api.limits.violations import Violation
+from kedge.api.limits.bounds import NamespaceLimits, bounds_of
+from kedge.api.limits.violations import LimitRangeViolation
 from kedge.api.limits.workloads import RESOURCES, outcome, pod_from, template_of
 from kedge.api.resource import Resource
 from kedge.testing.pods import new_pod
@@ -15,9 +15,9 @@ TEMPLATE = {
 }
 
 
-def bounds(item: dict[str, Any]) -> Bounds:
+def bounds(item: dict[str, Any]) -> NamespaceLimits:
     document = {"metadata": {"name": "limits"}, "spec": {"limits": [item]}}
-    return bounds_of([RESOURCE.default(RESOURCE.from_document(document))])
+    return bounds_of([RESOURCE.strategy.default(RESOURCE.from_document(document))])
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.kind)
@@ -27,7 +27,9 @@ def test_pods_are_made_from_the_template_of_every_workload(resource: Resource[An
     if resource.kind == "CronJob":
         spec = {"jobTemplate": {"spec": spec}}
         path = "spec.jobTemplate.spec.template"
-    obj = resource.default(resource.from_document({"metadata": {"name": "w"}, "spec": spec}))
+    obj = resource.strategy.default(
+        resource.from_document({"metadata": {"name": "w"}, "spec": spec})
+    )
     template = template_of(obj)
     assert template is not None
     assert template.path == path
@@ -46,7 +48,7 @@ def test_what_a_pod_is_given_may_be_what_makes_it_invalid() -> None:
     pod = new_pod(container={"resources": {"requests": {"cpu": "2"}}})
     found = outcome(bounds({"type": "Container", "max": {"cpu": "1"}}), pod)
     assert found.violations == [
-        Violation(
+        LimitRangeViolation(
             "limits",
             'spec.containers[0].resources.requests: Invalid value: "2": '
             "must be less than or equal to cpu limit of 1",

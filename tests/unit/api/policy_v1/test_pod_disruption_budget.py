@@ -12,7 +12,7 @@ from kedge.api.policy_v1.pod_disruption_budget import (
 
 def errors(**spec: int | str) -> list[str]:
     wanted = replace(PodDisruptionBudgetSpec(), **spec)
-    return [str(error) for error in RESOURCE.validate(PodDisruptionBudget(spec=wanted))]
+    return [str(error) for error in RESOURCE.strategy.validate(PodDisruptionBudget(spec=wanted))]
 
 
 @pytest.mark.parametrize("amount", [0, 3, "0%", "100%"])
@@ -60,7 +60,7 @@ def test_conditions_in_the_status_are_checked() -> None:
     bad = replace(good, status="Maybe", reason="two words", lastTransitionTime="")
     status = PodDisruptionBudgetStatus(conditions=[good, bad], expectedPods=-1)
     obj = PodDisruptionBudget(status=status)
-    assert [error.field for error in RESOURCE.validate_status(obj, obj)] == [
+    assert [error.field for error in RESOURCE.strategy.validate_status(obj, obj)] == [
         "status.conditions[1].type",
         "status.conditions[1].status",
         "status.conditions[1].lastTransitionTime",
@@ -71,5 +71,5 @@ def test_conditions_in_the_status_are_checked() -> None:
 
 def test_the_columns_show_the_bound_that_is_set() -> None:
     obj = PodDisruptionBudget(spec=PodDisruptionBudgetSpec(minAvailable="50%"))
-    row = {column.name: column.cell(obj) for column in RESOURCE.columns}
+    row = {column.name: column.cell(obj) for column in RESOURCE.presentation.columns}
     assert (row["Min Available"], row["Max Unavailable"]) == ("50%", "N/A")

@@ -3,30 +3,30 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.resource_quota import ResourceQuotaSpec
-from kedge.api.quota.account import Account, increase
-from kedge.api.quota.pods import Pods
+from kedge.api.quota.account import QuotaAccount, increase
+from kedge.api.quota.pods import PodQuotaMeter
 from kedge.machinery.quantity import Quantity
 from kedge.testing.pods import new_pod
 
 KIND = ("", "pods")
-METER = Pods()
+METER = PodQuotaMeter()
 
 
-def account(hard: dict[str, str], **spec: Any) -> Account:
+def account(hard: dict[str, str], **spec: Any) -> QuotaAccount:
     amounts = {name: Quantity.parse(amount) for name, amount in hard.items()}
-    opened = Account(ResourceQuotaSpec(hard=amounts, **spec))
+    opened = QuotaAccount(ResourceQuotaSpec(hard=amounts, **spec))
     opened.begin(KIND, METER)
     return opened
 
 
-def put(book: Account, key: str, pod: Pod) -> bool:
+def put(book: QuotaAccount, key: str, pod: Pod) -> bool:
     measure = METER.measure(pod)
     return book.put(KIND, key, book.charge(KIND, METER, measure, measure.usage))
 
 
-def used(book: Account) -> dict[str, str]:
+def used(book: QuotaAccount) -> dict[str, str]:
     return {name: str(amount) for name, amount in book.used.items()}
 
 

@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE, PersistentVolumeClaim
-from kedge.api.quota.claims import Claims
+from kedge.api.quota.claims import ClaimQuotaMeter
 
-METER = Claims()
+METER = ClaimQuotaMeter()
 
 
 def claim(

@@ -1,10 +1,10 @@
 import pytest
 
 from kedge.api.core_v1.resource_quota import ScopedResourceSelectorRequirement
-from kedge.api.quota.claims import Claims
-from kedge.api.quota.count import Count
+from kedge.api.quota.claims import ClaimQuotaMeter
+from kedge.api.quota.count import CountQuotaMeter
 from kedge.api.quota.measure import matches
-from kedge.api.quota.pods import Pods
+from kedge.api.quota.pods import PodQuotaMeter
 
 
 def requirement(scope: str, operator: str, *values: str) -> ScopedResourceSelectorRequirement:
@@ -26,18 +26,20 @@ def test_conditions_on_the_priority_class(
     operator: str, values: tuple[str, ...], of_high: bool, of_none: bool
 ) -> None:
     wanted = requirement("PriorityClass", operator, *values)
-    assert matches(wanted, Pods(), {"PriorityClass": ("high",)}) is of_high
-    assert matches(wanted, Pods(), {}) is of_none
+    assert matches(wanted, PodQuotaMeter(), {"PriorityClass": ("high",)}) is of_high
+    assert matches(wanted, PodQuotaMeter(), {}) is of_none
 
 
 def test_one_of_several_attributes_classes_is_enough() -> None:
     classes = {"VolumeAttributesClass": ["gold", "silver"]}
     wanted = requirement("VolumeAttributesClass", "In", "silver")
-    assert matches(wanted, Claims(), classes)
-    assert matches(requirement("VolumeAttributesClass", "NotIn", "silver"), Claims(), classes)
+    assert matches(wanted, ClaimQuotaMeter(), classes)
+    assert matches(
+        requirement("VolumeAttributesClass", "NotIn", "silver"), ClaimQuotaMeter(), classes
+    )
 
 
 @pytest.mark.parametrize("operator", ["Exists", "DoesNotExist", "NotIn"])
 def test_what_cannot_be_in_a_scope_is_not_counted_by_a_quota_with_it(operator: str) -> None:
     wanted = requirement("PriorityClass", operator, "x")
-    assert not matches(wanted, Count("", "secrets"), {})
+    assert not matches(wanted, CountQuotaMeter("", "secrets"), {})

@@ -4,16 +4,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.quota.measure import Measure
-from kedge.api.quota.pods import Pods
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.quota.measure import QuotaMeasure
+from kedge.api.quota.pods import PodQuotaMeter
 from kedge.machinery.durations import parse_time
 from kedge.testing.pods import new_pod
 
-METER = Pods()
+METER = PodQuotaMeter()
 
 
-def shown(measure: Measure) -> dict[str, str]:
+def shown(measure: QuotaMeasure) -> dict[str, str]:
     return {name: str(amount) for name, amount in measure.usage.items()}
 
 

@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from kedge.api.model import Document
-from kedge.api.quota.resource_claims import ResourceClaims
+from kedge.api.quota.resource_claims import ResourceClaimQuotaMeter
 
-METER = ResourceClaims()
+METER = ResourceClaimQuotaMeter()
 COUNT = "count/resourceclaims.resource.k8s.io"
 
 

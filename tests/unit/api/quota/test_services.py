@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.service import RESOURCE
-from kedge.api.quota.services import Services
+from kedge.api.quota.services import ServiceQuotaMeter
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,9 @@ def test_a_service_takes_what_its_type_gives_it(
 ) -> None:
     ports = [{"port": 80, "nodePort": 30080}, {"port": 81}]
     service = RESOURCE.from_document({"metadata": {"name": "s"}, "spec": spec | {"ports": ports}})
-    usage = {name: str(amount) for name, amount in Services().measure(service).usage.items()}
+    usage = {
+        name: str(amount) for name, amount in ServiceQuotaMeter().measure(service).usage.items()
+    }
     assert usage == {
         "services": "1",
         "count/services": "1",

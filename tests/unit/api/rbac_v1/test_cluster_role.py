@@ -4,7 +4,7 @@ from kedge.api.rbac_v1.role import PolicyRule
 
 
 def errors(obj: ClusterRole) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_a_rule_is_about_paths_or_about_resources() -> None:

@@ -4,7 +4,7 @@ from kedge.api.rbac_v1.role_binding import RoleRef, Subject
 
 def errors(kind: str, *subjects: Subject) -> list[str]:
     obj = ClusterRoleBinding(roleRef=RoleRef(kind=kind, name="admin"), subjects=subjects)
-    return [str(error) for error in RESOURCE.validate(RESOURCE.default(obj))]
+    return [str(error) for error in RESOURCE.strategy.validate(RESOURCE.strategy.default(obj))]
 
 
 def test_only_cluster_roles_are_given_everywhere() -> None:

@@ -12,11 +12,11 @@ BINDING = RoleBinding(roleRef=RoleRef(kind="Role", name="reader"), subjects=SUBJ
 
 
 def errors(obj: RoleBinding) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_groups_are_filled_in() -> None:
-    obj = RESOURCE.default(BINDING)
+    obj = RESOURCE.strategy.default(BINDING)
     assert obj.roleRef.apiGroup == GROUP
     assert [subject.apiGroup for subject in obj.subjects] == [GROUP, GROUP, ""]
     assert errors(obj) == []
@@ -38,9 +38,9 @@ def test_who_and_what_must_be_known_kinds() -> None:
 
 
 def test_a_binding_gives_one_role_for_ever() -> None:
-    old = RESOURCE.default(BINDING)
+    old = RESOURCE.strategy.default(BINDING)
     new = replace(old, roleRef=replace(old.roleRef, name="writer"))
-    (error,) = RESOURCE.validate_update(new, old)
+    (error,) = RESOURCE.strategy.validate_update(new, old)
     assert str(error) == (
         'roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io",'
         '"kind":"Role","name":"writer"}: cannot change roleRef'
@@ -48,6 +48,6 @@ def test_a_binding_gives_one_role_for_ever() -> None:
 
 
 def test_the_columns_sort_subjects_by_kind() -> None:
-    row = {column.name: column.cell(BINDING) for column in RESOURCE.columns}
+    row = {column.name: column.cell(BINDING) for column in RESOURCE.presentation.columns}
     assert row["Role"] == "Role/reader"
     assert (row["Users"], row["Groups"], row["ServiceAccounts"]) == ("jane", "team", "ci/bot")

@@ -3,11 +3,11 @@ from kedge.api.scheduling_v1.priority_class import RESOURCE, PriorityClass
 
 
 def named(name: str, value: int) -> PriorityClass:
-    return RESOURCE.default(PriorityClass(metadata=ObjectMeta(name=name), value=value))
+    return RESOURCE.strategy.default(PriorityClass(metadata=ObjectMeta(name=name), value=value))
 
 
 def errors(obj: PriorityClass) -> list[str]:
-    return [str(error) for error in RESOURCE.validate(obj)]
+    return [str(error) for error in RESOURCE.strategy.validate(obj)]
 
 
 def test_users_stay_below_the_system() -> None:
@@ -32,7 +32,7 @@ def test_system_names_are_reserved() -> None:
 def test_what_pods_were_promised_stays() -> None:
     old = named("a", 0)
     new = PriorityClass(value=1, preemptionPolicy="Never")
-    assert [str(error) for error in RESOURCE.validate_update(new, old)] == [
+    assert [str(error) for error in RESOURCE.strategy.validate_update(new, old)] == [
         "value: Forbidden: may not be changed in an update.",
         'preemptionPolicy: Invalid value: "Never": field is immutable',
     ]

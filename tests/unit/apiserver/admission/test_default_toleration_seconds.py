@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1 import pod
+from kedge.api.core_v1.pod import pod
 from kedge.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from kedge.testing.admission import attempt
 from kedge.testing.pods import new_pod

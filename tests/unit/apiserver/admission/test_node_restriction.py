@@ -9,9 +9,10 @@ from cryptography.x509.oid import NameOID
 from msgspec.structs import replace
 
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import node, persistent_volume_claim, pod, service_account
+from kedge.api.core_v1 import node, persistent_volume_claim, service_account
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.model import Document, Object, ObjectMeta
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Operation

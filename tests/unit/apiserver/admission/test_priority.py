@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1 import pod
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.scheduling_v1 import priority_class
 from kedge.apiserver.admission.priority import Priority
 from kedge.machinery.errors import StatusError

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1 import pod, service
+from kedge.api.core_v1 import service
+from kedge.api.core_v1.pod import pod
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.admission.chain import Operation

@@ -3,9 +3,9 @@ from typing import Any
 import pytest
 
 from kedge.api.builtin.resources import RESOURCES
-from kedge.api.core_v1 import pod
-from kedge.api.core_v1.affinity import Toleration
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.affinity import Toleration
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.apiserver.admission.runtime_class import RuntimeClass, covers, widest
 from kedge.machinery.errors import StatusError
 from kedge.testing.admission import attempt, cache_with

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1 import pod, service_account
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1 import service_account
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.apiserver.admission.service_account import MOUNT_PATH, ServiceAccount
 from kedge.machinery.errors import StatusError
 from kedge.testing.admission import admit_only_with, attempt, cache_with

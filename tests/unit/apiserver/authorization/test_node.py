@@ -3,8 +3,8 @@ from typing import Any
 
 import msgspec
 
-from kedge.api.core_v1 import pod
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod import pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.apiserver.authorization import references
 from kedge.apiserver.authorization.attributes import Attributes
 from kedge.apiserver.authorization.node import Graph, NodeAuthorizer, followed

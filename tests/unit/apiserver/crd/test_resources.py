@@ -2,7 +2,8 @@ from typing import Any
 
 from kedge.api.apiextensions_v1 import custom_resource_definition
 from kedge.api.model import Document
-from kedge.api.resource import Age, Resource
+from kedge.api.presentation import Age
+from kedge.api.resource import Resource
 from kedge.apiserver.crd.resources import resources_of
 
 SCHEMA: dict[str, Any] = {
@@ -36,7 +37,7 @@ def resources(*versions: dict[str, Any], **spec: Any) -> list[Resource[Document]
             **spec,
         },
     }
-    return resources_of(kind.default(kind.from_document(document)))
+    return resources_of(kind.strategy.default(kind.from_document(document)))
 
 
 def one(**version: Any) -> Resource[Document]:
@@ -55,8 +56,11 @@ def test_how_the_kind_is_called_and_stored() -> None:
     assert (resource.kind, resource.list_kind, resource.singular) == ("Tab", "TabList", "tab")
     assert resource.key("default", "x") == "/registry/a.example.com/tabs/default/x"
     assert resource.schema.name == "com.example.a.v1.Tab"
-    assert (resource.custom, resource.unconditional_update) == (True, False)
-    assert (tuple(resource.short_names), tuple(resource.categories)) == (("t",), ("all",))
+    assert (resource.custom, resource.strategy.allows_unconditional_update) == (True, False)
+    assert (tuple(resource.presentation.short_names), tuple(resource.presentation.categories)) == (
+        ("t",),
+        ("all",),
+    )
 
 
 def test_a_kind_may_live_in_no_namespace() -> None:
@@ -66,16 +70,18 @@ def test_a_kind_may_live_in_no_namespace() -> None:
 
 def test_an_object_is_defaulted_and_judged() -> None:
     resource = one()
-    obj = resource.default(tab(resource, spec={}))
+    obj = resource.strategy.default(tab(resource, spec={}))
     assert obj.content == {"spec": {"replicas": 3}}
-    assert [str(error) for error in resource.validate(obj)] == ["spec.color: Required value"]
+    assert [str(error) for error in resource.strategy.validate(obj)] == [
+        "spec.color: Required value"
+    ]
 
 
 def test_a_name_can_be_restricted() -> None:
     metadata = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 0}}}
     schema = {"type": "object", "properties": {"metadata": metadata}}
     resource = one(schema={"openAPIV3Schema": schema})
-    found = [str(error) for error in resource.validate(tab(resource))]
+    found = [str(error) for error in resource.strategy.validate(tab(resource))]
     assert found == ["metadata.name: Too long: may not be more than 0 bytes"]
 
 
@@ -83,7 +89,7 @@ def test_a_write_to_status_is_judged_by_the_schema_of_status_alone() -> None:
     resource = one(subresources={"status": {}})
     obj = tab(resource, status={"replicas": "many"})
     assert resource.has_status
-    assert [str(error) for error in resource.validate_status(obj, obj)] == [
+    assert [str(error) for error in resource.strategy.validate_status(obj, obj)] == [
         'status.replicas: Invalid value: "string": '
         'replicas in body must be of type integer: "string"'
     ]
@@ -96,14 +102,14 @@ def test_scale_is_where_the_author_says() -> None:
     assert resource.scale.selector == ""
     assert resource.subresource("scale") is not None
     obj = tab(resource, spec={"color": "red", "replicas": -1})
-    found = [str(error) for error in resource.validate(obj)]
+    found = [str(error) for error in resource.strategy.validate(obj)]
     assert found == [".spec.replicas: Invalid value: -1: should be a non-negative integer"]
 
 
 def cells(type_: str, path: str, **content: Any) -> object:
     column = {"name": "X", "type": type_, "jsonPath": path}
     resource = one(additionalPrinterColumns=[column])
-    return resource.columns[1].cell(tab(resource, **content))
+    return resource.presentation.columns[1].cell(tab(resource, **content))
 
 
 def test_columns_show_what_their_path_finds() -> None:
@@ -128,7 +134,7 @@ def test_a_date_is_shown_as_an_age() -> None:
 
 def test_without_columns_of_its_own_a_kind_shows_ages() -> None:
     resource = one()
-    name, age = resource.columns
+    name, age = resource.presentation.columns
     assert (name.name, age.name, age.type) == ("Name", "Age", "date")
     assert age.cell(tab(resource)) == Age("2026-01-02T03:04:05Z")
 
@@ -137,7 +143,7 @@ def test_objects_are_selected_by_the_fields_the_author_names() -> None:
     fields = [{"jsonPath": ".spec.color"}, {"jsonPath": ".spec.replicas"}]
     resource = one(selectableFields=fields)
     obj = tab(resource, spec={"color": "red"})
-    found = {name: select(obj) for name, select in resource.fields.items()}
+    found = {name: select(obj) for name, select in resource.presentation.fields.items()}
     assert found == {"spec.color": "red", "spec.replicas": ""}
 
 
@@ -166,16 +172,16 @@ def test_writers_of_an_old_version_are_warned() -> None:
         {"name": "v1beta1", "deprecated": True},
         {"name": "v1alpha1", "deprecated": True, "deprecationWarning": "go away"},
     )
-    assert list(old.warn(tab(old))) == [
+    assert list(old.strategy.warnings(tab(old))) == [
         "a.example.com/v1beta1 Tab is deprecated; use a.example.com/v1 Tab"
     ]
-    assert list(odd.warn(tab(odd))) == ["go away"]
+    assert list(odd.strategy.warnings(tab(odd))) == ["go away"]
 
 
 def test_finalizers_should_have_a_domain() -> None:
     resource = one()
     obj = resource.from_document({"metadata": {"finalizers": ["a.com/x", "a.com", "b", "orphan"]}})
-    assert list(resource.warn(obj)) == [
+    assert list(resource.strategy.warnings(obj)) == [
         'metadata.finalizers: "a.com": prefer a domain-qualified finalizer name including a path '
         "(/) to avoid accidental conflicts with other finalizer writers",
         'metadata.finalizers: "b": prefer a domain-qualified finalizer name '

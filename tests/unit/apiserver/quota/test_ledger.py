@@ -3,7 +3,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from kedge.api.core_v1 import config_map, pod, resource_quota
+from kedge.api.core_v1 import config_map, resource_quota
+from kedge.api.core_v1.pod import pod
 from kedge.api.resource import Resource
 from kedge.apiserver.api import to_stored_bytes
 from kedge.apiserver.quota.ledger import Ledger

@@ -10,7 +10,7 @@ from kedge.testing.local_server import (
     JSON_PATCH,
     MERGE,
     STRATEGIC,
-    Answer,
+    LocalResponse,
     LocalServer,
 )
 
@@ -45,7 +45,7 @@ def nested(depth: int) -> dict[str, Any]:
     return {"x": nested(depth - 1)} if depth else {}
 
 
-async def patch(server: LocalServer, url: str, body: object, sort: str) -> Answer:
+async def patch(server: LocalServer, url: str, body: object, sort: str) -> LocalResponse:
     return await server.call("PATCH", url, body, content_type=sort)
 
 

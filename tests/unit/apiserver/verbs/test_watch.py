@@ -13,7 +13,7 @@ from kedge.client.client import Client
 from kedge.client.view import View, objects, outlines
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
-from kedge.testing.local_server import TABLE, LocalServer, Watching
+from kedge.testing.local_server import TABLE, LocalServer, LocalWatch
 from kedge.testing.server import http_client, local_client, memory_server
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -353,7 +353,7 @@ async def test_nothing_is_missed_or_told_twice_while_others_write(
     monkeypatch.setattr(watchcache, "LOG_LENGTH", 30)
     start = server.store.revision
     writers = [server.start(_write(server, writer)) for writer in range(3)]
-    watches: list[Watching] = []
+    watches: list[LocalWatch] = []
     for round_ in range(12):
         revision = server.store.revision if round_ % 2 else start
         watching = await server.watch(f"{MAPS}?watch=true&resourceVersion={revision}")

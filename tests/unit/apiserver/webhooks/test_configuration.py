@@ -9,12 +9,13 @@ from kedge.api.apps_v1 import deployment
 from kedge.api.autoscaling_v1 import horizontal_pod_autoscaler as hpa_v1
 from kedge.api.autoscaling_v2 import horizontal_pod_autoscaler as hpa_v2
 from kedge.api.catalog import Catalog
-from kedge.api.core_v1 import event, namespace, node, pod
+from kedge.api.core_v1 import event, namespace, node
+from kedge.api.core_v1.pod import pod
 from kedge.api.events_v1 import event as events_event
 from kedge.api.resource import Resource
 from kedge.apiserver.watchcache import ResourceCache
 from kedge.apiserver.webhooks.configuration import GROUP, Hooks, compiled
-from kedge.storage.store import Entry
+from kedge.storage.store import StoreEntry
 
 
 def rule(resources: str, operations: str = "*", groups: str = "", **fields: Any) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def hooks_of(*configurations: dict[str, Any]) -> Hooks:
     assert kind is not None
     cache = ResourceCache(kind, 0)
     cache.load(
-        Entry(kind.key("", each["metadata"]["name"]), msgspec.json.encode(each), 1, 1)
+        StoreEntry(kind.key("", each["metadata"]["name"]), msgspec.json.encode(each), 1, 1)
         for each in configurations
     )
     return Hooks(cache, catalog)

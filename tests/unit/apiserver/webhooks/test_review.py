@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kedge.api.core_v1 import config_map, pod
+from kedge.api.core_v1 import config_map
+from kedge.api.core_v1.pod import pod
 from kedge.api.model import Document, ObjectMeta
 from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.request import Request, User

@@ -20,7 +20,7 @@ from kedge.controllers.access.certificate_signing import (
     NODE_CLIENT,
     NODE_SERVING,
     CertificateSigningController,
-    Request,
+    CertificateSigningRequest,
     lifetime,
     outdated,
 )
@@ -269,6 +269,6 @@ def test_a_life_is_as_asked_for_within_bounds(seconds: int | None, life: timedel
 
 def test_what_was_approved_and_never_signed_stays_for_a_day() -> None:
     condition = {"type": "Approved", "status": "True", "lastUpdateTime": "2030-01-01T00:00:00Z"}
-    request = convert({"status": {"conditions": [condition]}}, Request)
+    request = convert({"status": {"conditions": [condition]}}, CertificateSigningRequest)
     assert not outdated(request, NOW + timedelta(hours=24))
     assert outdated(request, NOW + timedelta(hours=25))

@@ -10,10 +10,10 @@ from kedge.controllers.autoscaling.horizontal_pod_autoscaler import (
     PERIOD,
     HorizontalPodAutoscalerController,
 )
-from kedge.controllers.known import Shared
+from kedge.controllers.shared_informers import SharedInformers
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 from kedge.testing.local_server import TOKEN
 from kedge.testing.workloads import workload_document
 from kedge.web.message import HttpRequest, Response
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 class Scene:
     """A set of pods whose usage the test decides, and an autoscaler for it."""
 
-    def __init__(self, place: Workshop) -> None:
+    def __init__(self, place: ControllerHarness) -> None:
         self.place = place
         self.cpu: dict[str, str] = {}
         self.windows: dict[str, Json] = {}
@@ -88,7 +88,7 @@ def cpu(percent: int, **more: Any) -> Json:
 async def scene() -> AsyncIterator[Scene]:
     scenes: list[Scene] = []
 
-    def controller(client: Client, shared: Shared, clock: Clock) -> Any:
+    def controller(client: Client, shared: SharedInformers, clock: Clock) -> Any:
         def handle(call: Call) -> Response | Awaitable[Response]:
             if call.path.startswith("/apis/metrics"):
                 return Response(200, msgspec.json.encode(scenes[0].answer(call.path)))

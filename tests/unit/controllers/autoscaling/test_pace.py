@@ -16,9 +16,9 @@ from kedge.controllers.autoscaling.pace import (
     TOO_FAST_UP,
     TOO_FEW,
     TOO_MANY,
-    Bounds,
-    Memory,
-    Verdict,
+    ConditionReason,
+    ReplicaBounds,
+    ScalingHistory,
     decide,
 )
 
@@ -50,15 +50,15 @@ ANY = rules(("Percent", 1000, 15))
     ],
 )
 def test_without_a_behavior_replicas_at_most_double_within_their_bounds(
-    current: int, proposal: int, replicas: int, limit: Verdict
+    current: int, proposal: int, replicas: int, limit: ConditionReason
 ) -> None:
-    decision = decide(current, proposal, Bounds(2, 10), None, Memory(), NOON)
+    decision = decide(current, proposal, ReplicaBounds(2, 10), None, ScalingHistory(), NOON)
     assert (decision.replicas, decision.limit) == (replicas, limit)
     assert decision.limited == (replicas != proposal)
 
 
 def test_without_a_behavior_the_highest_proposal_of_five_minutes_holds() -> None:
-    memory, bounds = Memory(), Bounds(1, 10)
+    memory, bounds = ScalingHistory(), ReplicaBounds(1, 10)
     decide(5, 5, bounds, None, memory, NOON)
     held = decide(5, 2, bounds, None, memory, later(299))
     assert (held.replicas, held.held) == (5, HELD_UP)
@@ -70,7 +70,7 @@ def test_a_behavior_may_remove_at_once_and_add_slowly() -> None:
     behavior = HorizontalPodAutoscalerBehavior(
         scaleUp=rules(("Pods", 10, 15), window=60), scaleDown=ANY
     )
-    memory, bounds = Memory(), Bounds(1, 10)
+    memory, bounds = ScalingHistory(), ReplicaBounds(1, 10)
     assert decide(3, 1, bounds, behavior, memory, NOON).replicas == 1
     slow = decide(1, 5, bounds, behavior, memory, later(59))
     assert (slow.replicas, slow.held) == (1, HELD_DOWN)
@@ -79,7 +79,7 @@ def test_a_behavior_may_remove_at_once_and_add_slowly() -> None:
 
 def test_a_policy_counts_what_was_added_in_its_period() -> None:
     behavior = HorizontalPodAutoscalerBehavior(scaleUp=rules(("Pods", 2, 60)), scaleDown=ANY)
-    memory, bounds = Memory(), Bounds(1, 100)
+    memory, bounds = ScalingHistory(), ReplicaBounds(1, 100)
     first = decide(4, 50, bounds, behavior, memory, NOON)
     assert (first.replicas, first.limit) == (6, TOO_FAST_UP)
     memory.changed(2, NOON)
@@ -95,20 +95,20 @@ def test_of_several_policies_the_selected_one_counts(select: str, up: int, down:
         scaleUp=rules(("Pods", 3, 60), ("Percent", 100, 60), select=select),
         scaleDown=rules(("Pods", 3, 60), ("Percent", 50, 60), select=select),
     )
-    assert decide(10, 99, Bounds(1, 100), behavior, Memory(), NOON).replicas == up
-    lower = decide(10, 1, Bounds(1, 100), behavior, Memory(), NOON)
+    assert decide(10, 99, ReplicaBounds(1, 100), behavior, ScalingHistory(), NOON).replicas == up
+    lower = decide(10, 1, ReplicaBounds(1, 100), behavior, ScalingHistory(), NOON)
     assert (lower.replicas, lower.limit) == (down, TOO_FAST_DOWN)
 
 
 def test_a_percentage_of_few_still_adds_one() -> None:
     behavior = HorizontalPodAutoscalerBehavior(scaleUp=rules(("Percent", 10, 60)), scaleDown=ANY)
-    assert decide(1, 9, Bounds(1, 100), behavior, Memory(), NOON).replicas == 2
+    assert decide(1, 9, ReplicaBounds(1, 100), behavior, ScalingHistory(), NOON).replicas == 2
 
 
 def test_a_behavior_that_says_nothing_of_removing_waits_five_minutes() -> None:
     down = rules(("Percent", 100, 15), window=None)
     behavior = HorizontalPodAutoscalerBehavior(scaleUp=ANY, scaleDown=down)
-    memory = Memory()
+    memory = ScalingHistory()
     memory.proposed(8, NOON)
-    assert decide(8, 1, Bounds(1, 100), behavior, memory, later(299)).replicas == 8
-    assert decide(8, 1, Bounds(1, 100), behavior, memory, later(301)).replicas == 1
+    assert decide(8, 1, ReplicaBounds(1, 100), behavior, memory, later(299)).replicas == 8
+    assert decide(8, 1, ReplicaBounds(1, 100), behavior, memory, later(301)).replicas == 1

@@ -4,12 +4,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.controllers.autoscaling.proposal import (
     AverageUse,
-    Sample,
+    MetricSample,
     Tolerance,
-    Unknown,
+    UnknownUsage,
     Utilization,
     propose,
     requests_of,
@@ -52,8 +52,8 @@ def pod(
     return RESOURCE.decode(msgspec.json.encode(document))
 
 
-def sample(value: int) -> Sample:
-    return Sample(value, NOW, MINUTE)
+def sample(value: int) -> MetricSample:
+    return MetricSample(value, NOW, MINUTE)
 
 
 def replicas(
@@ -146,11 +146,11 @@ def test_starting_pods_do_not_count_for_cpu(new: Pod, counts: bool) -> None:
 
 
 def test_nothing_is_proposed_where_nothing_is_known() -> None:
-    with pytest.raises(Unknown, match="no pods returned by selector"):
+    with pytest.raises(UnknownUsage, match="no pods returned by selector"):
         replicas([], {})
-    with pytest.raises(Unknown, match="did not receive metrics"):
+    with pytest.raises(UnknownUsage, match="did not receive metrics"):
         replicas([pod("a")], {})
-    with pytest.raises(Unknown, match="did not receive metrics"):
+    with pytest.raises(UnknownUsage, match="did not receive metrics"):
         replicas([pod("a", phase="Pending")], {"a": 500})
 
 
@@ -161,7 +161,7 @@ def test_requests_are_those_of_lasting_containers() -> None:
     many = pod("a", initContainers=[sidecar, first])
     assert requests_of([many], "cpu") == {"a": 1250}
     assert requests_of([many], "cpu", "side") == {"a": 250}
-    with pytest.raises(Unknown, match="missing request for memory in container main of Pod a"):
+    with pytest.raises(UnknownUsage, match="missing request for memory in container main of Pod a"):
         requests_of([many], "memory")
-    with pytest.raises(Unknown, match="container other not found in Pod a"):
+    with pytest.raises(UnknownUsage, match="container other not found in Pod a"):
         requests_of([many], "cpu", "other")

@@ -7,8 +7,8 @@ import pytest
 
 from kedge.controllers.batch.cron_job import CronJobController
 from kedge.controllers.batch.job import JobController
-from kedge.controllers.known import Shared
-from kedge.testing.controllers import Workshop, workshop
+from kedge.controllers.shared_informers import SharedInformers
+from kedge.testing.controllers import ControllerHarness, workshop
 
 Json = dict[str, Any]
 
@@ -19,28 +19,28 @@ MIDNIGHT = 1893456000 // 60
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Workshop]:
+async def place() -> AsyncIterator[ControllerHarness]:
     async with workshop(CronJobController, JobController) as made:
         yield made
 
 
-async def make(place: Workshop, schedule: str = "* * * * *", **spec: Any) -> None:
+async def make(place: ControllerHarness, schedule: str = "* * * * *", **spec: Any) -> None:
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "host"}]}
     job = {"spec": {"template": {"spec": pod}}}
     full = {"schedule": schedule, "jobTemplate": job, **spec}
     await place.create(f"{BATCH}/cronjobs", {"metadata": {"name": "tick"}, "spec": full})
 
 
-async def jobs(place: Workshop) -> list[str]:
+async def jobs(place: ControllerHarness) -> list[str]:
     return [each["metadata"]["name"] for each in await place.below(f"{BATCH}/jobs")]
 
 
-async def status(place: Workshop) -> Json:
+async def status(place: ControllerHarness) -> Json:
     found: Json = (await place.server.get(CRON))["status"]
     return found
 
 
-async def finish(place: Workshop, *, exit_code: int = 0) -> None:
+async def finish(place: ControllerHarness, *, exit_code: int = 0) -> None:
     """Let everything that runs end."""
     for pod in await place.pods():
         if pod["status"].get("phase") == "Pending":
@@ -48,7 +48,9 @@ async def finish(place: Workshop, *, exit_code: int = 0) -> None:
     await place.pass_time(0.3)
 
 
-async def test_job_is_made_when_it_is_due_and_named_after_its_minute(place: Workshop) -> None:
+async def test_job_is_made_when_it_is_due_and_named_after_its_minute(
+    place: ControllerHarness,
+) -> None:
     await make(place)
     await place.pass_time(59)
     assert await jobs(place) == []
@@ -64,7 +66,7 @@ async def test_job_is_made_when_it_is_due_and_named_after_its_minute(place: Work
     assert ("SuccessfulCreate", f"Created job tick-{MIDNIGHT + 1}") in await place.events()
 
 
-async def test_success_is_remembered(place: Workshop) -> None:
+async def test_success_is_remembered(place: ControllerHarness) -> None:
     await make(place)
     await place.pass_time(61)
     await finish(place)
@@ -76,14 +78,14 @@ async def test_success_is_remembered(place: Workshop) -> None:
     assert said in await place.events()
 
 
-async def test_jobs_may_run_side_by_side(place: Workshop) -> None:
+async def test_jobs_may_run_side_by_side(place: ControllerHarness) -> None:
     await make(place)
     await place.pass_time(61)
     await place.pass_time(60)
     assert len((await status(place))["active"]) == 2
 
 
-async def test_forbidden_job_waits_for_the_one_before(place: Workshop) -> None:
+async def test_forbidden_job_waits_for_the_one_before(place: ControllerHarness) -> None:
     await make(place, concurrencyPolicy="Forbid")
     await place.pass_time(61)
     await place.pass_time(60)
@@ -93,7 +95,7 @@ async def test_forbidden_job_waits_for_the_one_before(place: Workshop) -> None:
     assert await jobs(place) == [f"tick-{MIDNIGHT + 1}", f"tick-{MIDNIGHT + 2}"]
 
 
-async def test_job_that_still_runs_is_replaced(place: Workshop) -> None:
+async def test_job_that_still_runs_is_replaced(place: ControllerHarness) -> None:
     await make(place, concurrencyPolicy="Replace")
     await place.pass_time(61)
     await place.pass_time(60)
@@ -101,13 +103,13 @@ async def test_job_that_still_runs_is_replaced(place: Workshop) -> None:
     assert [each["name"] for each in (await status(place))["active"]] == [f"tick-{MIDNIGHT + 2}"]
 
 
-async def test_suspended_one_makes_nothing(place: Workshop) -> None:
+async def test_suspended_one_makes_nothing(place: ControllerHarness) -> None:
     await make(place, suspend=True)
     await place.pass_time(300)
     assert await jobs(place) == []
 
 
-async def test_only_so_many_finished_jobs_are_kept(place: Workshop) -> None:
+async def test_only_so_many_finished_jobs_are_kept(place: ControllerHarness) -> None:
     await make(place, successfulJobsHistoryLimit=1, failedJobsHistoryLimit=0)
     await place.pass_time(61)
     await finish(place)
@@ -121,7 +123,7 @@ async def test_only_so_many_finished_jobs_are_kept(place: Workshop) -> None:
     assert ("SuccessfulDelete", f"Deleted job tick-{MIDNIGHT + 3}") in await place.events()
 
 
-async def test_fewer_finished_jobs_than_may_be_kept_are_all_kept(place: Workshop) -> None:
+async def test_fewer_finished_jobs_than_may_be_kept_are_all_kept(place: ControllerHarness) -> None:
     await make(place, successfulJobsHistoryLimit=3)
     for _ in range(2):
         await place.pass_time(61)
@@ -131,13 +133,13 @@ async def test_fewer_finished_jobs_than_may_be_kept_are_all_kept(place: Workshop
     assert not [reason for reason, _ in await place.events() if reason == "SuccessfulDelete"]
 
 
-async def test_a_deadline_of_all_time_is_no_deadline(place: Workshop) -> None:
+async def test_a_deadline_of_all_time_is_no_deadline(place: ControllerHarness) -> None:
     await make(place, startingDeadlineSeconds=2**63 - 1)
     await place.pass_time(61)
     assert len(await jobs(place)) == 1
 
 
-async def test_schedule_is_read_in_its_time_zone(place: Workshop) -> None:
+async def test_schedule_is_read_in_its_time_zone(place: ControllerHarness) -> None:
     await make(place, "30 9 * * *", timeZone="Asia/Kolkata")
     await place.pass_time(4 * 3600 + 1)
     (job,) = await place.below(f"{BATCH}/jobs")
@@ -145,7 +147,7 @@ async def test_schedule_is_read_in_its_time_zone(place: Workshop) -> None:
     assert stamp == "2030-01-01T09:30:00+05:30"
 
 
-async def test_new_schedule_makes_up_for_nothing(place: Workshop) -> None:
+async def test_new_schedule_makes_up_for_nothing(place: ControllerHarness) -> None:
     await make(place, "0 12 * * *")
     await place.pass_time(3605)
     await place.change(CRON, {"spec": {"schedule": "30 * * * *"}})
@@ -154,7 +156,7 @@ async def test_new_schedule_makes_up_for_nothing(place: Workshop) -> None:
     assert await jobs(place) == [f"tick-{MIDNIGHT + 90}"]
 
 
-async def test_job_that_was_deleted_is_no_longer_active(place: Workshop) -> None:
+async def test_job_that_was_deleted_is_no_longer_active(place: ControllerHarness) -> None:
     await make(place, "@hourly")
     await place.pass_time(3601)
     await place.remove(f"{BATCH}/jobs/tick-{MIDNIGHT + 60}", {"propagationPolicy": "Background"})
@@ -163,9 +165,9 @@ async def test_job_that_was_deleted_is_no_longer_active(place: Workshop) -> None
     assert said in await place.events()
 
 
-async def wake(place: Workshop) -> None:
+async def wake(place: ControllerHarness) -> None:
     """Controllers that were away, and know nothing but what the server has."""
-    shared = Shared(place.server.client, place.clock)
+    shared = SharedInformers(place.server.client, place.clock)
     kinds = (CronJobController, JobController)
     made = [kind(place.server.client, shared, place.clock) for kind in kinds]
     place.server.start(shared.run())

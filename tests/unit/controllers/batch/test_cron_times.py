@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kedge.api.batch_v1.schedule import parse_schedule
-from kedge.controllers.batch.cron_times import NeverDue, following, missed, next_due
+from kedge.controllers.batch.cron_times import EmptySchedule, following, missed, next_due
 
 
 def utc(text: str) -> datetime:
@@ -61,7 +61,7 @@ def test_hour_that_comes_twice_in_autumn_counts_twice() -> None:
 def test_date_that_never_comes_is_never_due() -> None:
     schedule = parse_schedule("0 0 31 2 *")
     assert following(schedule, utc("2026-01-01"), UTC) is None
-    with pytest.raises(NeverDue, match="less than 1 second"):
+    with pytest.raises(EmptySchedule, match="less than 1 second"):
         missed(schedule, utc("2026-01-01"), utc("2026-01-02"), UTC)
 
 

@@ -9,8 +9,8 @@ import pytest
 from kedge.client.client import Client
 from kedge.client.transport import Call, Reply, Transport
 from kedge.controllers.batch.job import JobController
-from kedge.controllers.known import Shared
-from kedge.testing.controllers import Workshop, workshop
+from kedge.controllers.shared_informers import SharedInformers
+from kedge.testing.controllers import ControllerHarness, workshop
 
 Json = dict[str, Any]
 
@@ -21,7 +21,7 @@ FAILURES = "batch.kubernetes.io/job-index-failure-count"
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Workshop]:
+async def place() -> AsyncIterator[ControllerHarness]:
     async with workshop(JobController) as made:
         yield made
 
@@ -32,11 +32,11 @@ def manifest(name: str = "work", *, restart: str = "Never", **spec: Any) -> Json
     return {"metadata": {"name": name}, "spec": {"template": {"spec": pod}, **spec}}
 
 
-async def make(place: Workshop, *, restart: str = "Never", **spec: Any) -> None:
+async def make(place: ControllerHarness, *, restart: str = "Never", **spec: Any) -> None:
     await place.create(JOBS, manifest(restart=restart, **spec))
 
 
-async def status(place: Workshop, name: str = "work") -> Json:
+async def status(place: ControllerHarness, name: str = "work") -> Json:
     await place.pass_time(0.2)
     found: Json = (await place.server.get(f"{JOBS}/{name}"))["status"]
     return found
@@ -48,7 +48,7 @@ def conditions(status: Json) -> dict[str, tuple[str, str]]:
     return {each["type"]: (each["status"], each.get("reason", "")) for each in found}
 
 
-async def active(place: Workshop) -> list[Json]:
+async def active(place: ControllerHarness) -> list[Json]:
     return [
         pod
         for pod in await place.pods()
@@ -62,21 +62,21 @@ def index(pod: Json) -> str:
     return found
 
 
-async def finish(place: Workshop, *indexes: int, exit_code: int = 0) -> None:
+async def finish(place: ControllerHarness, *indexes: int, exit_code: int = 0) -> None:
     for pod in await active(place):
         if int(index(pod)) in indexes:
             await place.end_pod(pod, exit_code=exit_code)
     await place.pass_time(0.2)
 
 
-async def end_all(place: Workshop, *, exit_code: int = 0) -> None:
+async def end_all(place: ControllerHarness, *, exit_code: int = 0) -> None:
     for pod in await active(place):
         await place.end_pod(pod, exit_code=exit_code)
     await place.pass_time(0.2)
 
 
 async def test_job_runs_as_many_pods_as_it_may_until_enough_have_succeeded(
-    place: Workshop,
+    place: ControllerHarness,
 ) -> None:
     await make(place, completions=3, parallelism=2)
     first, second = await active(place)
@@ -100,7 +100,7 @@ async def test_job_runs_as_many_pods_as_it_may_until_enough_have_succeeded(
     assert ("Completed", "Job completed") in await place.events()
 
 
-async def test_first_success_ends_a_job_without_completions(place: Workshop) -> None:
+async def test_first_success_ends_a_job_without_completions(place: ControllerHarness) -> None:
     await make(place, parallelism=2)
     first, second = await active(place)
     await place.end_pod(first)
@@ -115,7 +115,7 @@ async def test_first_success_ends_a_job_without_completions(place: Workshop) -> 
 
 
 async def test_failures_are_replaced_ever_more_slowly_until_there_were_too_many(
-    place: Workshop,
+    place: ControllerHarness,
 ) -> None:
     await make(place, backoffLimit=2)
     for wait in (10, 20):
@@ -136,7 +136,7 @@ async def test_failures_are_replaced_ever_more_slowly_until_there_were_too_many(
     assert said in await place.events()
 
 
-async def test_success_makes_earlier_failures_forgotten(place: Workshop) -> None:
+async def test_success_makes_earlier_failures_forgotten(place: ControllerHarness) -> None:
     await make(place, completions=3, parallelism=2)
     first, second = await active(place)
     await place.end_pod(first, exit_code=1)
@@ -147,7 +147,7 @@ async def test_success_makes_earlier_failures_forgotten(place: Workshop) -> None
     assert len(await active(place)) == 2
 
 
-async def test_pods_of_a_failed_job_are_stopped_before_it_says_so(place: Workshop) -> None:
+async def test_pods_of_a_failed_job_are_stopped_before_it_says_so(place: ControllerHarness) -> None:
     await make(place, completions=2, parallelism=2, backoffLimit=0)
     failing, running = await active(place)
     await place.run_pod(running, node="n")
@@ -161,7 +161,7 @@ async def test_pods_of_a_failed_job_are_stopped_before_it_says_so(place: Worksho
     assert (now["terminating"], now["failed"]) == (0, 2)
 
 
-async def test_restarts_in_place_count_towards_the_limit(place: Workshop) -> None:
+async def test_restarts_in_place_count_towards_the_limit(place: ControllerHarness) -> None:
     await make(place, restart="OnFailure", backoffLimit=3)
     (pod,) = await active(place)
     path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/status"
@@ -170,7 +170,7 @@ async def test_restarts_in_place_count_towards_the_limit(place: Workshop) -> Non
     assert conditions(await status(place))["FailureTarget"][1] == "BackoffLimitExceeded"
 
 
-async def test_deadline_ends_a_job(place: Workshop) -> None:
+async def test_deadline_ends_a_job(place: ControllerHarness) -> None:
     await make(place, activeDeadlineSeconds=30)
     await place.pass_time(29)
     assert len(await active(place)) == 1
@@ -179,7 +179,7 @@ async def test_deadline_ends_a_job(place: Workshop) -> None:
     assert conditions(await status(place))["Failed"] == ("True", "DeadlineExceeded")
 
 
-async def test_suspended_job_rests_and_its_time_begins_anew(place: Workshop) -> None:
+async def test_suspended_job_rests_and_its_time_begins_anew(place: ControllerHarness) -> None:
     await make(place, parallelism=2, completions=2, activeDeadlineSeconds=100)
     started = (await status(place))["startTime"]
     await place.pass_time(60)
@@ -200,7 +200,7 @@ async def test_suspended_job_rests_and_its_time_begins_anew(place: Workshop) -> 
     assert "Resumed" in reasons
 
 
-async def test_indexed_pods_know_their_index(place: Workshop) -> None:
+async def test_indexed_pods_know_their_index(place: ControllerHarness) -> None:
     await make(place, completions=3, parallelism=3, completionMode="Indexed")
     pods = await active(place)
     assert sorted(map(index, pods)) == ["0", "1", "2"]
@@ -213,7 +213,7 @@ async def test_indexed_pods_know_their_index(place: Workshop) -> None:
     assert variable["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{INDEX}']"
 
 
-async def test_completed_indexes_are_listed_and_not_run_again(place: Workshop) -> None:
+async def test_completed_indexes_are_listed_and_not_run_again(place: ControllerHarness) -> None:
     await make(place, completions=5, parallelism=5, completionMode="Indexed")
     await finish(place, 0, 2, 3, 4)
     now = await status(place)
@@ -223,7 +223,7 @@ async def test_completed_indexes_are_listed_and_not_run_again(place: Workshop) -
     assert (await status(place))["completedIndexes"] == "0-4"
 
 
-async def test_indexed_job_shrinks_and_grows(place: Workshop) -> None:
+async def test_indexed_job_shrinks_and_grows(place: ControllerHarness) -> None:
     await make(place, completions=4, parallelism=4, completionMode="Indexed")
     await finish(place, 0, 3)
     await place.change(f"{JOBS}/work", {"spec": {"completions": 2, "parallelism": 2}})
@@ -235,7 +235,7 @@ async def test_indexed_job_shrinks_and_grows(place: Workshop) -> None:
     assert sorted(map(index, await active(place))) == ["1", "2"]
 
 
-async def test_indexes_fail_one_by_one(place: Workshop) -> None:
+async def test_indexes_fail_one_by_one(place: ControllerHarness) -> None:
     await make(
         place, completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=1
     )
@@ -254,7 +254,7 @@ async def test_indexes_fail_one_by_one(place: Workshop) -> None:
     assert (now["succeeded"], now["failed"]) == (1, 2)
 
 
-async def test_too_many_failed_indexes_end_the_job(place: Workshop) -> None:
+async def test_too_many_failed_indexes_end_the_job(place: ControllerHarness) -> None:
     await make(
         place,
         completions=4,
@@ -271,7 +271,7 @@ async def test_too_many_failed_indexes_end_the_job(place: Workshop) -> None:
     assert now["failedIndexes"] == "0,2"
 
 
-async def test_policy_fails_the_job_at_once(place: Workshop) -> None:
+async def test_policy_fails_the_job_at_once(place: ControllerHarness) -> None:
     rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
     await make(place, parallelism=2, completions=2, podFailurePolicy={"rules": [rule]})
     pod = (await active(place))[0]
@@ -286,7 +286,7 @@ async def test_policy_fails_the_job_at_once(place: Workshop) -> None:
     )
 
 
-async def test_ignored_failures_are_replaced_and_not_counted(place: Workshop) -> None:
+async def test_ignored_failures_are_replaced_and_not_counted(place: ControllerHarness) -> None:
     rule = {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}}
     await make(place, backoffLimit=0, podFailurePolicy={"rules": [rule]})
     await end_all(place, exit_code=7)
@@ -297,7 +297,7 @@ async def test_ignored_failures_are_replaced_and_not_counted(place: Workshop) ->
     assert "Complete" in conditions(await status(place))
 
 
-async def test_success_policy_ends_the_job_early(place: Workshop) -> None:
+async def test_success_policy_ends_the_job_early(place: ControllerHarness) -> None:
     rules = [{"succeededIndexes": "1-2", "succeededCount": 1}]
     await make(
         place,
@@ -315,7 +315,7 @@ async def test_success_policy_ends_the_job_early(place: Workshop) -> None:
     assert "failed" not in now
 
 
-async def test_replacement_waits_until_a_pod_has_left_if_asked_to(place: Workshop) -> None:
+async def test_replacement_waits_until_a_pod_has_left_if_asked_to(place: ControllerHarness) -> None:
     await make(place, podReplacementPolicy="Failed")
     (pod,) = await active(place)
     await place.run_pod(pod, node="n")
@@ -331,7 +331,7 @@ async def test_replacement_waits_until_a_pod_has_left_if_asked_to(place: Worksho
     assert (await status(place))["failed"] == 1
 
 
-async def test_matching_pods_are_adopted_and_counted(place: Workshop) -> None:
+async def test_matching_pods_are_adopted_and_counted(place: ControllerHarness) -> None:
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "host"}]}
     orphan = {"metadata": {"name": "stray", "labels": {"app": "x"}}, "spec": spec}
     await place.create("/api/v1/namespaces/default/pods", orphan)
@@ -345,14 +345,14 @@ async def test_matching_pods_are_adopted_and_counted(place: Workshop) -> None:
     assert (await status(place))["succeeded"] == 1
 
 
-async def test_job_of_another_controller_is_left_alone(place: Workshop) -> None:
+async def test_job_of_another_controller_is_left_alone(place: ControllerHarness) -> None:
     await make(place, managedBy="example.com/other")
     await place.pass_time(1)
     assert await place.pods() == []
     assert await status(place) == {}
 
 
-async def test_pods_of_an_orphaned_job_are_set_free(place: Workshop) -> None:
+async def test_pods_of_an_orphaned_job_are_set_free(place: ControllerHarness) -> None:
     await make(place)
     await place.remove(f"{JOBS}/work", {"propagationPolicy": "Background"})
     (pod,) = await place.pods()
@@ -429,7 +429,7 @@ async def test_death_after_any_write_changes_no_count(writes: int) -> None:
         assert len(await place.pods()) == 4
 
 
-async def end_pods(place: Workshop, *, rounds: int, first_fails: bool) -> int:
+async def end_pods(place: ControllerHarness, *, rounds: int, first_fails: bool) -> int:
     """Let pods end as they come, and say how many there were."""
     ended = 0
     for _ in range(rounds):
@@ -442,13 +442,13 @@ async def end_pods(place: Workshop, *, rounds: int, first_fails: bool) -> int:
     return ended
 
 
-async def restart(place: Workshop) -> None:
+async def restart(place: ControllerHarness) -> None:
     await begin(place, place.server.client)
 
 
-async def begin(place: Workshop, client: Client) -> None:
+async def begin(place: ControllerHarness, client: Client) -> None:
     """A controller that knows nothing but what the server has."""
-    shared = Shared(client, place.clock)
+    shared = SharedInformers(client, place.clock)
     controller = JobController(client, shared, place.clock)
     place.server.start(shared.run())
     await shared.synced()

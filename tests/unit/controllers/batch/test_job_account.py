@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kedge.api.batch_v1.job_types import Job, JobSpec, JobStatus, UncountedTerminatedPods
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.api.model import ObjectMeta
 from kedge.controllers.batch.job_account import MOST_UNCOUNTED, counted, entry, is_settled
-from kedge.controllers.batch.job_tally import FINALIZER, Tally, is_tracked
+from kedge.controllers.batch.job_tally import FINALIZER, JobTally, is_tracked
 
 
 def pod(uid: str, phase: str) -> Pod:
@@ -38,7 +38,7 @@ class World:
         """Count as the controller does, up to so many writes; False if that was not enough."""
         pods = list(self.pods.values())
         tracked = {each.metadata.uid for each in pods if is_tracked(each)}
-        named = entry(Tally(job(self.status), pods), counted(self.status, tracked), None)
+        named = entry(JobTally(job(self.status), pods), counted(self.status, tracked), None)
         for step in self.steps(named.status, named.pods, tracked):
             if not writes:
                 return False
@@ -82,7 +82,7 @@ def test_nothing_is_lost_or_counted_twice_whenever_the_controller_dies(
 
 
 def test_pods_are_named_before_they_are_counted() -> None:
-    tally = Tally(job(JobStatus()), [pod("a", "Succeeded"), pod("b", "Failed"), pod("c", "")])
+    tally = JobTally(job(JobStatus()), [pod("a", "Succeeded"), pod("b", "Failed"), pod("c", "")])
     named = entry(tally, tally.job.status, None)
     assert named.status.uncountedTerminatedPods == UncountedTerminatedPods(
         succeeded=["a"], failed=["b"]
@@ -93,6 +93,6 @@ def test_pods_are_named_before_they_are_counted() -> None:
 
 def test_only_so_many_are_named_at_a_time() -> None:
     pods = [pod(str(i), "Succeeded") for i in range(MOST_UNCOUNTED + 1)]
-    named = entry(Tally(job(JobStatus()), pods), JobStatus(), None)
+    named = entry(JobTally(job(JobStatus()), pods), JobStatus(), None)
     assert len(named.pods) == MOST_UNCOUNTED
     assert not named.whole

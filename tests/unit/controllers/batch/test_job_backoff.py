@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import (
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import (
     ContainerState,
     ContainerStateTerminated,
     ContainerStatus,
@@ -13,7 +13,7 @@ from kedge.api.core_v1.pod_status import (
     PodStatus,
 )
 from kedge.api.model import ObjectMeta
-from kedge.controllers.batch.job_backoff import Backoff, ended_at
+from kedge.controllers.batch.job_backoff import JobBackoff, ended_at
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -31,23 +31,25 @@ def pod(ended: int) -> Pod:
     ("failures", "wait"), [(0, 0), (1, 10), (2, 20), (5, 160), (6, 320), (7, 600), (500, 600)]
 )
 def test_wait_doubles_up_to_ten_minutes(failures: int, wait: float) -> None:
-    assert Backoff(failures, NOON).remaining(NOON) == wait
+    assert JobBackoff(failures, NOON).remaining(NOON) == wait
 
 
 def test_time_that_has_passed_is_taken_off() -> None:
-    assert Backoff(1, NOON).remaining(NOON + timedelta(seconds=4)) == 6
-    assert Backoff(1, NOON).remaining(NOON + timedelta(seconds=11)) == 0
+    assert JobBackoff(1, NOON).remaining(NOON + timedelta(seconds=4)) == 6
+    assert JobBackoff(1, NOON).remaining(NOON + timedelta(seconds=11)) == 0
 
 
 def test_failures_add_up() -> None:
-    assert Backoff(2, NOON).after([], [pod(5), pod(3)]) == Backoff(4, NOON + timedelta(seconds=5))
+    assert JobBackoff(2, NOON).after([], [pod(5), pod(3)]) == JobBackoff(
+        4, NOON + timedelta(seconds=5)
+    )
 
 
 def test_failures_before_a_success_are_forgiven() -> None:
-    assert Backoff(2, NOON).after([pod(4)], [pod(3), pod(5)]) == Backoff(
+    assert JobBackoff(2, NOON).after([pod(4)], [pod(3), pod(5)]) == JobBackoff(
         1, NOON + timedelta(seconds=5)
     )
-    assert Backoff(2, NOON).after([pod(9)], [pod(3)]) == Backoff()
+    assert JobBackoff(2, NOON).after([pod(9)], [pod(3)]) == JobBackoff()
 
 
 def test_pod_ended_when_its_last_container_did() -> None:

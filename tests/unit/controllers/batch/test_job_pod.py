@@ -3,9 +3,9 @@
 from typing import Any
 
 from kedge.api.batch_v1.job_types import Job, JobSpec
-from kedge.api.core_v1.container import Container, EnvVar
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec, PodTemplateSpec
+from kedge.api.core_v1.pod.container import Container, EnvVar
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec, PodTemplateSpec
 from kedge.api.model import ObjectMeta
 from kedge.controllers.batch.job_pod import INDEX_VARIABLE, new_indexed_pod, new_pod
 from kedge.controllers.batch.job_tally import FINALIZER, INDEX_FAILURES

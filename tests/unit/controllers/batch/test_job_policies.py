@@ -10,8 +10,8 @@ from kedge.api.batch_v1.job_types import (
     SuccessPolicy,
     SuccessPolicyRule,
 )
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import (
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import (
     ContainerState,
     ContainerStateTerminated,
     ContainerStatus,

@@ -6,11 +6,17 @@ from typing import Any
 import pytest
 
 from kedge.api.batch_v1.job_types import Job, JobSpec, JobStatus
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.api.model import ObjectMeta
-from kedge.controllers.batch.job_tally import FINALIZER, INDEX, INDEX_FAILURES, Tally, deadline_in
+from kedge.controllers.batch.job_tally import (
+    FINALIZER,
+    INDEX,
+    INDEX_FAILURES,
+    JobTally,
+    deadline_in,
+)
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 NOON = "2030-01-01T12:00:00Z"
@@ -60,18 +66,18 @@ def test_no_more_pods_are_wanted_than_successes_are_missing(
     completions: int | None, parallelism: int, succeeded: int, wanted: int
 ) -> None:
     asked = job(JobStatus(succeeded=succeeded), completions=completions, parallelism=parallelism)
-    assert Tally(asked, []).wanted == wanted
+    assert JobTally(asked, []).wanted == wanted
 
 
 def test_after_the_first_success_of_a_job_without_completions_none_is_stopped_or_made() -> None:
-    tally = Tally(job(parallelism=3), [pod("a", "Succeeded"), pod("b")])
+    tally = JobTally(job(parallelism=3), [pod("a", "Succeeded"), pod("b")])
     assert tally.wanted == 1
     assert not tally.is_complete(1)
     assert tally.is_complete(0)
 
 
 def test_pods_that_have_not_got_far_are_given_up_first() -> None:
-    tally = Tally(
+    tally = JobTally(
         job(completions=5, parallelism=1),
         [pod("running"), pod("waiting", "Pending", node=""), pod("starting", "Pending")],
     )
@@ -79,7 +85,7 @@ def test_pods_that_have_not_got_far_are_given_up_first() -> None:
 
 
 def test_second_pod_of_an_index_goes_and_so_does_one_that_has_none() -> None:
-    tally = Tally(
+    tally = JobTally(
         indexed(completions=2, parallelism=2),
         [
             pod("first", index=0),
@@ -94,19 +100,19 @@ def test_second_pod_of_an_index_goes_and_so_does_one_that_has_none() -> None:
 def test_leaving_pods_are_replaced_at_once_or_when_they_are_gone() -> None:
     pods = [pod("a", leaving=True)]
     asked: dict[str, Any] = {"completions": 1, "parallelism": 1}
-    assert Tally(job(podReplacementPolicy="TerminatingOrFailed", **asked), pods).shortage == 1
-    assert Tally(job(podReplacementPolicy="Failed", **asked), pods).shortage == 0
+    assert JobTally(job(podReplacementPolicy="TerminatingOrFailed", **asked), pods).shortage == 1
+    assert JobTally(job(podReplacementPolicy="Failed", **asked), pods).shortage == 0
 
 
 def test_deleted_pod_counts_as_failed_unless_its_end_is_waited_for() -> None:
     pods = [pod("a", leaving=True)]
-    assert Tally(job(podReplacementPolicy="TerminatingOrFailed"), pods).failed == 1
-    assert Tally(job(podReplacementPolicy="Failed"), pods).failed == 0
+    assert JobTally(job(podReplacementPolicy="TerminatingOrFailed"), pods).failed == 1
+    assert JobTally(job(podReplacementPolicy="Failed"), pods).failed == 0
 
 
 def test_lowest_free_indexes_are_next() -> None:
     status = JobStatus(completedIndexes="1", failedIndexes="3")
-    tally = Tally(
+    tally = JobTally(
         indexed(status=status, completions=7, parallelism=7, backoffLimitPerIndex=0),
         [pod("a", index=0), pod("b", "Succeeded", index=4), pod("c", "Failed", index=5)],
     )
@@ -120,13 +126,13 @@ def test_failed_pod_is_kept_until_its_index_has_another() -> None:
         pod("a", "Failed", index=0),
         pod("b", "Failed", index=0, failures=1),
     )
-    assert Tally(asked, [later, earlier]).to_replace == {0: later}
-    assert Tally(asked, [later, earlier, pod("c", index=0, failures=2)]).to_replace == {}
+    assert JobTally(asked, [later, earlier]).to_replace == {0: later}
+    assert JobTally(asked, [later, earlier, pod("c", index=0, failures=2)]).to_replace == {}
 
 
 def test_each_index_waits_for_itself() -> None:
     asked = indexed(completions=2, parallelism=2, backoffLimitPerIndex=3)
-    tally = Tally(asked, [pod("a", "Failed", index=0, failures=2)])
+    tally = JobTally(asked, [pod("a", "Failed", index=0, failures=2)])
     assert tally.index_remaining(0, NOW) == 40
     assert tally.index_remaining(1, NOW) == 0
 

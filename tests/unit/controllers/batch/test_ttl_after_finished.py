@@ -4,12 +4,12 @@ from typing import Any
 
 from kedge.controllers.batch.job import JobController
 from kedge.controllers.batch.ttl_after_finished import TtlAfterFinishedController
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
-async def finished(place: Workshop, **spec: Any) -> None:
+async def finished(place: ControllerHarness, **spec: Any) -> None:
     """A job that has finished."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "host"}]}
     document = {"metadata": {"name": "work"}, "spec": {"template": {"spec": pod}, **spec}}
@@ -19,7 +19,7 @@ async def finished(place: Workshop, **spec: Any) -> None:
     await place.pass_time(0.5)
 
 
-async def is_going(place: Workshop) -> bool:
+async def is_going(place: ControllerHarness) -> bool:
     return any("deletionTimestamp" in job["metadata"] for job in await place.below(JOBS))
 
 

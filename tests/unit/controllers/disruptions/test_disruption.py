@@ -3,7 +3,7 @@
 from typing import Any
 
 from kedge.controllers.disruptions.disruption import DisruptionController
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -19,7 +19,7 @@ def budget(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "b"}, "spec": {"selector": SELECTOR, **spec}}
 
 
-async def pods(shop: Workshop, count: int, owner: dict[str, Any] | None = None) -> None:
+async def pods(shop: ControllerHarness, count: int, owner: dict[str, Any] | None = None) -> None:
     """Pods that run, perhaps in the name of an owner."""
     for i in range(count):
         meta: dict[str, Any] = {"name": f"p{i}", "labels": {"app": "web"}}
@@ -36,12 +36,12 @@ async def pods(shop: Workshop, count: int, owner: dict[str, Any] | None = None) 
         await shop.run_pod(pod, node="n")
 
 
-async def status(shop: Workshop) -> dict[str, Any]:
+async def status(shop: ControllerHarness) -> dict[str, Any]:
     found: dict[str, Any] = (await shop.server.get(f"{BUDGETS}/b"))["status"]
     return found
 
 
-async def evict(shop: Workshop, name: str) -> int:
+async def evict(shop: ControllerHarness, name: str) -> int:
     answer = await shop.server.call("POST", f"{PODS}/{name}/eviction", {"metadata": {"name": name}})
     await shop.settle()
     return answer.status
@@ -157,7 +157,7 @@ async def test_a_stale_disruption_target_is_taken_back() -> None:
         assert await target(shop) == "False"
 
 
-async def target(shop: Workshop) -> str:
+async def target(shop: ControllerHarness) -> str:
     conditions = (await shop.server.get(f"{PODS}/p0"))["status"]["conditions"]
     [found] = [each for each in conditions if each["type"] == "DisruptionTarget"]
     return str(found["status"])

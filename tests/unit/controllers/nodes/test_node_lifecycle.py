@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from kedge.controllers.known import Shared
 from kedge.controllers.nodes.node_lifecycle import NodeLifecycleController
 from kedge.controllers.nodes.taint_eviction import TaintEvictionController
+from kedge.controllers.shared_informers import SharedInformers
 from kedge.machinery.durations import format_micro_time, format_time
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 
 NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 PODS = "/api/v1/namespaces/default/pods"
 
 
-async def report(shop: Workshop, name: str, ready: str = "True") -> None:
+async def report(shop: ControllerHarness, name: str, ready: str = "True") -> None:
     """What an agent says of its node."""
     now = format_time(shop.clock.now())
     said = {"type": "Ready", "status": ready, "reason": "KubeletReady"}
@@ -21,39 +21,39 @@ async def report(shop: Workshop, name: str, ready: str = "True") -> None:
     await shop.change(f"{NODES}/{name}/status", {"status": {"conditions": [said]}})
 
 
-async def node(shop: Workshop, name: str, **labels: str) -> None:
+async def node(shop: ControllerHarness, name: str, **labels: str) -> None:
     await shop.create(NODES, {"metadata": {"name": name, "labels": labels}})
     await report(shop, name)
     await shop.create(LEASES, {"metadata": {"name": name}, "spec": {}})
     await beat(shop, name)
 
 
-async def beat(shop: Workshop, *names: str) -> None:
+async def beat(shop: ControllerHarness, *names: str) -> None:
     now = format_micro_time(shop.clock.now())
     for name in names:
         await shop.change(f"{LEASES}/{name}", {"spec": {"renewTime": now}})
 
 
-async def live(shop: Workshop, seconds: int, *names: str) -> None:
+async def live(shop: ControllerHarness, seconds: int, *names: str) -> None:
     """Let time pass while these nodes are alive."""
     for _ in range(seconds // 10):
         await shop.pass_time(10)
         await beat(shop, *names)
 
 
-async def conditions(shop: Workshop, name: str) -> dict[str, tuple[str, str]]:
+async def conditions(shop: ControllerHarness, name: str) -> dict[str, tuple[str, str]]:
     found = (await shop.server.get(f"{NODES}/{name}"))["status"]["conditions"]
     return {each["type"]: (each["status"], each["reason"]) for each in found}
 
 
-async def taints(shop: Workshop, name: str) -> list[str]:
+async def taints(shop: ControllerHarness, name: str) -> list[str]:
     spec = (await shop.server.get(f"{NODES}/{name}"))["spec"]
     return sorted(
         f"{each['key'].rpartition('/')[2]}:{each['effect']}" for each in spec.get("taints", [])
     )
 
 
-async def pod(shop: Workshop, name: str, on: str, seconds: int = 300) -> None:
+async def pod(shop: ControllerHarness, name: str, on: str, seconds: int = 300) -> None:
     patient = [
         {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "tolerationSeconds": seconds}
         | {"effect": "NoExecute"}
@@ -63,7 +63,7 @@ async def pod(shop: Workshop, name: str, on: str, seconds: int = 300) -> None:
     await shop.run_pod(await shop.create(PODS, {"metadata": {"name": name}, "spec": spec}))
 
 
-async def ready(shop: Workshop, name: str) -> str:
+async def ready(shop: ControllerHarness, name: str) -> str:
     found = (await shop.server.get(f"{PODS}/{name}"))["status"]["conditions"]
     return next(str(each["status"]) for each in found if each["type"] == "Ready")
 
@@ -193,7 +193,7 @@ async def test_a_control_plane_that_was_down_begins_to_count_anew() -> None:
         await shop.pass_time(3600)
         server = shop.server
         # The store and its time go on, with controllers that have only just come.
-        shared = Shared(server.client, server.clock)
+        shared = SharedInformers(server.client, server.clock)
         controller = NodeLifecycleController(server.client, shared, server.clock)
         server.start(shared.run())
         await shared.synced()

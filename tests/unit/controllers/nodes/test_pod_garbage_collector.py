@@ -7,27 +7,27 @@ import pytest
 
 from kedge.controllers.nodes import pod_garbage_collector
 from kedge.controllers.nodes.pod_garbage_collector import PodGarbageCollector
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 
 PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Workshop]:
+async def place() -> AsyncIterator[ControllerHarness]:
     async with workshop(PodGarbageCollector) as made:
         yield made
 
 
-async def make(place: Workshop, name: str, *, node: str = "", **meta: Any) -> None:
+async def make(place: ControllerHarness, name: str, *, node: str = "", **meta: Any) -> None:
     spec = {"containers": [{"name": "main", "image": "host"}], "nodeName": node}
     await place.create(PODS, {"metadata": {"name": name, **meta}, "spec": spec})
 
 
-async def names(place: Workshop) -> list[str]:
+async def names(place: ControllerHarness) -> list[str]:
     return [pod["metadata"]["name"] for pod in await place.pods()]
 
 
-async def test_pods_of_a_vanished_node_fail_and_go_after_a_while(place: Workshop) -> None:
+async def test_pods_of_a_vanished_node_fail_and_go_after_a_while(place: ControllerHarness) -> None:
     await place.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
     await make(place, "bound", node="n1", finalizers=["example.com/look"])
     await make(place, "waiting")
@@ -47,7 +47,7 @@ async def test_pods_of_a_vanished_node_fail_and_go_after_a_while(place: Workshop
     assert condition["message"] == "PodGC: node no longer exists"
 
 
-async def test_node_that_comes_back_keeps_its_pods(place: Workshop) -> None:
+async def test_node_that_comes_back_keeps_its_pods(place: ControllerHarness) -> None:
     await place.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
     await make(place, "bound", node="n1")
     await place.remove("/api/v1/nodes/n1")
@@ -57,14 +57,16 @@ async def test_node_that_comes_back_keeps_its_pods(place: Workshop) -> None:
     assert await names(place) == ["bound"]
 
 
-async def test_pod_that_leaves_without_ever_having_had_a_node_fails(place: Workshop) -> None:
+async def test_pod_that_leaves_without_ever_having_had_a_node_fails(
+    place: ControllerHarness,
+) -> None:
     await make(place, "waiting", finalizers=["example.com/look"])
     await place.remove(f"{PODS}/waiting")
     (pod,) = await place.pods()
     assert pod["status"]["phase"] == "Failed"
 
 
-async def test_leaving_pods_of_a_node_out_of_service_go(place: Workshop) -> None:
+async def test_leaving_pods_of_a_node_out_of_service_go(place: ControllerHarness) -> None:
     await place.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
     await make(place, "bound", node="n1")
     await place.remove(f"{PODS}/bound")
@@ -75,7 +77,7 @@ async def test_leaving_pods_of_a_node_out_of_service_go(place: Workshop) -> None
 
 
 async def test_of_too_many_ended_pods_the_oldest_go(
-    place: Workshop, monkeypatch: pytest.MonkeyPatch
+    place: ControllerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_garbage_collector, "KEPT", 2)
     for name in ("a", "b", "c", "d"):

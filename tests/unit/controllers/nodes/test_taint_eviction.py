@@ -3,21 +3,21 @@
 from typing import Any
 
 from kedge.controllers.nodes.taint_eviction import TaintEvictionController
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 
 PODS = "/api/v1/namespaces/default/pods"
 TAINT = {"key": "bad", "effect": "NoExecute"}
 
 
-async def node(shop: Workshop, name: str = "n") -> None:
+async def node(shop: ControllerHarness, name: str = "n") -> None:
     await shop.create("/api/v1/nodes", {"metadata": {"name": name}})
 
 
-async def taint(shop: Workshop, *taints: Any) -> None:
+async def taint(shop: ControllerHarness, *taints: Any) -> None:
     await shop.change("/api/v1/nodes/n", {"spec": {"taints": list(taints)}})
 
 
-async def pod(shop: Workshop, name: str, *tolerations: Any) -> None:
+async def pod(shop: ControllerHarness, name: str, *tolerations: Any) -> None:
     spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
     body = {"metadata": {"name": name}, "spec": spec | {"tolerations": list(tolerations)}}
     await shop.create(PODS, body)
@@ -28,7 +28,7 @@ def bears(seconds: int | None = None) -> dict[str, Any]:
     return toleration if seconds is None else toleration | {"tolerationSeconds": seconds}
 
 
-async def leaving(shop: Workshop) -> list[str]:
+async def leaving(shop: ControllerHarness) -> list[str]:
     return [
         each["metadata"]["name"]
         for each in await shop.pods()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.affinity import Toleration
 from kedge.api.core_v1.node import RESOURCE
 from kedge.api.core_v1.node_types import Node, Taint
+from kedge.api.core_v1.pod.affinity import Toleration
 from kedge.controllers.nodes import tainted
 
 AT = "2030-01-01T00:00:00Z"

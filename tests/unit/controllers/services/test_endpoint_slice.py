@@ -4,7 +4,7 @@ from typing import Any
 
 from kedge.controllers.services.endpoint_slice import EndpointSliceController
 from kedge.controllers.services.endpoints import EndpointsController
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -16,7 +16,7 @@ WEB = {
 }
 
 
-async def pod(shop: Workshop, i: int, **labels: str) -> None:
+async def pod(shop: ControllerHarness, i: int, **labels: str) -> None:
     spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
     meta = {"name": f"p{i}", "labels": labels or {"app": "web"}}
     made = await shop.create(PODS, {"metadata": meta, "spec": spec})
@@ -25,12 +25,12 @@ async def pod(shop: Workshop, i: int, **labels: str) -> None:
     await shop.run_pod(made)
 
 
-async def slices(shop: Workshop, name: str = "web") -> list[dict[str, Any]]:
+async def slices(shop: ControllerHarness, name: str = "web") -> list[dict[str, Any]]:
     found = await shop.below(f"{SLICES}?labelSelector=kubernetes.io/service-name={name}")
     return found
 
 
-async def reached(shop: Workshop) -> dict[str, bool]:
+async def reached(shop: ControllerHarness) -> dict[str, bool]:
     return {
         each["targetRef"]["name"]: each["conditions"]["ready"]
         for slice_ in await slices(shop)

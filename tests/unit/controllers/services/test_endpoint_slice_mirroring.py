@@ -3,7 +3,7 @@
 from typing import Any
 
 from kedge.controllers.services.endpoint_slice_mirroring import EndpointSliceMirroringController
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 
 SERVICES = "/api/v1/namespaces/default/services"
 ENDPOINTS = "/api/v1/namespaces/default/endpoints"
@@ -15,12 +15,12 @@ def endpoints(*addresses: str, **labels: str) -> dict[str, Any]:
     return {"metadata": {"name": "db", "labels": labels}, "subsets": [subset]}
 
 
-async def service(shop: Workshop, **spec: Any) -> None:
+async def service(shop: ControllerHarness, **spec: Any) -> None:
     body = {"metadata": {"name": "db"}, "spec": {"ports": [{"port": 80}], **spec}}
     await shop.create(SERVICES, body)
 
 
-async def reached(shop: Workshop) -> list[tuple[str, list[str]]]:
+async def reached(shop: ControllerHarness) -> list[tuple[str, list[str]]]:
     found = await shop.below(f"{SLICES}?labelSelector=kubernetes.io/service-name=db")
     return sorted(
         (each["addressType"], sorted(a for e in each["endpoints"] for a in e["addresses"]))

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kedge.api.core_v1.node import RESOURCE as NODES
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.service import RESOURCE as SERVICES
 from kedge.api.core_v1.service_types import Service
 from kedge.api.discovery_v1.endpoint_slice import Endpoint, EndpointPort, EndpointSlice
@@ -48,7 +48,7 @@ def endpoint(i: int, *, ready: bool = True) -> Endpoint:
     return slicing.endpoint(service(), pod(i, ready=ready), NODE, "IPv4")
 
 
-def apply(plan: slicing.Plan, present: list[EndpointSlice]) -> list[EndpointSlice]:
+def apply(plan: slicing.SlicePlan, present: list[EndpointSlice]) -> list[EndpointSlice]:
     """The slices that a plan leaves."""
     changed = {each.metadata.name: each for each in plan.update}
     gone = {each.metadata.name for each in plan.delete}
@@ -64,7 +64,7 @@ def apply(plan: slicing.Plan, present: list[EndpointSlice]) -> list[EndpointSlic
     return kept + made
 
 
-def deal(numbers: Any, present: list[EndpointSlice], **spec: Any) -> slicing.Plan:
+def deal(numbers: Any, present: list[EndpointSlice], **spec: Any) -> slicing.SlicePlan:
     endpoints = [endpoint(i) for i in numbers]
     return slicing.plan(service(**spec), "IPv4", {PORTS: endpoints} if endpoints else {}, present)
 

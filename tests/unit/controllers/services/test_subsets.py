@@ -4,8 +4,8 @@ from time import process_time
 from typing import Any
 
 from kedge.api.core_v1.endpoints import EndpointAddress, EndpointPort, EndpointSubset
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.service import RESOURCE as SERVICES
 from kedge.api.core_v1.service_types import Service
 from kedge.controllers.services.subsets import bounded, repacked, subsets_of

@@ -7,7 +7,7 @@ import pytest
 from kedge.api.apps_v1.daemon_set import RESOURCE, DaemonSet
 from kedge.api.core_v1.node import RESOURCE as NODES
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.controllers.workloads.daemon_nodes import Eligibility, daemon_pod, is_updated, node_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kedge.controllers.workloads.daemon_set import DaemonSetController
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ def pace(**amounts: int | str) -> Json:
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Workshop]:
+async def shop() -> AsyncIterator[ControllerHarness]:
     async with workshop(DaemonSetController) as place:
         for name in ("a", "b", "c"):
             await place.create(NODES, {"metadata": {"name": name, "labels": {"is": name}}})
@@ -58,38 +58,38 @@ def target(pod: Json) -> str:
     return found
 
 
-async def staying(shop: Workshop) -> list[Json]:
+async def staying(shop: ControllerHarness) -> list[Json]:
     return [each for each in await shop.pods() if "deletionTimestamp" not in each["metadata"]]
 
 
-async def leaving(shop: Workshop) -> list[Json]:
+async def leaving(shop: ControllerHarness) -> list[Json]:
     return [each for each in await shop.pods() if "deletionTimestamp" in each["metadata"]]
 
 
-async def images(shop: Workshop) -> list[tuple[str, str]]:
+async def images(shop: ControllerHarness) -> list[tuple[str, str]]:
     """Node and image of every pod that is not leaving."""
     pods = await staying(shop)
     return sorted((target(each), each["spec"]["containers"][0]["image"]) for each in pods)
 
 
-async def run_all(shop: Workshop) -> None:
+async def run_all(shop: ControllerHarness) -> None:
     """Let every pod run on the node that it is meant for."""
     for each in await staying(shop):
         if each["status"].get("phase") == "Pending":
             await shop.run_pod(each, node=target(each))
 
 
-async def bury_all(shop: Workshop) -> None:
+async def bury_all(shop: ControllerHarness) -> None:
     for each in await leaving(shop):
         await shop.bury(each)
 
 
-async def counts(shop: Workshop) -> Json:
+async def counts(shop: ControllerHarness) -> Json:
     found: Json = (await shop.server.get(f"{SETS}/agent"))["status"]
     return found
 
 
-async def test_every_node_gets_a_pod_that_can_go_nowhere_else(shop: Workshop) -> None:
+async def test_every_node_gets_a_pod_that_can_go_nowhere_else(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set())
     pods = await shop.pods()
     assert sorted(map(target, pods)) == ["a", "b", "c"]
@@ -120,13 +120,13 @@ async def test_every_node_gets_a_pod_that_can_go_nowhere_else(shop: Workshop) ->
     }
 
 
-async def test_a_daemon_on_the_host_network_needs_no_other(shop: Workshop) -> None:
+async def test_a_daemon_on_the_host_network_needs_no_other(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set({"hostNetwork": True}))
     last = (await shop.pods())[0]["spec"]["tolerations"][-1]
     assert last["key"] == "node.kubernetes.io/network-unavailable"
 
 
-async def test_the_template_chooses_its_nodes(shop: Workshop) -> None:
+async def test_the_template_chooses_its_nodes(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set({"nodeSelector": {"is": "b"}}))
     assert await images(shop) == [("b", "one")]
     await shop.change(f"{NODES}/c", {"metadata": {"labels": {"is": "b"}}})
@@ -139,7 +139,7 @@ async def test_the_template_chooses_its_nodes(shop: Workshop) -> None:
 
 
 async def test_a_taint_keeps_new_pods_away_and_drives_old_ones_out_if_it_is_meant_to(
-    shop: Workshop,
+    shop: ControllerHarness,
 ) -> None:
     await shop.change(f"{NODES}/a", {"spec": {"taints": [{"key": "full", "effect": "NoSchedule"}]}})
     await shop.create(SETS, daemon_set())
@@ -154,7 +154,7 @@ async def test_a_taint_keeps_new_pods_away_and_drives_old_ones_out_if_it_is_mean
 
 
 async def test_nodes_that_come_get_a_pod_and_pods_do_not_wait_for_nodes_that_went(
-    shop: Workshop,
+    shop: ControllerHarness,
 ) -> None:
     await shop.create(SETS, daemon_set())
     await shop.create(NODES, {"metadata": {"name": "d"}})
@@ -164,7 +164,7 @@ async def test_nodes_that_come_get_a_pod_and_pods_do_not_wait_for_nodes_that_wen
     assert (await counts(shop))["desiredNumberScheduled"] == 3
 
 
-async def test_a_rollout_replaces_one_after_the_other(shop: Workshop) -> None:
+async def test_a_rollout_replaces_one_after_the_other(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set())
     await run_all(shop)
     await shop.change(f"{SETS}/agent", image("two"))
@@ -178,14 +178,14 @@ async def test_a_rollout_replaces_one_after_the_other(shop: Workshop) -> None:
     assert (await counts(shop))["numberAvailable"] == 3
 
 
-async def test_several_may_be_missing_at_a_time(shop: Workshop) -> None:
+async def test_several_may_be_missing_at_a_time(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set(updateStrategy=pace(maxUnavailable="50%")))
     await run_all(shop)
     await shop.change(f"{SETS}/agent", image("two"))
     assert len(await leaving(shop)) == 2
 
 
-async def test_old_pods_that_are_no_use_are_replaced_at_once(shop: Workshop) -> None:
+async def test_old_pods_that_are_no_use_are_replaced_at_once(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set())
     for each in await shop.pods():
         await shop.run_pod(each, node=target(each), ready=False)
@@ -193,7 +193,7 @@ async def test_old_pods_that_are_no_use_are_replaced_at_once(shop: Workshop) -> 
     assert len(await leaving(shop)) == 3
 
 
-async def test_a_rollout_waits_where_the_new_pod_is_not_available(shop: Workshop) -> None:
+async def test_a_rollout_waits_where_the_new_pod_is_not_available(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set(minReadySeconds=10))
     await run_all(shop)
     await shop.pass_time(11)
@@ -205,7 +205,9 @@ async def test_a_rollout_waits_where_the_new_pod_is_not_available(shop: Workshop
     assert len(await leaving(shop)) == 1
 
 
-async def test_with_surge_the_new_pod_comes_before_the_old_one_goes(shop: Workshop) -> None:
+async def test_with_surge_the_new_pod_comes_before_the_old_one_goes(
+    shop: ControllerHarness,
+) -> None:
     strategy = pace(maxSurge=1, maxUnavailable=0)
     await shop.create(SETS, daemon_set(updateStrategy=strategy))
     await run_all(shop)
@@ -222,7 +224,7 @@ async def test_with_surge_the_new_pod_comes_before_the_old_one_goes(shop: Worksh
 
 
 async def test_on_delete_a_pod_is_replaced_when_it_is_deleted_and_not_before(
-    shop: Workshop,
+    shop: ControllerHarness,
 ) -> None:
     await shop.create(SETS, daemon_set(updateStrategy={"type": "OnDelete"}))
     await run_all(shop)
@@ -234,7 +236,7 @@ async def test_on_delete_a_pod_is_replaced_when_it_is_deleted_and_not_before(
     assert await images(shop) == [("a", "two"), ("b", "one"), ("c", "one")]
 
 
-async def test_failed_pods_are_replaced_less_and_less_often(shop: Workshop) -> None:
+async def test_failed_pods_are_replaced_less_and_less_often(shop: ControllerHarness) -> None:
     await shop.remove(f"{NODES}/b")
     await shop.remove(f"{NODES}/c")
     await shop.create(SETS, daemon_set())
@@ -264,7 +266,7 @@ async def test_failed_pods_are_replaced_less_and_less_often(shop: Workshop) -> N
     assert each["status"]["phase"] == "Pending"
 
 
-async def test_a_pod_that_succeeded_is_replaced(shop: Workshop) -> None:
+async def test_a_pod_that_succeeded_is_replaced(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set({"nodeSelector": {"is": "a"}}))
     await run_all(shop)
     (first,) = await shop.pods()
@@ -275,7 +277,7 @@ async def test_a_pod_that_succeeded_is_replaced(shop: Workshop) -> None:
     assert "SucceededDaemonPod" in [reason for reason, _ in await shop.events()]
 
 
-async def test_going_back_restarts_only_what_had_changed(shop: Workshop) -> None:
+async def test_going_back_restarts_only_what_had_changed(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set())
     await run_all(shop)
     before = {target(each): each["metadata"]["uid"] for each in await shop.pods()}
@@ -289,7 +291,7 @@ async def test_going_back_restarts_only_what_had_changed(shop: Workshop) -> None
     assert sorted(each["revision"] for each in await shop.below(REVISIONS)) == [2, 3]
 
 
-async def test_no_more_of_the_past_is_kept_than_asked_for(shop: Workshop) -> None:
+async def test_no_more_of_the_past_is_kept_than_asked_for(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set({"nodeSelector": {"is": "a"}}, revisionHistoryLimit=1))
     await run_all(shop)
     for name in ("two", "three", "four"):
@@ -299,7 +301,9 @@ async def test_no_more_of_the_past_is_kept_than_asked_for(shop: Workshop) -> Non
     assert sorted(each["revision"] for each in await shop.below(REVISIONS)) == [3, 4]
 
 
-async def test_a_revision_of_an_earlier_set_of_that_name_is_not_used(shop: Workshop) -> None:
+async def test_a_revision_of_an_earlier_set_of_that_name_is_not_used(
+    shop: ControllerHarness,
+) -> None:
     await shop.create(SETS, daemon_set())
     await shop.remove(f"{SETS}/agent")
     await shop.create(SETS, daemon_set())
@@ -309,7 +313,7 @@ async def test_a_revision_of_an_earlier_set_of_that_name_is_not_used(shop: Works
     assert (await counts(shop))["collisionCount"] == 1
 
 
-async def test_a_second_pod_on_a_node_is_removed(shop: Workshop) -> None:
+async def test_a_second_pod_on_a_node_is_removed(shop: ControllerHarness) -> None:
     await shop.create(SETS, daemon_set({"nodeSelector": {"is": "a"}}))
     await run_all(shop)
     (first,) = await shop.pods()

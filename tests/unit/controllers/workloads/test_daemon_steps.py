@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from kedge.api.apps_v1.daemon_set import RESOURCE, DaemonSet
 from kedge.api.core_v1.node import RESOURCE as NODES
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.workloads.daemon_nodes import HASH, node_of
 from kedge.controllers.workloads.daemon_steps import (
-    Needs,
-    View,
+    DaemonSetSteps,
+    DaemonSetView,
     placed,
     rolling_needs,
     standing_needs,
@@ -26,12 +26,14 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def daemon_set(**pace: Any) -> DaemonSet:
     strategy = {"type": "RollingUpdate", "rollingUpdate": pace}
     spec = {"template": {"spec": {"containers": [{"name": "c"}]}}, "updateStrategy": strategy}
-    return RESOURCE.default(RESOURCE.from_document({"metadata": {"name": "d"}, "spec": spec}))
+    return RESOURCE.strategy.default(
+        RESOURCE.from_document({"metadata": {"name": "d"}, "spec": spec})
+    )
 
 
-def view(owner: DaemonSet, count: int) -> View:
+def view(owner: DaemonSet, count: int) -> DaemonSetView:
     nodes = [NODES.from_document({"metadata": {"name": f"n{i}"}}) for i in range(count)]
-    return View(owner, "new", nodes, NOW)
+    return DaemonSetView(owner, "new", nodes, NOW)
 
 
 class World:
@@ -63,7 +65,7 @@ class World:
         old = self.pods[name]
         self.put(name, node_of(old), old.metadata.labels[HASH], **{"ready": True, **how})
 
-    def meet(self, needs: Needs) -> None:
+    def meet(self, needs: DaemonSetSteps) -> None:
         for node in needs.nodes:
             self.add(node, "new", ready=False)
         for each in needs.unwanted:

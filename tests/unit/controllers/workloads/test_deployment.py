@@ -4,7 +4,7 @@ from typing import Any
 
 from kedge.controllers.workloads.deployment import DeploymentController
 from kedge.controllers.workloads.replica_set import ReplicaSetController
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 from kedge.testing.workloads import workload_document
 
 Json = dict[str, Any]
@@ -24,7 +24,7 @@ def image(name: str) -> Json:
     return {"spec": {"template": {"spec": {"containers": [{"name": "web", "image": name}]}}}}
 
 
-async def sizes(place: Workshop) -> dict[str, int]:
+async def sizes(place: ControllerHarness) -> dict[str, int]:
     """Wanted pods by the image of the ReplicaSet that wants them."""
     return {
         each["spec"]["template"]["spec"]["containers"][0]["image"]: each["spec"]["replicas"]
@@ -32,7 +32,7 @@ async def sizes(place: Workshop) -> dict[str, int]:
     }
 
 
-async def said(place: Workshop, type_: str) -> tuple[str, str]:
+async def said(place: ControllerHarness, type_: str) -> tuple[str, str]:
     """Status and reason of a condition."""
     conditions = (await place.server.get(WEB))["status"]["conditions"]
     return next((each["status"], each["reason"]) for each in conditions if each["type"] == type_)
@@ -290,13 +290,13 @@ async def test_replica_set_that_cannot_be_made_is_told_and_tried_again() -> None
         assert await said(place, "Progressing") == ("True", "NewReplicaSetAvailable")
 
 
-async def run_all(place: Workshop) -> None:
+async def run_all(place: ControllerHarness) -> None:
     """Let one pod after the other run: a rollout takes some away before their turn has come."""
     while waiting := [each for each in await place.pods() if each["status"]["phase"] == "Pending"]:
         await place.run_pod(waiting[0])
 
 
-async def bind_and_run_all(place: Workshop) -> None:
+async def bind_and_run_all(place: ControllerHarness) -> None:
     """Let all pods run on a node: those are not gone at once when they are deleted."""
     for pod in await place.pods():
         await place.run_pod(pod, node="node-1")

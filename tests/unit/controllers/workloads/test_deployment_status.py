@@ -20,7 +20,7 @@ from kedge.api.apps_v1.replica_set import (
 )
 from kedge.api.model import ObjectMeta
 from kedge.controllers.workloads import deployment_status as progress
-from kedge.controllers.workloads.rollout import Sets
+from kedge.controllers.workloads.rollout import DeploymentReplicaSets
 from kedge.machinery.durations import format_time
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -88,7 +88,9 @@ def said(status: DeploymentStatus, type_: str = "Progressing") -> tuple[str, str
 
 
 def test_counts_are_sums_and_the_new_set_is_counted_apart() -> None:
-    sets = Sets(replica_set("new", 2, 1), [replica_set("old", 3, 2, terminatingReplicas=1)])
+    sets = DeploymentReplicaSets(
+        replica_set("new", 2, 1), [replica_set("old", 3, 2, terminatingReplicas=1)]
+    )
     status = progress.counted(deployment(), sets, NOW)
     assert (status.replicas, status.updatedReplicas) == (5, 2)
     assert (status.readyReplicas, status.availableReplicas) == (3, 3)
@@ -98,9 +100,16 @@ def test_counts_are_sums_and_the_new_set_is_counted_apart() -> None:
 
 def test_terminating_pods_are_not_told_while_a_set_does_not_count_them() -> None:
     silent = replica_set("old", 1, 1, terminatingReplicas=None)
-    assert progress.counted(deployment(), Sets(None, [silent]), NOW).terminatingReplicas is None
+    assert (
+        progress.counted(
+            deployment(), DeploymentReplicaSets(None, [silent]), NOW
+        ).terminatingReplicas
+        is None
+    )
     unseen = replace(silent, status=ReplicaSetStatus())
-    assert progress.counted(deployment(), Sets(unseen), NOW).terminatingReplicas == 0
+    assert (
+        progress.counted(deployment(), DeploymentReplicaSets(unseen), NOW).terminatingReplicas == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,20 +119,22 @@ def test_terminating_pods_are_not_told_while_a_set_does_not_count_them() -> None
 def test_available_is_what_keeps_within_max_unavailable(
     available: int, expected: tuple[str, str]
 ) -> None:
-    sets = Sets(replica_set("new", 4, available))
+    sets = DeploymentReplicaSets(replica_set("new", 4, available))
     assert said(progress.counted(deployment(), sets, NOW), "Available")[:2] == expected
 
 
 def test_rollout_that_is_through_is_said_to_be() -> None:
     made = deployment(reason="ReplicaSetUpdated", ago=500)
-    sets = Sets(replica_set("new", 4, 4), [replica_set("old", 0, 0)])
+    sets = DeploymentReplicaSets(replica_set("new", 4, 4), [replica_set("old", 0, 0)])
     message = 'ReplicaSet "new" has successfully progressed.'
     assert said(progress.rolled(made, sets, NOW)) == ("True", "NewReplicaSetAvailable", message)
 
 
 def test_progress_renews_the_deadline_but_not_the_transition() -> None:
     made = deployment(reason="ReplicaSetUpdated", ago=50, counts=(4, 1, 3))
-    status = progress.rolled(made, Sets(replica_set("new", 2, 1), [replica_set("old", 3, 3)]), NOW)
+    status = progress.rolled(
+        made, DeploymentReplicaSets(replica_set("new", 2, 1), [replica_set("old", 3, 3)]), NOW
+    )
     assert said(status)[1:] == ("ReplicaSetUpdated", 'ReplicaSet "new" is progressing.')
     found = progress.condition(status, "Progressing")
     assert found is not None
@@ -134,7 +145,7 @@ def test_progress_renews_the_deadline_but_not_the_transition() -> None:
     "reason", ["ReplicaSetUpdated", "NewReplicaSetCreated", "DeploymentResumed"]
 )
 def test_rollout_that_stands_still_times_out(reason: str) -> None:
-    sets = Sets(replica_set("new", 1, 0), [replica_set("old", 4, 3)])
+    sets = DeploymentReplicaSets(replica_set("new", 1, 0), [replica_set("old", 4, 3)])
     counts = (5, 1, 3)
     patient = deployment(reason=reason, ago=60, counts=counts)
     assert said(progress.rolled(patient, sets, NOW))[1] == reason
@@ -146,14 +157,14 @@ def test_rollout_that_stands_still_times_out(reason: str) -> None:
 
 def test_rollout_that_was_through_does_not_time_out_because_a_pod_is_lost() -> None:
     made = deployment(reason="NewReplicaSetAvailable", ago=9999, counts=(4, 4, 4))
-    status = progress.rolled(made, Sets(replica_set("new", 4, 1)), NOW)
+    status = progress.rolled(made, DeploymentReplicaSets(replica_set("new", 4, 1)), NOW)
     assert said(status)[:2] == ("True", "NewReplicaSetAvailable")
     assert said(status, "Available")[0] == "False"
 
 
 def test_without_a_deadline_nothing_is_said_of_progress() -> None:
     made = deployment(reason="ReplicaSetUpdated", progressDeadlineSeconds=2**31 - 1)
-    status = progress.rolled(made, Sets(replica_set("new", 1, 0)), NOW)
+    status = progress.rolled(made, DeploymentReplicaSets(replica_set("new", 1, 0)), NOW)
     assert progress.condition(status, "Progressing") is None
 
 
@@ -164,9 +175,13 @@ def test_failure_of_the_new_set_is_heard_first() -> None:
         )
         return replica_set(name, 1, 0, conditions=[condition])
 
-    both = progress.rolled(deployment(), Sets(failing("new"), [failing("old")]), NOW)
+    both = progress.rolled(
+        deployment(), DeploymentReplicaSets(failing("new"), [failing("old")]), NOW
+    )
     assert said(both, "ReplicaFailure")[2] == "new"
-    old = progress.rolled(deployment(), Sets(replica_set("new", 1, 0), [failing("old")]), NOW)
+    old = progress.rolled(
+        deployment(), DeploymentReplicaSets(replica_set("new", 1, 0), [failing("old")]), NOW
+    )
     assert said(old, "ReplicaFailure")[2] == "old"
 
 

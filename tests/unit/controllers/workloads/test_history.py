@@ -24,7 +24,7 @@ def owner(**spec: Any) -> Any:
         "spec": {"containers": [container], **spec},
     }
     document = {"metadata": {"name": "web"}, "spec": {"template": template, "replicas": 3}}
-    return RESOURCE.default(RESOURCE.from_document(document))
+    return RESOURCE.strategy.default(RESOURCE.from_document(document))
 
 
 def test_a_snapshot_is_a_patch_of_the_template_with_keys_in_order() -> None:
@@ -52,7 +52,7 @@ def test_revisions_are_called_what_kubernetes_calls_them() -> None:
     container = {"name": "main", "image": "host", "volumeMounts": [mount]}
     template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [container]}}
     document = {"metadata": {"name": "db"}, "spec": {"template": template}}
-    database = RESOURCE.default(RESOURCE.from_document(document))
+    database = RESOURCE.strategy.default(RESOURCE.from_document(document))
     # The name that kube-controller-manager 1.36.4 gave to this template.
     assert hash_of(snapshot_of(RESOURCE, database)) == "749f8d5754"
 

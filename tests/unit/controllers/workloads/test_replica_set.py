@@ -3,7 +3,7 @@
 from typing import Any
 
 from kedge.controllers.workloads.replica_set import ReplicaSetController
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 from kedge.testing.workloads import workload_document
 
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ def names(pods: list[Json]) -> set[str]:
     return {each["metadata"]["name"] for each in pods}
 
 
-async def status(place: Workshop) -> Json:
+async def status(place: ControllerHarness) -> Json:
     found: Json = (await place.server.get(WEB))["status"]
     return found
 

@@ -4,25 +4,25 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.replica_set import ReplicaSetCondition
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
-from kedge.api.core_v1.pod_status import PodCondition
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
+from kedge.api.core_v1.pod.status import PodCondition
 from kedge.api.model import ObjectMeta
 from kedge.controllers.workloads.replicas import (
-    Failure,
-    Tally,
-    Wanted,
+    ReplicaCounts,
+    ReplicaDemand,
+    ReplicaFailure,
     failing,
     next_available,
     surplus,
     tally,
 )
 from kedge.machinery.durations import format_time
-from kedge.machinery.selectors import LabelSelector
+from kedge.machinery.selectors import LabelRequirements
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 TEMPLATE = PodTemplateSpec(metadata=ObjectMeta(labels={"app": "web", "tier": "front"}))
-WANTED = Wanted(3, LabelSelector(), TEMPLATE, min_ready_seconds=30)
+WANTED = ReplicaDemand(3, LabelRequirements(), TEMPLATE, min_ready_seconds=30)
 
 
 def pod(
@@ -64,7 +64,7 @@ def test_pods_are_counted_by_what_they_have_come_to() -> None:
         pod("failed", phase="Failed"),
         pod("failed and leaving", phase="Failed", leaving=True),
     ]
-    assert tally(pods, WANTED, NOW) == Tally(
+    assert tally(pods, WANTED, NOW) == ReplicaCounts(
         replicas=3, fully_labeled=2, ready=2, available=1, terminating=1
     )
 
@@ -95,7 +95,7 @@ def test_fuller_node_gives_first() -> None:
 
 
 def test_failure_is_said_once_and_taken_back() -> None:
-    first = failing((), ReplicaSetCondition, Failure("FailedCreate", "quota"), "t1")
+    first = failing((), ReplicaSetCondition, ReplicaFailure("FailedCreate", "quota"), "t1")
     [said] = first
     assert (said.type, said.status, said.reason, said.message) == (
         "ReplicaFailure",
@@ -103,5 +103,7 @@ def test_failure_is_said_once_and_taken_back() -> None:
         "FailedCreate",
         "quota",
     )
-    assert failing(first, ReplicaSetCondition, Failure("FailedCreate", "still"), "t2") == first
+    assert (
+        failing(first, ReplicaSetCondition, ReplicaFailure("FailedCreate", "still"), "t2") == first
+    )
     assert list(failing(first, ReplicaSetCondition, None, "t3")) == []

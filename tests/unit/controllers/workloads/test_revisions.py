@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from kedge.api.apps_v1.deployment import Deployment, DeploymentSpec, DeploymentStatus
 from kedge.api.apps_v1.replica_set import ReplicaSet, ReplicaSetSpec, ReplicaSetStatus
-from kedge.api.core_v1.pod_spec import PodTemplateSpec
+from kedge.api.core_v1.pod.spec import PodTemplateSpec
 from kedge.api.model import LabelSelector, ObjectMeta
 from kedge.controllers.workloads import revisions
 from kedge.controllers.workloads.revisions import HISTORY, REVISION

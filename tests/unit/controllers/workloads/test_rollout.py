@@ -13,7 +13,12 @@ from kedge.api.apps_v1.deployment import (
 from kedge.api.apps_v1.replica_set import ReplicaSet, ReplicaSetSpec, ReplicaSetStatus
 from kedge.api.model import ObjectMeta
 from kedge.controllers.workloads import rollout
-from kedge.controllers.workloads.rollout import DESIRED, MOST, Resize, Sets
+from kedge.controllers.workloads.rollout import (
+    DESIRED,
+    MOST,
+    DeploymentReplicaSets,
+    ReplicaSetResize,
+)
 
 RECREATE = DeploymentStrategy(type="Recreate")
 
@@ -38,7 +43,7 @@ def replica_set(
     return ReplicaSet(metadata=meta, spec=ReplicaSetSpec(replicas=replicas), status=status)
 
 
-def sizes(resizes: list[Resize]) -> dict[str, int]:
+def sizes(resizes: list[ReplicaSetResize]) -> dict[str, int]:
     return {each.set.metadata.name: each.size for each in resizes}
 
 
@@ -83,7 +88,7 @@ def test_recreate_knows_no_pace() -> None:
 def test_new_set_grows_into_the_room_there_is(
     surge: int, old: int, new: int, expected: dict[str, int]
 ) -> None:
-    sets = Sets(replica_set(0, new), [replica_set(1, old)])
+    sets = DeploymentReplicaSets(replica_set(0, new), [replica_set(1, old)])
     assert sizes(rollout.grown(deployment(10, surge, 0), sets)) == expected
 
 
@@ -108,19 +113,21 @@ def test_old_set_gives_what_is_not_needed(
     new_available: int,
     expected: dict[str, int],
 ) -> None:
-    sets = Sets(replica_set(0, new, new_available), [replica_set(1, old, old_available)])
+    sets = DeploymentReplicaSets(
+        replica_set(0, new, new_available), [replica_set(1, old, old_available)]
+    )
     assert sizes(rollout.shrunk(deployment(10, 0, unavailable), sets)) == expected
 
 
 def test_broken_pods_go_before_good_ones_of_an_older_set() -> None:
     old = [replica_set(2, 5, 5), replica_set(1, 5, 1)]
-    sets = Sets(replica_set(0, 2, 2), old)
+    sets = DeploymentReplicaSets(replica_set(0, 2, 2), old)
     assert sizes(rollout.shrunk(deployment(10, 2, 2), sets)) == {"age-1": 1}
 
 
 def test_oldest_set_shrinks_first() -> None:
     old = [replica_set(2, 3, 3), replica_set(1, 5, 5)]
-    sets = Sets(replica_set(0, 4, 4), old)
+    sets = DeploymentReplicaSets(replica_set(0, 4, 4), old)
     assert sizes(rollout.shrunk(deployment(10, 2, 2), sets)) == {"age-2": 0, "age-1": 4}
 
 
@@ -130,7 +137,9 @@ def test_roll_over_takes_stuck_pods_at_once() -> None:
     old = [replica_set(2, 8, 8), replica_set(1, 5, 0)]
     made = deployment(10, 3, 2)
     assert rollout.first_size(made, old) == 0
-    assert sizes(rollout.shrunk(made, Sets(replica_set(0, 0), old))) == {"age-1": 0}
+    assert sizes(rollout.shrunk(made, DeploymentReplicaSets(replica_set(0, 0), old))) == {
+        "age-1": 0
+    }
 
 
 def scaled(before: int, surge: int = 0) -> dict[str, str]:
@@ -158,7 +167,7 @@ def test_sets_are_scaled_in_proportion(
 ) -> None:
     notes = scaled(before)
     new, *old = [replica_set(age, count, 0, notes) for age, count in enumerate(now)]
-    sets = Sets(new, old[::-1])
+    sets = DeploymentReplicaSets(new, old[::-1])
     made = deployment(after)
     assert rollout.is_scaled(made, sets) == (after != before)
     found = sizes(rollout.rescaled(made, sets))
@@ -176,29 +185,33 @@ def test_surge_is_a_part_of_the_whole_that_is_shared(
     before: tuple[int, int], after: tuple[int, int], now: list[int], expected: list[int]
 ) -> None:
     new, old = [replica_set(age, count, 0, scaled(*before)) for age, count in enumerate(now)]
-    found = sizes(rollout.rescaled(deployment(*after), Sets(new, [old])))
+    found = sizes(rollout.rescaled(deployment(*after), DeploymentReplicaSets(new, [old])))
     assert [found["age-0"], found["age-1"]] == expected
 
 
 def test_scaling_while_the_template_changes_leaves_the_new_set_to_the_rollout() -> None:
     old = [replica_set(2, 3, 0, scaled(10)), replica_set(1, 7, 0, scaled(10))]
-    found = sizes(rollout.rescaled(deployment(14), Sets(None, old)))
+    found = sizes(rollout.rescaled(deployment(14), DeploymentReplicaSets(None, old)))
     assert found == {"age-1": 10, "age-2": 4}
 
 
 def test_scaling_from_nothing_wakes_the_newest_set() -> None:
-    sets = Sets(replica_set(0, 0), [replica_set(2, 0), replica_set(1, 0)])
+    sets = DeploymentReplicaSets(replica_set(0, 0), [replica_set(2, 0), replica_set(1, 0)])
     assert sizes(rollout.rescaled(deployment(6), sets)) == {"age-0": 6}
-    assert sizes(rollout.rescaled(deployment(6), Sets(None, sets.old))) == {"age-1": 6}
+    assert sizes(rollout.rescaled(deployment(6), DeploymentReplicaSets(None, sets.old))) == {
+        "age-1": 6
+    }
 
 
 def test_full_new_set_leaves_nothing_to_adopted_ones() -> None:
-    sets = Sets(replica_set(0, 3, 3, scaled(3)), [replica_set(1, 2, 2, scaled(2))])
+    sets = DeploymentReplicaSets(replica_set(0, 3, 3, scaled(3)), [replica_set(1, 2, 2, scaled(2))])
     assert sizes(rollout.rescaled(deployment(3), sets)) == {"age-1": 0}
 
 
 def test_full_new_set_that_is_broken_takes_no_old_pod() -> None:
-    sets = Sets(replica_set(0, 2, 0, scaled(2, 1)), [replica_set(1, 1, 1, scaled(2, 1))])
+    sets = DeploymentReplicaSets(
+        replica_set(0, 2, 0, scaled(2, 1)), [replica_set(1, 1, 1, scaled(2, 1))]
+    )
     assert sizes(rollout.rescaled(deployment(2, 1, 1), sets)) == {"age-0": 2, "age-1": 1}
 
 
@@ -217,7 +230,7 @@ def test_rolling_ends_and_keeps_its_promises(
 ) -> None:
     """Never too many pods more, never too few available, and in the end all are new."""
     made = deployment(replicas, surge, unavailable)
-    sets: Any = Sets(
+    sets: Any = DeploymentReplicaSets(
         replica_set(0, rollout.first_size(made, [replica_set(9, sum(old))])),
         [replica_set(9 - i, count, count) for i, count in enumerate(old)],
     )
@@ -226,7 +239,7 @@ def test_rolling_ends_and_keeps_its_promises(
         resizes = rollout.grown(made, sets) or rollout.shrunk(made, sets)
         new = {each.set.metadata.name: each.size for each in resizes}
         before = sets
-        sets = Sets(*_settled(sets, new))
+        sets = DeploymentReplicaSets(*_settled(sets, new))
         assert rollout.total(sets.all) <= max(rollout.most(made), rollout.total(before.all))
         fewer = sum(each.status.availableReplicas for each in sets.all)
         assert fewer >= min(available, replicas - rollout.unavailable(made))
@@ -236,7 +249,9 @@ def test_rolling_ends_and_keeps_its_promises(
     assert [rollout.size(each) for each in sets.all] == [0] * len(old) + [replicas]
 
 
-def _settled(sets: Sets, sizes: dict[str, int]) -> tuple[ReplicaSet, list[ReplicaSet]]:
+def _settled(
+    sets: DeploymentReplicaSets, sizes: dict[str, int]
+) -> tuple[ReplicaSet, list[ReplicaSet]]:
     """Everything as it is once all pods that are wanted are available."""
     found = [
         replica_set(

@@ -7,7 +7,7 @@ import pytest
 from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet
 from kedge.api.core_v1.persistent_volume_claim import RESOURCE as CLAIMS
 from kedge.api.core_v1.persistent_volume_claim import PersistentVolumeClaim
-from kedge.api.core_v1.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
 from kedge.controllers.workloads.stateful_claims import wanted_owners
 
 INSIDE = PODS.from_document({"metadata": {"name": "web-0", "uid": "pod-0"}})

@@ -8,7 +8,7 @@ import pytest
 from kedge.controllers.nodes.pod_garbage_collector import QUARANTINE, PodGarbageCollector
 from kedge.controllers.pod_control import MOST_WAITING
 from kedge.controllers.workloads.stateful_set import StatefulSetController
-from kedge.testing.controllers import Workshop, workshop
+from kedge.testing.controllers import ControllerHarness, workshop
 
 Json = dict[str, Any]
 
@@ -40,21 +40,21 @@ def image(name: str) -> Json:
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[Workshop]:
+async def shop() -> AsyncIterator[ControllerHarness]:
     async with workshop(StatefulSetController) as place:
         yield place
 
 
-async def names(shop: Workshop) -> list[str]:
+async def names(shop: ControllerHarness) -> list[str]:
     return [pod["metadata"]["name"] for pod in await shop.pods()]
 
 
-async def pod(shop: Workshop, name: str) -> Json:
+async def pod(shop: ControllerHarness, name: str) -> Json:
     found: Json = await shop.server.get(f"{PODS}/{name}")
     return found
 
 
-async def images(shop: Workshop) -> dict[str, str]:
+async def images(shop: ControllerHarness) -> dict[str, str]:
     """The image of every pod that is not leaving."""
     return {
         each["metadata"]["name"]: each["spec"]["containers"][0]["image"]
@@ -63,12 +63,12 @@ async def images(shop: Workshop) -> dict[str, str]:
     }
 
 
-async def status(shop: Workshop, name: str = "web") -> Json:
+async def status(shop: ControllerHarness, name: str = "web") -> Json:
     found: Json = (await shop.server.get(f"{SETS}/{name}"))["status"]
     return found
 
 
-async def run_all(shop: Workshop) -> None:
+async def run_all(shop: ControllerHarness) -> None:
     """Let every pod run, until no new one appears: on a node, so that it takes time to end."""
     while waiting := [
         each for each in await shop.pods() if each["status"].get("phase") == "Pending"
@@ -77,7 +77,7 @@ async def run_all(shop: Workshop) -> None:
             await shop.run_pod(each, node="n")
 
 
-async def roll(shop: Workshop) -> list[str]:
+async def roll(shop: ControllerHarness) -> list[str]:
     """Let a rollout go on to its end; the pods in the order in which they were replaced."""
     replaced = []
     while leaving := [
@@ -90,7 +90,7 @@ async def roll(shop: Workshop) -> list[str]:
     return replaced
 
 
-async def test_pods_come_one_after_the_other(shop: Workshop) -> None:
+async def test_pods_come_one_after_the_other(shop: ControllerHarness) -> None:
     await shop.create(SETS, stateful_set())
     assert await names(shop) == ["web-0"]
     await shop.run_pod(await pod(shop, "web-0"), node="n", ready=False)
@@ -105,14 +105,14 @@ async def test_pods_come_one_after_the_other(shop: Workshop) -> None:
     assert found["collisionCount"] == 0
 
 
-async def test_a_parallel_set_makes_all_pods_at_once(shop: Workshop) -> None:
+async def test_a_parallel_set_makes_all_pods_at_once(shop: ControllerHarness) -> None:
     await shop.create(SETS, stateful_set(podManagementPolicy="Parallel"))
     assert await names(shop) == ["web-0", "web-1", "web-2"]
     await shop.change(f"{SETS}/web", {"spec": {"replicas": 1}})
     assert list(await images(shop)) == ["web-0"]
 
 
-async def test_each_pod_knows_who_it_is(shop: Workshop) -> None:
+async def test_each_pod_knows_who_it_is(shop: ControllerHarness) -> None:
     await shop.create(SETS, stateful_set(2, ordinals={"start": 7}))
     await run_all(shop)
     eighth = await pod(shop, "web-8")
@@ -128,7 +128,7 @@ async def test_each_pod_knows_who_it_is(shop: Workshop) -> None:
     assert meta["ownerReferences"][0]["kind"] == "StatefulSet"
 
 
-async def test_the_highest_goes_first_when_a_set_shrinks(shop: Workshop) -> None:
+async def test_the_highest_goes_first_when_a_set_shrinks(shop: ControllerHarness) -> None:
     await shop.create(SETS, stateful_set())
     await run_all(shop)
     await shop.change(f"{SETS}/web", {"spec": {"replicas": 0}})
@@ -137,7 +137,7 @@ async def test_the_highest_goes_first_when_a_set_shrinks(shop: Workshop) -> None
 
 
 async def test_a_rollout_goes_from_the_highest_down_and_is_known_to_be_over(
-    shop: Workshop,
+    shop: ControllerHarness,
 ) -> None:
     await shop.create(SETS, stateful_set())
     await run_all(shop)
@@ -154,7 +154,7 @@ async def test_a_rollout_goes_from_the_highest_down_and_is_known_to_be_over(
 
 
 async def test_a_rollout_that_is_stuck_waits_until_the_broken_pod_is_removed(
-    shop: Workshop,
+    shop: ControllerHarness,
 ) -> None:
     await shop.create(SETS, stateful_set())
     await run_all(shop)
@@ -170,7 +170,7 @@ async def test_a_rollout_that_is_stuck_waits_until_the_broken_pod_is_removed(
     assert set((await images(shop)).values()) == {"good"}
 
 
-async def test_only_pods_beyond_the_partition_are_replaced(shop: Workshop) -> None:
+async def test_only_pods_beyond_the_partition_are_replaced(shop: ControllerHarness) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
     await shop.create(SETS, stateful_set(updateStrategy=strategy))
     await run_all(shop)
@@ -188,7 +188,7 @@ async def test_only_pods_beyond_the_partition_are_replaced(shop: Workshop) -> No
 
 
 async def test_on_delete_a_pod_is_replaced_when_it_is_deleted_and_not_before(
-    shop: Workshop,
+    shop: ControllerHarness,
 ) -> None:
     await shop.create(SETS, stateful_set(2, updateStrategy={"type": "OnDelete"}))
     await run_all(shop)
@@ -200,7 +200,7 @@ async def test_on_delete_a_pod_is_replaced_when_it_is_deleted_and_not_before(
     assert await images(shop) == {"web-0": "two", "web-1": "one"}
 
 
-async def test_a_pod_that_ended_is_made_again_under_its_name(shop: Workshop) -> None:
+async def test_a_pod_that_ended_is_made_again_under_its_name(shop: ControllerHarness) -> None:
     await shop.create(SETS, stateful_set(1))
     await run_all(shop)
     first = await pod(shop, "web-0")
@@ -229,7 +229,7 @@ async def test_the_pod_of_a_node_that_vanished_is_made_again() -> None:
 
 
 async def test_the_next_pod_waits_until_the_one_before_has_been_ready_long_enough(
-    shop: Workshop,
+    shop: ControllerHarness,
 ) -> None:
     await shop.create(SETS, stateful_set(2, minReadySeconds=30))
     await run_all(shop)
@@ -241,7 +241,7 @@ async def test_the_next_pod_waits_until_the_one_before_has_been_ready_long_enoug
     assert (await status(shop))["availableReplicas"] == 1
 
 
-async def test_going_back_uses_the_old_revision_under_a_new_number(shop: Workshop) -> None:
+async def test_going_back_uses_the_old_revision_under_a_new_number(shop: ControllerHarness) -> None:
     await shop.create(SETS, stateful_set(1))
     await run_all(shop)
     first = (await status(shop))["currentRevision"]
@@ -255,7 +255,7 @@ async def test_going_back_uses_the_old_revision_under_a_new_number(shop: Worksho
     assert list(found.values()) == [2]
 
 
-async def test_no_more_of_the_past_is_kept_than_asked_for(shop: Workshop) -> None:
+async def test_no_more_of_the_past_is_kept_than_asked_for(shop: ControllerHarness) -> None:
     await shop.create(SETS, stateful_set(1, revisionHistoryLimit=1))
     await run_all(shop)
     for name in ("two", "three", "four"):
@@ -266,7 +266,7 @@ async def test_no_more_of_the_past_is_kept_than_asked_for(shop: Workshop) -> Non
 
 
 async def test_an_orphan_of_the_right_name_is_adopted_and_one_relabelled_let_go(
-    shop: Workshop,
+    shop: ControllerHarness,
 ) -> None:
     orphan = {
         "metadata": {"name": "web-0", "labels": {"app": "web"}},
@@ -312,7 +312,7 @@ def with_claims(**policy: str) -> Json:
     )
 
 
-async def test_claims_are_made_and_nothing_is_promised(shop: Workshop) -> None:
+async def test_claims_are_made_and_nothing_is_promised(shop: ControllerHarness) -> None:
     await shop.create(SETS, with_claims())
     (claim,) = await shop.below(CLAIMS)
     assert claim["metadata"]["name"] == "data-web-0"
@@ -326,13 +326,17 @@ async def test_claims_are_made_and_nothing_is_promised(shop: Workshop) -> None:
     assert ("VolumesUnsupported", said["message"]) in await shop.events()
 
 
-async def test_a_claim_that_is_missing_is_made_again_for_a_waiting_pod(shop: Workshop) -> None:
+async def test_a_claim_that_is_missing_is_made_again_for_a_waiting_pod(
+    shop: ControllerHarness,
+) -> None:
     await shop.create(SETS, with_claims())
     await shop.remove(f"{CLAIMS}/data-web-0")
     assert [each["metadata"]["name"] for each in await shop.below(CLAIMS)] == ["data-web-0"]
 
 
-async def test_claims_go_with_the_set_or_with_the_pod_as_the_policy_says(shop: Workshop) -> None:
+async def test_claims_go_with_the_set_or_with_the_pod_as_the_policy_says(
+    shop: ControllerHarness,
+) -> None:
     await shop.create(SETS, with_claims(whenDeleted="Delete", whenScaled="Delete"))
     await run_all(shop)
 
@@ -351,7 +355,7 @@ async def test_claims_go_with_the_set_or_with_the_pod_as_the_policy_says(shop: W
     assert "ownerReferences" not in claim["metadata"]
 
 
-async def test_a_pod_waits_for_claims_that_go_with_its_predecessor(shop: Workshop) -> None:
+async def test_a_pod_waits_for_claims_that_go_with_its_predecessor(shop: ControllerHarness) -> None:
     await shop.create(SETS, with_claims(whenScaled="Delete"))
     await run_all(shop)
     await shop.change(f"{SETS}/web", {"spec": {"replicas": 1}})
@@ -362,7 +366,7 @@ async def test_a_pod_waits_for_claims_that_go_with_its_predecessor(shop: Worksho
     assert await names(shop) == ["web-0", "web-1"]
 
 
-async def test_a_set_that_is_leaving_makes_nothing(shop: Workshop) -> None:
+async def test_a_set_that_is_leaving_makes_nothing(shop: ControllerHarness) -> None:
     await shop.create(SETS, stateful_set(2))
     await run_all(shop)
     await shop.remove(f"{SETS}/web", {"propagationPolicy": "Foreground"})
@@ -373,7 +377,7 @@ async def test_a_set_that_is_leaving_makes_nothing(shop: Workshop) -> None:
 
 
 async def test_a_parallel_set_of_billions_makes_no_more_pods_than_may_wait(
-    shop: Workshop,
+    shop: ControllerHarness,
 ) -> None:
     await shop.create(SETS, stateful_set(2**31 - 1, podManagementPolicy="Parallel"))
     await shop.pass_time(60)

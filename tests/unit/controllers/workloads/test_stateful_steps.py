@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kedge.api.apps_v1.stateful_set import RESOURCE, StatefulSet
-from kedge.api.core_v1.pod import RESOURCE as PODS
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import RESOURCE as PODS
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.controllers.workloads.stateful_pods import ordinal_of, revision_of
 from kedge.controllers.workloads.stateful_steps import (
-    Create,
-    Delete,
-    Identify,
+    CreatePod,
+    DeletePod,
+    LabelPod,
     counted,
     next_steps,
     split_pods,
@@ -30,7 +30,7 @@ def stateful_set(replicas: int = 3, **spec: Any) -> StatefulSet:
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
     selector = {"matchLabels": {"app": "web"}}
     full = {"replicas": replicas, "selector": selector, "template": template, **spec}
-    return RESOURCE.default(
+    return RESOURCE.strategy.default(
         RESOURCE.from_document({"metadata": {"name": "web", "uid": "u"}, "spec": full})
     )
 
@@ -62,11 +62,11 @@ def steps(owner: StatefulSet, *pods: Pod) -> list[tuple[str, int]]:
     found = []
     for step in next_steps(owner, pods, OLD, NEW, NOW):
         match step:
-            case Create(ordinal, _):
+            case CreatePod(ordinal, _):
                 found.append(("create", ordinal))
-            case Delete(which):
+            case DeletePod(which):
                 found.append(("delete", ordinal_of(which)))
-            case Identify(which):
+            case LabelPod(which):
                 found.append(("identify", ordinal_of(which)))
     return found
 
@@ -136,9 +136,9 @@ def test_several_are_replaced_at_once_if_several_may_be_missing() -> None:
 
 def test_a_missing_pod_below_the_partition_is_made_as_it_was() -> None:
     (step,) = next_steps(stateful_set(**rolling(partition=2)), [pod(0)], OLD, NEW, NOW)
-    assert step == Create(1, OLD)
+    assert step == CreatePod(1, OLD)
     (step,) = next_steps(stateful_set(**rolling(partition=1)), [pod(0)], OLD, NEW, NOW)
-    assert step == Create(1, NEW)
+    assert step == CreatePod(1, NEW)
 
 
 def test_a_set_that_is_leaving_does_nothing() -> None:
@@ -177,16 +177,16 @@ def test_whatever_there_is_the_set_arrives_if_pods_get_well(
             elif each.status.phase != "Failed":
                 pods[ordinal] = pod(ordinal, revision_of(each))
         found = [*next_steps(owner, list(pods.values()), OLD, NEW, NOW)]
-        deeds = [step for step in found if not isinstance(step, Identify)]
+        deeds = [step for step in found if not isinstance(step, LabelPod)]
         assert policy == "Parallel" or len(deeds) <= 1
         if not found:
             break
         for step in found:
             match step:
-                case Create(ordinal, revision):
+                case CreatePod(ordinal, revision):
                     assert ordinal not in pods
                     pods[ordinal] = pod(ordinal, revision, "waiting")
-                case Delete(each):
+                case DeletePod(each):
                     pods[ordinal_of(each)] = pod(ordinal_of(each), revision_of(each), "leaving")
     assert sorted(pods) == list(range(start, start + replicas))
     assert {revision_of(each) for each in pods.values()} <= {NEW}
@@ -196,7 +196,7 @@ def test_whatever_there_is_the_set_arrives_if_pods_get_well(
 def test_a_set_of_billions_is_walked_only_as_far_as_somebody_asks(policy: str) -> None:
     owner = stateful_set(2**31 - 1, podManagementPolicy=policy)
     some = [*islice(next_steps(owner, [pod(0), pod(1)], OLD, NEW, NOW), 3)]
-    assert some[0] == Create(2, NEW)
+    assert some[0] == CreatePod(2, NEW)
     assert len(some) == (1 if policy == "OrderedReady" else 3)
 
 
@@ -207,4 +207,4 @@ def test_a_set_of_billions_rolls_without_a_look_at_the_numbers_that_nobody_has()
     assert [ordinal_of(each) for each in slots.pods()] == [5, 0]
     assert len(slots.beyond(2**31 - 2)) == 1
     (step, *_) = next_steps(owner, [pod(0), pod(5)], OLD, NEW, NOW)
-    assert step == Create(1, OLD)
+    assert step == CreatePod(1, OLD)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.node.cgroups import amounts
 
 GIB = 2**30

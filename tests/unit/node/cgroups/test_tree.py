@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.node.cgroups.tree import PodCgroupTree
 from kedge.supervisor.kernel import cgroups
 from kedge.supervisor.kernel.cgroups import Cgroups

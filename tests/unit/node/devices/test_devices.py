@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.deviceplugin import ContainerAllocateResponse, Device, Mount, Refused
 from kedge.deviceplugin.messages import UNHEALTHY, DevicePluginOptions, Owner
 from kedge.node.devices.devices import NodeDevices

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.node.host.eviction import PERIOD_SECONDS, LocalStorageEviction
 from kedge.node.pod.runtime_cache import PodRuntimeState
 from kedge.node.runtime.runtime import RunState, RuntimeContainer

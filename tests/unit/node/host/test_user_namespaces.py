@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.machinery.clock import SystemClock
 from kedge.node.host.user_namespaces import InvalidIdRange, UserNamespaces, slots, void_claims
 from kedge.node.pod.files import PodFiles

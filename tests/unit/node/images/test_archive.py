@@ -15,7 +15,7 @@ from kedge.node.images.archive import PackedImage
 from kedge.node.images.oci import OCI_INDEX, OCI_MANIFEST, InvalidImage, this_machine
 from kedge.node.images.unpack import ImageLimits
 from kedge.testing.images import (
-    Built,
+    BuiltImage,
     build,
     descriptor,
     index,
@@ -127,8 +127,8 @@ def test_zstd_without_a_library_is_refused_with_advice(
         loaded(path, tmp_path)
 
 
-def platforms(*offered: tuple[Built, str]) -> bytes:
-    def described(image: Built, platform: str) -> dict[str, Any]:
+def platforms(*offered: tuple[BuiltImage, str]) -> bytes:
+    def described(image: BuiltImage, platform: str) -> dict[str, Any]:
         system, architecture, *variant = platform.split("/")
         said = {"os": system, "architecture": architecture, "variant": "".join(variant)}
         return descriptor(image.manifest, OCI_MANIFEST, platform=said)
@@ -136,7 +136,7 @@ def platforms(*offered: tuple[Built, str]) -> bytes:
     return index(*(described(image, platform) for image, platform in offered))
 
 
-def layout_of(tmp_path: Path, inner: bytes, *images: Built) -> Path:
+def layout_of(tmp_path: Path, inner: bytes, *images: BuiltImage) -> Path:
     files = layout_files(*((image, []) for image in images))
     files[f"blobs/{sha256(inner).replace(':', '/')}"] = inner
     files["index.json"] = index(

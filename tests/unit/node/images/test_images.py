@@ -21,15 +21,15 @@ from kedge.node.images.unpack import ImageLimits
 from kedge.node.pod import dependencies
 from kedge.node.pod.dependencies import ImageFailure
 from kedge.testing.clock import FakeClock
-from kedge.testing.images import Built, build, layout_files, write_files
-from kedge.testing.registry import Registry, registry
+from kedge.testing.images import BuiltImage, build, layout_files, write_files
+from kedge.testing.registry import FakeRegistry, registry
 
 ONE = build({"bin/app": b"1"}, config={"User": "7", "StopSignal": "SIGINT"})
 TWO = build({"bin/app": b"2"})
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Registry]:
+async def served() -> AsyncIterator[FakeRegistry]:
     async with registry() as running:
         yield running
 
@@ -54,7 +54,7 @@ class Room:
         assert isinstance(found, LocalImage)
         return found
 
-    def load(self, image: Built, name: str) -> None:
+    def load(self, image: BuiltImage, name: str) -> None:
         path = write_files(self._directory / image.id[7:], layout_files((image, [])))
         (packed,) = archive.read(archive.DirectoryArchive(path), ImageLimits())
         self.store.add(packed, [ImageReference.parse(name)], loaded=True)
@@ -66,7 +66,7 @@ async def refusal(room: Room, name: str, policy: str = "IfNotPresent") -> ImageF
     return failed.value
 
 
-async def test_an_image_is_pulled_once_if_not_present(served: Registry, tmp_path: Path) -> None:
+async def test_an_image_is_pulled_once_if_not_present(served: FakeRegistry, tmp_path: Path) -> None:
     room = Room(tmp_path)
     name = served.push("app:1", ONE)
     image = await room.resolve(name)
@@ -80,7 +80,7 @@ async def test_an_image_is_pulled_once_if_not_present(served: Registry, tmp_path
 
 
 async def test_always_asks_the_registry_and_fetches_what_has_changed(
-    served: Registry, tmp_path: Path
+    served: FakeRegistry, tmp_path: Path
 ) -> None:
     room = Room(tmp_path)
     name = served.push("app:1", ONE)
@@ -95,7 +95,9 @@ async def test_always_asks_the_registry_and_fetches_what_has_changed(
     assert (await refusal(room, name, "Always")).reason == "ErrImagePull"
 
 
-async def test_a_tag_may_mean_what_was_pulled_by_digest(served: Registry, tmp_path: Path) -> None:
+async def test_a_tag_may_mean_what_was_pulled_by_digest(
+    served: FakeRegistry, tmp_path: Path
+) -> None:
     room = Room(tmp_path)
     name = served.push("app:1", ONE)
     await room.resolve(f"{served.host}/app@{ONE.digest}")
@@ -105,7 +107,7 @@ async def test_a_tag_may_mean_what_was_pulled_by_digest(served: Registry, tmp_pa
 
 
 async def test_a_name_given_by_hand_is_never_asked_of_a_registry(
-    served: Registry, tmp_path: Path
+    served: FakeRegistry, tmp_path: Path
 ) -> None:
     room = Room(tmp_path)
     name = served.push("app:latest", TWO)
@@ -125,7 +127,9 @@ async def test_the_machine_is_always_there(tmp_path: Path) -> None:
     assert room.images.get(ONE.id) == room.store.get(ONE.id)
 
 
-async def test_what_is_missing_is_said_with_what_to_do(served: Registry, tmp_path: Path) -> None:
+async def test_what_is_missing_is_said_with_what_to_do(
+    served: FakeRegistry, tmp_path: Path
+) -> None:
     room = Room(tmp_path)
     never = await refusal(room, "app:1", "Never")
     assert never.reason == "ErrImageNeverPull"
@@ -147,7 +151,7 @@ async def test_what_is_missing_is_said_with_what_to_do(served: Registry, tmp_pat
     )
 
 
-async def test_a_pods_secrets_open_the_registry(served: Registry, tmp_path: Path) -> None:
+async def test_a_pods_secrets_open_the_registry(served: FakeRegistry, tmp_path: Path) -> None:
     served.account = ("me", "secret")
     name = served.push("app:1", ONE)
     auths = {"auths": {served.host: {"username": "me", "password": "secret"}}}
@@ -166,7 +170,7 @@ def pull_secret(host: str, username: str, password: str) -> Secret:
 
 @pytest.mark.parametrize("by", ["app:1", "app@{digest}"])
 async def test_a_private_image_is_not_there_for_pods_that_cannot_pull_it(
-    served: Registry, tmp_path: Path, by: str
+    served: FakeRegistry, tmp_path: Path, by: str
 ) -> None:
     served.account = ("me", "secret")
     served.push("app:1", ONE)
@@ -191,7 +195,7 @@ async def test_a_private_image_is_not_there_for_pods_that_cannot_pull_it(
 
 
 async def test_a_pod_that_the_registry_admits_joins_those_that_may_use_the_image(
-    served: Registry, tmp_path: Path
+    served: FakeRegistry, tmp_path: Path
 ) -> None:
     served.account = ("me", "secret")
     name = served.push("app:1", ONE)
@@ -213,7 +217,9 @@ async def test_the_image_host_can_be_switched_off(tmp_path: Path) -> None:
             await images.resolve(name, "IfNotPresent", [], lambda: None)
 
 
-async def test_many_who_want_the_same_image_fetch_it_once(served: Registry, tmp_path: Path) -> None:
+async def test_many_who_want_the_same_image_fetch_it_once(
+    served: FakeRegistry, tmp_path: Path
+) -> None:
     room = Room(tmp_path)
     name = served.push("app:1", ONE)
     found = await asyncio.gather(*(room.resolve(name) for _ in range(10)))
@@ -221,7 +227,9 @@ async def test_many_who_want_the_same_image_fetch_it_once(served: Registry, tmp_
     assert room.fetches == 1
 
 
-async def test_a_damaged_layer_is_an_error_of_the_pull(served: Registry, tmp_path: Path) -> None:
+async def test_a_damaged_layer_is_an_error_of_the_pull(
+    served: FakeRegistry, tmp_path: Path
+) -> None:
     name = served.push("app:1", ONE)
     layer = next(key for key in ONE.blobs if key not in (ONE.id, ONE.digest))
     served.blobs[layer] = bytes(len(ONE.blobs[layer]))
@@ -234,7 +242,7 @@ async def test_a_damaged_layer_is_an_error_of_the_pull(served: Registry, tmp_pat
 
 
 async def test_held_images_survive_collection_until_they_are_let_go(
-    served: Registry, tmp_path: Path
+    served: FakeRegistry, tmp_path: Path
 ) -> None:
     room = Room(tmp_path)
     image = await room.resolve(served.push("app:1", ONE))
@@ -247,7 +255,7 @@ async def test_held_images_survive_collection_until_they_are_let_go(
 
 
 async def test_a_node_that_comes_back_lets_go_for_its_lost_containers_and_no_others(
-    served: Registry, tmp_path: Path
+    served: FakeRegistry, tmp_path: Path
 ) -> None:
     room = Room(tmp_path)
     image = await room.resolve(served.push("app:1", ONE))

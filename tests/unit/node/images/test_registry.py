@@ -11,14 +11,14 @@ from kedge.node.images.reference import ImageReference
 from kedge.node.images.registry import ImagePull, PullFailure, PullUnauthorized, RegistryClient
 from kedge.node.images.unpack import ImageLimits
 from kedge.testing.images import build, descriptor, index, sha256
-from kedge.testing.registry import Registry, registry
+from kedge.testing.registry import FakeRegistry, registry
 
 IMAGE = build({"a": b"1"}, {"b": b"2" * 100_000})
 ME = RegistryCredential("me", "secret")
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Registry]:
+async def served() -> AsyncIterator[FakeRegistry]:
     async with registry() as running:
         yield running
 
@@ -35,7 +35,7 @@ def wanted(name: str, scratch: Path, progress: list[int] | None = None) -> Image
     return ImagePull(ImageReference.parse(name), scratch, lambda chain: False, ImageLimits(), told)
 
 
-async def test_an_image_comes_whole(served: Registry, tmp_path: Path) -> None:
+async def test_an_image_comes_whole(served: FakeRegistry, tmp_path: Path) -> None:
     name = served.push("me/app:1", IMAGE)
     told: list[int] = []
     packed, used = await RegistryClient().pull(wanted(name, tmp_path, told), [])
@@ -50,7 +50,7 @@ async def test_an_image_comes_whole(served: Registry, tmp_path: Path) -> None:
     assert told[-1] == sum(map(len, layers.values()))
 
 
-async def test_layers_that_are_here_are_not_fetched(served: Registry, tmp_path: Path) -> None:
+async def test_layers_that_are_here_are_not_fetched(served: FakeRegistry, tmp_path: Path) -> None:
     name = ImageReference.parse(served.push("app:1", IMAGE))
     first = sha256(IMAGE.tars[0])
     await RegistryClient().pull(
@@ -59,7 +59,9 @@ async def test_layers_that_are_here_are_not_fetched(served: Registry, tmp_path: 
     assert len(fetched(tmp_path)) == 1
 
 
-async def test_of_an_index_this_machines_image_is_taken(served: Registry, tmp_path: Path) -> None:
+async def test_of_an_index_this_machines_image_is_taken(
+    served: FakeRegistry, tmp_path: Path
+) -> None:
     machine = {"os": "linux", "architecture": this_machine().architecture}
     listed = index(
         descriptor(b"", OCI_MANIFEST, platform={"os": "linux", "architecture": "other"}),
@@ -73,7 +75,7 @@ async def test_of_an_index_this_machines_image_is_taken(served: Registry, tmp_pa
 
 @pytest.mark.parametrize("auth", ["bearer", "basic"])
 async def test_credentials_are_tried_one_after_the_other(
-    served: Registry, tmp_path: Path, auth: str
+    served: FakeRegistry, tmp_path: Path, auth: str
 ) -> None:
     served.account, served.auth = ("me", "secret"), auth
     name = served.push("app:1", IMAGE)
@@ -88,7 +90,7 @@ async def test_credentials_are_tried_one_after_the_other(
 
 
 async def test_an_image_that_needs_no_credential_is_pulled_without_one(
-    served: Registry, tmp_path: Path
+    served: FakeRegistry, tmp_path: Path
 ) -> None:
     name = served.push("app:1", IMAGE)
     _, used = await RegistryClient().pull(wanted(name, tmp_path), [ME])
@@ -96,7 +98,7 @@ async def test_an_image_that_needs_no_credential_is_pulled_without_one(
 
 
 async def test_another_host_that_gives_out_layers_sees_no_credentials(
-    served: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.account = ("me", "secret")
     name = served.push("app:1", IMAGE)
@@ -113,7 +115,7 @@ async def test_another_host_that_gives_out_layers_sees_no_credentials(
 
 
 async def test_no_registry_leads_to_plain_http_on_loopback(
-    served: Registry, tmp_path: Path
+    served: FakeRegistry, tmp_path: Path
 ) -> None:
     name = served.push("app:1", IMAGE)
     async with registry() as other:
@@ -124,7 +126,7 @@ async def test_no_registry_leads_to_plain_http_on_loopback(
 
 
 async def test_nothing_leads_to_where_everybody_can_listen(
-    served: Registry, tmp_path: Path
+    served: FakeRegistry, tmp_path: Path
 ) -> None:
     name = served.push("app:1", IMAGE)
     served.elsewhere = "http://example.com"
@@ -136,7 +138,7 @@ async def test_nothing_leads_to_where_everybody_can_listen(
 
 
 async def test_what_is_not_what_its_digest_says_is_refused(
-    served: Registry, tmp_path: Path
+    served: FakeRegistry, tmp_path: Path
 ) -> None:
     name = served.push("app:1", IMAGE)
     served.blobs[IMAGE.id] = b"{}"
@@ -148,7 +150,7 @@ async def test_what_is_not_what_its_digest_says_is_refused(
         await RegistryClient().pull(wanted(by_digest, tmp_path), [])
 
 
-async def test_a_layer_of_another_size_is_refused(served: Registry, tmp_path: Path) -> None:
+async def test_a_layer_of_another_size_is_refused(served: FakeRegistry, tmp_path: Path) -> None:
     name = served.push("app:1", IMAGE)
     layer = next(key for key in IMAGE.blobs if key not in (IMAGE.id, IMAGE.digest))
     served.blobs[layer] = IMAGE.blobs[layer] + b"more"
@@ -159,7 +161,7 @@ async def test_a_layer_of_another_size_is_refused(served: Registry, tmp_path: Pa
         await RegistryClient().pull(wanted(name, tmp_path), [])
 
 
-async def test_what_is_not_there_is_said(served: Registry, tmp_path: Path) -> None:
+async def test_what_is_not_there_is_said(served: FakeRegistry, tmp_path: Path) -> None:
     with pytest.raises(PullFailure, match="not found in the registry"):
         await RegistryClient().pull(wanted(f"{served.host}/none", tmp_path), [])
     with pytest.raises(PullFailure, match="cannot connect to localhost:1"):

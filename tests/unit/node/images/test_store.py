@@ -21,7 +21,7 @@ from kedge.node.images.reference import ImageReference
 from kedge.node.images.store import ImageInUse, ImageStore, NoSuchImage
 from kedge.node.images.unpack import ImageLimits
 from kedge.testing.clock import FakeClock
-from kedge.testing.images import Built, build, layout_files, write_files
+from kedge.testing.images import BuiltImage, build, layout_files, write_files
 
 BASE = {"etc/os": b"base", "bin/sh": b"#!"}
 APP = build(BASE, {"app": b"1"}, config={"Cmd": ["/app"], "User": "7", "Labels": {"a": "b"}})
@@ -40,14 +40,14 @@ def store(tmp_path: Path, clock: FakeClock) -> ImageStore:
     return ImageStore(tmp_path / "images", clock)
 
 
-def packed(store: ImageStore, image: Built) -> PackedImage:
+def packed(store: ImageStore, image: BuiltImage) -> PackedImage:
     path = store.directory.parent / image.id.partition(":")[2]
     if not path.exists():
         write_files(path, layout_files((image, [])))
     return archive.read(archive.DirectoryArchive(path), ImageLimits())[0]
 
 
-def add(store: ImageStore, image: Built, *names: str, loaded: bool = True) -> str:
+def add(store: ImageStore, image: BuiltImage, *names: str, loaded: bool = True) -> str:
     given = [ImageReference.parse(name) for name in names]
     return store.add(packed(store, image), given, loaded=loaded).id
 
@@ -103,7 +103,7 @@ def test_a_name_moves_to_the_image_that_got_it_last(store: ImageStore) -> None:
     ]
 
 
-def damaged(store: ImageStore, image: Built, victim: bytes) -> PackedImage:
+def damaged(store: ImageStore, image: BuiltImage, victim: bytes) -> PackedImage:
     """An image one of whose layers is not what it says."""
     found = packed(store, image)
     blob = found.blobs[-1]

@@ -18,7 +18,7 @@ from kedge.node.images import layers, unpack
 from kedge.node.images.oci import InvalidImage
 from kedge.node.images.streams import ForwardReader
 from kedge.node.images.unpack import ImageLimits
-from kedge.testing.images import Entry, Files, directory, hard_link, layer, program, symlink
+from kedge.testing.images import Files, LayerMember, directory, hard_link, layer, program, symlink
 
 ROOT = os.geteuid() == 0
 needs_root = pytest.mark.skipif(not ROOT, reason="only root may own files of others")
@@ -46,7 +46,7 @@ def test_files_have_their_content_mode_and_time(tmp_path: Path) -> None:
         "etc/a": b"1",
         "lib": symlink("usr/lib"),
         "etc/b": hard_link("etc/a"),
-        "pipe": Entry(type=tarfile.FIFOTYPE),
+        "pipe": LayerMember(type=tarfile.FIFOTYPE),
     }
     root = unpacked(tmp_path / "a", files)
     assert (root / "bin/run").stat().st_mode & 0o7777 == 0o755
@@ -67,7 +67,7 @@ def test_owners_and_capabilities_are_kept_by_root(tmp_path: Path) -> None:
         "SCHILY.xattr.user.overlay.opaque": "y",
     }
     files: Files = {
-        "a": Entry(b"x", mode=0o4755, uid=7, gid=8, pax=pax),
+        "a": LayerMember(b"x", mode=0o4755, uid=7, gid=8, pax=pax),
         "d/": directory(pax=pax),
     }
     root = unpacked(tmp_path / "a", files)
@@ -130,7 +130,7 @@ def test_directories_that_a_layer_does_not_describe_keep_their_looks(tmp_path: P
 
 
 def test_hard_links_to_files_of_lower_layers_become_copies(tmp_path: Path) -> None:
-    low = unpacked(tmp_path / "low", {"a": Entry(b"1", mode=0o640)})
+    low = unpacked(tmp_path / "low", {"a": LayerMember(b"1", mode=0o640)})
     top = unpacked(tmp_path / "top", {"b": hard_link("a")}, [low])
     assert (top / "b").read_bytes() == b"1"
     assert (top / "b").stat().st_mode & 0o777 == 0o640
@@ -138,7 +138,7 @@ def test_hard_links_to_files_of_lower_layers_become_copies(tmp_path: Path) -> No
 
 
 def test_later_members_replace_earlier_ones(tmp_path: Path) -> None:
-    members: list[tuple[str, bytes | Entry]] = [
+    members: list[tuple[str, bytes | LayerMember]] = [
         ("a/x", b"1"),
         ("a", b"a file now"),
         ("b", symlink("nowhere")),
@@ -203,10 +203,10 @@ def test_a_file_is_never_written_through_a_link(tmp_path: Path) -> None:
 
 @needs_root
 def test_devices_are_made_by_root_but_no_whiteout_in_disguise(tmp_path: Path) -> None:
-    root = unpacked(tmp_path / "a", {"null": Entry(type=tarfile.CHRTYPE, device=(1, 3))})
+    root = unpacked(tmp_path / "a", {"null": LayerMember(type=tarfile.CHRTYPE, device=(1, 3))})
     assert (root / "null").stat().st_rdev == os.makedev(1, 3)
     with pytest.raises(InvalidImage, match="whiteout"):
-        unpacked(tmp_path / "b", {"x": Entry(type=tarfile.CHRTYPE)})
+        unpacked(tmp_path / "b", {"x": LayerMember(type=tarfile.CHRTYPE)})
 
 
 def test_who_is_not_root_makes_no_devices_and_can_remove_all(
@@ -214,8 +214,8 @@ def test_who_is_not_root_makes_no_devices_and_can_remove_all(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(InvalidImage, match="only root"):
-        unpacked(tmp_path / "a", {"null": Entry(type=tarfile.CHRTYPE, device=(1, 3))})
-    files: Files = {"d/": directory(0o055, uid=5), "d/f": Entry(b"x", mode=0, uid=5)}
+        unpacked(tmp_path / "a", {"null": LayerMember(type=tarfile.CHRTYPE, device=(1, 3))})
+    files: Files = {"d/": directory(0o055, uid=5), "d/f": LayerMember(b"x", mode=0, uid=5)}
     root = unpacked(tmp_path / "b", files)
     assert (root / "d").stat().st_mode & 0o777 == 0o755
     assert (root / "d/f").stat().st_mode & 0o777 == 0o400
@@ -284,7 +284,7 @@ MEMBERS = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(below=MEMBERS, above=MEMBERS)
 def test_no_archive_whatsoever_changes_anything_outside(
-    below: list[tuple[str, bytes | Entry]], above: list[tuple[str, bytes | Entry]]
+    below: list[tuple[str, bytes | LayerMember]], above: list[tuple[str, bytes | LayerMember]]
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)

@@ -1,6 +1,6 @@
 from typing import get_args
 
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.node.pod.actions import Action, ContainerKind, StopContainer, StopContainers
 
 

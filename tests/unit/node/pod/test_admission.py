@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.pod.admission import admit
-from kedge.testing.node import NODE, Here
+from kedge.testing.node import NODE, FakeNodeFacts
 from kedge.testing.pods import new_pod
 
 
@@ -18,7 +18,7 @@ def asking(**requests: str) -> Pod:
 
 
 def reason(of: Pod, *others: Pod) -> str:
-    found = admit(of, others, Here().node, lambda name: False)
+    found = admit(of, others, FakeNodeFacts().node, lambda name: False)
     return "" if found is None else found.reason
 
 

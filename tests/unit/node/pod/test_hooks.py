@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.probe import ExecAction, HTTPGetAction, LifecycleHandler, SleepAction
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.probe import ExecAction, HTTPGetAction, LifecycleHandler, SleepAction
 from kedge.node.pod.hooks import HookFailure, run_hook
 from kedge.node.runtime.runtime import ContainerConfig, ExecResult, SandboxConfig
 from kedge.testing.clock import FakeClock

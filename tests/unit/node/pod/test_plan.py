@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.pod import labels
 from kedge.node.pod.actions import (
     ContainerKind,

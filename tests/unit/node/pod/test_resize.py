@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.pod.event_recorder import PodEventRecorder
 from kedge.node.pod.resize import ContainerResizer
 from kedge.node.pod.resources import AllocatedResources

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.pod.resources import AllocatedResources, resize_message
 from kedge.node.pod.runtime_cache import EMPTY
 from kedge.testing.pods import new_pod

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.container import EphemeralContainer
+from kedge.api.core_v1.pod.container import EphemeralContainer
 from kedge.node.pod import labels
 from kedge.node.pod.dependencies import ConfigFailure, DeviceGrant
 from kedge.node.pod.runtime_specs import container_spec, sandbox_spec, sysctl_name, target_of

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.pod.admission import PodRejection
 from kedge.node.pod.security_modules import APP_ARMOR, SELINUX, enabled, rejection
 from kedge.testing.pods import new_pod

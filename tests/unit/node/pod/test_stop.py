@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.probe import ExecAction, Lifecycle, LifecycleHandler
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.probe import ExecAction, Lifecycle, LifecycleHandler
 from kedge.node.pod.actions import StopContainer
 from kedge.node.pod.event_recorder import PodEventRecorder
 from kedge.node.pod.runtime_cache import RuntimeCache
@@ -14,7 +14,7 @@ from kedge.node.runtime.runtime import ContainerConfig, ExecResult, RuntimeFailu
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import LocalNode
 from kedge.testing.pods import new_pod
-from kedge.testing.runtime import Life
+from kedge.testing.runtime import ContainerRun
 
 HOOK = Container(
     name="a",
@@ -63,7 +63,10 @@ async def bench(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 async def test_a_container_ends_after_those_that_go_first(bench: Bench) -> None:
-    bench.node.runtime.lives = {"a": [Life(obeys_after=5)], "b": [Life(obeys_after=5)]}
+    bench.node.runtime.lives = {
+        "a": [ContainerRun(obeys_after=5)],
+        "b": [ContainerRun(obeys_after=5)],
+    }
     await bench.run("a", "b")
     stopping = bench.stop("a", "b", after={"b": ["a"]})
     await bench.node.later(6)
@@ -74,7 +77,7 @@ async def test_a_container_ends_after_those_that_go_first(bench: Bench) -> None:
 
 
 async def test_a_container_does_not_wait_longer_than_its_grace_period(bench: Bench) -> None:
-    bench.node.runtime.lives = {"a": [Life(obeys_after=None)]}
+    bench.node.runtime.lives = {"a": [ContainerRun(obeys_after=None)]}
     await bench.run("a", "b")
     stopping = bench.stop("a", "b", grace=10, after={"b": ["a"]})
     await bench.node.later(13)
@@ -84,7 +87,7 @@ async def test_a_container_does_not_wait_longer_than_its_grace_period(bench: Ben
 
 async def test_events_and_hooks_are_not_repeated(bench: Bench) -> None:
     bench.node.runtime.commands[("bye",)] = ExecResult(exit_code=1)
-    bench.node.runtime.lives = {"a": [Life(obeys_after=None)]}
+    bench.node.runtime.lives = {"a": [ContainerRun(obeys_after=None)]}
     await bench.run("a")
     for _ in range(2):
         stopping = bench.stop("a")

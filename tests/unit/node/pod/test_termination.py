@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import (
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import (
     ContainerState,
     ContainerStateRunning,
     ContainerStatus,

@@ -6,7 +6,7 @@ import pytest
 from kedge.node.pod.dependencies import ConfigFailure, ImageFailure, VolumeFailure
 from kedge.node.runtime.runtime import ExecResult, RunState, RuntimeFailure
 from kedge.testing.node import PODS, LocalNode
-from kedge.testing.runtime import Life
+from kedge.testing.runtime import ContainerRun
 
 SIDECAR = {"name": "side", "image": "side", "restartPolicy": "Always"}
 INIT = {"name": "init", "image": "init"}
@@ -36,7 +36,7 @@ async def test_a_start_is_told_in_order(node: LocalNode) -> None:
 async def test_a_pod_that_has_done_its_work_succeeds_and_gives_back_what_it_used(
     node: LocalNode,
 ) -> None:
-    node.runtime.lives["ctr"] = [Life(after=5)]
+    node.runtime.lives["ctr"] = [ContainerRun(after=5)]
     await node.create(spec={"restartPolicy": "Never"})
     await node.later(6)
 
@@ -52,7 +52,7 @@ async def test_a_pod_that_has_done_its_work_succeeds_and_gives_back_what_it_used
 
 
 async def test_a_pod_that_fails_once_and_for_all_says_so(node: LocalNode) -> None:
-    node.runtime.lives["ctr"] = [Life(exit_code=3, after=1)]
+    node.runtime.lives["ctr"] = [ContainerRun(exit_code=3, after=1)]
     await node.create(spec={"restartPolicy": "Never"})
     await node.later(2)
 
@@ -62,7 +62,7 @@ async def test_a_pod_that_fails_once_and_for_all_says_so(node: LocalNode) -> Non
 
 
 async def test_a_container_that_crashes_backs_off_longer_and_longer(node: LocalNode) -> None:
-    node.runtime.lives["ctr"] = [Life(exit_code=1, after=1)]
+    node.runtime.lives["ctr"] = [ContainerRun(exit_code=1, after=1)]
     await node.create()
     uid = (await node.get() or {})["metadata"]["uid"]
 
@@ -92,7 +92,11 @@ async def test_a_container_that_crashes_backs_off_longer_and_longer(node: LocalN
 
 
 async def test_a_container_that_held_out_for_long_starts_over_at_once(node: LocalNode) -> None:
-    node.runtime.lives["ctr"] = [Life(exit_code=1, after=1), Life(exit_code=1, after=700), Life()]
+    node.runtime.lives["ctr"] = [
+        ContainerRun(exit_code=1, after=1),
+        ContainerRun(exit_code=1, after=700),
+        ContainerRun(),
+    ]
     await node.create()
     await node.later(2)
     await node.later(701)
@@ -101,7 +105,7 @@ async def test_a_container_that_held_out_for_long_starts_over_at_once(node: Loca
 
 
 async def test_only_the_last_two_containers_of_a_name_are_kept(node: LocalNode) -> None:
-    node.runtime.lives["ctr"] = [Life(exit_code=1, after=1)]
+    node.runtime.lives["ctr"] = [ContainerRun(exit_code=1, after=1)]
     await node.create()
     await node.later(15)
     await node.later(25)
@@ -111,7 +115,7 @@ async def test_only_the_last_two_containers_of_a_name_are_kept(node: LocalNode) 
 
 async def test_init_containers_run_one_after_the_other(node: LocalNode) -> None:
     second = {"name": "second", "image": "init"}
-    node.runtime.lives |= {"init": [Life(after=1)], "second": [Life(after=1)]}
+    node.runtime.lives |= {"init": [ContainerRun(after=1)], "second": [ContainerRun(after=1)]}
     await node.create(spec={"initContainers": [INIT, second]})
     status = await node.status()
     assert status["phase"] == "Pending"
@@ -129,7 +133,7 @@ async def test_init_containers_run_one_after_the_other(node: LocalNode) -> None:
 
 
 async def test_an_init_container_that_fails_for_good_fails_the_pod(node: LocalNode) -> None:
-    node.runtime.lives["init"] = [Life(exit_code=1, after=1)]
+    node.runtime.lives["init"] = [ContainerRun(exit_code=1, after=1)]
     await node.create(spec={"initContainers": [INIT], "restartPolicy": "Never"})
     await node.later(2)
 
@@ -139,7 +143,7 @@ async def test_an_init_container_that_fails_for_good_fails_the_pod(node: LocalNo
 
 
 async def test_an_init_container_that_fails_is_tried_again(node: LocalNode) -> None:
-    node.runtime.lives["init"] = [Life(exit_code=1, after=1), Life(after=1)]
+    node.runtime.lives["init"] = [ContainerRun(exit_code=1, after=1), ContainerRun(after=1)]
     await node.create(spec={"initContainers": [INIT]})
     await node.later(1.5)
     await node.later(1.5)
@@ -160,7 +164,7 @@ async def test_a_sidecar_starts_first_and_is_started_again(node: LocalNode) -> N
 
 async def test_sidecars_go_last_and_in_reverse(node: LocalNode) -> None:
     other = {**SIDECAR, "name": "other"}
-    node.runtime.lives["ctr"] = [Life(obeys_after=3)]
+    node.runtime.lives["ctr"] = [ContainerRun(obeys_after=3)]
     await node.create(spec={"initContainers": [SIDECAR, other]})
     await node.delete()
     await node.later(4)
@@ -171,7 +175,7 @@ async def test_sidecars_go_last_and_in_reverse(node: LocalNode) -> None:
 
 
 async def test_sidecars_do_not_keep_a_finished_pod_alive(node: LocalNode) -> None:
-    node.runtime.lives["ctr"] = [Life(after=1)]
+    node.runtime.lives["ctr"] = [ContainerRun(after=1)]
     await node.create(spec={"initContainers": [SIDECAR], "restartPolicy": "OnFailure"})
     await node.later(2)
 
@@ -198,7 +202,7 @@ async def test_the_last_status_is_told_before_the_object_goes(node: LocalNode) -
 async def test_a_container_that_does_not_obey_is_killed_when_its_grace_is_over(
     node: LocalNode,
 ) -> None:
-    node.runtime.lives["ctr"] = [Life(obeys_after=None)]
+    node.runtime.lives["ctr"] = [ContainerRun(obeys_after=None)]
     await node.create(spec={"terminationGracePeriodSeconds": 7})
     await node.delete()
     assert (await node.get() or {})["metadata"]["deletionGracePeriodSeconds"] == 7
@@ -209,7 +213,7 @@ async def test_a_container_that_does_not_obey_is_killed_when_its_grace_is_over(
 
 
 async def test_a_shorter_grace_hurries_a_pod_that_is_ending(node: LocalNode) -> None:
-    node.runtime.lives["ctr"] = [Life(obeys_after=None)]
+    node.runtime.lives["ctr"] = [ContainerRun(obeys_after=None)]
     await node.create(spec={"terminationGracePeriodSeconds": 600})
     await node.delete()
     await node.later(5)
@@ -472,7 +476,7 @@ async def test_a_container_is_told_before_it_is_stopped(node: LocalNode) -> None
 
 
 async def test_a_pre_stop_pause_counts_against_the_grace(node: LocalNode) -> None:
-    node.runtime.lives["ctr"] = [Life(obeys_after=None)]
+    node.runtime.lives["ctr"] = [ContainerRun(obeys_after=None)]
     lifecycle = {"preStop": {"sleep": {"seconds": 20}}}
     await node.create(container={"lifecycle": lifecycle})
     await node.delete()
@@ -504,7 +508,7 @@ async def test_volumes_are_looked_after_while_a_pod_runs(node: LocalNode) -> Non
 
 
 async def test_a_lost_sandbox_is_made_again(node: LocalNode) -> None:
-    node.runtime.lives["init"] = [Life(after=1)]
+    node.runtime.lives["init"] = [ContainerRun(after=1)]
     await node.create(spec={"initContainers": [INIT]})
     await node.later(2)
     node.runtime.lose_everything()
@@ -532,7 +536,10 @@ async def test_a_pod_that_runs_once_does_not_run_again_when_it_is_lost(node: Loc
 
 async def test_rules_of_a_container_decide_about_its_restart(node: LocalNode) -> None:
     rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]
-    node.runtime.lives["ctr"] = [Life(exit_code=42, after=1), Life(exit_code=1, after=1)]
+    node.runtime.lives["ctr"] = [
+        ContainerRun(exit_code=42, after=1),
+        ContainerRun(exit_code=1, after=1),
+    ]
     await node.create(
         spec={"restartPolicy": "Never"},
         container={"restartPolicy": "Never", "restartPolicyRules": rules},
@@ -553,7 +560,7 @@ async def test_one_container_can_restart_them_all(node: LocalNode) -> None:
         "restartPolicyRules": rules,
     }
     plain = {"name": "ctr", "image": "image"}
-    node.runtime.lives |= {"init": [Life(after=1)]}
+    node.runtime.lives |= {"init": [ContainerRun(after=1)]}
     await node.create(spec={"initContainers": [INIT], "containers": [plain, watcher]})
     await node.later(2)
     assert node.runtime.running() == ["ctr", "watcher"]
@@ -582,7 +589,7 @@ async def test_a_pod_keeps_its_ids_as_long_as_it_is_there(node: LocalNode) -> No
 
 
 async def test_a_pod_that_has_ended_needs_no_ids(node: LocalNode) -> None:
-    node.runtime.lives["ctr"] = [Life(after=5)]
+    node.runtime.lives["ctr"] = [ContainerRun(after=5)]
     await node.create(spec={**OWN_USERS, "restartPolicy": "Never"})
     assert list(node.user_ids.given.values()) == [65_536]
     await node.later(6)

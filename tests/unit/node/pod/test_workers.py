@@ -10,7 +10,7 @@ from kedge.api.core_v1.node_types import Taint
 from kedge.node.runtime.runtime import ExecResult, SandboxConfig
 from kedge.testing.local_server import LocalServer
 from kedge.testing.node import PODS, LocalNode
-from kedge.testing.runtime import Life
+from kedge.testing.runtime import ContainerRun
 
 STRATEGIC = "application/strategic-merge-patch+json"
 
@@ -63,7 +63,7 @@ async def test_a_pod_that_does_not_belong_here_is_rejected(node: LocalNode) -> N
 
 async def test_a_finished_pod_makes_room(node: LocalNode) -> None:
     requests = {"resources": {"requests": {"cpu": "8"}}}
-    node.runtime.lives["ctr"] = [Life(after=1)]
+    node.runtime.lives["ctr"] = [ContainerRun(after=1)]
     await node.create("first", container=requests, spec={"restartPolicy": "Never"})
     await node.later(2)
     await node.create("second", container=requests, spec={"restartPolicy": "Never"})
@@ -72,7 +72,7 @@ async def test_a_finished_pod_makes_room(node: LocalNode) -> None:
 
 
 async def test_a_restarted_agent_takes_over_what_runs(node: LocalNode) -> None:
-    node.runtime.lives["ctr"] = [Life(exit_code=1, after=1), Life()]
+    node.runtime.lives["ctr"] = [ContainerRun(exit_code=1, after=1), ContainerRun()]
     await node.create()
     await node.later(2)
     before = await node.status()
@@ -244,7 +244,10 @@ class AgentDied(BaseException):
     """Stands for kill -9."""
 
 
-LIVES = {"init": [Life(after=1)], "ctr": [Life(exit_code=3, after=2), Life()]}
+LIVES = {
+    "init": [ContainerRun(after=1)],
+    "ctr": [ContainerRun(exit_code=3, after=2), ContainerRun()],
+}
 POD: dict[str, Any] = {
     "initContainers": [
         {"name": "init", "image": "init"},

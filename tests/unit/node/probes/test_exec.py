@@ -1,6 +1,6 @@
 import pytest
 
-from kedge.api.core_v1.probe import ExecAction
+from kedge.api.core_v1.pod.probe import ExecAction
 from kedge.node.probes.exec import probe_exec
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult
 from kedge.node.runtime.runtime import (

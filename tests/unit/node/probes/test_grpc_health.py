@@ -1,6 +1,6 @@
 import pytest
 
-from kedge.api.core_v1.probe import GRPCAction
+from kedge.api.core_v1.pod.probe import GRPCAction
 from kedge.node.probes import grpc_health
 from kedge.node.probes.grpc_health import probe_grpc
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.probe import HTTPGetAction, HTTPHeader
+from kedge.api.core_v1.pod.probe import HTTPGetAction, HTTPHeader
 from kedge.machinery.clock import SystemClock
 from kedge.node.probes.http import ANSWER_SECONDS, get, probe_http, request_for
 from kedge.node.probes.outcome import ProbeError, ProbeOutcome, ProbeResult

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.node.probes.prober import Prober, targets
 from kedge.node.runtime.runtime import (
     ContainerConfig,

@@ -1,7 +1,7 @@
 import asyncio
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.probe import TCPSocketAction
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.probe import TCPSocketAction
 from kedge.machinery.clock import SystemClock
 from kedge.node.probes.outcome import ProbeOutcome, ProbeResult
 from kedge.node.probes.tcp import probe_tcp

@@ -10,7 +10,7 @@ from kedge.node.server import commands, status
 from kedge.node.server.commands import TerminalSizes
 from kedge.node.server.remote import RemoteChannel, StreamOptions, Take
 from kedge.testing.clock import FakeClock
-from kedge.testing.streams import Command, StreamingRuntime
+from kedge.testing.streams import FakeCommand, StreamingRuntime
 
 ALL = StreamOptions(stdin=True, stdout=True, stderr=True, tty=False)
 SILENT = StreamOptions(stdin=False, stdout=True, stderr=True, tty=False)
@@ -63,7 +63,7 @@ def client() -> FakeClient:
 class Running:
     """A command that is under way, and the server's side of it."""
 
-    def __init__(self, command: Command, task: "asyncio.Task[None]") -> None:
+    def __init__(self, command: FakeCommand, task: "asyncio.Task[None]") -> None:
         self.command = command
         self.task = task
 
@@ -88,7 +88,7 @@ async def running(runtime: StreamingRuntime, client: FakeClient) -> AsyncIterato
         await asyncio.wait([made.task])
 
 
-async def heard(command: Command) -> bytes:
+async def heard(command: FakeCommand) -> bytes:
     async with asyncio.timeout(PATIENCE):
         return await asyncio.to_thread(command.hear)
 

@@ -21,7 +21,7 @@ from kedge.node.server.remote import (
     negotiated,
     spdy_version,
 )
-from kedge.testing.streams import End, pair
+from kedge.testing.streams import MemoryStream, pair
 from kedge.web import spdy, websocket
 from kedge.web.message import HttpRequest, Query
 from kedge.web.websocket import WebSocket
@@ -189,7 +189,7 @@ async def test_a_client_is_greeted_on_its_lowest_output() -> None:
 
 
 async def over_spdy(
-    near: End, far: End, channels: Mapping[int, RemoteChannel]
+    near: MemoryStream, far: MemoryStream, channels: Mapping[int, RemoteChannel]
 ) -> tuple[spdy.Connection, SpdyClient, "asyncio.Task[None]"]:
     framer = spdy.Framer()
     for number, channel in channels.items():

@@ -11,7 +11,7 @@ from kedge.node.runtime.runtime import ExecResult
 from kedge.node.server.server import NodeServer
 from kedge.testing.node import NODE, LocalNode
 from kedge.testing.pods import pod_document
-from kedge.testing.runtime import Life
+from kedge.testing.runtime import ContainerRun
 from kedge.web.message import HttpRequest, Response
 
 MASTER = {"subject": ((("organizationName", "system:masters"),), (("commonName", "apiserver"),))}
@@ -166,7 +166,7 @@ async def test_a_container_that_waits_says_what_for(node: LocalNode, ask: Ask) -
 
 
 async def test_the_former_run_is_kept_for_those_who_ask(node: LocalNode, ask: Ask) -> None:
-    node.runtime.lives["c"] = [Life(exit_code=1, after=1), Life()]
+    node.runtime.lives["c"] = [ContainerRun(exit_code=1, after=1), ContainerRun()]
     await bind(node, containers=[{"name": "c", "image": "i"}])
     say(node, "c", "first")
     await node.clock.advance(1)

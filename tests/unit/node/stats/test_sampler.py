@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1 import container
-from kedge.api.core_v1.pod_spec import PodSpec
+from kedge.api.core_v1.pod import container
+from kedge.api.core_v1.pod.spec import PodSpec
 from kedge.metrics.frame import Frame, FramePod, index
 from kedge.metrics.frame_codec import decode, encode
 from kedge.metrics.series_memory import UNKNOWN

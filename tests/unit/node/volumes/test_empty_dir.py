@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.volume import EmptyDirVolumeSource
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.volume.volume import EmptyDirVolumeSource
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import empty_dir, mounts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.volume import HostPathVolumeSource
+from kedge.api.core_v1.volume.volume import HostPathVolumeSource
 from kedge.node.pod.dependencies import VolumeFailure
 from kedge.node.volumes import host_path
 

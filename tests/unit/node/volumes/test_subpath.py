@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kedge.api.core_v1.container import VolumeMount
+from kedge.api.core_v1.pod.container import VolumeMount
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.node.volumes import subpath
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.node.volumes import usage
 from kedge.supervisor.files.removal import remove
 

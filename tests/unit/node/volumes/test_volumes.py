@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.node.pod.dependencies import ConfigFailure, VolumeFailure
@@ -20,7 +20,7 @@ from kedge.node.pod.referenced_objects import ConfigObjectWatches, ReferencedObj
 from kedge.node.volumes import mounts
 from kedge.node.volumes.volumes import PodVolumes
 from kedge.testing.local_server import TOKEN, LocalServer
-from kedge.testing.node import Here, RecordedEvents
+from kedge.testing.node import FakeNodeFacts, RecordedEvents
 from kedge.web.message import HttpRequest, Response
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -54,7 +54,7 @@ class Box:
             self.directory / "memory",
             ReferencedObjects(client, clock),
             following,
-            Here(),
+            FakeNodeFacts(),
             self.events,
             clock,
             may_mount=self._may_mount,

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from kedge.scheduler.cycle import Sieve
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.cycle import PreparedFilters
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters.filters import FILTERS
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
@@ -25,9 +25,9 @@ def test_they_are_asked_in_the_order_of_kubernetes() -> None:
     assert tuple(each.name for each in FILTERS) == ORDER
 
 
-def refusals(pod: Demand, snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
-    sieve = Sieve(pod, snapshot)
-    found = {name: sieve.refuses(node) for name, node in snapshot.nodes.items()}
+def refusals(pod: PodDemand, snapshot: Snapshot) -> dict[str, tuple[str, ...]]:
+    prepared = PreparedFilters(pod, snapshot)
+    found = {name: prepared.refuses(node) for name, node in snapshot.nodes.items()}
     return {name: each[1].reasons for name, each in found.items() if each is not None}
 
 
@@ -110,6 +110,8 @@ def test_only_what_others_hold_could_be_freed() -> None:
     snapshot = cluster(new_node("n", cpu="2"))
     snapshot.place(demand("other", requests={"cpu": "2"}), "n")
     for cpu, final in (("1", False), ("3", True)):
-        refusal = Sieve(demand(requests={"cpu": cpu}), snapshot).refuses(snapshot.nodes["n"])
+        refusal = PreparedFilters(demand(requests={"cpu": cpu}), snapshot).refuses(
+            snapshot.nodes["n"]
+        )
         assert refusal is not None
         assert refusal[1].final is final

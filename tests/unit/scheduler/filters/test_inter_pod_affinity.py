@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.scheduler.demand import Demand, Term
+from kedge.scheduler.demand import AffinityTerm, PodDemand
 from kedge.scheduler.filters import inter_pod_affinity
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
@@ -47,7 +47,7 @@ def zones(**namespaces: dict[str, str]) -> Snapshot:
     )
 
 
-def refusals(pod: Demand, snapshot: Snapshot) -> dict[str, str]:
+def refusals(pod: PodDemand, snapshot: Snapshot) -> dict[str, str]:
     check = inter_pod_affinity.prepare(pod, snapshot)
     if check is None:
         return {}
@@ -142,12 +142,12 @@ def test_it_agrees_with_looking_at_every_pair_of_pods(
     assert set(refusals(pod, snapshot)) == expected
 
 
-def _must_not(pod: Demand, node: str, snapshot: Snapshot) -> bool:
+def _must_not(pod: PodDemand, node: str, snapshot: Snapshot) -> bool:
     def together(one: str, other: str, topology: str) -> bool:
         here = snapshot.nodes[one].labels.get(topology)
         return here is not None and here == snapshot.nodes[other].labels.get(topology)
 
-    def means(each: Term, other: Demand) -> bool:
+    def means(each: AffinityTerm, other: PodDemand) -> bool:
         return each.matches(other.namespace, other.labels, {})
 
     pods = [(other, name) for name, n in snapshot.nodes.items() for other in n.pods.values()]

@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.filters import pod_topology_spread
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
@@ -33,7 +33,7 @@ def zones(*counts: int, **more: Any) -> Snapshot:
     return snapshot
 
 
-def refusals(pod: Demand, snapshot: Snapshot) -> dict[str, str]:
+def refusals(pod: PodDemand, snapshot: Snapshot) -> dict[str, str]:
     check = pod_topology_spread.prepare(pod, snapshot)
     if check is None:
         return {}
@@ -42,7 +42,7 @@ def refusals(pod: Demand, snapshot: Snapshot) -> dict[str, str]:
     return {name: each.reasons[0] for name, each in found.items() if each is not None}
 
 
-def spread(*rules: dict[str, Any], **more: Any) -> Demand:
+def spread(*rules: dict[str, Any], **more: Any) -> PodDemand:
     labels = more.pop("labels", {"app": "x"})
     return demand(labels=labels, topologySpreadConstraints=[*rules], **more)
 

@@ -2,41 +2,41 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from kedge.api.core_v1.pod.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from kedge.api.model import OwnerReference
-from kedge.scheduler.cycle import Turn, Unfit, decide
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.cycle import CycleState, FitError, decide
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.snapshot import Snapshot
 from kedge.scheduler.storage import (
-    Claim,
     ClaimSpec,
     ClaimStatus,
-    Meta,
+    PartialClaim,
     PersistentVolume,
     StorageClass,
+    StorageMeta,
     VolumeNodeAffinity,
     VolumeSpec,
 )
 from kedge.testing.scheduling import cluster, demand, new_node
 
 
-def mounting(claim: str = "data") -> Demand:
+def mounting(claim: str = "data") -> PodDemand:
     return demand(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claim}}])
 
 
 def claim(
     name: str = "data", *, phase: str = "Bound", volume: str = "pv", class_: str = "", **meta: Any
-) -> Claim:
-    return Claim(
-        metadata=Meta(name=name, namespace="default", **meta),
+) -> PartialClaim:
+    return PartialClaim(
+        metadata=StorageMeta(name=name, namespace="default", **meta),
         spec=ClaimSpec(volume_name=volume, storage_class_name=class_),
         status=ClaimStatus(phase=phase),
     )
 
 
-def why_not(pod: Demand, snapshot: Snapshot) -> str:
-    decision = decide(pod, snapshot, Turn())
-    return decision.message if isinstance(decision, Unfit) else ""
+def why_not(pod: PodDemand, snapshot: Snapshot) -> str:
+    decision = decide(pod, snapshot, CycleState())
+    return decision.message if isinstance(decision, FitError) else ""
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,11 @@ def why_not(pod: Demand, snapshot: Snapshot) -> str:
         ),
     ],
 )
-def test_what_is_wrong_with_a_claim_is_said(known: Claim | None, message: str) -> None:
+def test_what_is_wrong_with_a_claim_is_said(known: PartialClaim | None, message: str) -> None:
     snapshot = cluster(new_node("n"))
-    late = StorageClass(metadata=Meta(name="late"), volume_binding_mode="WaitForFirstConsumer")
+    late = StorageClass(
+        metadata=StorageMeta(name="late"), volume_binding_mode="WaitForFirstConsumer"
+    )
     snapshot.storage.classes.put(late)
     if known is not None:
         snapshot.storage.claims.put(known)
@@ -80,7 +82,7 @@ def test_a_bound_claim_leads_to_the_nodes_that_reach_its_volume() -> None:
     selector = NodeSelector(nodeSelectorTerms=[NodeSelectorTerm(matchExpressions=[here])])
     spec = VolumeSpec(node_affinity=VolumeNodeAffinity(required=selector))
     snapshot.storage.claims.put(claim())
-    snapshot.storage.volumes.put(PersistentVolume(metadata=Meta(name="pv"), spec=spec))
+    snapshot.storage.volumes.put(PersistentVolume(metadata=StorageMeta(name="pv"), spec=spec))
     assert why_not(mounting(), snapshot) == ""
     snapshot.remove_node("b")
     reason = "1 node(s) didn't match PersistentVolume's node affinity"
@@ -99,5 +101,5 @@ def test_a_claim_made_for_a_pod_must_be_its_own() -> None:
     assert why_not(pod, snapshot) == f"0/1 nodes are available: {foreign}."
     owner = OwnerReference(kind="Pod", name="web", uid=pod.uid, controller=True)
     snapshot.storage.claims.put(claim("web-tmp", owner_references=(owner,)))
-    snapshot.storage.volumes.put(PersistentVolume(metadata=Meta(name="pv")))
+    snapshot.storage.volumes.put(PersistentVolume(metadata=StorageMeta(name="pv")))
     assert why_not(pod, snapshot) == ""

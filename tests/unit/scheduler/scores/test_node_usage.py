@@ -1,23 +1,23 @@
 from collections import Counter
 
-from kedge.scheduler.cycle import Placement, Turn, decide, rank
-from kedge.scheduler.demand import Demand
-from kedge.scheduler.load import Amount
+from kedge.scheduler.cycle import CycleState, Placement, decide, rank
+from kedge.scheduler.demand import PodDemand
+from kedge.scheduler.load import CpuAndMemory
 from kedge.scheduler.snapshot import Snapshot
-from kedge.scheduler.usage import Measured
+from kedge.scheduler.usage import PodUsage
 from kedge.testing.scheduling import cluster, demand, new_node
 
 GI = 1 << 30
 
 
-def rated(pod: Demand, snapshot: Snapshot) -> list[int] | None:
+def rated(pod: PodDemand, snapshot: Snapshot) -> list[int] | None:
     """What the score gave each node, in their order; None if it made no difference."""
     ranking = rank(pod, snapshot, [*snapshot.nodes.values()])
     return next((list(found) for each, found in ranking.parts if each.name == "NodeUsage"), None)
 
 
-def chosen(pod: Demand, snapshot: Snapshot) -> str:
-    decision = decide(pod, snapshot, Turn())
+def chosen(pod: PodDemand, snapshot: Snapshot) -> str:
+    decision = decide(pod, snapshot, CycleState())
     assert isinstance(decision, Placement)
     return decision.node
 
@@ -28,15 +28,15 @@ def test_without_metrics_it_is_silent() -> None:
 
 def test_metrics_of_nodes_that_cannot_be_chosen_make_no_difference() -> None:
     snapshot = cluster(new_node("a"), new_node("b"))
-    snapshot.usage.put_node("elsewhere", Amount(1, 1))
+    snapshot.usage.put_node("elsewhere", CpuAndMemory(1, 1))
     assert rated(demand(), snapshot) is None
 
 
 def test_a_best_effort_pod_goes_where_least_is_used_at_the_moment() -> None:
     snapshot = cluster(new_node("a"), new_node("b"), new_node("c"))
-    snapshot.usage.put_node("a", Amount(2900, 1 * GI))
-    snapshot.usage.put_node("b", Amount(900, 1 * GI))
-    snapshot.usage.put_node("c", Amount(1100, 1 * GI))
+    snapshot.usage.put_node("a", CpuAndMemory(2900, 1 * GI))
+    snapshot.usage.put_node("b", CpuAndMemory(900, 1 * GI))
+    snapshot.usage.put_node("c", CpuAndMemory(1100, 1 * GI))
     # A tenth of a machine makes the whole difference: c has 200m more to do than b, a far more.
     assert rated(demand(), snapshot) == [0, 100, 50]
     assert chosen(demand(), snapshot) == "b"
@@ -44,25 +44,25 @@ def test_a_best_effort_pod_goes_where_least_is_used_at_the_moment() -> None:
 
 def test_memory_counts_when_it_is_scarce() -> None:
     snapshot = cluster(new_node("a"), new_node("b"))
-    snapshot.usage.put_node("a", Amount(400, 4 * GI))
-    snapshot.usage.put_node("b", Amount(600, 1 * GI))
+    snapshot.usage.put_node("a", CpuAndMemory(400, 4 * GI))
+    snapshot.usage.put_node("b", CpuAndMemory(600, 1 * GI))
     assert rated(demand(), snapshot) == [100, 50]
-    snapshot.usage.put_node("a", Amount(400, 7 * GI))
+    snapshot.usage.put_node("a", CpuAndMemory(400, 7 * GI))
     snapshot.reconsider("a")
     assert rated(demand(), snapshot) == [0, 100]
 
 
 def test_nodes_that_are_equally_full_make_no_difference() -> None:
     snapshot = cluster(new_node("a"), new_node("b", cpu="8", memory="16Gi"))
-    snapshot.usage.put_node("a", Amount(900, GI))
-    snapshot.usage.put_node("b", Amount(1900, GI))
+    snapshot.usage.put_node("a", CpuAndMemory(900, GI))
+    snapshot.usage.put_node("b", CpuAndMemory(1900, GI))
     assert rated(demand(), snapshot) is None
 
 
 def test_a_pod_with_requests_goes_where_least_is_usually_used() -> None:
     snapshot = cluster(new_node("a"), new_node("b"))
     for name in ("a", "b"):
-        snapshot.usage.put_node(name, Amount(1000, GI))
+        snapshot.usage.put_node(name, CpuAndMemory(1000, GI))
     modest = demand("modest", requests={"cpu": "100m", "memory": "1Gi"})
     honest = demand("honest", requests={"cpu": "500m", "memory": "1Gi"})
     snapshot.place(modest, "a")
@@ -71,8 +71,10 @@ def test_a_pod_with_requests_goes_where_least_is_usually_used() -> None:
     assert chosen(pod, snapshot) == "a"
     assert rated(pod, snapshot) == [100, 0]
     # Asks for 100m, and has used 900m all day long.
-    used = Amount(900, GI)
-    snapshot.usage.put_pod(modest.uid, Measured(Amount(5, GI), used, minute=True, hour=True), "")
+    used = CpuAndMemory(900, GI)
+    snapshot.usage.put_pod(
+        modest.uid, PodUsage(CpuAndMemory(5, GI), used, minute=True, hour=True), ""
+    )
     snapshot.reconsider("a")
     assert rated(pod, snapshot) == [0, 100]
     assert chosen(pod, snapshot) == "b"
@@ -81,9 +83,9 @@ def test_a_pod_with_requests_goes_where_least_is_usually_used() -> None:
 def test_a_burst_does_not_land_on_the_one_node_that_is_idle() -> None:
     snapshot = cluster(*(new_node(name) for name in "abcd"))
     for name in "abcd":
-        snapshot.usage.put_node(name, Amount(100 if name == "a" else 400, GI))
+        snapshot.usage.put_node(name, CpuAndMemory(100 if name == "a" else 400, GI))
     homes: Counter[str] = Counter()
-    turn = Turn()
+    turn = CycleState()
     for number in range(40):
         pod = demand(f"p{number}")
         decision = decide(pod, snapshot, turn)
@@ -99,8 +101,8 @@ def test_an_idle_node_does_not_outweigh_a_wish_a_taint_or_spreading() -> None:
     term = {"weight": 1, "preference": {"matchExpressions": [wish]}}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
     snapshot = cluster(new_node("busy", labels={"disk": "fast"}), new_node("idle"))
-    snapshot.usage.put_node("busy", Amount(4000, GI))
-    snapshot.usage.put_node("idle", Amount(0, GI))
+    snapshot.usage.put_node("busy", CpuAndMemory(4000, GI))
+    snapshot.usage.put_node("idle", CpuAndMemory(0, GI))
     assert chosen(demand(affinity=affinity), snapshot) == "busy"
     assert chosen(demand(), snapshot) == "idle"
     taint = {"key": "x", "effect": "PreferNoSchedule"}
@@ -122,5 +124,5 @@ def test_an_idle_node_does_not_outweigh_a_wish_a_taint_or_spreading() -> None:
 
 def test_usage_never_keeps_a_pod_from_a_node() -> None:
     snapshot = cluster(new_node("a"))
-    snapshot.usage.put_node("a", Amount(4000, 8 * GI))
+    snapshot.usage.put_node("a", CpuAndMemory(4000, 8 * GI))
     assert chosen(demand(requests={"cpu": "4"}), snapshot) == "a"

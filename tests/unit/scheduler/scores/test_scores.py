@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from kedge.scheduler.cycle import rank
-from kedge.scheduler.demand import Demand
+from kedge.scheduler.demand import PodDemand
 from kedge.scheduler.scores.scores import SCORES
 from kedge.scheduler.snapshot import Snapshot
 from kedge.testing.scheduling import cluster, demand, new_node
@@ -11,7 +11,7 @@ from kedge.testing.scheduling import cluster, demand, new_node
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def scores(pod: Demand, snapshot: Snapshot, name: str) -> list[int] | None:
+def scores(pod: PodDemand, snapshot: Snapshot, name: str) -> list[int] | None:
     """What one of the scores gave each node, in their order; None if it made no difference."""
     ranking = rank(pod, snapshot, [*snapshot.nodes.values()])
     return next((list(found) for each, found in ranking.parts if each.name == name), None)

@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from kedge.api.core_v1.container import Container, EnvVarSource
 from kedge.api.core_v1.node_types import Node
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.projection import DownwardAPIVolumeFile
+from kedge.api.core_v1.pod.container import Container, EnvVarSource
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.references import ResourceFieldSelector
+from kedge.api.core_v1.volume.projection import DownwardAPIVolumeFile
 from kedge.machinery import fieldpath
 from kedge.machinery.quantity import Quantity
 
@@ -94,15 +94,15 @@ def field(pod: Pod, path: str, context: DownwardContext) -> str:
     """Return the value of a field path or a full selector as text. Raises UnresolvableField."""
     try:
         parsed = fieldpath.parse(path)
-    except fieldpath.Malformed as error:
+    except fieldpath.MalformedFieldPath as error:
         raise UnresolvableField(f"unsupported fieldPath: {path}: {error}") from error
     match parsed:
-        case fieldpath.Amount():
+        case fieldpath.ContainerResourcePath():
             container = _among(getattr(pod.spec, parsed.among), parsed.container)
             return _in_cgroup_units(pod, container, parsed, context)
-        case fieldpath.Owner():
+        case fieldpath.OwnerPath():
             return _of_owner(pod, parsed.attribute)
-        case fieldpath.Field(name="node.metadata.labels"):
+        case fieldpath.FieldPath(name="node.metadata.labels"):
             return _of_node(parsed, context)
     return _plain_field(pod, parsed, context)
 
@@ -111,12 +111,12 @@ def container_field(pod: Pod, container: Container, path: str, context: Downward
     """Return the value of a partial selector, which refers to the container."""
     try:
         parsed = fieldpath.parse_partial(path)
-    except fieldpath.Malformed as error:
+    except fieldpath.MalformedFieldPath as error:
         raise UnresolvableField(f"unsupported fieldPath: {path}: {error}") from error
     return _in_cgroup_units(pod, container, parsed, context)
 
 
-def _plain_field(pod: Pod, path: fieldpath.Field, context: DownwardContext) -> str:
+def _plain_field(pod: Pod, path: fieldpath.FieldPath, context: DownwardContext) -> str:
     meta, key = pod.metadata, path.key
     match path.name:
         case "metadata.annotations":
@@ -152,7 +152,7 @@ def _of_owner(pod: Pod, attribute: str) -> str:
     return ""
 
 
-def _of_node(path: fieldpath.Field, context: DownwardContext) -> str:
+def _of_node(path: fieldpath.FieldPath, context: DownwardContext) -> str:
     if path.key is None:
         labels = context.node_labels.items()
         return formatted({key: value for key, value in labels if _exposed(key, context)})
@@ -212,7 +212,10 @@ def resource_of_file(pod: Pod, selector: ResourceFieldSelector, context: Downwar
 
 
 def _in_cgroup_units(
-    pod: Pod, container: Container, selector: fieldpath.Amount, context: DownwardContext
+    pod: Pod,
+    container: Container,
+    selector: fieldpath.ContainerResourcePath,
+    context: DownwardContext,
 ) -> str:
     """Return the amount in the units of cgroups: shares for cpu, bytes for memory and storage."""
     amount = _effective(pod, container, selector.bound, selector.resource, context)

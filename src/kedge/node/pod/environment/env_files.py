@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.references import FileKeySelector
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.supervisor.files import beneath

@@ -6,8 +6,8 @@ from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kedge.api.core_v1.container import Container, EnvFromSource, EnvVar, EnvVarSource
-from kedge.api.core_v1.pod import Pod
+from kedge.api.core_v1.pod.container import Container, EnvFromSource, EnvVar, EnvVarSource
+from kedge.api.core_v1.pod.pod import Pod
 from kedge.api.core_v1.references import FileKeySelector
 from kedge.api.core_v1.secret import Secret
 from kedge.api.core_v1.service_types import Service

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar
-from kedge.api.core_v1.pod_status import ContainerStatus, PodCondition
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar
+from kedge.api.core_v1.pod.status import ContainerStatus, PodCondition
 
 READY_TO_START = "PodReadyToStartContainers"
 INITIALIZED = "Initialized"

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.node.pod.status.conditions import OWN
 
 _FOREIGN: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus", "nominatedNodeName")

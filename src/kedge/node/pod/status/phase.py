@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from kedge.api.core_v1.container import Container
-from kedge.api.core_v1.pod_resources import is_sidecar
-from kedge.api.core_v1.pod_spec import PodSpec
-from kedge.api.core_v1.pod_status import ContainerStatus
+from kedge.api.core_v1.pod.container import Container
+from kedge.api.core_v1.pod.resources import is_sidecar
+from kedge.api.core_v1.pod.spec import PodSpec
+from kedge.api.core_v1.pod.status import ContainerStatus
 from kedge.node.pod.restart_policy import restarts
 
 RESTARTING_ALL = "RestartingAllContainers"

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.node.pod.dependencies import PodDependencies
 from kedge.node.pod.plan import PodPlan
 from kedge.node.pod.resources import AllocatedResources

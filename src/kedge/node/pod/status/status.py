@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from kedge.api.core_v1.container import Container, ResourceRequirements
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_resources import is_sidecar, pod_requests, qos_class
-from kedge.api.core_v1.pod_status import (
+from kedge.api.core_v1.pod.container import Container, ResourceRequirements
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.resources import is_sidecar, pod_requests, qos_class
+from kedge.api.core_v1.pod.status import (
     ContainerState,
     ContainerStateRunning,
     ContainerStateTerminated,

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from dataclasses import dataclass, field
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.client.client import STRATEGIC_PATCH, Client, DeleteOptions, Preconditions
 from kedge.client.workqueue import Backoff
 from kedge.machinery.clock import Clock

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.projection import DownwardAPIVolumeFile
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
 from kedge.api.core_v1.references import ObjectFieldSelector, ResourceFieldSelector
+from kedge.api.core_v1.volume.projection import DownwardAPIVolumeFile
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.environment import downward
 from kedge.node.pod.environment.downward import DownwardContext, UnresolvableField

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kedge.api.core_v1.node_types import Node, NodeAddress, NodeStatus
-from kedge.api.core_v1.pod import RESOURCE
+from kedge.api.core_v1.pod.pod import RESOURCE
 from kedge.machinery.quantity import Quantity
 from kedge.node.pod.dependencies import ConfigFailure
 from kedge.node.pod.environment.environment import EnvironmentVariables

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod_status import (
+from kedge.api.core_v1.pod.status import (
     ContainerState,
     ContainerStateRunning,
     ContainerStateWaiting,

@@ -2,8 +2,8 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod_status import (
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.status import (
     ContainerState,
     ContainerStateRunning,
     ContainerStatus,

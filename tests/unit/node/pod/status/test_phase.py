@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from kedge.api.core_v1.pod_status import (
+from kedge.api.core_v1.pod.status import (
     ContainerState,
     ContainerStateRunning,
     ContainerStateTerminated,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import Pod
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.node.pod import labels
 from kedge.node.pod.admission import PodRejection
 from kedge.node.pod.plan import PodPlan

@@ -3,8 +3,8 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod_status import ContainerStatus, PodStatus
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.status import ContainerStatus, PodStatus
 from kedge.node.pod import labels
 from kedge.node.pod.plan import ProbeVerdicts
 from kedge.node.pod.runtime_cache import PodRuntimeState, pod_runtime_state

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kedge.api.core_v1.pod import RESOURCE, Pod
-from kedge.api.core_v1.pod_status import PodStatus
+from kedge.api.core_v1.pod.pod import RESOURCE, Pod
+from kedge.api.core_v1.pod.status import PodStatus
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport, Unreachable
 from kedge.node.pod.status.writer import DELAY_SECONDS, StatusWriter

@@ -1,0 +1,62 @@
+"""Presentation: how clients abbreviate, select and show the objects of a kind."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from kedge.api.model import Object
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(frozen=True)
+class Age:
+    """A cell that shows the time since a moment: computed when the table is sent, not cached."""
+
+    timestamp: str
+
+    def around(self, age: str) -> str:
+        """Return the text of the cell for a computed age."""
+        return age
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of `kubectl get`."""
+
+    name: str
+    cell: Callable[[Any], object]
+    """Returns the cell of an object: text, number, boolean, or an Age."""
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+    """1 shows the column only with `-o wide`."""
+    description: str = ""
+
+
+def name_column() -> Column:
+    return Column(name="Name", format="name", cell=lambda obj: obj.metadata.name)
+
+
+def age_column() -> Column:
+    return Column(name="Age", cell=lambda obj: Age(obj.metadata.creationTimestamp))
+
+
+def created_column() -> Column:
+    """Return the second column of kinds that declare no columns."""
+    return Column(name="Created At", type="date", cell=lambda obj: obj.metadata.creationTimestamp)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Presentation(Generic[T]):
+    """Names, columns, field selectors and warnings of a kind for clients."""
+
+    short_names: Sequence[str] = ()
+    categories: Sequence[str] = ()
+    columns: Sequence[Column] = field(default_factory=lambda: (name_column(), created_column()))
+    row_conditions: Callable[[T], Sequence[Mapping[str, str]]] | None = None
+    """Returns the conditions of an object's row, as kubectl reads them from a table."""
+    fields: Mapping[str, Callable[[T], str]] = field(default_factory=dict)
+    """Field selectors beyond metadata.name and metadata.namespace."""
+    deprecation: str = ""
+    """The warning that every request for the kind gets."""

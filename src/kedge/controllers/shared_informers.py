@@ -1,0 +1,253 @@
+"""Shared informers: one watch and one object cache per kind, for all controllers.
+
+Shared: each kind is followed once, however many controllers look at it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from kedge.api.model import Object, OwnerReference
+from kedge.api.resource import Resource
+from kedge.client.client import Client
+from kedge.client.informer import Informer, Key
+from kedge.client.view import View
+from kedge.machinery.clock import Clock
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 30
+"""Seconds for which a write is waited for: a watch that broke may never tell of it."""
+
+T = TypeVar("T", bound=Object)
+
+Change = Callable[[T | None, T | None], None]
+"""Told what an object was and what it is: None before it was there, and when it is gone."""
+
+
+def key_of(obj: Object) -> Key:
+    return Key(obj.metadata.namespace, obj.metadata.name)
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """The owner that manages an object; there is at most one."""
+    for owner in obj.metadata.ownerReferences:
+        if owner.controller:
+            return owner
+    return None
+
+
+def _manager(obj: Object) -> str | None:
+    owner = controller_of(obj)
+    return owner.uid if owner else None
+
+
+def _version(obj: Object) -> int:
+    return int(obj.metadata.resourceVersion)
+
+
+def _namespace(obj: Object) -> str:
+    return obj.metadata.namespace
+
+
+class ObjectIndex(Generic[T]):
+    """An index of cached objects by a key function, such as their owner."""
+
+    def __init__(self, group: Callable[[T], Hashable | None]) -> None:
+        self._group = group
+        self._groups: dict[Hashable, dict[Key, T]] = {}
+
+    def get(self, group: Hashable) -> list[T]:
+        return list(self._groups.get(group, {}).values())
+
+    def count(self, group: Hashable) -> int:
+        return len(self._groups.get(group, {}))
+
+    def changed(self, before: T | None, now: T | None) -> None:
+        if before is not None and (old := self._group(before)) is not None:
+            members = self._groups[old]
+            members.pop(key_of(before), None)
+            if not members:
+                del self._groups[old]
+        if now is not None and (new := self._group(now)) is not None:
+            self._groups.setdefault(new, {})[key_of(now)] = now
+
+
+class ObjectCache(Generic[T]):
+    """A Receiver that keeps all objects of a kind, with indexes by owner and namespace."""
+
+    def __init__(self) -> None:
+        self._objects: dict[Key, T] = {}
+        self._indexes: list[ObjectIndex[T]] = []
+        self._followers: list[Change[T]] = []
+        self._newest = 0
+        """The version of the latest change that is known."""
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Event]] = []
+        self._owned = self.by(_manager)
+        self._within = self.by(_namespace)
+
+    def by(self, group: Callable[[T], Hashable | None]) -> ObjectIndex[T]:
+        """A way to find objects, kept up to date; those grouped under None are left out."""
+        index = ObjectIndex(group)
+        for obj in self._objects.values():
+            index.changed(None, obj)
+        self._indexes.append(index)
+        return index
+
+    def follow(self, follower: Change[T]) -> None:
+        """Be told of every change, in order, once all is known in its new state."""
+        self._followers.append(follower)
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        return self._objects.get(Key(namespace, name))
+
+    def owned(self, uid: str) -> list[T]:
+        """Return the objects whose controller has this uid."""
+        return self._owned.get(uid)
+
+    def within(self, namespace: str) -> list[T]:
+        return self._within.get(namespace)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    async def until(self, key: Key, true_of: Callable[[T | None], bool]) -> None:
+        """Return when something is true of an object, None being told if it is not there.
+
+        What was written is seen here only a moment later: whoever decides by what is known waits
+        for its own writes first, or it writes them twice.
+        """
+        await self._wait(lambda: true_of(self._objects.get(key)))
+
+    async def written(self, obj: T) -> None:
+        """Return when this write is known, even if the object is gone again by then."""
+        version = int(obj.metadata.resourceVersion)
+        await self._wait(lambda: self._newest >= version)
+
+    async def left(self, obj: T) -> None:
+        """Return when it is known that this object is gone or about to go."""
+        uid = obj.metadata.uid
+
+        def has_left(now: T | None) -> bool:
+            return now is None or now.metadata.uid != uid or bool(now.metadata.deletionTimestamp)
+
+        await self.until(key_of(obj), has_left)
+
+    async def _wait(self, is_true: Callable[[], bool]) -> None:
+        if is_true():
+            return
+        happened = asyncio.Event()
+        waiting = is_true, happened
+        self._waiting.append(waiting)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await happened.wait()
+        except TimeoutError:
+            log.warning("own write not observed by the cache seconds=%d", PATIENCE)
+        finally:
+            self._waiting.remove(waiting)
+
+    # As a Receiver.
+
+    def replace(self, objects: Iterable[T]) -> Iterator[None]:
+        """Replace the cached objects by a list, one per step, then notify followers of each
+        change."""
+        found = {key_of(obj): obj for obj in objects}
+        gone = [key for key in self._objects if key not in found]
+        changes: list[tuple[T | None, T | None]] = []
+        for key in (*gone, *found):
+            changes.append((self._objects.get(key), found.get(key)))
+            self._take(key, *changes[-1])
+            yield
+        for before, now in changes:
+            self._tell(before, now)
+            yield
+        self._newest = max(map(_version, found.values()), default=self._newest)
+        # A list does not show changes before it: every waiter checks its own condition.
+        for _, happened in self._waiting:
+            happened.set()
+
+    def put(self, obj: T) -> None:
+        key = key_of(obj)
+        before = self._objects.get(key)
+        self._take(key, before, obj)
+        self._newest = _version(obj)
+        self._tell(before, obj)
+        self._wake()
+
+    def remove(self, obj: T) -> None:
+        key = key_of(obj)
+        before = self._objects.get(key)
+        self._newest = _version(obj)
+        if before is not None:
+            self._take(key, before, None)
+            self._tell(before, None)
+        self._wake()
+
+    def _take(self, key: Key, before: T | None, now: T | None) -> None:
+        if now is None:
+            self._objects.pop(key, None)
+        else:
+            self._objects[key] = now
+        for index in self._indexes:
+            index.changed(before, now)
+
+    def _wake(self) -> None:
+        for is_true, happened in self._waiting:
+            if is_true():
+                happened.set()
+
+    def _tell(self, before: T | None, now: T | None) -> None:
+        for follower in self._followers:
+            try:
+                follower(before, now)
+            except Exception:
+                # An object that makes one controller fail must not stop all of them.
+                about = key_of(now or before)  # type: ignore[arg-type]
+                log.exception("change skipped object=%s/%s", *about)
+
+
+def trimmed(resource: Resource[T]) -> View[T]:
+    """Whole objects but for who owns their fields: much to keep, and nothing to decide by. What is
+    written without it leaves it as it is."""
+
+    def decode(body: bytes) -> T:
+        obj = resource.decode(body)
+        return replace(obj, metadata=replace(obj.metadata, managedFields=()))
+
+    return View(resource, decode)
+
+
+class SharedInformers:
+    """Creates one informer per kind. Request all kinds before `run`."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: dict[tuple[str, str], ObjectCache[Any]] = {}
+        self._informers: list[Informer[Any]] = []
+
+    def of(self, resource: Resource[T]) -> ObjectCache[T]:
+        """All objects of a kind."""
+        name = resource.group, resource.plural
+        if name not in self._known:
+            known: ObjectCache[T] = ObjectCache()
+            self._known[name] = known
+            self._informers.append(Informer(self._client, trimmed(resource), known, self._clock))
+        return self._known[name]
+
+    async def synced(self) -> None:
+        """Return once everything that is there is known."""
+        for informer in self._informers:
+            await informer.synced.wait()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run())
