@@ -25,7 +25,7 @@ from kedge.apiserver.metrics import ingest, prometheus
 from kedge.apiserver.metrics import serve as metrics
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.subresources import binding
-from kedge.apiserver.subresources import table as subresources
+from kedge.apiserver import handlers as subresources
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.verbs import delete, read, watch, write
 from kedge.machinery import reserve_files
