@@ -19,7 +19,7 @@ from kedge.machinery.clock import Clock
 from kedge.web.message import JSON, HttpRequest, Response
 
 
-class Page:
+class DiscoveryPage:
     """One document, ready to be sent."""
 
     __slots__ = ("body", "etag")
@@ -40,7 +40,7 @@ class Documents:
         self._making = asyncio.Lock()
         self._clock = clock
         self._address = address
-        self._pages: dict[str, tuple[int, Page]] = {}
+        self._pages: dict[str, tuple[int, DiscoveryPage]] = {}
         """The documents, each with the state of the catalog that it tells of."""
         self._salt = secrets.token_hex(8)
 
@@ -148,30 +148,30 @@ class Documents:
         stamp = self._catalog.stamp(group, version)
         return hashlib.sha256(f"{self._salt} {path} {stamp}".encode()).hexdigest()[:32].upper()
 
-    async def _long_page(self, name: str, make: Callable[[Any], Any], stamp: int) -> Page:
+    async def _long_page(self, name: str, make: Callable[[Any], Any], stamp: int) -> DiscoveryPage:
         """A page that is made in a thread, once for all who ask meanwhile."""
         async with self._making:
             made = self._pages.get(name)
             if made is None or made[0] != stamp:
                 resources = list(self._catalog)
-                page = await self._long_work.run(LONG, lambda: Page(make(resources)))
+                page = await self._long_work.run(LONG, lambda: DiscoveryPage(make(resources)))
                 made = self._pages[name] = (stamp, page)
             return made[1]
 
-    def _page(self, name: str, make: Callable[[Any], Any]) -> Page | None:
+    def _page(self, name: str, make: Callable[[Any], Any]) -> DiscoveryPage | None:
         stamp = self._catalog.changes
         made = self._pages.get(name)
         if made is None or made[0] != stamp:
             document = make(list(self._catalog))
             if document is None:
                 return None
-            made = self._pages[name] = (stamp, Page(document))
+            made = self._pages[name] = (stamp, DiscoveryPage(document))
         return made[1]
 
     def _serve(
         self,
         request: HttpRequest,
-        page: Page | None,
+        page: DiscoveryPage | None,
         content_type: str = JSON,
         *,
         etag: bool = True,
@@ -186,7 +186,7 @@ class Documents:
     def _present(
         self,
         request: HttpRequest,
-        page: Page,
+        page: DiscoveryPage,
         content_type: str = JSON,
         *,
         caching: str = "public",

@@ -39,7 +39,7 @@ _NOBODYS: Fields = {
 }
 
 
-class Owner(NamedTuple):
+class FieldOwner(NamedTuple):
     """Who an entry belongs to. Appliers are the same owner in every version of the API."""
 
     manager: str
@@ -54,7 +54,7 @@ class Owner(NamedTuple):
         return f"{text} using {self.api_version}" if self.api_version else text
 
 
-Owners = dict[Owner, Entry]
+Owners = dict[FieldOwner, Entry]
 
 
 class ApplyConflict(StatusError):
@@ -90,7 +90,7 @@ def after_update(
     if not owners and live is not None:
         # Somebody switched tracking off; only an apply switches it on again.
         return []
-    owner = Owner(manager or "unknown", "Update", api_version, subresource)
+    owner = FieldOwner(manager or "unknown", "Update", api_version, subresource)
     try:
         owners = _updated(schema, live or {}, new, owners, owner, now, ignore or {})
     except ValueError:
@@ -153,9 +153,9 @@ def apply(
     base = _bare(live or {})
     owners = _stored(live)
     if live is not None and not owners:
-        before = Owner("before-first-apply", "Update", api_version, subresource)
+        before = FieldOwner("before-first-apply", "Update", api_version, subresource)
         owners = _updated(schema, {}, base, {}, before, now, ignore)
-    owner = Owner(manager or "unknown", "Apply", "", subresource)
+    owner = FieldOwner(manager or "unknown", "Apply", "", subresource)
     last = owners.pop(owner, None)
     applied = fields.without(fields.of(schema, config), ignore)
     result = merge(schema, base, config)
@@ -182,7 +182,7 @@ def _updated(
     live: Document,
     new: Document,
     owners: Owners,
-    owner: Owner,
+    owner: FieldOwner,
     now: str,
     ignore: Fields,
 ) -> Owners:
@@ -321,10 +321,10 @@ def _stored(live: Document | None) -> Owners:
     return {_owner(entry): entry for entry in (live and _sent(live)) or ()}
 
 
-def _owner(entry: Entry) -> Owner:
+def _owner(entry: Entry) -> FieldOwner:
     operation = entry["operation"]
     version = "" if operation == "Apply" else entry["apiVersion"]
-    return Owner(entry.get("manager", ""), operation, version, entry.get("subresource", ""))
+    return FieldOwner(entry.get("manager", ""), operation, version, entry.get("subresource", ""))
 
 
 def _parsed(entry: Any) -> Entry:
@@ -337,7 +337,7 @@ def _parsed(entry: Any) -> Entry:
     return {**entry, "fieldsV1": fields.parsed(entry.get("fieldsV1") or {})}
 
 
-def _entry(owner: Owner, owned: Fields, api_version: str, time: str) -> Entry:
+def _entry(owner: FieldOwner, owned: Fields, api_version: str, time: str) -> Entry:
     entry = {
         "manager": owner.manager,
         "operation": owner.operation,
@@ -361,15 +361,15 @@ def _capped(owners: Owners) -> Owners:
     if excess <= 0:
         return owners
     result = dict(owners)
-    merged: dict[Owner, list[Fields]] = {}
-    oldest: dict[str, Owner] = {}
+    merged: dict[FieldOwner, list[Fields]] = {}
+    oldest: dict[str, FieldOwner] = {}
     for owner in sorted(updaters, key=lambda owner: (owners[owner].get("time") or "", owner)):
         first = oldest.setdefault(owner.api_version, owner)
         if first is owner:
             continue
         if excess <= 0:
             break
-        bucket = Owner("ancient-changes", "Update", owner.api_version, "")
+        bucket = FieldOwner("ancient-changes", "Update", owner.api_version, "")
         newest = owners[owner].get("time", "")
         pair = [bucket, first if owner == bucket else owner] if bucket in result else [first, owner]
         parts = merged.setdefault(bucket, [])

@@ -26,7 +26,7 @@ class MediaType(NamedTuple):
     quality: float = 1.0
 
 
-class Wanted(NamedTuple):
+class ResponseForm(NamedTuple):
     """A form and the meta.k8s.io version it is asked in."""
 
     form: Form
@@ -49,12 +49,12 @@ CACHED_LENGTH = 1024
 """Longer headers are read each time, so that nobody can fill the memory with them."""
 
 
-def negotiate(accept: str) -> tuple[Wanted, ...]:
+def negotiate(accept: str) -> tuple[ResponseForm, ...]:
     """The forms the client would take, best first; empty if we have none of them."""
     return _negotiate_cached(accept) if len(accept) <= CACHED_LENGTH else _negotiate(accept)
 
 
-def _negotiate(accept: str) -> tuple[Wanted, ...]:
+def _negotiate(accept: str) -> tuple[ResponseForm, ...]:
     forms = [_form(media) for media in parse_accept(accept or "*/*")]
     return tuple(form for form in forms if form is not None)
 
@@ -72,12 +72,12 @@ def wants_aggregated_discovery(accept: str) -> bool:
     return False
 
 
-def _form(media: MediaType) -> Wanted | None:
+def _form(media: MediaType) -> ResponseForm | None:
     if media.name not in ("application/json", "application/yaml", "*/*", "application/*"):
         return None
     match media.parameters.get("as"):
         case None:
-            return Wanted("yaml" if media.name == "application/yaml" else "json")
+            return ResponseForm("yaml" if media.name == "application/yaml" else "json")
         case "Table":
             return _meta_form("table", media)
         case "PartialObjectMetadata":
@@ -88,10 +88,10 @@ def _form(media: MediaType) -> Wanted | None:
             return None
 
 
-def _meta_form(form: Form, media: MediaType) -> Wanted | None:
+def _meta_form(form: Form, media: MediaType) -> ResponseForm | None:
     version = media.parameters.get("v", "")
     if media.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
-        return Wanted(form, version)
+        return ResponseForm(form, version)
     return None
 
 

@@ -11,7 +11,7 @@ from kedge.web.message import Query
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ResourcePath:
     """An API path, taken apart. Segments that the path does not have are empty."""
 
     group: str
@@ -30,12 +30,12 @@ CACHED_LENGTH = 512
 """Longer paths are taken apart each time, so that nobody can fill the memory with them."""
 
 
-def parse(path: str) -> Target | None:
+def parse(path: str) -> ResourcePath | None:
     """The resource path below /api/v1 or /apis/GROUP/VERSION, or None if it is no such path."""
     return _parse_cached(path) if len(path) <= CACHED_LENGTH else _parse(path)
 
 
-def _parse(path: str) -> Target | None:
+def _parse(path: str) -> ResourcePath | None:
     segments = [unquote(segment) for segment in path.strip("/").split("/")]
     match segments:
         case ["api", version, *below]:
@@ -53,13 +53,13 @@ def _parse(path: str) -> Target | None:
     if below[0] == "namespaces" and len(below) > 2 and below[2] not in ("status", "finalize"):
         namespace, below = below[1], below[2:]
     plural, name, subresource, *rest = [*below, "", ""][: max(3, len(below))]
-    return Target(group, version, plural, namespace, name, subresource, "/".join(rest), watch)
+    return ResourcePath(group, version, plural, namespace, name, subresource, "/".join(rest), watch)
 
 
 _parse_cached = lru_cache(8192)(_parse)
 
 
-def verb(method: str, target: Target, query: Query) -> str:
+def verb(method: str, target: ResourcePath, query: Query) -> str:
     """What the request wants done, in the words that permissions use."""
     match method:
         case "GET":
@@ -78,7 +78,7 @@ def verb(method: str, target: Target, query: Query) -> str:
             raise method_not_allowed()
 
 
-def check(resource: Resource[Any], target: Target, wanted: str) -> None:
+def check(resource: Resource[Any], target: ResourcePath, wanted: str) -> None:
     """Refuse what the resource does not offer under this path."""
     if target.namespace and not resource.namespaced:
         raise unknown_resource()
@@ -100,7 +100,7 @@ def check(resource: Resource[Any], target: Target, wanted: str) -> None:
         raise method_not_allowed()
 
 
-def _check_subresource(found: Subresource | None, target: Target, wanted: str) -> None:
+def _check_subresource(found: Subresource | None, target: ResourcePath, wanted: str) -> None:
     if found is None:
         raise unknown_resource()
     if wanted not in found.verbs:

@@ -64,6 +64,11 @@ class Scheduler:
         self._pods = Pods(self._snapshot, self._queue, NAME)
         self._budgets: Cache[pod_disruption_budget.PodDisruptionBudget] = Cache()
         self._decisions = Log()
+        self._has_synced = False
+
+    def failure(self) -> str:
+        """Return why the scheduler does not work; empty once it does."""
+        return "" if self._has_synced else "informers have not synced"
 
     async def run(self) -> None:
         """For ever; cancel it to stop."""
@@ -84,6 +89,7 @@ class Scheduler:
             for informer in self._informers():
                 tasks.create_task(informer.run())
                 await informer.synced.wait()
+            self._has_synced = True
             # Nobody waits for these: where there are none, all is as without them.
             if self._usage:
                 rounds = Rounds(self._client, self._snapshot, self._clock)

@@ -20,10 +20,9 @@ from kedge.machinery.errors import (
 from kedge.web.message import HttpRequest, Response
 
 
-def answer(latest: Latest, http: HttpRequest, user: User) -> Response:
-    """Take a frame in; raises what it is refused with."""
+def answer(latest: Latest, http: HttpRequest) -> Response:
+    """Take a frame in; raises what it is refused with. Its sender was checked before."""
     name = unquote(http.path.removeprefix(PREFIX))
-    check_sender(latest, user, http)
     if http.method != "POST":
         raise method_not_allowed()
     given = http.headers.get("content-type", "")

@@ -76,7 +76,7 @@ class Reporter:
 class Latest:
     """The newest document of every node and pod; nothing here outlives the process."""
 
-    def __init__(self, cache: WatchCache, clock: Clock) -> None:
+    def __init__(self, cache: WatchCache, clock: Clock, *, usage_window: str = "10s") -> None:
         self._clock = clock
         self._pods = cache.of(pod.RESOURCE)
         self._nodes = cache.of(node.RESOURCE)
@@ -86,7 +86,7 @@ class Latest:
         self.nodes = Collection(versions, clock)
         self.counts: dict[str, int] = {"taken": 0, "foreign-pods": 0}
         """Frames taken and refused, by why; and pods left out because they are not the node's."""
-        self.usage_window = "10s"
+        self.usage_window = usage_window
         """The window whose mean metrics.k8s.io tells: the shortest, so that new pods count soon."""
         self._reporters: dict[str, Reporter] = {}
         self._newcomer = ("", Reader())

@@ -10,7 +10,12 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.metrics.collection import Change, Collection, Entry, Wanted
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import parse_revision
-from kedge.apiserver.verbs.watch import BOOKMARK_SECONDS, INITIAL_EVENTS_END, Lines, check_options
+from kedge.apiserver.verbs.watch import (
+    BOOKMARK_SECONDS,
+    INITIAL_EVENTS_END,
+    EventEncoder,
+    check_options,
+)
 from kedge.apiserver.watchcache import Item, event_line
 from kedge.machinery.errors import expired
 from kedge.web.message import Response, Sink
@@ -36,7 +41,7 @@ def watch(
         since = collection.versions.last
     seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
     choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
-    lines = Lines(api, request, choice)
+    lines = EventEncoder(api, request, choice)
     follower = Follower(
         api,
         collection,
@@ -68,7 +73,7 @@ class Follower:
         api: Api,
         collection: Collection,
         wanted: Wanted,
-        lines: Lines,
+        lines: EventEncoder,
         to_item: Callable[[Entry], Item],
         *,
         same: object,

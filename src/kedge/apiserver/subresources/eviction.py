@@ -11,8 +11,8 @@ from kedge.apiserver.request import Request, check_dry_run
 from kedge.apiserver.subresources.binding import SUCCESS, admit_posted
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.delete import check_preconditions, delete_object, to_options
-from kedge.apiserver.verbs.patches import Wanted
-from kedge.apiserver.verbs.write import Part
+from kedge.apiserver.verbs.patches import DesiredDocument
+from kedge.apiserver.verbs.write import ObjectPart
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import Cause, FieldError, StatusError, bad_request, forbidden, invalid
 from kedge.machinery.selectors import labels_from_object
@@ -138,9 +138,9 @@ async def _delete(
 async def _mark(api: Api, request: Request, options: DeleteOptions) -> DeleteOptions:
     """Tell in the pod's status that it is evicted; says what must then be true of the pod."""
 
-    def marked(live: dict[str, Any]) -> Wanted:
+    def marked(live: dict[str, Any]) -> DesiredDocument:
         check_preconditions(request, live, options.preconditions)
-        return Wanted(_disrupted(live, api.timestamp()))
+        return DesiredDocument(_disrupted(live, api.timestamp()))
 
     item = await write.modify(api, request, marked, MARKED, "CreateOptions")
     if options.preconditions is None or options.preconditions.resourceVersion is None:
@@ -149,7 +149,7 @@ async def _mark(api: Api, request: Request, options: DeleteOptions) -> DeleteOpt
     return replace(options, preconditions=replace(options.preconditions, resourceVersion=version))
 
 
-MARKED: Final = Part(
+MARKED: Final = ObjectPart(
     "eviction",
     lambda resource, new, old: new,
     lambda resource, new, old: iter(()),
@@ -231,8 +231,8 @@ async def _spend(api: Api, request: Request, name: str, *, dry: bool) -> None:
     assert kind is not None
     update = Request(request.http, request.user, kind, "update", request.namespace, name, "status")
 
-    def spent(live: dict[str, Any]) -> Wanted:
-        return Wanted(_one_less(live, request.name, api.timestamp()))
+    def spent(live: dict[str, Any]) -> DesiredDocument:
+        return DesiredDocument(_one_less(live, request.name, api.timestamp()))
 
     if dry:
         item = api.find(update)

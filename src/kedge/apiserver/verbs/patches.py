@@ -23,7 +23,7 @@ Ignored = Callable[[Resource[Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredDocument:
     """A document to be stored."""
 
     document: dict[str, Any]
@@ -35,7 +35,7 @@ class Wanted:
 class Patch:
     """A change that the client described."""
 
-    produce: Callable[[dict[str, Any] | None, str, Ignored, str], Wanted]
+    produce: Callable[[dict[str, Any] | None, str, Ignored, str], DesiredDocument]
     """(live, subresource, ignored fields, time): the wanted document."""
     may_create: bool = False
     """Whether the object may be missing."""
@@ -96,12 +96,12 @@ def _on_live(
 ) -> Patch:
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
-    ) -> Wanted:
+    ) -> DesiredDocument:
         assert live is not None
         changed = _attempt(lambda: change(live))
         if not isinstance(changed, dict):
             raise bad_request("the patch does not leave an object")
-        return Wanted(decode.fitted(request, changed, "PatchOptions", duplicates, live))
+        return DesiredDocument(decode.fitted(request, changed, "PatchOptions", duplicates, live))
 
     return Patch(produce)
 
@@ -134,7 +134,7 @@ def _apply(request: Request) -> Patch:
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
-    ) -> Wanted:
+    ) -> DesiredDocument:
         merged = managed.apply(
             request.resource.schema,
             live,
@@ -147,7 +147,7 @@ def _apply(request: Request) -> Patch:
             ignore=ignored(request.resource),
         )
         shaped = decode.fitted(request, merged, "PatchOptions", read.duplicates)
-        return Wanted(shaped, applied=True)
+        return DesiredDocument(shaped, applied=True)
 
     return Patch(produce, may_create=True)
 

@@ -9,7 +9,7 @@ import msgspec
 from kedge.api.model import ListMeta
 from kedge.apiserver import render
 from kedge.apiserver.api import Api
-from kedge.apiserver.media import Wanted
+from kedge.apiserver.media import ResponseForm
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import check_match, parse_revision
 from kedge.apiserver.verbs.selection import selected
@@ -41,11 +41,11 @@ def watch(api: Api, request: Request) -> Response:
     revision = parse_revision(version)
     seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
     choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
-    follower = Follower(
+    follower = WatchStream(
         api,
         api.cache_of(request.resource),
         selected(request),
-        Lines(api, request, choice),
+        EventEncoder(api, request, choice),
         bookmarks=query.flag("allowWatchBookmarks"),
         deadline=api.clock.monotonic() + seconds,
     )
@@ -77,15 +77,10 @@ def check_options(version: str, match: str, initial: str) -> None:
         check_match(version, match, "")
 
 
-def initial_events_on_list() -> StatusError:
-    why = "sendInitialEvents is forbidden for list"
-    return invalid_options("ListOptions", [FieldError.forbidden("sendInitialEvents", why)])
-
-
-class Lines:
+class EventEncoder:
     """Events in the form that one watcher asked for."""
 
-    def __init__(self, api: Api, request: Request, choice: Wanted) -> None:
+    def __init__(self, api: Api, request: Request, choice: ResponseForm) -> None:
         self._api = api
         self._request = request
         self._choice = choice
@@ -144,7 +139,7 @@ class Lines:
         return head + b'{"cells":[],"object":%b}]}' % msgspec.json.encode(marker)
 
 
-class Follower:
+class WatchStream:
     """One watch. It owns no buffer: who lags reads the shared log, who lags too far is cut off."""
 
     def __init__(
@@ -152,7 +147,7 @@ class Follower:
         api: Api,
         cache: ResourceCache,
         selection: Selection,
-        lines: Lines,
+        lines: EventEncoder,
         *,
         bookmarks: bool,
         deadline: float,

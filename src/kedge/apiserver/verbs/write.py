@@ -16,7 +16,7 @@ from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
 from kedge.apiserver.request import Request, dry_run, field_manager
 from kedge.apiserver.verbs import decode
-from kedge.apiserver.verbs.patches import Patch, Wanted, read_patch
+from kedge.apiserver.verbs.patches import DesiredDocument, Patch, read_patch
 from kedge.apiserver.watchcache import Item
 from kedge.machinery import extensions, names
 from kedge.machinery.errors import (
@@ -35,12 +35,12 @@ MODIFIED = (
 )
 NAME_TRIES = 8
 
-Change = Callable[[dict[str, Any]], Wanted]
+Change = Callable[[dict[str, Any]], DesiredDocument]
 """Makes the wanted document from the live one."""
 
 
 @dataclass(frozen=True)
-class Part:
+class ObjectPart:
     """The part of an object that an endpoint may change."""
 
     subresource: str
@@ -104,8 +104,8 @@ def only_status(resource: Resource[Any]) -> dict[str, Any]:
 
 _STATUS_WRITES = ("status", "metadata")
 
-MAIN = Part("", _take_main, _validate_main, only_status)
-STATUS = Part("status", _take_status, _validate_status, all_but_status)
+MAIN = ObjectPart("", _take_main, _validate_main, only_status)
+STATUS = ObjectPart("status", _take_status, _validate_status, all_but_status)
 
 
 # Create.
@@ -114,11 +114,11 @@ STATUS = Part("status", _take_status, _validate_status, all_but_status)
 async def create(api: Api, request: Request) -> Response:
     """POST: an object that was not there before."""
     document = await decode.posted(api, request, "CreateOptions")
-    item = await create_object(api, request, Wanted(document))
+    item = await create_object(api, request, DesiredDocument(document))
     return render.one(request, item, api.clock, 201)
 
 
-async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
+async def create_object(api: Api, request: Request, wanted: DesiredDocument) -> Item:
     """Store a fitted document as a new object."""
     dry = dry_run(request, "CreateOptions")
     manager = field_manager(request, "CreateOptions")
@@ -136,7 +136,7 @@ async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
     raise AssertionError("unreachable")
 
 
-async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) -> bytes:
+async def _admitted(api: Api, request: Request, wanted: DesiredDocument, manager: str) -> bytes:
     """A posted document as the bytes that would be stored."""
     resource = request.resource
     weight = len(request.http.body)
@@ -153,7 +153,7 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
 
 
 def _new(
-    api: Api, request: Request, wanted: Wanted, manager: str
+    api: Api, request: Request, wanted: DesiredDocument, manager: str
 ) -> tuple[Object, Sequence[ManagedFieldsEntry]]:
     """Return a posted document as an object, with the fields that the server sets and managed
     fields."""
@@ -302,7 +302,7 @@ async def update(api: Api, request: Request) -> Response:
 
 
 async def update_document(
-    api: Api, request: Request, document: dict[str, Any], part: Part
+    api: Api, request: Request, document: dict[str, Any], part: ObjectPart
 ) -> tuple[Item, bool]:
     """Replace an object (or the part of it that an endpoint may change) by a fitted document."""
     resource = request.resource
@@ -312,16 +312,18 @@ async def update_document(
     if api.find(request) is None:
         if not (resource.create_on_update and part is MAIN):
             raise gone(request)
-        return await create_object(api, request, Wanted(document)), True
+        return await create_object(api, request, DesiredDocument(document)), True
     version = meta.get("resourceVersion", "")
     if not version and not resource.unconditional_update and part is MAIN:
         error = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid(resource.group, resource.kind, request.name, [error])
-    item = await modify(api, request, lambda live: Wanted(document), part, "UpdateOptions")
+    item = await modify(api, request, lambda live: DesiredDocument(document), part, "UpdateOptions")
     return item, False
 
 
-async def modify(api: Api, request: Request, change: Change, part: Part, options: str) -> Item:
+async def modify(
+    api: Api, request: Request, change: Change, part: ObjectPart, options: str
+) -> Item:
     """Change the live object; a race that is lost is run again on what the winner left."""
     dry = dry_run(request, options)
     manager = field_manager(request, options)
@@ -350,8 +352,8 @@ async def _changed(
     api: Api,
     request: Request,
     live: dict[str, Any],
-    wanted: Wanted,
-    part: Part,
+    wanted: DesiredDocument,
+    part: ObjectPart,
     manager: str,
     size: int,
 ) -> dict[str, Any]:
@@ -387,8 +389,8 @@ def _updated(
     api: Api,
     request: Request,
     live: dict[str, Any],
-    wanted: Wanted,
-    part: Part,
+    wanted: DesiredDocument,
+    part: ObjectPart,
     manager: str,
 ) -> tuple[Object, Object, dict[str, Any]]:
     """Return the object before and after the change, and the latter's document with managed
@@ -401,14 +403,16 @@ def _updated(
     return old, new, document
 
 
-def _validate_update(api: Api, request: Request, part: Part, new: Object, old: Object) -> None:
+def _validate_update(
+    api: Api, request: Request, part: ObjectPart, new: Object, old: Object
+) -> None:
     errors = enough(part.validate(request.resource, new, old))
     if errors:
         known = part.validate(request.resource, old, old) if api.catalog.upstream_only else ()
         _judge(api, request, request.name, errors, known)
 
 
-def _attempt(request: Request, part: Part, new: Object, old: Object) -> Attempt | None:
+def _attempt(request: Request, part: ObjectPart, new: Object, old: Object) -> Attempt | None:
     if part.shown is None:
         return Attempt(request, "UPDATE", new, old)
     shown = part.shown(request.resource, new)
@@ -422,7 +426,7 @@ def _owned_after(
     resource: Resource[Any],
     new: Object,
     live: dict[str, Any],
-    part: Part,
+    part: ObjectPart,
     manager: str | None,
 ) -> dict[str, Any]:
     """The changed object's document, with managedFields; settled already without a manager."""
@@ -483,7 +487,7 @@ async def patch(api: Api, request: Request) -> Response:
     return render.one(request, item, api.clock, 201 if created else 200)
 
 
-async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool]:
+async def patch_part(api: Api, request: Request, part: ObjectPart) -> tuple[Item, bool]:
     """Apply the patch in the body to the part of an object that an endpoint may change."""
     change = await api.long_work.run(len(request.http.body), read_patch, request)
     while True:
@@ -492,7 +496,7 @@ async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool
             if created is not None:
                 return created, True
 
-        def produce(live: dict[str, Any]) -> Wanted:
+        def produce(live: dict[str, Any]) -> DesiredDocument:
             return change.produce(live, part.subresource, part.ignored, api.timestamp())
 
         try:
@@ -502,7 +506,9 @@ async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool
                 raise
 
 
-async def _create_by_apply(api: Api, request: Request, change: Patch, part: Part) -> Item | None:
+async def _create_by_apply(
+    api: Api, request: Request, change: Patch, part: ObjectPart
+) -> Item | None:
     """Apply an object that does not exist; None if somebody else made it meanwhile."""
     resource = request.resource
     wanted = await api.long_work.run(
