@@ -90,6 +90,12 @@ def keep_new(new: Any, old: Any) -> Any:
     return new
 
 
+def keep_metadata(new: Any, old: Any) -> Any:
+    """Return the new object with the old one's metadata, except for who owns its fields."""
+    kept = msgspec.structs.replace(old.metadata, managedFields=new.metadata.managedFields)
+    return msgspec.structs.replace(new, metadata=kept)
+
+
 def no_errors(obj: Any) -> Iterator[FieldError]:
     return iter(())
 
@@ -167,6 +173,8 @@ class Resource(Generic[T]):
     """Whether deleting one answers with its last state even when it is gone at once."""
     orphans_dependents: bool = False
     """Whether deleting one without a word about its dependents leaves them alone."""
+    orphan_warning: str = ""
+    """The warning for a client that leaves dependents alone without a word about them."""
     deprecation: str = ""
     """A sentence that every user of the resource is told."""
     check_name: Callable[[str], list[str]] = names.dns_subdomain

@@ -15,7 +15,7 @@ from kedge.api.apiextensions_v1.definition import (
 )
 from kedge.api.apiextensions_v1.definition_rules import validate, validate_status, validate_update
 from kedge.api.apiextensions_v1.json_schema import every, normal
-from kedge.api.resource import STATUS, Resource
+from kedge.api.resource import STATUS, Resource, keep_metadata
 
 __all__ = ["CLEANUP", "RESOURCE", "CustomResourceDefinition"]
 
@@ -90,6 +90,7 @@ RESOURCE = Resource(
     short_names=["crd", "crds"],
     categories=["api-extensions"],
     subresources=[STATUS],
+    carry_status=keep_metadata,
     default=default,
     carry=carry,
     validate=validate,

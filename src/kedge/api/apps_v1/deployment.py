@@ -215,6 +215,11 @@ def validate_status(new: Deployment, old: Deployment) -> Iterator[FieldError]:
     yield from workload.validate_collisions(status.collisionCount, old.status.collisionCount)
 
 
+def carry_status(new: Deployment, old: Deployment) -> Deployment:
+    """Keep the labels of the old object: upstream takes none from a write to the status."""
+    return replace(new, metadata=replace(new.metadata, labels=old.metadata.labels))
+
+
 RESOURCE = Resource(
     type=Deployment,
     group="apps",
@@ -227,6 +232,7 @@ RESOURCE = Resource(
     validate=validate,
     validate_update=validate_update,
     validate_status=validate_status,
+    carry_status=carry_status,
     warn=workload.warn,
     columns=[
         name_column(),

@@ -6,7 +6,7 @@ from typing import Any
 from kedge.api.builtin import columns, defaults, schemas, signing_requests, validation, webhooks
 from kedge.api.builtin.content import text
 from kedge.api.model import Document
-from kedge.api.resource import STATUS, Resource, Subresource
+from kedge.api.resource import STATUS, Resource, Subresource, keep_metadata
 from kedge.machinery import names
 
 ADMISSION = "admissionregistration.k8s.io"
@@ -129,6 +129,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         namespaced=False,
         categories=("api-extensions",),
         subresources=(STATUS,),
+        carry_status=keep_metadata,
         registry="apiregistration.k8s.io/apiservices",
         unconditional_update=False,
         counts_generation=False,
@@ -159,6 +160,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "flowschemas",
         namespaced=False,
         subresources=(STATUS,),
+        carry_status=keep_metadata,
         default=defaults.flow_schema,
         columns=columns.FLOW_SCHEMA,
     ),
@@ -168,6 +170,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "prioritylevelconfigurations",
         namespaced=False,
         subresources=(STATUS,),
+        carry_status=keep_metadata,
         default=defaults.priority_level,
         columns=columns.PRIORITY_LEVEL,
     ),

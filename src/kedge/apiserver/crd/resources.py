@@ -27,6 +27,7 @@ from kedge.api.resource import (
     ScalePaths,
     StoredAs,
     Subresource,
+    keep_metadata,
     name_column,
 )
 from kedge.apiserver.crd.defaulting import apply_defaults
@@ -82,6 +83,7 @@ def _resource(
         validate=contents.validate,
         effort=contents.effort,
         validate_status=contents.validate_status,
+        carry_status=keep_metadata,
         warn=lambda obj: _warnings(crd, version, obj),
         columns=tuple(_columns(version.additionalPrinterColumns)),
         fields=dict(_selectable(version)),

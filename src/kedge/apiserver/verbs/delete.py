@@ -23,10 +23,6 @@ from kedge.web.message import Response, json_response, warning_headers
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-JOBS_ORPHAN = (
-    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
-    "to remove them or set propagationPolicy=Orphan to suppress this warning"
-)
 POLICIES = ("Foreground", "Background", "Orphan")
 END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -187,8 +183,8 @@ def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[s
         if not request.resource.orphans_dependents or ORPHAN in own or FOREGROUND in own:
             return own
         policy = "Orphan"
-        if request.resource.plural == "jobs":
-            request.warnings.append(JOBS_ORPHAN)
+        if request.resource.orphan_warning:
+            request.warnings.append(request.resource.orphan_warning)
     kept = [name for name in own if name not in (ORPHAN, FOREGROUND)]
     extra = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
     return kept + extra

@@ -55,14 +55,6 @@ class ObjectPart:
     """Whether another spec makes another generation."""
 
 
-_SEALED_METADATA = (
-    "apiextensions.k8s.io",
-    "apiregistration.k8s.io",
-    "flowcontrol.apiserver.k8s.io",
-)
-"""Groups whose objects keep their metadata when their status is written, as upstream has it."""
-
-
 def _take_main(resource: Resource[Any], new: Object, old: Object) -> Object:
     taken: Object = resource.carry(prepare.with_status_of(resource, new, old), old)
     return taken
@@ -76,14 +68,9 @@ def _validate_main(resource: Resource[Any], new: Object, old: Object) -> Iterato
 
 
 def _take_status(resource: Resource[Any], new: Object, old: Object) -> Object:
-    meta = new.metadata
-    if resource.custom or resource.group in _SEALED_METADATA:
-        meta = replace(old.metadata, managedFields=meta.managedFields)
-    elif resource.plural == "deployments":
-        meta = replace(meta, labels=old.metadata.labels)
-    taken: Object = resource.carry_status(
-        replace(prepare.with_status_of(resource, old, new), metadata=meta), old
-    )
+    # The new metadata, because a write to the status may change labels and annotations, too.
+    whole = replace(prepare.with_status_of(resource, old, new), metadata=new.metadata)
+    taken: Object = resource.carry_status(whole, old)
     return taken
 
 
