@@ -29,7 +29,7 @@ from kedge.storage.store import Conflict, Entry, Store
 
 
 class Api:
-    """What the handlers of one server work with."""
+    """The dependencies of all handlers of one server."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class RequestContext(msgspec.Struct):
     user: User = UNKNOWN
     """The user whose rights count: the authenticated one, or the one it impersonates."""
     decision: Decision | None = None
-    """What the authorizer decided; None if it was not asked."""
+    """The authorizer's decision; None if it was not asked."""
     request: Request | None = None
     """The operation on a resource; None if the request is refused earlier or names no resource."""
     answer: Answer | None = None

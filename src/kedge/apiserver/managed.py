@@ -16,8 +16,9 @@ different rules:
 The owner of an update includes the apiVersion, that of an apply does not (`FieldOwner`). An applier
 may move its configuration to another version and must find its own earlier entry then; otherwise
 the fields that it dropped would stay for ever. Upstream (structured-merge-diff) converts every set
-to the version of the request. kedge needs no conversion: a kind with several versions has the same
-paths in all of them, and those of a custom resource differ in nothing but the apiVersion.
+to the version of the request. kedge does not convert sets: versions of a custom resource differ in
+nothing but the apiVersion. Events and HorizontalPodAutoscalers have fields with different names in
+their two versions; an applier that changes the version there leaves its old fields behind.
 
 An apply must not conflict with values that no client wrote. Therefore a create is tracked before
 admission, so that fields from plugins have no owner, and an apply tracks its configuration and not

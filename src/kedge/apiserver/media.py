@@ -1,13 +1,13 @@
-"""Which form of an answer the client wants, and which form its body has."""
+"""Media types: the format of a response, and that of a body."""
 
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Form = Literal["json", "yaml", "table", "partial", "partial-list"]
-"""Plain objects, as JSON or YAML; rows for kubectl; or only the metadata of objects."""
+"""Objects as JSON or YAML, rows for kubectl, or only the metadata of objects."""
 
 OFFERED = ("application/json", "application/yaml")
-"""What answers may be written in."""
+"""Media types of responses."""
 ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 PATCHES = {
     "application/json-patch+json": "json",
@@ -27,14 +27,14 @@ class MediaType(NamedTuple):
 
 
 class ResponseForm(NamedTuple):
-    """A form and the meta.k8s.io version it is asked in."""
+    """The format of a response, and its version of meta.k8s.io."""
 
     form: Form
     version: str = "v1"
 
 
 def parse_accept(header: str) -> tuple[MediaType, ...]:
-    """The media types of an Accept header, best first."""
+    """Return the media types of an Accept header, best first."""
     wanted = [_media_type(part) for part in header.split(",") if part.strip()]
     taken = [media for media in wanted if media.quality > 0]
     return tuple(sorted(taken, key=lambda media: -media.quality))
@@ -46,11 +46,11 @@ def body_type(content_type: str) -> str:
 
 
 CACHED_LENGTH = 1024
-"""Longer headers are read each time, so that nobody can fill the memory with them."""
+"""Results for longer headers are not kept, so that clients cannot fill the memory."""
 
 
 def negotiate(accept: str) -> tuple[ResponseForm, ...]:
-    """The forms the client would take, best first; empty if we have none of them."""
+    """Return the formats that the client accepts, best first; empty if there are none."""
     return _negotiate_cached(accept) if len(accept) <= CACHED_LENGTH else _negotiate(accept)
 
 

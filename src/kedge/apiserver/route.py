@@ -1,4 +1,4 @@
-"""Path and method -> what is asked for. The catalog is the routing table."""
+"""From path and method to resource and verb. The catalog is the routing table."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,7 +12,7 @@ from kedge.web.message import Query
 
 @dataclass(frozen=True, slots=True)
 class ResourcePath:
-    """An API path, taken apart. Segments that the path does not have are empty."""
+    """A path below /api or /apis, split into its segments; missing ones are empty."""
 
     group: str
     version: str
@@ -21,17 +21,17 @@ class ResourcePath:
     name: str
     subresource: str
     rest: str
-    """What follows the subresource, for proxies."""
+    """The rest after the subresource, for proxies."""
     watch: bool
     """Whether the path has the old /watch/ prefix."""
 
 
 CACHED_LENGTH = 512
-"""Longer paths are taken apart each time, so that nobody can fill the memory with them."""
+"""Results for longer paths are not kept, so that clients cannot fill the memory."""
 
 
 def parse(path: str) -> ResourcePath | None:
-    """The resource path below /api/v1 or /apis/GROUP/VERSION, or None if it is no such path."""
+    """Return the resource path below /api/v1 or /apis/GROUP/VERSION; None for any other path."""
     return _parse_cached(path) if len(path) <= CACHED_LENGTH else _parse(path)
 
 
@@ -60,7 +60,7 @@ _parse_cached = lru_cache(8192)(_parse)
 
 
 def verb(method: str, target: ResourcePath, query: Query) -> str:
-    """What the request wants done, in the words that permissions use."""
+    """Return the verb of a request, as roles spell it; 405 for other methods."""
     match method:
         case "GET":
             if target.watch or (not target.name and query.flag("watch")):
@@ -79,7 +79,7 @@ def verb(method: str, target: ResourcePath, query: Query) -> str:
 
 
 def check(resource: Resource[Any], target: ResourcePath, wanted: str) -> None:
-    """Refuse what the resource does not offer under this path."""
+    """Refuse a verb that the resource does not have under this path."""
     if target.namespace and not resource.namespaced:
         raise unknown_resource()
     if target.subresource:

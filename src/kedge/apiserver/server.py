@@ -34,7 +34,7 @@ from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.health import HealthChecks, Lifecycle, server_checks
-from kedge.apiserver.inflight import InFlight, Limit
+from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.metrics.latest import Latest
 from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import User
@@ -63,7 +63,7 @@ SERVICES: Final = "bootstrap-controller"
 ROLES: Final = "rbac/bootstrap-roles"
 CLUSTER_INFO: Final = "cluster-info"
 HOOKS: Final = (CRDS, SERVICES, ROLES, CLUSTER_INFO)
-"""What the server does once before it is ready; upstream's names, as far as there are any."""
+"""Work that the server does once before it is ready, under upstream's names where there are any."""
 
 
 class ApiServer:
@@ -241,7 +241,7 @@ def application(
 def in_flight(config: ServerConfig) -> InFlight:
     """Return the limits of requests; users that keep the cluster alive get half as many again."""
     reads, writes = config.max_requests_inflight, config.max_mutating_requests_inflight
-    return InFlight(Limit(reads, reads // 2), Limit(writes, writes // 2))
+    return InFlight(RequestLimit(reads, reads // 2), RequestLimit(writes, writes // 2))
 
 
 async def open_store(config: ServerConfig, clock: Clock) -> Store:

@@ -12,7 +12,7 @@ from kedge.apiserver import steps
 from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authorization.authorizer import SUPERUSERS
 from kedge.apiserver.context import RequestContext
-from kedge.apiserver.inflight import InFlight, Limit
+from kedge.apiserver.inflight import InFlight, RequestLimit
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery.errors import StatusError
@@ -93,7 +93,7 @@ def limited(server: LocalServer, flight: InFlight, verb: str, answer: Any) -> Re
 
 
 async def test_limit_counts_answers_that_take_time(server: LocalServer) -> None:
-    flight = InFlight(writes=Limit(1, 0))
+    flight = InFlight(writes=RequestLimit(1, 0))
     first = limited(server, flight, "create", answered())
     assert flight.counts == [0, 0], "the work has not begun"
     assert flight.enter("create", JOE) == 1
@@ -106,7 +106,7 @@ async def test_limit_counts_answers_that_take_time(server: LocalServer) -> None:
 
 
 async def test_limit_leaves_complete_answers_and_watches_alone(server: LocalServer) -> None:
-    flight = InFlight(reads=Limit(1, 0))
+    flight = InFlight(reads=RequestLimit(1, 0))
     complete = Response(200)
     assert limited(server, flight, "get", complete).answer is complete
     pending = answered()
@@ -117,7 +117,7 @@ async def test_limit_leaves_complete_answers_and_watches_alone(server: LocalServ
 async def test_a_request_that_is_cancelled_before_it_begins_takes_no_place(
     server: LocalServer,
 ) -> None:
-    flight = InFlight(writes=Limit(1, 0))
+    flight = InFlight(writes=RequestLimit(1, 0))
     pending = answered()
     made = limited(server, flight, "create", pending)
     assert isinstance(made.answer, Coroutine)

@@ -1,4 +1,4 @@
-"""pods/ephemeralcontainers and pods/resize: what may change in a pod that exists."""
+"""pods/ephemeralcontainers and pods/resize: the parts of a pod that may change later."""
 
 from collections.abc import Iterator
 from typing import Any

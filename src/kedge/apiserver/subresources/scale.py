@@ -25,7 +25,7 @@ SCALE = Resource(
     plural="scales",
     columns=COLUMNS,
 )
-"""How the view of a workload is read and shown; it is never stored."""
+"""The Scale, which is read and shown but never stored."""
 
 
 async def get(api: Api, request: Request) -> Response:
@@ -59,7 +59,7 @@ def _answer(api: Api, request: Request, item: Item) -> Response:
 
 
 def _view(request: Request) -> Request:
-    """The same request, about the Scale instead of the workload."""
+    """Return the same request, about the Scale instead of the workload."""
     return Request(
         request.http,
         request.user,
@@ -107,7 +107,7 @@ def _with_replicas(request: Request, live: dict[str, Any], scale: dict[str, Any]
 
 
 def scale_of(resource: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:
-    """The Scale that stands for a workload."""
+    """Return the Scale of a workload."""
     paths = _paths(resource)
     meta = document["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -143,7 +143,7 @@ def _find(document: dict[str, Any], path: str) -> Any:
 
 
 def _put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of the document with one value set."""
+    """Return a copy of the document with one value set."""
     head, _, rest = path.lstrip(".").partition(".")
     if not rest:
         return document | {head: value}

@@ -1,4 +1,4 @@
-"""Get and list: from the cache, or from the store's history when a past state is asked for."""
+"""Get and list: from the watch cache, or from the store's history for a past revision."""
 
 import base64
 from collections.abc import Awaitable, Sequence
@@ -46,7 +46,7 @@ def _check_reached(api: Api, revision: int) -> None:
 
 @dataclass(frozen=True)
 class ListSnapshot:
-    """Which state of the store a list shows."""
+    """The state of the store that a list shows."""
 
     exact: int = 0
     """That very revision; 0 means the latest."""
@@ -55,7 +55,7 @@ class ListSnapshot:
 
 
 class ContinueToken(msgspec.Struct):
-    """What a continue token holds."""
+    """The content of a continue token."""
 
     rv: int
     start: str
@@ -117,8 +117,8 @@ async def _list_in_turns(
 
 
 MUCH = 1 << 20
-"""How many bytes of objects are put to a selector before others get a turn. To decode as much for
-the first time takes some ten milliseconds."""
+"""Bytes of objects that are matched with a selector before other tasks get a turn. Decoding that
+much for the first time takes about ten milliseconds."""
 
 
 def _effort(item: Item) -> int:
@@ -126,7 +126,7 @@ def _effort(item: Item) -> int:
 
 
 async def chosen(api: Api, cache: ResourceCache, selection: Selection) -> list[Item]:
-    """Everything selected at this moment, found in as many turns of the event loop as it takes."""
+    """Return the objects that are selected at this moment, over many turns of the event loop."""
     return await _matching(api, selection, cache.candidates(selection))
 
 
@@ -164,7 +164,7 @@ def _page(
 
 
 async def _check_kept(api: Api, snapshot: ListSnapshot, selection: Selection) -> None:
-    """Refuse to go on with a list whose state lies no longer within the history that is kept."""
+    """Refuse to continue a list whose revision the store no longer keeps."""
     try:
         # The state that history was cut at is still readable, but what a client was shown before
         # it is not: the state just before tells whether the cut has come that far.
@@ -176,7 +176,7 @@ async def _check_kept(api: Api, snapshot: ListSnapshot, selection: Selection) ->
 async def _past(
     api: Api, request: Request, selection: Selection, snapshot: ListSnapshot, limit: int
 ) -> Response:
-    """A list as it was: the store keeps the history."""
+    """Return a list as it was, from the history of the store."""
     # Without selectors every entry counts, so that no more than a page need be read.
     most = limit if selection.everything else 0
     try:
@@ -202,7 +202,7 @@ async def _past(
 
 
 async def _snapshot(api: Api, request: Request, selection: Selection, limit: int) -> ListSnapshot:
-    """The state that resourceVersion, resourceVersionMatch, limit and continue ask for."""
+    """Return the state that resourceVersion, resourceVersionMatch, limit and continue describe."""
     query = request.query
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
     check_match(version, match, query.get("continue"))
@@ -245,7 +245,7 @@ def parse_revision(text: str) -> int:
 
 
 async def wait_for(api: Api, revision: int) -> None:
-    """Give the server a moment to reach a revision that it has not heard of."""
+    """Wait a moment for a revision that the server has not reached."""
     step = 0.05
     waited = 0.0
     while api.cache.revision < revision and waited < WAIT_FOR_REVISION:

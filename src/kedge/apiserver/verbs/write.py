@@ -1,4 +1,22 @@
-"""Create, update and the four patches: one road from a document to the store."""
+"""Create, update and the four patches: the way from a document to the store.
+
+The order of the steps is upstream's, and each place has a reason:
+
+1. decode and default, so that plugins and validation see complete objects;
+2. note the owners of fields, before admission: values from plugins have no owner (managed.py);
+3. mutating admission, which may change anything;
+4. validation of the result, since a plugin or webhook can make an object invalid, too;
+5. validating admission last: quota must count what will be stored, and nothing may change after;
+6. store with the expected revision.
+
+An update repeats all of it if another writer was faster (`modify`): admission has decided about an
+object that no longer exists. Writers wait for each other on a lock per key. The lock only saves
+work. Correctness comes from the store's compare-and-swap, which also covers writers without the
+lock, such as the expiry of objects.
+
+Steps that take time in proportion to the body run in a thread (`long_work`). They are pure; code
+that touches the cache, locks or admission stays on the event loop.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +54,7 @@ MODIFIED = (
 NAME_TRIES = 8
 
 Change = Callable[[dict[str, Any]], DesiredDocument]
-"""Makes the wanted document from the live one."""
+"""Makes the desired document from the live one."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +63,14 @@ class ObjectPart:
 
     subresource: str
     take: Callable[[Resource[Any], Object, Object], Object]
-    """(resource, new, old): the old object with the new one's part."""
+    """(resource, new, old): returns the old object with the part of the new one."""
     validate: Callable[[Resource[Any], Object, Object], Iterator[FieldError]]
     ignored: Callable[[Resource[Any]], dict[str, Any]]
     """The fields whose ownership this endpoint does not track."""
     shown: Callable[[Resource[Any], Object], Object | None] | None = None
-    """What admission sees instead of the object, and then cannot change; None if it was asked."""
+    """Returns what admission sees instead of the object, and cannot change; None to skip it."""
     counts: bool = True
-    """Whether another spec makes another generation."""
+    """Whether a changed spec raises the generation."""
 
 
 def _take_main(resource: Resource[Any], new: Object, old: Object) -> Object:
@@ -80,12 +98,12 @@ def _validate_status(resource: Resource[Any], new: Object, old: Object) -> Itera
 
 
 def all_but_status(resource: Resource[Any]) -> dict[str, Any]:
-    """Field ownership that a write to the status leaves alone."""
+    """Return the fields whose owners a write to the status does not change."""
     return {f"f:{name}": {} for name in resource.schema.fields if name not in _STATUS_WRITES}
 
 
 def only_status(resource: Resource[Any]) -> dict[str, Any]:
-    """Field ownership that a write to the main resource leaves alone."""
+    """Return the fields whose owners a write to the main resource does not change."""
     return {"f:status": {}} if resource.has_status else {}
 
 
@@ -99,7 +117,7 @@ STATUS = ObjectPart("status", _take_status, _validate_status, all_but_status)
 
 
 async def create(api: Api, request: Request) -> Response:
-    """POST: an object that was not there before."""
+    """Create an object."""
     document = await decode.posted(api, request, "CreateOptions")
     item = await create_object(api, request, DesiredDocument(document))
     return render.one(request, item, api.clock, 201)
@@ -124,7 +142,7 @@ async def create_object(api: Api, request: Request, wanted: DesiredDocument) -> 
 
 
 async def _admitted(api: Api, request: Request, wanted: DesiredDocument, manager: str) -> bytes:
-    """A posted document as the bytes that would be stored."""
+    """Return a posted document as the bytes to store."""
     resource = request.resource
     weight = len(request.http.body)
     obj, owners = await api.long_work.run(weight, _new, api, request, wanted, manager)
@@ -177,8 +195,10 @@ def _judge(
     errors: list[FieldError],
     known: Iterable[FieldError] = (),
 ) -> None:
-    """Refuse what is wrong, and warn of what only kedge takes. What Kubernetes alone would mind may
-    stay if it is known: it was stored before the server knew no extensions."""
+    """Refuse an invalid object, and warn about extensions that only kedge has.
+
+    Errors that Kubernetes would report and kedge does not are allowed if the old object has them
+    already (`known`): it was stored before the server was started without extensions."""
     allowed = {error for error in known if error.minded is not None}
     counting, used = extensions.sorted_out(
         (error for error in errors if error not in allowed),
@@ -203,7 +223,7 @@ def _metadata_errors(
 def _admitted_document(
     resource: Resource[Any], admitted: Object, owned: dict[str, Any]
 ) -> dict[str, Any]:
-    """The document of an object that admission changed, owned as before."""
+    """Return the document of an object that admission changed, with the owners from before."""
     document = resource.to_document(admitted)
     if "managedFields" in owned["metadata"]:
         document["metadata"]["managedFields"] = owned["metadata"]["managedFields"]
@@ -215,7 +235,7 @@ def _admitted_document(
 def _owners_from_birth(
     resource: Resource[Any], obj: Object, manager: str, applied: bool
 ) -> Sequence[ManagedFieldsEntry]:
-    """The managedFields of a new object."""
+    """Return the managedFields of a new object."""
     meta = obj.metadata
     if applied:
         return meta.managedFields
@@ -246,7 +266,7 @@ def _owners_from_birth(
 
 
 def _ownable(resource: Resource[Any], obj: Object) -> Object:
-    """An object without what has no owner and without what does not tell which fields it has."""
+    """Return an object without fields that have no owner, and without values that do not matter."""
     meta = obj.metadata
     named = ObjectMeta(
         generateName=meta.generateName,
@@ -282,7 +302,7 @@ def _exists(resource: Resource[Any], name: str, present: Item) -> StatusError:
 
 
 async def update(api: Api, request: Request) -> Response:
-    """PUT: the whole object as the client wants it."""
+    """Replace an object by the one in the body."""
     document = await decode.posted(api, request, "UpdateOptions")
     item, created = await update_document(api, request, document, MAIN)
     return render.one(request, item, api.clock, 201 if created else 200)
@@ -311,7 +331,7 @@ async def update_document(
 async def modify(
     api: Api, request: Request, change: Change, part: ObjectPart, options: str
 ) -> Item:
-    """Change the live object; a race that is lost is run again on what the winner left."""
+    """Change the live object; starts again with the newer object if another writer was faster."""
     dry = dry_run(request, options)
     manager = field_manager(request, options)
     async with api.locked(request.key):
@@ -344,7 +364,7 @@ async def _changed(
     manager: str,
     size: int,
 ) -> dict[str, Any]:
-    """The document to store, after defaulting, admission and validation."""
+    """Return the document to store, after defaulting, admission and validation."""
     resource = request.resource
     _check_version(request, wanted.document, live)
     weight = len(request.http.body) + size
@@ -357,7 +377,7 @@ async def _changed(
         admitted = new
     assert admitted is not None
     if admitted is not new:
-        # What a plugin changes outside of the endpoint's part is no more kept than a client's.
+        # A plugin can change no more than the client: only the part of this endpoint.
         admitted = part.take(resource, admitted, old)
     effort = weight * resource.effort()
     await api.long_work.run(effort, _validate_update, api, request, part, admitted, old)
@@ -416,7 +436,7 @@ def _owned_after(
     part: ObjectPart,
     manager: str | None,
 ) -> dict[str, Any]:
-    """The changed object's document, with managedFields; settled already without a manager."""
+    """Return the changed object with managedFields, which are final without a manager."""
     document = resource.to_document(new)
     meta = document["metadata"]
     if manager is not None:
@@ -436,7 +456,7 @@ def _owned_after(
 
 
 async def _store_changed(api: Api, request: Request, item: Item, document: dict[str, Any]) -> Item:
-    """Write the change; an object that only waited for its finalizers goes instead."""
+    """Write the change, or delete an object that waited only for its finalizers."""
     resource = request.resource
     if may_go(resource, document):
         await api.delete(resource, item)
@@ -469,7 +489,7 @@ def _check_version(request: Request, wanted: dict[str, Any], live: dict[str, Any
 
 
 async def patch(api: Api, request: Request) -> Response:
-    """PATCH: a description of a change."""
+    """Apply a patch to an object."""
     item, created = await patch_part(api, request, MAIN)
     return render.one(request, item, api.clock, 201 if created else 200)
 
@@ -496,7 +516,7 @@ async def patch_part(api: Api, request: Request, part: ObjectPart) -> tuple[Item
 async def _create_by_apply(
     api: Api, request: Request, change: Patch, part: ObjectPart
 ) -> Item | None:
-    """Apply an object that does not exist; None if somebody else made it meanwhile."""
+    """Create an object by apply; None if another client created it meanwhile."""
     resource = request.resource
     wanted = await api.long_work.run(
         len(request.http.body),
