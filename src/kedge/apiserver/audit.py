@@ -37,8 +37,8 @@ _SECRET_SUBRESOURCES: Final = frozenset(("token",))
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """A request in the log, as plain values: events wait for the disk, and none may keep the body of
-    its request in memory meanwhile."""
+    """A request in the log, as plain values: events wait for the disk, and none may keep the body
+    of its request in memory meanwhile."""
 
     uri: str
     verb: str

@@ -1,4 +1,4 @@
-"""Subresources of running pods: logs, exec, attach and port-forward, through the agent of the node."""
+"""Subresources of running pods, through the agent of the node: log, exec, attach, portforward."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
