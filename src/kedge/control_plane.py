@@ -12,8 +12,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 import uvloop
 
+from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import ServerConfig
-from kedge.apiserver.server import Running, serve
+from kedge.apiserver.server import ApiServer, serve
 from kedge.client.client import Client
 from kedge.client.election import Election
 from kedge.client.transport import Call, Handler, LocalTransport
@@ -27,7 +28,11 @@ from kedge.web.message import HttpRequest, Response
 from kedge.web.server import log_loop_error
 from kedge.web.watchdog import LoopPauses, watched
 
-OnReady = Callable[[Running], None]
+OnReady = Callable[[ApiServer], None]
+Duty = Callable[[], Coroutine[Any, Any, None]]
+
+CONTROLLER_MANAGER: Final = "kube-controller-manager"
+KUBE_SCHEDULER: Final = "kube-scheduler"
 
 HEAD_START: Final = 0.1
 """Seconds in which nodes that wait for the server are let in before anything else: what they ask
@@ -61,17 +66,23 @@ async def _serve(
     config: ServerConfig, clock: Clock, on_ready: OnReady, stop: asyncio.Event
 ) -> None:
     pauses = LoopPauses()
-    async with serve(config, clock, pauses) as server, asyncio.TaskGroup() as tasks:
+    components = ControlPlaneComponents(component_names(config))
+    async with (
+        serve(config, clock, pauses, components) as server,
+        asyncio.TaskGroup() as tasks,
+    ):
         gc.freeze()
         gc.enable()
         on_ready(server)
         # Not before: a start that makes keys keeps no client waiting.
         with watched(clock, pauses):
-            await _work(server, config, clock, tasks, stop)
+            offices = elections(server, components, config, clock)
+            await _work(server, offices, config, clock, tasks, stop)
 
 
 async def _work(
-    server: Running,
+    server: ApiServer,
+    offices: Sequence[tuple[Election, Duty]],
     config: ServerConfig,
     clock: Clock,
     tasks: asyncio.TaskGroup,
@@ -80,7 +91,6 @@ async def _work(
     """Run controllers and scheduler until the server is to stop."""
     if config.local_nodes:
         await clock.sleep(HEAD_START)
-    offices = elections(server, config, clock)
     work = [tasks.create_task(office.lead(duty)) for office, duty in offices]
     if config.restart_reason:
         work.append(tasks.create_task(record_restart(server, config.restart_reason, clock)))
@@ -92,7 +102,7 @@ async def _work(
         await office.resign()
 
 
-async def record_restart(server: Running, reason: str, clock: Clock) -> None:
+async def record_restart(server: ApiServer, reason: str, clock: Clock) -> None:
     """Record an event about a restart of the server on the service `kubernetes`."""
     from kedge.api.core_v1.references import ObjectReference
     from kedge.api.core_v1.service import RESOURCE
@@ -113,25 +123,29 @@ async def record_restart(server: Running, reason: str, clock: Clock) -> None:
     await recorder.run()
 
 
-Duty = Callable[[], Coroutine[Any, Any, None]]
+def component_names(config: ServerConfig) -> list[str]:
+    """Return the components that run beside the API server in this process."""
+    return [CONTROLLER_MANAGER, *([KUBE_SCHEDULER] if SCHEDULER in config.controllers else ())]
 
 
 def elections(
-    server: Running, config: ServerConfig, clock: Clock
+    server: ApiServer, components: ControlPlaneComponents, config: ServerConfig, clock: Clock
 ) -> Sequence[tuple[Election, Duty]]:
-    """What only one of several servers does, and how it is found out which.
+    """Return the work that only one of several servers does, each with the election of its leader.
 
-    Each duty is imported by whoever takes it up: nobody waits for that, and the first answers of
-    the server do not.
+    The work is imported when it begins, so that the first answers of the server do not wait for
+    the import.
     """
     identity = identity_of(config.state)
-    keeper = Client(LocalTransport(into(server), clock), user_agent="kube-controller-manager")
-    planner = Client(LocalTransport(into(server), clock), user_agent="kube-scheduler")
+    keeper = Client(LocalTransport(into(server), clock), user_agent=CONTROLLER_MANAGER)
+    planner = Client(LocalTransport(into(server), clock), user_agent=KUBE_SCHEDULER)
+    keeping = Election(keeper, clock, CONTROLLER_MANAGER, identity)
+    planning = Election(planner, clock, KUBE_SCHEDULER, identity)
 
     async def keep() -> None:
         from kedge.controllers.controllers import Controllers
 
-        await Controllers(
+        controllers = Controllers(
             keeper,
             clock,
             server.ca_pem,
@@ -140,22 +154,29 @@ def elections(
             admission=config.admission,
             enabled=config.controllers,
             node_grace=config.node_grace,
-        ).run()
+        )
+        components.report(CONTROLLER_MANAGER, controllers.failure)
+        try:
+            await controllers.run()
+        finally:
+            components.report(CONTROLLER_MANAGER, keeping.failure)
 
     async def plan() -> None:
         from kedge.scheduler.scheduler import Scheduler
 
         scheduler = Scheduler(planner, clock, usage=config.scheduler_usage)
-        server.app.decisions = scheduler
+        components.report(KUBE_SCHEDULER, scheduler.failure)
+        components.set_scheduler(scheduler)
         try:
             await scheduler.run()
         finally:
-            server.app.decisions = None
+            components.set_scheduler(None)
+            components.report(KUBE_SCHEDULER, planning.failure)
 
-    offices = [(Election(keeper, clock, "kube-controller-manager", identity), keep)]
-    if SCHEDULER in config.controllers:
-        offices.append((Election(planner, clock, "kube-scheduler", identity), plan))
-    return offices
+    offices = {CONTROLLER_MANAGER: (keeping, keep), KUBE_SCHEDULER: (planning, plan)}
+    for name in component_names(config):
+        components.report(name, offices[name][0].failure)
+    return [offices[name] for name in component_names(config)]
 
 
 def identity_of(state: Path) -> str:
@@ -163,7 +184,7 @@ def identity_of(state: Path) -> str:
     return f"{gethostname()}_{uuid5(NAMESPACE_URL, state.resolve().as_uri())}"
 
 
-def into(server: Running) -> Handler:
+def into(server: ApiServer) -> Handler:
     """Straight into the server that runs in this process, as its administrator."""
 
     def handle(call: Call) -> Response | Awaitable[Response]:

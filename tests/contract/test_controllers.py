@@ -19,7 +19,7 @@ from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod import pod
 from kedge.api.model import Document, Object, ObjectMeta, OwnerReference
 from kedge.api.resource import Resource, T
-from kedge.apiserver.server import Running
+from kedge.apiserver.server import ApiServer
 from kedge.client.client import Client, DeleteOptions
 from kedge.controllers.controllers import Controllers
 from kedge.machinery.clock import SystemClock
@@ -29,7 +29,7 @@ from kedge.testing.server import http_client, local_client, memory_server
 CONFIG_MAPS, NAMESPACES, PODS = config_map.RESOURCE, namespace.RESOURCE, pod.RESOURCE
 DEFINITIONS = custom_resource_definition.RESOURCE
 WIDGETS = Resource(type=Document, group="example.com", plural="widgets", kind="Widget")
-Connect = Callable[[Running], Client]
+Connect = Callable[[ApiServer], Client]
 
 
 @pytest.fixture(params=[local_client, http_client], ids=["local", "http"])

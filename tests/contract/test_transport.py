@@ -10,7 +10,7 @@ import pytest
 from kedge.api.core_v1 import config_map, namespace
 from kedge.api.core_v1.config_map import ConfigMap
 from kedge.api.model import ObjectMeta
-from kedge.apiserver.server import Running
+from kedge.apiserver.server import ApiServer
 from kedge.client.client import APPLY_PATCH, Client, DeleteOptions, Preconditions
 from kedge.client.discovery import Discovery
 from kedge.client.http import HttpTransport
@@ -20,7 +20,7 @@ from kedge.machinery.errors import StatusError
 from kedge.testing.server import http_client, local_client, memory_server
 
 CONFIG_MAPS = config_map.RESOURCE
-Connect = Callable[[Running], Client]
+Connect = Callable[[ApiServer], Client]
 
 
 @pytest.fixture(params=[local_client, http_client], ids=["local", "http"])

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from kedge.api.model import Object
 from kedge.machinery import names
 from kedge.machinery.errors import FieldError
@@ -21,6 +23,12 @@ def unchanged(obj: Any) -> Any:
 
 def keep_new(new: Any, old: Any) -> Any:
     return new
+
+
+def keep_metadata(new: Any, old: Any) -> Any:
+    """Return the new object with the old one's metadata, except for managedFields."""
+    kept = msgspec.structs.replace(old.metadata, managedFields=new.metadata.managedFields)
+    return msgspec.structs.replace(new, metadata=kept)
 
 
 def no_errors(obj: Any) -> Iterator[FieldError]:
@@ -95,5 +103,7 @@ class Strategy(Generic[T]):
     """Whether a delete that takes effect immediately responds with the object's last state."""
     orphans_dependents: bool = False
     """Whether a delete without a propagation policy orphans the dependents."""
+    orphan_warning: str = ""
+    """The warning for a client that orphans dependents without asking for it."""
     ttl: int = 0
     """Seconds after which the store drops the object; 0 keeps it."""

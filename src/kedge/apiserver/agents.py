@@ -3,13 +3,21 @@
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kedge.machinery.errors import StatusError
 from kedge.web.exchange import ServerAddress
 
 _DEFAULT_PORT: Final = 10250
 _PREFERRED: Final = ("InternalIP", "InternalDNS", "Hostname", "ExternalIP", "ExternalDNS")
+
+
+class AgentLocator(Protocol):
+    """Finds the agents of nodes."""
+
+    def address(self, node: Mapping[str, Any]) -> ServerAddress:
+        """Return where the agent of a node listens."""
+        ...
 
 
 class Agents:

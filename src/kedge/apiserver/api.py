@@ -1,4 +1,4 @@
-"""Api: what every verb works with, and how objects pass between their versions and the store."""
+"""Api: the dependencies of every verb, and the conversion of objects to what the store keeps."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -15,21 +15,21 @@ from kedge.api.model import Document, ManagedFieldsEntry, Object
 from kedge.api.resource import Resource, enc_hook
 from kedge.apiserver import managed
 from kedge.apiserver.admission.chain import Chain
-from kedge.apiserver.agents import Agents
+from kedge.apiserver.agents import AgentLocator
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.long_work import LongWork
-from kedge.apiserver.metrics.cluster import node_reports
 from kedge.apiserver.request import Request, stored
 from kedge.apiserver.watchcache import Item, ResourceCache, WatchCache
 from kedge.apiserver.webhooks.caller import Caller
 from kedge.machinery.clock import Clock
 from kedge.machinery.durations import format_time
 from kedge.machinery.errors import StatusError, not_found, unknown_resource
+from kedge.metrics.reports import NodeReports
 from kedge.storage.store import RevisionConflict, Store, StoreEntry
 
 
 class Api:
-    """The state of one server."""
+    """The dependencies of all handlers of one server."""
 
     def __init__(
         self,
@@ -40,9 +40,13 @@ class Api:
         admission: Chain,
         authorizer: Authorizer,
         caller: Caller,
+        metrics: NodeReports,
         clock: Clock,
         random: Random,
+        agents: AgentLocator | None = None,
     ) -> None:
+        """`agents` connects to the agents of nodes; None if this server calls no nodes. `metrics`
+        holds what nodes have reported about themselves and their pods."""
         self.store = store
         self.cache = cache
         self.catalog = catalog
@@ -51,18 +55,16 @@ class Api:
         self.caller = caller
         self.clock = clock
         self.random = random
+        self.metrics = metrics
+        self.agents = agents
         self.long_work = LongWork()
-        self.metrics = node_reports(cache, clock)
-        """The usage that nodes have reported."""
-        self.agents: Agents | None = None
-        """How nodes are called; None if this server calls none."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def cache_of(self, resource: Resource[Any]) -> ResourceCache:
         try:
             return self.cache.of(stored(resource))
         except KeyError:
-            # A custom kind whose definition went while the request was under way.
+            # A custom resource whose definition was deleted while the request was under way.
             raise unknown_resource() from None
 
     def find(self, request: Request) -> Item | None:
@@ -73,7 +75,7 @@ class Api:
 
     @asynccontextmanager
     async def locked(self, key: str) -> AsyncIterator[None]:
-        """One change at a time to one object: writers wait here instead of failing in the store."""
+        """Let one writer at a time change an object: others wait here and do not conflict."""
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
@@ -87,7 +89,7 @@ class Api:
         return await self.put_bytes(resource, key, to_stored_bytes(resource, document), expect)
 
     async def put_bytes(self, resource: Resource[Any], key: str, value: bytes, expect: int) -> Item:
-        """Store what is encoded already; returns once every reader sees it."""
+        """Store an encoded object; returns once every reader sees it."""
         home = stored(resource)
         entry = await self.store.put(key, value, expect=expect, ttl=home.strategy.ttl)
         return await self._seen(home, entry)
@@ -98,7 +100,7 @@ class Api:
         return await self._seen(stored(resource), entry)
 
     async def caught_up(self, race: RevisionConflict) -> None:
-        """Return once readers see what the winner of a race wrote."""
+        """Return once readers see the write that won a race."""
         won = race.current.revision if race.current is not None else 0
         await self.cache.reached(max(won, self.store.revision))
 
@@ -110,12 +112,12 @@ class Api:
 
 
 def gone(request: Request) -> StatusError:
-    """The object that the request names does not exist."""
+    """Return the error for an object that does not exist."""
     return not_found(request.resource.group, request.resource.plural, request.name)
 
 
 def live_document(resource: Resource[Any], item: Item) -> dict[str, Any]:
-    """A stored object in the resource's own version, resourceVersion included."""
+    """Return a stored object in the resource's own version, with its resourceVersion."""
     document = item.document()
     return resource.store_as.from_stored(document) if resource.store_as is not None else document
 
@@ -124,7 +126,7 @@ _encoder = msgspec.json.Encoder(enc_hook=enc_hook)
 
 
 def encoded(obj: Object) -> bytes:
-    """An object as JSON, in the order of its fields; what it is, is for others to say."""
+    """Return an object as JSON in the order of its fields, without apiVersion and kind."""
     if isinstance(obj, Document):
         return msgspec.json.encode({"metadata": obj.metadata, **obj.content})
     return _encoder.encode(replace(obj, apiVersion="", kind=""))
@@ -133,7 +135,7 @@ def encoded(obj: Object) -> bytes:
 def new_stored_bytes(
     resource: Resource[Any], obj: Object, owners: Sequence[ManagedFieldsEntry]
 ) -> bytes:
-    """A new object as the store keeps it, owned by these."""
+    """Return a new object as the store keeps it, with these managedFields."""
     meta = replace(obj.metadata, managedFields=[_ordered(owner) for owner in owners] or ())
     body = encoded(replace(obj, metadata=meta))
     value = b'{"kind":"%b","apiVersion":"%b",%b' % (
@@ -157,7 +159,7 @@ def _in_order(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_stored_bytes(resource: Resource[Any], document: dict[str, Any]) -> bytes:
-    """A document as the store keeps it: in the stored version, without a resourceVersion."""
+    """Return a document as the store keeps it: in the stored version, without resourceVersion."""
     if resource.store_as is not None:
         document = resource.store_as.to_stored(document)
     metadata = {k: v for k, v in document["metadata"].items() if k != "resourceVersion"}

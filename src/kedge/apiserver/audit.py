@@ -1,6 +1,6 @@
-"""The audit log: who asked for what, and what became of it; one JSON object per line.
+"""The audit log: one JSON object per line for each request, with its user and its outcome.
 
-Bodies and credentials are never in it: an event is made from the few things named below.
+Bodies and credentials are never in it: an event is made from the few values named below.
 """
 
 import ipaddress
@@ -11,143 +11,155 @@ import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from urllib.parse import unquote_plus
 
 import msgspec
 
+from kedge.apiserver.context import UNKNOWN, RequestContext, is_stream
 from kedge.apiserver.request import Request, User
-from kedge.machinery.errors import StatusError
+from kedge.machinery.clock import Clock
 from kedge.web.message import HttpRequest
 
 log = logging.getLogger(__name__)
 
 USER_AGENT_LENGTH: Final = 1024
 WAITING: Final = 20_000
-"""Events that may wait for the disk; what comes on top of them is counted and dropped."""
+"""Events that may wait for the disk; further ones are counted and dropped."""
 STARTED: Final = "ResponseStarted"
 COMPLETE: Final = "ResponseComplete"
-NOBODY: Final = User("")
-"""Whoever could not say who they are."""
 _SECRET_PARAMETERS: Final = ("token", "password", "secret", "key", "authorization")
 _SECRET_RESOURCES: Final = frozenset(("secrets", "tokenreviews"))
 _SECRET_SUBRESOURCES: Final = frozenset(("token",))
 
 
-@dataclass(slots=True)
-class Entry:
-    """What is kept of one request, as plain values: nothing here refers to the request itself."""
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """A request in the log, as plain values: events wait for the disk, and none may keep the body
+    of its request in memory meanwhile."""
 
     uri: str
     verb: str
     received: datetime
+    completed: datetime
+    code: int
+    stage: str = COMPLETE
     sources: tuple[str, ...] = ()
     user_agent: str = ""
-    user: User = NOBODY
+    user: User = UNKNOWN
     impersonated: User | None = None
     object: Mapping[str, str] | None = None
-    """What the request is about; None if it names no resource."""
-    discreet: bool = False
-    """Whether even error messages might say too much."""
-    id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    annotations: dict[str, str] = field(default_factory=dict)
-    stage: str = COMPLETE
-    code: int = 0
+    """The objectRef; None if the request names no resource."""
     reason: str = ""
     message: str = ""
-    completed: datetime | None = None
-
-    def decided(self, allowed: bool, reason: str) -> None:
-        """Note what authorization said, and why."""
-        self.annotations["authorization.k8s.io/decision"] = "allow" if allowed else "forbid"
-        self.annotations["authorization.k8s.io/reason"] = reason
-
-    def failed(self, error: StatusError) -> None:
-        """Note why the request failed."""
-        self.reason = error.reason
-        self.message = "" if self.discreet else error.message
-
-    def ended(self, code: int, at: datetime, *, streaming: bool = False) -> None:
-        """Note how the request was answered, or that the answer has begun and goes on."""
-        self.code = code
-        self.completed = at
-        self.stage = STARTED if streaming else COMPLETE
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
-def begun(http: HttpRequest, source: str, at: datetime) -> Entry:
-    """The entry of a request that has just come in; `user` is set when it is known."""
-    return Entry(
+def event_of(context: RequestContext, clock: Clock) -> AuditEvent:
+    """Return the event of a request that is answered, or whose answer has begun."""
+    http, response = context.http, context.response
+    assert response is not None
+    completed = clock.now()
+    impersonates = context.user is not context.authenticated
+    return AuditEvent(
         uri=_uri(http),
-        verb=http.method.lower(),
-        received=at,
-        sources=_sources(http.headers, source),
+        verb=http.method.lower() if context.request is None else context.verb,
+        received=completed - timedelta(seconds=clock.monotonic() - context.started),
+        completed=completed,
+        code=response.status,
+        stage=STARTED if is_stream(response) else COMPLETE,
+        sources=_sources(http.headers, http.peer),
         user_agent=_shortened(http.headers.get("user-agent", "")),
+        user=context.authenticated,
+        impersonated=context.user if impersonates else None,
+        # Only now: a create with generateName has a name since it was stored.
+        object=None if context.request is None else _object_ref(context.request),
+        reason=context.reason,
+        message="" if _is_secret(context.request) else context.message,
+        annotations=_annotations(context),
     )
 
 
-def about(entry: Entry, request: Request) -> None:
-    """Add what a request that names a resource is about."""
-    resource = request.resource
-    entry.verb = request.verb
-    entry.discreet = (
-        resource.plural in _SECRET_RESOURCES or request.subresource in _SECRET_SUBRESOURCES
-    )
+def _object_ref(request: Request) -> Mapping[str, str]:
     named = {
-        "resource": resource.plural,
+        "resource": request.resource.plural,
         "namespace": request.namespace,
         "name": request.name,
-        "apiGroup": resource.group,
-        "apiVersion": resource.version,
+        "apiGroup": request.resource.group,
+        "apiVersion": request.resource.version,
         "subresource": request.subresource,
     }
-    entry.object = {key: value for key, value in named.items() if value}
+    return {key: value for key, value in named.items() if value}
 
 
-def event(entry: Entry) -> dict[str, Any]:
-    """The entry as Kubernetes' audit.k8s.io/v1 spells it, at the level Metadata."""
+def _is_secret(request: Request | None) -> bool:
+    """Whether an error message about the request may quote a secret."""
+    if request is None:
+        return False
+    resource, subresource = request.resource.plural, request.subresource
+    return resource in _SECRET_RESOURCES or subresource in _SECRET_SUBRESOURCES
+
+
+def _annotations(context: RequestContext) -> Mapping[str, str]:
+    """Return the decision of the authorizer, and what admission plugins noted."""
+    noted = {} if context.request is None else context.request.annotations
+    decision = context.decision
+    if decision is None:
+        return noted
+    verdict = "allow" if decision.allowed else "forbid"
+    return {
+        "authorization.k8s.io/decision": verdict,
+        "authorization.k8s.io/reason": decision.reason,
+        **noted,
+    }
+
+
+def document_of(event: AuditEvent) -> dict[str, Any]:
+    """Return the event as Kubernetes' audit.k8s.io/v1 spells it, at the level Metadata."""
     document: dict[str, Any] = {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
         "level": "Metadata",
-        "auditID": entry.id,
-        "stage": entry.stage,
-        "requestURI": entry.uri,
-        "verb": entry.verb,
-        "user": _user(entry.user),
+        "auditID": event.id,
+        "stage": event.stage,
+        "requestURI": event.uri,
+        "verb": event.verb,
+        "user": _user(event.user),
     }
     optional = {
-        "impersonatedUser": None if entry.impersonated is None else _user(entry.impersonated),
-        "sourceIPs": list(entry.sources),
-        "userAgent": entry.user_agent,
-        "objectRef": entry.object,
-        "responseStatus": _status(entry),
+        "impersonatedUser": None if event.impersonated is None else _user(event.impersonated),
+        "sourceIPs": list(event.sources),
+        "userAgent": event.user_agent,
+        "objectRef": event.object,
+        "responseStatus": _status(event),
     }
     document |= {key: value for key, value in optional.items() if value}
-    document["requestReceivedTimestamp"] = _timestamp(entry.received)
-    document["stageTimestamp"] = _timestamp(entry.completed or entry.received)
-    if entry.annotations:
-        document["annotations"] = entry.annotations
+    document["requestReceivedTimestamp"] = _timestamp(event.received)
+    document["stageTimestamp"] = _timestamp(event.completed)
+    if event.annotations:
+        document["annotations"] = event.annotations
     return document
 
 
-def _status(entry: Entry) -> dict[str, Any]:
+def _status(event: AuditEvent) -> dict[str, Any]:
     status: dict[str, Any] = {"metadata": {}}
-    if entry.code >= 400:
-        told = {"status": "Failure", "message": entry.message, "reason": entry.reason}
-        status |= {key: value for key, value in told.items() if value}
-    return status | {"code": entry.code}
+    if event.code >= 400:
+        failure = {"status": "Failure", "message": event.message, "reason": event.reason}
+        status |= {key: value for key, value in failure.items() if value}
+    return status | {"code": event.code}
 
 
 def _user(user: User) -> dict[str, Any]:
-    told = {
+    info = {
         "username": user.name,
         "uid": user.uid,
         "groups": user.groups,
         "extra": dict(user.extra),
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in info.items() if value}
 
 
 def _uri(http: HttpRequest) -> str:
@@ -158,7 +170,7 @@ def _uri(http: HttpRequest) -> str:
 
 
 def _disarmed(parameter: str) -> str:
-    """A query parameter without its value if the name suggests a credential."""
+    """Return a query parameter, its value hidden if the name suggests a credential."""
     name, equals, _ = parameter.partition("=")
     spelled = unquote_plus(name).lower()
     secret = any(word in spelled for word in _SECRET_PARAMETERS)
@@ -166,7 +178,7 @@ def _disarmed(parameter: str) -> str:
 
 
 def _sources(headers: Mapping[str, str], peer: str) -> tuple[str, ...]:
-    """Addresses that proxies vouch for, then the peer's own, which cannot be made up."""
+    """Return the addresses that proxies claim, then the peer's own, which it cannot forge."""
     found = [_address(part) for part in headers.get("x-forwarded-for", "").split(",")[:16]]
     chain = [address for address in found if address]
     real = _address(headers.get("x-real-ip", ""))
@@ -199,34 +211,34 @@ def _timestamp(moment: datetime) -> str:
 
 @dataclass(frozen=True)
 class Rotation:
-    """When a file is set aside, and how many of those are kept."""
+    """The size at which a file is set aside, and how many older files are kept."""
 
     max_bytes: int = 100 << 20
     backups: int = 10
 
 
 class AuditLog:
-    """Takes entries without ever waiting; one thread writes them."""
+    """Takes events without waiting for the disk; one thread writes them."""
 
     def __init__(self, path: Path, rotation: Rotation | None = None) -> None:
-        self._waiting: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[AuditEvent | None] = queue.SimpleQueue()
         self._file = _File(path, rotation or Rotation())
-        # Now, so that a file that cannot be written is noticed by whoever starts the server.
+        # Now, so that the start of the server fails if the file cannot be written.
         self._file.open()
         self.dropped = 0
-        """Entries that were lost because the disk did not keep up or failed."""
+        """Events that were lost because the disk did not keep up or failed."""
         self._thread = threading.Thread(target=self._write, name="audit", daemon=True)
         self._thread.start()
 
-    def add(self, entry: Entry) -> None:
-        """Have an entry written; it must not be changed any more."""
+    def add(self, event: AuditEvent) -> None:
+        """Have an event written, soon and by the thread."""
         if self._waiting.qsize() >= WAITING:
             self.dropped += 1
         else:
-            self._waiting.put(entry)
+            self._waiting.put(event)
 
     def close(self) -> None:
-        """Return when everything that was added is on its way to the disk."""
+        """Return when everything that was added is written."""
         self._waiting.put(None)
         self._thread.join()
 
@@ -247,19 +259,19 @@ class AuditLog:
         self._file.close()
 
     def _batch(self) -> tuple[list[bytes], bool] | None:
-        """The next lines, as many as are there; and whether they are the last."""
-        entry = self._waiting.get()
+        """Return the next lines, as many as are waiting, and whether they are the last."""
+        event = self._waiting.get()
         lines: list[bytes] = []
-        while entry is not None:
-            lines.append(msgspec.json.encode(event(entry)) + b"\n")
+        while event is not None:
+            lines.append(msgspec.json.encode(document_of(event)) + b"\n")
             if len(lines) == 1000 or self._waiting.empty():
                 return lines, False
-            entry = self._waiting.get()
+            event = self._waiting.get()
         return (lines, True) if lines else None
 
 
 class _File:
-    """A file that only its owner reads, renamed to .1, .2 and so on when it has grown."""
+    """A file that only its owner may read, renamed to .1, .2 and so on when it is full."""
 
     def __init__(self, path: Path, rotation: Rotation) -> None:
         self._path = path
@@ -268,7 +280,7 @@ class _File:
         self._size = 0
 
     def open(self) -> None:
-        """Raises OSError if the file cannot be written."""
+        """Open the file; OSError if it cannot be written."""
         self._opened()
 
     def write(self, lines: list[bytes]) -> None:

@@ -17,18 +17,18 @@ from kedge.machinery.errors import (
 )
 
 MAX_DEPTH = 100
-"""How deeply a body may be nested; no schema comes near, and every walk below is recursive."""
+"""How deeply a body may be nested. No schema comes near, and the functions below are recursive."""
 
 
 class Body(msgspec.Struct, frozen=True):
-    """A document, and complaints about keys that stood in it more than once."""
+    """A document, and messages about keys that occur in it more than once."""
 
     document: dict[str, Any]
     duplicates: list[str]
 
 
 def read(content_type: str, data: bytes) -> Body:
-    """The document in a body of that type; raises 415 or 400."""
+    """Return the document in a body of that type; raises 415 or 400."""
     match body_type(content_type):
         case "" | "application/json":
             return read_json(data)
@@ -60,7 +60,7 @@ def read_json(data: bytes) -> Body:
 
 
 def decode_json(data: bytes) -> Any:
-    """Any JSON value; raises 400."""
+    """Return any JSON value; raises 400."""
     try:
         if _LARGE_INTEGER.search(data):
             value = json.loads(
@@ -100,7 +100,7 @@ def _no_constant(name: str) -> Any:
 
 
 def read_yaml(data: bytes) -> Body:
-    # A server gets ready sooner without a parser that few of its clients make it use.
+    # Imported here because few clients send YAML and the server starts sooner without it.
     from kedge.machinery import yaml_text
 
     try:
@@ -158,7 +158,7 @@ def _decoded_protobuf(data: bytes) -> dict[str, Any]:
 
 
 def _may_repeat_keys(data: bytes, document: dict[str, Any]) -> bool:
-    """A cheap sieve: whether more keys were written than the document has."""
+    """Whether more keys were written than the document has; cheap, and sometimes wrong."""
     if b"\\" in data:
         return _STRINGS.findall(data).count(b":") != _count_keys(document)
     # Without escapes a quote and a colon are a key, or the beginning of a string that stands in the
@@ -169,7 +169,7 @@ def _may_repeat_keys(data: bytes, document: dict[str, Any]) -> bool:
 
 _BLANKS = b" \t\r\n"
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"\s*(:?)', re.DOTALL)
-"""Every string of a JSON text, and the colon that makes it a key."""
+"""Matches each string of a JSON text, and the colon that makes it a key."""
 
 
 def _count_keys(value: Any) -> int:
@@ -186,7 +186,7 @@ MAX_FINDINGS = 100
 
 
 def _duplicates(data: bytes) -> list[str]:
-    """Complaints about keys that stand twice in one object."""
+    """Return messages about keys that occur twice in one object."""
     found: dict[str, None] = {}
     # Numbers are skipped: they do not matter here, and parsing large ones is slow.
     _walk(json.loads(data, object_pairs_hook=_Pairs, parse_int=str, parse_float=str), "", found)
@@ -194,7 +194,7 @@ def _duplicates(data: bytes) -> list[str]:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object as its pairs, told apart from a JSON array."""
+    """A JSON object as its pairs; a type of its own, unlike JSON arrays."""
 
 
 def _walk(value: Any, path: str, found: dict[str, None]) -> None:

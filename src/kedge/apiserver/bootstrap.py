@@ -11,7 +11,7 @@ from kedge.apiserver.api import Api
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
-from kedge.apiserver.verbs.patches import Wanted
+from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.web.message import HttpRequest
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -87,8 +87,10 @@ async def ensure_range(api: Api) -> None:
         "lastTransitionTime": api.timestamp(),
     }
 
-    def opened(live: dict[str, Any]) -> Wanted:
-        return Wanted(live if live.get("status") else live | {"status": {"conditions": [ready]}})
+    def opened(live: dict[str, Any]) -> DesiredDocument:
+        return DesiredDocument(
+            live if live.get("status") else live | {"status": {"conditions": [ready]}}
+        )
 
     await write.modify(api, request, opened, write.STATUS, "UpdateOptions")
 
@@ -118,7 +120,7 @@ async def _republish(api: Api, document: dict[str, Any], content: dict[str, Any]
         await ensure_object(api, document | content)
         return
     await write.modify(
-        api, request, lambda live: Wanted(live | content), write.MAIN, "UpdateOptions"
+        api, request, lambda live: DesiredDocument(live | content), write.MAIN, "UpdateOptions"
     )
 
 
@@ -127,7 +129,7 @@ async def ensure_object(api: Api, document: dict[str, Any]) -> None:
     request = request_for(api, document, "create")
     if api.find(request) is None:
         await write.create_object(
-            api, request, Wanted(msgspec.json.decode(msgspec.json.encode(document)))
+            api, request, DesiredDocument(msgspec.json.decode(msgspec.json.encode(document)))
         )
 
 

@@ -1,4 +1,4 @@
-"""Discovery and OpenAPI as bytes with ETags, made anew only when the catalog has changed."""
+"""Discovery and OpenAPI as bytes with ETags, made again only when the catalog has changed."""
 
 import asyncio
 import hashlib
@@ -19,8 +19,8 @@ from kedge.machinery.clock import Clock
 from kedge.web.message import JSON, HttpRequest, Response
 
 
-class Page:
-    """One document, ready to be sent."""
+class DiscoveryPage:
+    """One encoded document with its ETag."""
 
     __slots__ = ("body", "etag")
 
@@ -30,7 +30,7 @@ class Page:
 
 
 class Documents:
-    """What the server says of itself."""
+    """The discovery and OpenAPI documents of a server."""
 
     def __init__(
         self, catalog: Catalog, address: Callable[[], str], clock: Clock, long_work: LongWork
@@ -40,12 +40,12 @@ class Documents:
         self._making = asyncio.Lock()
         self._clock = clock
         self._address = address
-        self._pages: dict[str, tuple[int, Page]] = {}
-        """The documents, each with the state of the catalog that it tells of."""
+        self._pages: dict[str, tuple[int, DiscoveryPage]] = {}
+        """The documents, each with the state of the catalog that it describes."""
         self._salt = secrets.token_hex(8)
 
     def answer(self, request: HttpRequest) -> Response | Awaitable[Response] | None:
-        """The answer to a discovery or OpenAPI path, None for any other.
+        """Return the response to a discovery or OpenAPI path; None for any other path.
 
         OpenAPI documents grow with the schemas of custom kinds, to megabytes each, so they are made
         beside the event loop; everything else is small.
@@ -138,40 +138,40 @@ class Documents:
         caching = "public, immutable" if asked else "no-cache"
         response = self._present(request, page, caching=caching)
         if asked:
-            # kubectl keeps what has a date on it and asks again for everything else.
+            # kubectl caches documents with an expiry date and requests all others again.
             expiry = self._clock.now() + timedelta(days=365)
             response.headers.append(("Expires", format_datetime(expiry, usegmt=True)))
         return response
 
     def _hash(self, path: str, group: str, version: str) -> str:
-        """Tells one state of a document from another without having to make the document."""
+        """Return a hash that changes with the document, without making the document."""
         stamp = self._catalog.stamp(group, version)
         return hashlib.sha256(f"{self._salt} {path} {stamp}".encode()).hexdigest()[:32].upper()
 
-    async def _long_page(self, name: str, make: Callable[[Any], Any], stamp: int) -> Page:
-        """A page that is made in a thread, once for all who ask meanwhile."""
+    async def _long_page(self, name: str, make: Callable[[Any], Any], stamp: int) -> DiscoveryPage:
+        """Return a page that is made in a thread, once for all clients that ask meanwhile."""
         async with self._making:
             made = self._pages.get(name)
             if made is None or made[0] != stamp:
                 resources = list(self._catalog)
-                page = await self._long_work.run(LONG, lambda: Page(make(resources)))
+                page = await self._long_work.run(LONG, lambda: DiscoveryPage(make(resources)))
                 made = self._pages[name] = (stamp, page)
             return made[1]
 
-    def _page(self, name: str, make: Callable[[Any], Any]) -> Page | None:
+    def _page(self, name: str, make: Callable[[Any], Any]) -> DiscoveryPage | None:
         stamp = self._catalog.changes
         made = self._pages.get(name)
         if made is None or made[0] != stamp:
             document = make(list(self._catalog))
             if document is None:
                 return None
-            made = self._pages[name] = (stamp, Page(document))
+            made = self._pages[name] = (stamp, DiscoveryPage(document))
         return made[1]
 
     def _serve(
         self,
         request: HttpRequest,
-        page: Page | None,
+        page: DiscoveryPage | None,
         content_type: str = JSON,
         *,
         etag: bool = True,
@@ -186,7 +186,7 @@ class Documents:
     def _present(
         self,
         request: HttpRequest,
-        page: Page,
+        page: DiscoveryPage,
         content_type: str = JSON,
         *,
         caching: str = "public",

@@ -1,4 +1,4 @@
-"""How many requests may be under way at once."""
+"""Limits on the number of requests that are worked on at once."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,26 +7,26 @@ from kedge.apiserver.request import User
 from kedge.machinery.errors import StatusError
 
 LONG_RUNNING: Final = frozenset(("watch", "connect", "proxy"))
-"""Verbs that are not counted: they wait far more than they work."""
+"""Verbs that are not counted: they wait most of the time."""
 STREAMED: Final = frozenset(("attach", "exec", "log", "portforward", "proxy"))
 """Subresources that are not counted."""
 _READS: Final = frozenset(("get", "list"))
 _MASTERS: Final = "system:masters"
 _OWN: Final = frozenset(("system:nodes", "system:serviceaccounts:kube-system"))
-"""Groups of those who keep the cluster alive."""
+"""Groups of users that keep the cluster alive."""
 _OWN_NAMES: Final = frozenset(
     ("system:apiserver", "system:kube-controller-manager", "system:kube-scheduler")
 )
 
 
 @dataclass(frozen=True)
-class Limit:
+class RequestLimit:
     """Bounds for requests of one sort; 0 sets none."""
 
     ordinary: int
-    """From here on anybody is sent away."""
+    """Further requests get 429."""
     reserve: int
-    """How many more there may be of those who keep the cluster alive; administrators get half."""
+    """Further places for users that keep the cluster alive; administrators get half of them."""
 
     def of(self, user: User) -> int:
         groups = user.groups
@@ -38,24 +38,24 @@ class Limit:
         return self.ordinary + (self.reserve if own else 0)
 
 
-READS: Final = Limit(400, 200)
-WRITES: Final = Limit(200, 100)
+READS: Final = RequestLimit(400, 200)
+WRITES: Final = RequestLimit(200, 100)
 
 
 class InFlight:
-    """Counts what is under way. Enter before the work begins, leave when it is done."""
+    """Counts requests. Enter before the work begins, leave when it is done."""
 
     __slots__ = ("_limits", "counts", "refused")
 
-    def __init__(self, reads: Limit = READS, writes: Limit = WRITES) -> None:
+    def __init__(self, reads: RequestLimit = READS, writes: RequestLimit = WRITES) -> None:
         self._limits = (reads, writes)
         self.counts = [0, 0]
-        """Reads and writes that are under way."""
+        """Reads and writes that are being worked on."""
         self.refused = [0, 0]
-        """Reads and writes that were sent away."""
+        """Reads and writes that were refused."""
 
     def enter(self, verb: str, user: User) -> int:
-        """A place to give back with `leave`; raises 429 if there is none."""
+        """Take a place, to be given back with `leave`; 429 if there is none."""
         sort = 0 if verb in _READS else 1
         limit, count = self._limits[sort], self.counts[sort]
         if count >= limit.ordinary > 0 and count >= limit.of(user):

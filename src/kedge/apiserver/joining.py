@@ -15,7 +15,7 @@ import msgspec
 from kedge.apiserver import bootstrap
 from kedge.apiserver.api import Api
 from kedge.apiserver.verbs import write
-from kedge.apiserver.verbs.patches import Wanted
+from kedge.apiserver.verbs.patches import DesiredDocument
 
 NAMESPACE: Final = "kube-public"
 NAME: Final = "cluster-info"
@@ -86,7 +86,7 @@ async def _publish(api: Api, data: dict[str, str]) -> None:
         await bootstrap.ensure_object(api, document)
         return
 
-    def republished(live: dict[str, Any]) -> Wanted:
-        return Wanted(live | {"data": {**(live.get("data") or {}), **data}})
+    def republished(live: dict[str, Any]) -> DesiredDocument:
+        return DesiredDocument(live | {"data": {**(live.get("data") or {}), **data}})
 
     await write.modify(api, request, republished, write.MAIN, "UpdateOptions")

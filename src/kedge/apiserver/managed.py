@@ -1,4 +1,29 @@
-"""managedFields: who owns which fields of an object, kept through updates and server-side apply."""
+"""managedFields: which manager owns which fields, kept through updates and server-side apply.
+
+An entry of managedFields is a set of field paths that one manager wrote last with one operation.
+`Update` stands for create, PUT and the other patches, `Apply` for server-side apply. The two follow
+different rules:
+
+- An **update** takes the fields that it changes from all other managers, without asking. It is
+  compared with the live object, because the client sends the whole object and most of it is not
+  the client's own. A field that the update sends unchanged keeps its owner.
+- An **apply** owns every field that its configuration names, changed or not, and no other: the
+  configuration is the complete list of what the applier wants. A field that differs from the live
+  value and belongs to another manager is a conflict (409) unless the request forces it. A field
+  with the same value becomes shared by both. A field that the last configuration named and this
+  one does not is removed from the object if no other manager owns it.
+
+The owner of an update includes the apiVersion, that of an apply does not (`FieldOwner`). An applier
+may move its configuration to another version and must find its own earlier entry then; otherwise
+the fields that it dropped would stay for ever. Upstream (structured-merge-diff) converts every set
+to the version of the request. kedge does not convert sets: versions of a custom resource differ in
+nothing but the apiVersion. Events and HorizontalPodAutoscalers have fields with different names in
+their two versions; an applier that changes the version there leaves its old fields behind.
+
+An apply must not conflict with values that no client wrote. Therefore a create is tracked before
+admission, so that fields from plugins have no owner, and an apply tracks its configuration and not
+the merged object, so that defaults have none.
+"""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +45,7 @@ MAX_UPDATERS = 10
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_ANNOTATIONS = 256 * 1024
 
-_NOBODYS: Fields = {
+UNOWNED: Fields = {
     "f:apiVersion": {},
     "f:kind": {},
     "f:metadata": {
@@ -37,10 +62,13 @@ _NOBODYS: Fields = {
         "f:managedFields": {},
     },
 }
+"""Fields that the server sets or that identify the object. They never have an owner: two managers
+that name the same object do not conflict about its name. Upstream calls this set stripped."""
 
 
-class Owner(NamedTuple):
-    """Who an entry belongs to. Appliers are the same owner in every version of the API."""
+class FieldOwner(NamedTuple):
+    """The key of an entry. Appliers are the same owner in every version of the API, so that their
+    `api_version` is empty."""
 
     manager: str
     operation: str
@@ -54,11 +82,11 @@ class Owner(NamedTuple):
         return f"{text} using {self.api_version}" if self.api_version else text
 
 
-Owners = dict[Owner, Entry]
+Owners = dict[FieldOwner, Entry]
 
 
 class ApplyConflict(StatusError):
-    """An apply that would change what others own."""
+    """An apply that would change fields of other managers."""
 
     def __init__(self, conflicts: Sequence[tuple[str, str]]) -> None:
         causes = [
@@ -82,31 +110,35 @@ def after_update(
     subresource: str = "",
     ignore: Fields | None = None,
 ) -> list[Entry]:
-    """The managedFields of an object that a create, update or patch made `new`.
+    """Return the managedFields of an object after a create, update or patch made it `new`.
 
-    `ignore` holds the fields that this way of writing never changes, such as the status.
+    `ignore` holds the fields that this endpoint never changes, such as the status.
     """
     owners = _owners_before(live, new, subresource)
     if not owners and live is not None:
-        # Somebody switched tracking off; only an apply switches it on again.
+        # A client has sent an empty list, which switches tracking off. Upstream has the same rule:
+        # only an apply switches it on again, and then nothing is known about earlier writes.
         return []
-    owner = Owner(manager or "unknown", "Update", api_version, subresource)
+    owner = FieldOwner(manager or "unknown", "Update", api_version, subresource)
     try:
         owners = _updated(schema, live or {}, new, owners, owner, now, ignore or {})
     except ValueError:
-        # A list whose items have no keys cannot be tracked; validation will complain of it.
+        # A list of maps whose items lack their keys has no paths. Tracking must not fail the
+        # request here: validation names the missing keys, with a better message.
         return []
     return _listed(_capped(owners))
 
 
 REMEMBERED_LENGTH = 8192
-"""Longer documents are looked at each time, so that nobody can fill the memory with them."""
+"""Results for longer documents are not kept, so that clients cannot fill the memory."""
 
 
 def of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
-    """The fields that who makes an object owns, from its encoded document; None if there are none.
+    """Return the fields that the creator of an object owns; None if there are none.
 
-    Most objects are made from a template, and those of one template differ in next to nothing.
+    `encoded` is the document without names, and with empty labels and annotations, because values
+    do not matter here. Pods of one template have the same encoded document then, and the cache
+    answers for all but the first.
     """
     return (
         _of_new_cached(schema, encoded)
@@ -117,9 +149,9 @@ def of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
 
 def _of_new(schema: Schema, encoded: bytes) -> msgspec.Raw | None:
     try:
-        owned = fields.difference(fields.brought(schema, msgspec.json.decode(encoded)), _NOBODYS)
+        owned = fields.difference(fields.brought(schema, msgspec.json.decode(encoded)), UNOWNED)
     except ValueError:
-        # A list whose items have no keys cannot be tracked; validation will complain of it.
+        # As in after_update: validation has the better message.
         return None
     return in_order(owned) if owned else None
 
@@ -128,7 +160,7 @@ _of_new_cached = lru_cache(256)(_of_new)
 
 
 def in_order(owned: Fields) -> msgspec.Raw:
-    """A set of fields spelled in the order that clients compare with."""
+    """Return a set of fields in the order of its keys, which is how upstream serializes sets."""
     return msgspec.Raw(msgspec.json.encode(owned, order="sorted"))
 
 
@@ -144,18 +176,28 @@ def apply(
     subresource: str = "",
     ignore: Fields | None = None,
 ) -> Document:
-    """The object with its managedFields after server-side apply; `live` itself if nothing changes.
+    """Return the object after server-side apply, with managedFields; `live` if nothing changes.
 
-    Defaults that are filled in afterwards belong to nobody.
+    Defaults that are filled in afterwards have no owner.
+
+    The order of the steps matters. The merge comes first and the removal second, because a field
+    may move: an item of a list that the applier dropped and another manager owns must survive with
+    the fields of the other manager. Conflicts are looked for last, in the difference between the
+    live object and the final result, so that removing a field of one's own is no conflict and
+    restoring a value that is there already is none either.
     """
     _check(schema, config)
     ignore = ignore or {}
     base = _bare(live or {})
     owners = _stored(live)
     if live is not None and not owners:
-        before = Owner("before-first-apply", "Update", api_version, subresource)
+        # An object from before tracking, or with tracking switched off. Without an owner its fields
+        # could be overwritten without a conflict; so they get a collective one, as upstream does.
+        before = FieldOwner("before-first-apply", "Update", api_version, subresource)
         owners = _updated(schema, {}, base, {}, before, now, ignore)
-    owner = Owner(manager or "unknown", "Apply", "", subresource)
+    owner = FieldOwner(manager or "unknown", "Apply", "", subresource)
+    # The applier's own entry is set aside: nothing that it owned can conflict with itself, and a
+    # new entry replaces the old one as a whole.
     last = owners.pop(owner, None)
     applied = fields.without(fields.of(schema, config), ignore)
     result = merge(schema, base, config)
@@ -166,8 +208,10 @@ def apply(
         if not force:
             _refuse_conflicts(schema, base, owners, taken, manager, api_version)
         owners = _relieved(owners, fields.union(taken, removed))
-    if applied := fields.difference(applied, _NOBODYS):
+    if applied := fields.difference(applied, UNOWNED):
         entry = _entry(owner, applied, api_version, now)
+        # An apply that changes nothing must not change the time of the entry, or every run of a
+        # controller that applies the same configuration would be a write and a watch event.
         owners[owner] = last if last and result == base and _agree(last, entry) else entry
     if manager == "kubectl":
         result = _with_last_applied(result, config)
@@ -182,15 +226,19 @@ def _updated(
     live: Document,
     new: Document,
     owners: Owners,
-    owner: Owner,
+    owner: FieldOwner,
     now: str,
     ignore: Fields,
 ) -> Owners:
-    """The owners after one of them changed the object by other means than apply."""
+    """Return the owners after one of them changed the object by other means than apply.
+
+    `owned` is read before the others lose fields: the writer keeps what it owned, even if it wrote
+    those very fields again now, and loses only what it removed from the object.
+    """
     taken, removed = _change(schema, live, new, ignore)
     owned = owners.get(owner)
     owners = _relieved(owners, fields.union(taken, removed))
-    taken = fields.difference(taken, _NOBODYS)
+    taken = fields.difference(taken, UNOWNED)
     if taken:
         rest = fields.difference(owned["fieldsV1"], removed) if owned else {}
         owners[owner] = _entry(owner, fields.union(rest, taken), owner.api_version, now)
@@ -198,7 +246,7 @@ def _updated(
 
 
 def _change(schema: Schema, live: Document, new: Document, ignore: Fields) -> tuple[Fields, Fields]:
-    """The fields that `new` sets or changes, and those that it lacks."""
+    """Return the fields that `new` sets or changes, and those that it lacks."""
     if not live:
         return fields.without(fields.brought(schema, new), ignore), {}
     found = fields.compare(schema, live, new)
@@ -207,7 +255,8 @@ def _change(schema: Schema, live: Document, new: Document, ignore: Fields) -> tu
 
 
 def _relieved(owners: Owners, gone: Fields) -> Owners:
-    """The owners without these fields. Who loses some keeps the time, who loses all vanishes."""
+    """Return the owners without these fields. An owner that loses some of its fields keeps its
+    time, because it has not written; one that loses all of them is left out."""
     result = {}
     for owner, entry in owners.items():
         owned = entry["fieldsV1"]
@@ -222,7 +271,15 @@ def _relieved(owners: Owners, gone: Fields) -> Owners:
 def _dropped(
     schema: Schema, merged: Document, last: Fields, applied: Fields, others: Owners
 ) -> Document:
-    """The document without what the applier applied last time, not now, and nobody else owns."""
+    """Return the document without fields that only the last configuration of the applier named.
+
+    Two things make this more than a difference of sets. First, removing an item of a list removes
+    what is below it. Paths are therefore completed with their parents (`fields.named`), and items
+    below which any manager owns a field are kept. Second, `unowned` may hold fields that no manager
+    ever owned, such as defaults inside of a dropped item. They may go with the item, but a default
+    elsewhere must stay; so the final removal is limited to the intersection with what the applier
+    itself had (`last`).
+    """
     if not fields.difference(last, applied):
         return merged
     owned = _union_of_all([applied, *(entry["fieldsV1"] for entry in others.values())])
@@ -234,9 +291,8 @@ def _dropped(
     whole = named(merged)
     remains = named(fields.remove(schema, merged, last))
     kept = fields.union(remains, fields.named(schema, owned))
-    nobodys = fields.difference(whole, kept)
-    # What goes with an item that nobody owns must have been the applier's own, too.
-    lost = fields.difference(whole, named(fields.remove(schema, merged, nobodys)))
+    unowned = fields.difference(whole, kept)
+    lost = fields.difference(whole, named(fields.remove(schema, merged, unowned)))
     return _document(fields.remove(schema, merged, fields.intersection(lost, last)))
 
 
@@ -254,7 +310,9 @@ def _refuse_conflicts(
         if (common := fields.intersection(entry["fieldsV1"], taken))
     }
     if touched and manager == "kubectl":
-        # What client-side apply wrote may be taken over by kubectl's server-side apply.
+        # Client-side apply wrote as the updater "kubectl-client-side-apply". Its fields may pass
+        # to server-side apply without --force-conflicts, or no existing object could migrate. The
+        # annotation proves which fields these are, unless they were changed since.
         own = _last_applied_fields(schema, live, api_version)
         touched = {owner: fields.difference(common, own) for owner, common in touched.items()}
     conflicts = [
@@ -299,7 +357,13 @@ def _identity(config: Document) -> str:
 
 
 def _owners_before(live: Document | None, new: Document, subresource: str) -> Owners:
-    """The owners before a write, as stored or as the writer of the whole object sends them."""
+    """Return the owners before a write, as stored or as the writer of the whole object sends them.
+
+    A client may edit managedFields like any other field: remove an entry, or send `[]` or `[{}]` to
+    reset all of them. Entries that cannot be parsed are ignored as a whole, as upstream does; an
+    error would make it impossible to update an object that another server wrote. Through a
+    subresource they cannot be edited.
+    """
     sent = None if subresource else _sent(new)
     if sent is None:
         return _stored(live)
@@ -321,10 +385,10 @@ def _stored(live: Document | None) -> Owners:
     return {_owner(entry): entry for entry in (live and _sent(live)) or ()}
 
 
-def _owner(entry: Entry) -> Owner:
+def _owner(entry: Entry) -> FieldOwner:
     operation = entry["operation"]
     version = "" if operation == "Apply" else entry["apiVersion"]
-    return Owner(entry.get("manager", ""), operation, version, entry.get("subresource", ""))
+    return FieldOwner(entry.get("manager", ""), operation, version, entry.get("subresource", ""))
 
 
 def _parsed(entry: Any) -> Entry:
@@ -337,7 +401,7 @@ def _parsed(entry: Any) -> Entry:
     return {**entry, "fieldsV1": fields.parsed(entry.get("fieldsV1") or {})}
 
 
-def _entry(owner: Owner, owned: Fields, api_version: str, time: str) -> Entry:
+def _entry(owner: FieldOwner, owned: Fields, api_version: str, time: str) -> Entry:
     entry = {
         "manager": owner.manager,
         "operation": owner.operation,
@@ -350,32 +414,39 @@ def _entry(owner: Owner, owned: Fields, api_version: str, time: str) -> Entry:
 
 
 def _agree(a: Entry, b: Entry) -> bool:
-    """Whether two entries say the same, be it at different times."""
+    """Whether two entries differ in nothing but the time."""
     return a == {**b, "time": a.get("time")}
 
 
 def _capped(owners: Owners) -> Owners:
-    """At most ten updaters: the oldest of each version share an entry."""
+    """Return the owners with at most ten updaters, the oldest of each version merged into one.
+
+    Each user agent is a manager, so that the number of updaters is up to the clients; without a
+    bound, an object would grow with every new one. Only fields of the same apiVersion are merged,
+    because an entry has one apiVersion. The oldest pair goes first, and once a version has its
+    "ancient-changes" the next oldest joins it. Appliers are never merged: their entry decides which
+    fields their next configuration removes.
+    """
     updaters = [owner for owner in owners if owner.operation == "Update"]
     excess = len(updaters) - MAX_UPDATERS
     if excess <= 0:
         return owners
     result = dict(owners)
-    merged: dict[Owner, list[Fields]] = {}
-    oldest: dict[str, Owner] = {}
+    merged: dict[FieldOwner, list[Fields]] = {}
+    oldest: dict[str, FieldOwner] = {}
     for owner in sorted(updaters, key=lambda owner: (owners[owner].get("time") or "", owner)):
         first = oldest.setdefault(owner.api_version, owner)
         if first is owner:
             continue
         if excess <= 0:
             break
-        bucket = Owner("ancient-changes", "Update", owner.api_version, "")
+        bucket = FieldOwner("ancient-changes", "Update", owner.api_version, "")
         newest = owners[owner].get("time", "")
         pair = [bucket, first if owner == bucket else owner] if bucket in result else [first, owner]
         parts = merged.setdefault(bucket, [])
         for each in pair:
             entry = result.pop(each)
-            # The bucket's own fields are already in `parts` if it was made here.
+            # The fields of a bucket that was made here are in `parts` already.
             if each != bucket or not parts:
                 parts.append(entry["fieldsV1"])
         result[bucket] = _entry(bucket, {}, owner.api_version, newest)
@@ -429,7 +500,7 @@ def _document(value: Any) -> Document:
 
 
 def _last_applied_fields(schema: Schema, live: Document, api_version: str) -> Fields:
-    """The fields that client-side apply set and nobody has changed since."""
+    """Return the fields that client-side apply set and that have their values since."""
     text = _annotations(live).get(LAST_APPLIED)
     try:
         last = json.loads(text) if text else None

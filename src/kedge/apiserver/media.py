@@ -1,13 +1,13 @@
-"""Which form of an answer the client wants, and which form its body has."""
+"""Media types: the format of a response, and that of a body."""
 
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Form = Literal["json", "yaml", "table", "partial", "partial-list"]
-"""Plain objects, as JSON or YAML; rows for kubectl; or only the metadata of objects."""
+"""Objects as JSON or YAML, rows for kubectl, or only the metadata of objects."""
 
 OFFERED = ("application/json", "application/yaml")
-"""What answers may be written in."""
+"""Media types of responses."""
 ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 PATCHES = {
     "application/json-patch+json": "json",
@@ -26,15 +26,15 @@ class MediaType(NamedTuple):
     quality: float = 1.0
 
 
-class Wanted(NamedTuple):
-    """A form and the meta.k8s.io version it is asked in."""
+class ResponseForm(NamedTuple):
+    """The format of a response, and its version of meta.k8s.io."""
 
     form: Form
     version: str = "v1"
 
 
 def parse_accept(header: str) -> tuple[MediaType, ...]:
-    """The media types of an Accept header, best first."""
+    """Return the media types of an Accept header, best first."""
     wanted = [_media_type(part) for part in header.split(",") if part.strip()]
     taken = [media for media in wanted if media.quality > 0]
     return tuple(sorted(taken, key=lambda media: -media.quality))
@@ -46,15 +46,15 @@ def body_type(content_type: str) -> str:
 
 
 CACHED_LENGTH = 1024
-"""Longer headers are read each time, so that nobody can fill the memory with them."""
+"""Results for longer headers are not kept, so that clients cannot fill the memory."""
 
 
-def negotiate(accept: str) -> tuple[Wanted, ...]:
-    """The forms the client would take, best first; empty if we have none of them."""
+def negotiate(accept: str) -> tuple[ResponseForm, ...]:
+    """Return the formats that the client accepts, best first; empty if there are none."""
     return _negotiate_cached(accept) if len(accept) <= CACHED_LENGTH else _negotiate(accept)
 
 
-def _negotiate(accept: str) -> tuple[Wanted, ...]:
+def _negotiate(accept: str) -> tuple[ResponseForm, ...]:
     forms = [_form(media) for media in parse_accept(accept or "*/*")]
     return tuple(form for form in forms if form is not None)
 
@@ -72,12 +72,12 @@ def wants_aggregated_discovery(accept: str) -> bool:
     return False
 
 
-def _form(media: MediaType) -> Wanted | None:
+def _form(media: MediaType) -> ResponseForm | None:
     if media.name not in ("application/json", "application/yaml", "*/*", "application/*"):
         return None
     match media.parameters.get("as"):
         case None:
-            return Wanted("yaml" if media.name == "application/yaml" else "json")
+            return ResponseForm("yaml" if media.name == "application/yaml" else "json")
         case "Table":
             return _meta_form("table", media)
         case "PartialObjectMetadata":
@@ -88,10 +88,10 @@ def _form(media: MediaType) -> Wanted | None:
             return None
 
 
-def _meta_form(form: Form, media: MediaType) -> Wanted | None:
+def _meta_form(form: Form, media: MediaType) -> ResponseForm | None:
     version = media.parameters.get("v", "")
     if media.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
-        return Wanted(form, version)
+        return ResponseForm(form, version)
     return None
 
 

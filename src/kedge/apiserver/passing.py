@@ -1,4 +1,4 @@
-"""Passing requests on to another server: upgraded connections, streams and plain answers alike."""
+"""Forwarding of requests to another server: upgraded connections, streams and plain responses."""
 
 import asyncio
 import base64
@@ -19,16 +19,16 @@ _HOP_BY_HOP: Final = frozenset(
     )
 )
 _OURS: Final = frozenset(("host", "content-length", "expect", "authorization", "date"))
-"""Meant for this server, or written anew by it; above all what proves who the client is."""
+"""Headers for this server alone, such as the client's credentials, or that it writes itself."""
 AGENT_SECONDS: Final = 30.0
-"""How long an agent may take to begin an answer."""
+"""How long an agent may take to begin its response."""
 _BODIES: Final = {"": True, "binary.k8s.io": True, "base64.binary.k8s.io": False}
 """Subprotocols in which a body is sent as messages, and whether these are binary."""
 _OUR_PREFIXES: Final = ("impersonate-", "x-remote-")
 
 
 def passed_headers(headers: Mapping[str, str], *, upgrading: bool) -> Iterator[tuple[str, str]]:
-    """What of a request's headers the other server is to see."""
+    """Return the headers that are forwarded to the other server."""
     for name, value in headers.items():
         if name in _OURS or name.startswith(_OUR_PREFIXES):
             continue
@@ -39,7 +39,7 @@ def passed_headers(headers: Mapping[str, str], *, upgrading: bool) -> Iterator[t
 async def reach(
     address: ServerAddress, asking: OutgoingRequest, patience: float | None = None
 ) -> Exchange:
-    """The other server's answer; raises 500 if there is none."""
+    """Return the other server's response; 500 if there is none."""
     try:
         async with asyncio.timeout(patience):
             return await ask(address, asking)
@@ -73,13 +73,13 @@ async def upgrade(
 
 
 async def _refused(exchange: Exchange) -> Response:
-    """What the other server says against it is for the client to read."""
+    """Return the other server's refusal for the client."""
     body = await exchange.whole(1 << 20)
     return Response(exchange.status, body, exchange.header("content-type"), answered(exchange))
 
 
 def answered(exchange: Exchange) -> list[tuple[str, str]]:
-    """The headers of an answer that the client is to see; its content type is not among them."""
+    """Return the headers of a response for the client, without its content type."""
     return [
         (name.title(), value)
         for name, value in exchange.headers
@@ -88,7 +88,7 @@ def answered(exchange: Exchange) -> list[tuple[str, str]]:
 
 
 def poured(exchange: Exchange, content_type: str, headers: list[tuple[str, str]]) -> Response:
-    """The answer, its body passed on as it comes."""
+    """Return the response; its body is forwarded as it arrives."""
 
     async def pour(sink: Sink) -> None:
         try:
@@ -105,7 +105,7 @@ def poured(exchange: Exchange, content_type: str, headers: list[tuple[str, str]]
 
 
 def in_messages(http: HttpRequest, exchange: Exchange) -> Response:
-    """The body as messages of a WebSocket, for those who asked for one; raises 400 and 403."""
+    """Return the body as messages of a WebSocket; raises 400 and 403."""
     if broken := websocket.refusal(http.headers):
         exchange.close()
         raise bad_request(broken)
@@ -130,7 +130,7 @@ def in_messages(http: HttpRequest, exchange: Exchange) -> Response:
 
 
 async def _send(socket: WebSocket, exchange: Exchange, *, binary: bool) -> None:
-    socket.send(b"", text=not binary)  # the client knows by it that it is connected
+    socket.send(b"", text=not binary)  # tells the client that it is connected
     try:
         async for piece in exchange.pieces():
             socket.send(piece if binary else base64.b64encode(piece), text=not binary)
@@ -140,7 +140,7 @@ async def _send(socket: WebSocket, exchange: Exchange, *, binary: bool) -> None:
 
 
 async def _left(socket: WebSocket, exchange: Exchange) -> None:
-    """Nothing more need be read for a client that has gone; what it says meanwhile is ignored."""
+    """Close the exchange when the client leaves; messages from the client are ignored."""
     while await socket.piece() is not None:
         pass
     exchange.close()

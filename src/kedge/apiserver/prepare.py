@@ -1,4 +1,4 @@
-"""What the server itself sets: names, uid, timestamps, generation, an untouched status."""
+"""Fields that only the server sets: names, uid, timestamps, generation, status."""
 
 from datetime import datetime
 from functools import cache
@@ -16,7 +16,7 @@ from kedge.machinery.errors import bad_request, conflict
 
 
 def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
-    """A posted object with everything set that only the server may set."""
+    """Return a posted object with the fields that only the server may set."""
     meta = obj.metadata
     if meta.resourceVersion:
         raise bad_request("resourceVersion should not be set on objects to be created")
@@ -41,7 +41,7 @@ def new(request: Request, obj: Object, now: datetime, random: Random) -> Object:
 
 
 def random_uid(random: Random) -> str:
-    """A version 4 UUID: six bits of it say that it is one."""
+    """Return a UUID of version 4; six of its bits are fixed."""
     digits = f"{random.getrandbits(128):032x}"
     variant = "89ab"[int(digits[16], 16) & 3]
     parts = digits[:8], digits[8:12], "4" + digits[13:16], variant + digits[17:20], digits[20:]
@@ -49,9 +49,9 @@ def random_uid(random: Random) -> str:
 
 
 def place(request: Request, meta: ObjectMeta) -> ObjectMeta:
-    """The metadata with the URL's namespace and name; a body that says otherwise is refused.
+    """Return the metadata with the URL's namespace and name; 400 if the body has others.
 
-    A namespace in an object that lives in none is no contradiction: it is dropped.
+    A namespace in a cluster-scoped object is dropped.
     """
     if meta.namespace and request.namespace and meta.namespace != request.namespace:
         raise bad_request(
@@ -66,7 +66,7 @@ def place(request: Request, meta: ObjectMeta) -> ObjectMeta:
 
 
 def updated(request: Request, obj: Object, old: Object) -> Object:
-    """A changed object that keeps what an update cannot change."""
+    """Return a changed object with the fields that an update cannot change."""
     meta = place(request, obj.metadata)
     was = old.metadata
     if meta.uid and meta.uid != was.uid and request.verb == "update":
@@ -100,7 +100,7 @@ def _no_status(kind: type[Any]) -> Any:
 
 
 def with_status_of(resource: Resource[Any], obj: Object, other: Object) -> Object:
-    """The object with the other's status."""
+    """Return the object with the other's status."""
     if not resource.has_status:
         return obj
     if isinstance(obj, Document) and isinstance(other, Document):
@@ -112,7 +112,7 @@ def with_status_of(resource: Resource[Any], obj: Object, other: Object) -> Objec
 
 
 def next_generation(resource: Resource[Any], new_: dict[str, Any], old: dict[str, Any]) -> int:
-    """The generation after a write: one more if the desired state changed."""
+    """Return the generation after a write: one more if the desired state changed."""
     generation: int = old["metadata"].get("generation", 0)
     if resource.strategy.counts_generation and _desired(resource, new_) != _desired(resource, old):
         return generation + 1

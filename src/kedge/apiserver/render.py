@@ -9,7 +9,7 @@ import msgspec
 from kedge.api.model import ListMeta, Object
 from kedge.api.presentation import Age
 from kedge.api.resource import Resource
-from kedge.apiserver.media import OFFERED, Form, Wanted, negotiate
+from kedge.apiserver.media import OFFERED, Form, ResponseForm, negotiate
 from kedge.apiserver.request import Request
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.clock import Clock
@@ -23,7 +23,7 @@ PIECE = 256 << 10
 _INCLUDES = ("None", "Metadata", "Object")
 
 
-def wanted(request: Request, offered: Sequence[Form]) -> Wanted:
+def wanted(request: Request, offered: Sequence[Form]) -> ResponseForm:
     """The form the client prefers among those on offer; 406 if there is none."""
     for choice in negotiate(request.http.headers.get("accept", "")):
         if choice.form in offered:

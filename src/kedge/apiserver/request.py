@@ -1,4 +1,4 @@
-"""Request: who wants what done to which object, read once from the HTTP request."""
+"""Request: one operation of a user on a resource, and the options in its query."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,7 +14,7 @@ FIELD_VALIDATIONS = ("Ignore", "Warn", "Strict")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whoever asks."""
+    """An authenticated user, or the anonymous one."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -54,9 +54,9 @@ class Request(msgspec.Struct):
     name: str = ""
     subresource: str = ""
     warnings: list[str] = []
-    """What the client will be told in Warning headers, besides the answer."""
+    """Texts for Warning headers of the response."""
     annotations: dict[str, str] = {}
-    """What the audit log will say of it, besides the usual."""
+    """Annotations for the audit event."""
 
     @property
     def query(self) -> Query:
@@ -68,17 +68,17 @@ class Request(msgspec.Struct):
 
     @property
     def key(self) -> str:
-        """Where the store keeps the object that is asked for."""
+        """The key of the object in the store."""
         return stored(self.resource).key(self.namespace, self.name)
 
 
 def stored(resource: Resource[Any]) -> Resource[Any]:
-    """The resource as which objects are kept."""
+    """Return the resource as which objects are stored."""
     return resource.store_as.resource if resource.store_as is not None else resource
 
 
 def dry_run(request: Request, options: str) -> bool:
-    """Whether everything is to happen but the writing."""
+    """Whether the request is a dry run, which does everything but store."""
     return check_dry_run(request.query.all("dryRun"), options)
 
 
@@ -92,7 +92,7 @@ def check_dry_run(values: list[str], options: str) -> bool:
 
 
 def field_validation(request: Request, options: str) -> str:
-    """How unknown and repeated fields are met: Ignore, Warn or Strict."""
+    """Return how unknown and repeated fields are treated: Ignore, Warn or Strict."""
     value = request.query.get("fieldValidation")
     if not value:
         return "Warn"
@@ -103,7 +103,7 @@ def field_validation(request: Request, options: str) -> str:
 
 
 def field_manager(request: Request, options: str) -> str:
-    """Under which name the written fields are tracked."""
+    """Return the manager of the fields that the request writes."""
     manager = request.query.get("fieldManager")
     if not manager:
         return request.http.headers.get("user-agent", "").partition("/")[0][:128] or "unknown"
@@ -118,7 +118,7 @@ def field_manager(request: Request, options: str) -> str:
 
 
 def integer(request: Request, name: str) -> int:
-    """A non-negative whole number from the query, 0 if it is not there."""
+    """Return a non-negative integer from the query; 0 if it is missing."""
     text = request.query.get(name)
     if not text:
         return 0

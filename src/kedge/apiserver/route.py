@@ -1,4 +1,4 @@
-"""Path and method -> what is asked for. The catalog is the routing table."""
+"""From path and method to resource and verb. The catalog is the routing table."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,8 +11,8 @@ from kedge.web.message import Query
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """An API path, taken apart. Segments that the path does not have are empty."""
+class ResourcePath:
+    """A path below /api or /apis, split into its segments; missing ones are empty."""
 
     group: str
     version: str
@@ -21,21 +21,21 @@ class Target:
     name: str
     subresource: str
     rest: str
-    """What follows the subresource, for proxies."""
+    """The rest after the subresource, for proxies."""
     watch: bool
     """Whether the path has the old /watch/ prefix."""
 
 
 CACHED_LENGTH = 512
-"""Longer paths are taken apart each time, so that nobody can fill the memory with them."""
+"""Results for longer paths are not kept, so that clients cannot fill the memory."""
 
 
-def parse(path: str) -> Target | None:
-    """The resource path below /api/v1 or /apis/GROUP/VERSION, or None if it is no such path."""
+def parse(path: str) -> ResourcePath | None:
+    """Return the resource path below /api/v1 or /apis/GROUP/VERSION; None for any other path."""
     return _parse_cached(path) if len(path) <= CACHED_LENGTH else _parse(path)
 
 
-def _parse(path: str) -> Target | None:
+def _parse(path: str) -> ResourcePath | None:
     segments = [unquote(segment) for segment in path.strip("/").split("/")]
     match segments:
         case ["api", version, *below]:
@@ -53,14 +53,14 @@ def _parse(path: str) -> Target | None:
     if below[0] == "namespaces" and len(below) > 2 and below[2] not in ("status", "finalize"):
         namespace, below = below[1], below[2:]
     plural, name, subresource, *rest = [*below, "", ""][: max(3, len(below))]
-    return Target(group, version, plural, namespace, name, subresource, "/".join(rest), watch)
+    return ResourcePath(group, version, plural, namespace, name, subresource, "/".join(rest), watch)
 
 
 _parse_cached = lru_cache(8192)(_parse)
 
 
-def verb(method: str, target: Target, query: Query) -> str:
-    """What the request wants done, in the words that permissions use."""
+def verb(method: str, target: ResourcePath, query: Query) -> str:
+    """Return the verb of a request, as roles spell it; 405 for other methods."""
     match method:
         case "GET":
             if target.watch or (not target.name and query.flag("watch")):
@@ -78,8 +78,8 @@ def verb(method: str, target: Target, query: Query) -> str:
             raise method_not_allowed()
 
 
-def check(resource: Resource[Any], target: Target, wanted: str) -> None:
-    """Refuse what the resource does not offer under this path."""
+def check(resource: Resource[Any], target: ResourcePath, wanted: str) -> None:
+    """Refuse a verb that the resource does not have under this path."""
     if target.namespace and not resource.namespaced:
         raise unknown_resource()
     if target.subresource:
@@ -100,7 +100,7 @@ def check(resource: Resource[Any], target: Target, wanted: str) -> None:
         raise method_not_allowed()
 
 
-def _check_subresource(found: Subresource | None, target: Target, wanted: str) -> None:
+def _check_subresource(found: Subresource | None, target: ResourcePath, wanted: str) -> None:
     if found is None:
         raise unknown_resource()
     if wanted not in found.verbs:

@@ -18,7 +18,7 @@ from kedge.apiserver.addresses import AddressBook
 from kedge.apiserver.admission import plugins
 from kedge.apiserver.admission.chain import Chain
 from kedge.apiserver.admission.signing_requests import SigningRequests
-from kedge.apiserver.agents import Agents
+from kedge.apiserver.agents import AgentLocator, Agents
 from kedge.apiserver.api import Api
 from kedge.apiserver.app import App
 from kedge.apiserver.audit import AuditLog
@@ -30,10 +30,14 @@ from kedge.apiserver.authentication.token_requests import TokenRequests
 from kedge.apiserver.authorization import policy
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.authorization.escalation import Escalation
+from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
 from kedge.apiserver.crd.registrar import Registrar
 from kedge.apiserver.documents import Documents
-from kedge.apiserver.inflight import InFlight, Limit
+from kedge.apiserver.health import HealthChecks, Lifecycle, server_checks
+from kedge.apiserver.inflight import InFlight, RequestLimit
+from kedge.apiserver.metrics.cluster import node_reports
+from kedge.apiserver.pages import Pages
 from kedge.apiserver.request import User
 from kedge.apiserver.telemetry import Telemetry
 from kedge.apiserver.watchcache import WatchCache
@@ -41,6 +45,7 @@ from kedge.apiserver.webhooks.caller import Caller
 from kedge.apiserver.webhooks.services import Resolver
 from kedge.machinery import reserve_files
 from kedge.machinery.clock import Clock
+from kedge.metrics.windows import SHORTEST
 from kedge.storage.compaction import keep_history
 from kedge.storage.memory import MemoryStore
 from kedge.storage.sqlite import SqliteStore
@@ -52,12 +57,19 @@ log = logging.getLogger(__name__)
 
 RESERVE_SECONDS: Final = 5.0
 """How often the reserve files are checked."""
-SETTLING: Final = 0.5
-"""Seconds from the first answer to the work that can wait."""
+SETTLE_SECONDS: Final = 0.5
+"""Time from the first answer to the work that can wait."""
+
+CRDS: Final = "start-apiextensions-controllers"
+SERVICES: Final = "bootstrap-controller"
+ROLES: Final = "rbac/bootstrap-roles"
+CLUSTER_INFO: Final = "cluster-info"
+HOOKS: Final = (CRDS, SERVICES, ROLES, CLUSTER_INFO)
+"""Work that the server does once before it is ready, under upstream's names where there are any."""
 
 
-class Running:
-    """A server that answers."""
+class ApiServer:
+    """An API server that answers requests."""
 
     def __init__(
         self, app: App, url: str, identity: pki.Identity, token: str, key: SigningKey
@@ -70,21 +82,25 @@ class Running:
         self._key = key
 
     def sign(self, claims: Any) -> str:
-        """A service account token with these claims."""
+        """Return a service account token with these claims."""
         return jwt.sign(self._key, claims)
 
     def sign_request(
         self, csr_pem: bytes, uses: Sequence[str], lifetime: timedelta, now: datetime
     ) -> bytes:
-        """The certificate that a request asks for; ValueError if it cannot be given."""
+        """Return the certificate for a signing request; ValueError if the request is unusable."""
         return pki.sign_request(self._pki, csr_pem, uses, lifetime, now)
 
 
 @asynccontextmanager
 async def serve(
-    config: ServerConfig, clock: Clock, pauses: LoopPauses | None = None
-) -> AsyncIterator[Running]:
-    """Serve while the context is open."""
+    config: ServerConfig,
+    clock: Clock,
+    pauses: LoopPauses | None = None,
+    components: ControlPlaneComponents | None = None,
+) -> AsyncIterator[ApiServer]:
+    """Serve while the context is open. `pauses` are those of the event loop; `components` are
+    the controllers and the scheduler that run in the same process."""
     hosts = whereabouts.hosts(config)
     key = SigningKey(config.pki)
     key.check()
@@ -94,15 +110,29 @@ async def serve(
     token = tokens.ensure(config.token_file)
     store = await open_store(config, clock)
     try:
-        api = await assemble(store, clock, config.admission, upstream_only=config.upstream_only)
-        api.agents = Agents(config.pki)
-        api.metrics.usage_window = config.metrics_window
+        api = await assemble(
+            store,
+            clock,
+            config.admission,
+            upstream_only=config.upstream_only,
+            agents=Agents(config.pki),
+            usage_window=config.metrics_window,
+        )
         address = ""
         trail = AuditLog(config.audit_log) if config.audit_log is not None else None
         users = token_file.read(config.token_auth_file) if config.token_auth_file else {}
-        everybody = {**users, token: ADMIN}
-        app = application(api, everybody, key, lambda: address, audit_log=trail, pauses=pauses)
-        app.in_flight = in_flight(config)
+        lifecycle = Lifecycle(HOOKS)
+        app = application(
+            api,
+            {**users, token: ADMIN},
+            key,
+            lambda: address,
+            lifecycle,
+            components=components,
+            in_flight=in_flight(config),
+            audit_log=trail,
+            pauses=pauses,
+        )
         listener = HttpServer(
             app.handle, clock, screen=app.screen, refused=api.metrics.refused_unread
         )
@@ -117,15 +147,18 @@ async def serve(
             ]
             registrar = Registrar(api)
             await registrar.load()
+            lifecycle.finish(CRDS)
             background.append(tasks.create_task(registrar.run()))
             port = await listener.listen(config.host, config.port, identity.context)
             url = whereabouts.local(config, port)
             others = whereabouts.advertised(config, port)
             address = others.removeprefix("https://")
             await bootstrap.ensure(api, whereabouts.advertised_host(config), port)
+            lifecycle.finish(SERVICES)
             await policy.ensure(api)
+            lifecycle.finish(ROLES)
             await joining.ensure(api, others, identity.ca_pem)
-            app.ready = True
+            lifecycle.finish(CLUSTER_INFO)
             background.append(tasks.create_task(settle(api, key, clock)))
             if config.scrape_kubelets:
                 from kedge.apiserver.metrics.scrape import scraper
@@ -133,9 +166,9 @@ async def serve(
                 reading = await scraper(config, api, app.telemetry)
                 background.append(tasks.create_task(reading.run()))
             try:
-                yield Running(app, url, identity, token, key)
+                yield ApiServer(app, url, identity, token, key)
             finally:
-                app.ready = False
+                lifecycle.stop()
                 await listener.close()
                 await api.caller.close()
                 if trail is not None:
@@ -156,10 +189,11 @@ async def keep_reserve_files(store: Store, state: Path, clock: Clock) -> None:
 
 
 async def settle(api: Api, key: SigningKey, clock: Clock) -> None:
-    """What takes a while and nobody has asked for yet; nodes that start with us come first."""
-    await clock.sleep(SETTLING)
+    """Prepare what takes a while and no request needs yet; nodes that start at the same time come
+    first."""
+    await clock.sleep(SETTLE_SECONDS)
     for kind in (pod, event):
-        # The first pod would have to wait for what is worked out only once of these types.
+        # Computed once for each type; otherwise the first pod would wait for it.
         _ = kind.RESOURCE.schema, kind.RESOURCE.extensions
     while True:
         try:
@@ -178,26 +212,40 @@ def application(
     tokens: Mapping[str, User],
     key: SigningKey,
     address: Callable[[], str],
+    lifecycle: Lifecycle,
     *,
+    components: ControlPlaneComponents | None = None,
+    in_flight: InFlight | None = None,
     audit_log: AuditLog | None = None,
     pauses: LoopPauses | None = None,
 ) -> App:
-    """The application on an Api: who may enter, and what it says of itself."""
+    """Return the application on an Api. `tokens` are those of static users; `address` returns the
+    host and port under which clients reach the server."""
+    components = components or ControlPlaneComponents()
+    counts = telemetry(api, pauses)
+    checks = server_checks(api.store, api.cache, lifecycle, components)
     return App(
         api,
         authenticator=Authenticator(tokens, api.cache, key, api.clock),
         token_requests=TokenRequests(key),
-        openid=OpenId(key, address),
-        documents=Documents(api.catalog, address, api.clock, api.long_work),
-        telemetry=telemetry(api, pauses),
+        pages=Pages(
+            api,
+            openid=OpenId(key, address),
+            documents=Documents(api.catalog, address, api.clock, api.long_work),
+            telemetry=counts,
+            health=HealthChecks(checks, api.clock),
+            components=components,
+        ),
+        telemetry=counts,
+        in_flight=in_flight or InFlight(),
         audit_log=audit_log,
     )
 
 
 def in_flight(config: ServerConfig) -> InFlight:
-    """Counts requests; those who keep the cluster alive have half as many places more."""
+    """Return the limits of requests; users that keep the cluster alive get half as many again."""
     reads, writes = config.max_requests_inflight, config.max_mutating_requests_inflight
-    return InFlight(Limit(reads, reads // 2), Limit(writes, writes // 2))
+    return InFlight(RequestLimit(reads, reads // 2), RequestLimit(writes, writes // 2))
 
 
 async def open_store(config: ServerConfig, clock: Clock) -> Store:
@@ -212,8 +260,10 @@ async def assemble(
     admission: Sequence[str] = UPSTREAM_ADMISSION,
     *,
     upstream_only: bool = False,
+    agents: AgentLocator | None = None,
+    usage_window: str = SHORTEST,
 ) -> Api:
-    """An Api on a store, its cache filled."""
+    """Return an Api on a store, with its watch cache filled."""
     catalog = Catalog(upstream_only=upstream_only)
     cache = WatchCache(store)
     await cache.load(stored_resources(catalog))
@@ -229,8 +279,10 @@ async def assemble(
         admission=Chain([addresses, *chosen, SigningRequests(clock), Escalation(authorizer)]),
         caller=caller,
         authorizer=authorizer,
+        metrics=node_reports(cache, clock, usage_window=usage_window),
+        agents=agents,
         clock=clock,
-        # Names and uids must differ, not surprise: a secret seed is enough, and cheaper.
+        # Names and uids must be unique, not unpredictable: one secret seed is enough, and cheaper.
         random=Random(SystemRandom().getrandbits(256)),
     )
 
@@ -240,7 +292,7 @@ def stored_resources(catalog: Catalog) -> list[Resource]:  # type: ignore[type-a
 
 
 def telemetry(api: Api, pauses: LoopPauses | None = None) -> Telemetry:
-    """Counters, and gauges that look at the caches."""
+    """Return the counters of the server, and gauges that read its caches."""
     counts = Telemetry(pauses)
 
     def objects():  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""What the server counts about itself, as Prometheus text."""
+"""The server's own metrics, as Prometheus text."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -8,32 +8,36 @@ from kedge.web.watchdog import LoopPauses
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
 Values = Callable[[], Iterator[tuple[str, float]]]
-"""Gives (labels, value) pairs when asked."""
+"""Returns pairs of labels and value."""
+
+
+RequestLabels = tuple[str, str, str, str]
+"""Verb, group, resource and subresource of a request."""
 
 
 class Telemetry:
-    """Counters and latency histograms of requests, and what others know when somebody looks."""
+    """Counters and latency histograms of requests, and metrics that are read when scraped."""
 
     def __init__(self, pauses: LoopPauses | None = None) -> None:
         """`pauses` are those of the event loop, if a watchdog measures them."""
-        self._requests: dict[tuple[str, str, str, str, int], int] = {}
+        self._requests: dict[tuple[RequestLabels, int], int] = {}
         self._latencies: dict[tuple[str, str], list[float]] = {}
         self._others: list[tuple[str, str, str, Values]] = []
         self._pauses = pauses or LoopPauses()
 
     def gauge(self, name: str, text: str, read: Values) -> None:
+        """Add a metric that may fall."""
         self._others.append((name, "gauge", text, read))
 
     def counter(self, name: str, text: str, read: Values) -> None:
-        """Of what only ever grows."""
+        """Add a metric that only grows."""
         self._others.append((name, "counter", text, read))
 
-    def count(
-        self, verb: str, group: str, plural: str, subresource: str, code: int, seconds: float
-    ) -> None:
-        """Note one finished request."""
-        key = (verb, group, plural, subresource, code)
+    def count(self, labels: RequestLabels, code: int, seconds: float) -> None:
+        """Count one finished request."""
+        key = labels, code
         self._requests[key] = self._requests.get(key, 0) + 1
+        verb, _, plural, _ = labels
         if verb == "WATCH":
             return
         latency = self._latencies.get((verb, plural))
@@ -47,7 +51,7 @@ class Telemetry:
 
     def _lines(self) -> Iterator[str]:
         yield from _header("apiserver_request_total", "counter", "Requests answered.")
-        for (verb, group, plural, sub, code), number in sorted(self._requests.items()):
+        for ((verb, group, plural, sub), code), number in sorted(self._requests.items()):
             labels = (
                 f'code="{code}",group="{group}",resource="{plural}",subresource="{sub}",'
                 f'verb="{verb}"'

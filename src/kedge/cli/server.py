@@ -96,7 +96,7 @@ def run(
     # Nothing that is imported or loaded now is garbage; the control plane turns this on again.
     gc.disable()
     from kedge import control_plane
-    from kedge.apiserver.server import Running
+    from kedge.apiserver.server import ApiServer
     from kedge.apiserver.startup import explain, innermost, is_permanent
     from kedge.cli import integrity, process, state
     from kedge.cli.announcement import Announcement
@@ -116,7 +116,7 @@ def run(
     # A server lives long: it must not keep the file system busy that it was started from.
     os.chdir(config.state)
 
-    def on_ready(ready: Running) -> None:
+    def on_ready(ready: ApiServer) -> None:
         integrity.record_files(config.state, database=config.store == "sqlite")
         state.write_server(config.state, _record(config, ready.url))
         announce(Announcement(ready.url, ready.ca_pem, ready.token))

@@ -72,6 +72,11 @@ class Election:
         self._seen: Seen | None = None
         self._renewed = 0.0
 
+    def failure(self) -> str:
+        """Return why the work is not done; empty while another server leads."""
+        holder = self._seen.lease.spec.holderIdentity if self._seen else ""
+        return "" if holder and holder != self._identity else "waiting for the lease"
+
     async def lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Work whenever elected, and only then; for ever."""
         while True:

@@ -121,6 +121,11 @@ class Controllers:
             makers["limitrange-controller"] = lambda: LimitRangeController(client, clock)
         # A disabled controller is not constructed, so its informers do not run either.
         self._controllers = [make() for name, make in makers.items() if name in enabled]
+        self._has_synced = False
+
+    def failure(self) -> str:
+        """Return why the controllers do not work; empty once they do."""
+        return "" if self._has_synced else "informers have not synced"
 
     async def run(self) -> None:
         """For ever; cancel it to stop."""
@@ -129,5 +134,6 @@ class Controllers:
             tasks.create_task(self._shared.run())
             await self._namespaces.synced.wait()
             await self._shared.synced()
+            self._has_synced = True
             for controller in self._controllers:
                 tasks.create_task(controller.run())

@@ -68,7 +68,9 @@ class NodeReports:
     Its owner calls `run`, and the relabel and deleted methods as the cluster changes.
     """
 
-    def __init__(self, identities: Identities, clock: Clock) -> None:
+    def __init__(
+        self, identities: Identities, clock: Clock, *, usage_window: str = SHORTEST
+    ) -> None:
         self._identities = identities
         self._clock = clock
         versions = Versions(clock)
@@ -77,7 +79,7 @@ class NodeReports:
         self.nodes = Collection(versions, clock)
         self.counts: dict[str, int] = {"taken": 0, "foreign-pods": 0}
         """Frames by outcome, and pods that were left out because they are not the node's."""
-        self.usage_window = SHORTEST
+        self.usage_window = usage_window
         """The window whose mean metrics.k8s.io reports."""
         self._reporters: dict[str, Reporter] = {}
         self._newcomer = ("", FrameReader())

@@ -6,11 +6,13 @@ from collections.abc import Callable, Coroutine
 from kedge.api.catalog import BUILT_IN, Catalog
 from kedge.apiserver import route
 from kedge.apiserver.api import Api
-from kedge.apiserver.app import PROMETHEUS, failure, prettified, version_info
+from kedge.apiserver.app import failure
 from kedge.apiserver.authorization.attributes import Attributes, of_path, of_resource
 from kedge.apiserver.documents import Documents
 from kedge.apiserver.metrics import serve
+from kedge.apiserver.pages import PROMETHEUS, version_info
 from kedge.apiserver.request import Request, User
+from kedge.apiserver.steps import indented, is_read_by_people
 from kedge.apiserver.telemetry import Telemetry
 from kedge.machinery.errors import (
     StatusError,
@@ -57,10 +59,10 @@ class MetricsApp:
             log.exception("request failed method=%s path=%s", http.method, http.path)
             response = failure(internal("the server has a defect; its log has the details"))
         seconds = self._api.clock.monotonic() - begun
-        self._telemetry.count(*labels, response.status, seconds)
-        return prettified(http, response)
+        self._telemetry.count(labels, response.status, seconds)
+        return indented(response) if is_read_by_people(http) else response
 
-    async def _resource(self, http: HttpRequest, target: route.Target, verb: str) -> Response:
+    async def _resource(self, http: HttpRequest, target: route.ResourcePath, verb: str) -> Response:
         user = await self._allowed(http, lambda user: of_resource(user, verb, target, http))
         if not self.catalog.has_version(target.group, target.version):
             return text_response("404 page not found\n", 404)

@@ -108,8 +108,7 @@ async def serve(
     proxy = FrontProxyWatcher(client, clock)
     if ca_pem := (await proxy.look()).ca_pem:
         believe(context, ca_pem)
-    api = await assemble(MemoryStore(clock), clock, ())
-    api.metrics.usage_window = config.window
+    api = await assemble(MemoryStore(clock), clock, (), usage_window=config.window)
     store = await asyncio.to_thread(WindowFile, config.windows, "")
     kubelets, every = Kubelets(access), config.resolution
     scraper = Scraper(api.metrics, CachedCluster(api.cache), kubelets, store, clock, interval=every)

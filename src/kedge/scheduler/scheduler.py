@@ -66,6 +66,11 @@ class Scheduler:
         self._pods = PodReceiver(self._snapshot, self._queue, NAME)
         self._budgets: Cache[pod_disruption_budget.PodDisruptionBudget] = Cache()
         self._decisions = DecisionLog()
+        self._has_synced = False
+
+    def failure(self) -> str:
+        """Return why the scheduler does not work; empty once it does."""
+        return "" if self._has_synced else "informers have not synced"
 
     async def run(self) -> None:
         """For ever; cancel it to stop."""
@@ -86,6 +91,7 @@ class Scheduler:
             for informer in self._informers():
                 tasks.create_task(informer.run())
                 await informer.synced.wait()
+            self._has_synced = True
             # The scheduler does not wait for these: they are optional.
             if self._usage:
                 rounds = PodUsageReader(self._client, self._snapshot, self._clock)

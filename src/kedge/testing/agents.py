@@ -1,20 +1,17 @@
 """FakeAgent: a node agent for tests of the API server, on loopback without TLS."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 from kedge.testing.clock import FakeClock
 from kedge.testing.local_server import LocalServer
 from kedge.web.duplex import Duplex
-from kedge.web.exchange import ServerAddress
 from kedge.web.message import HttpRequest, Response, text_response
 from kedge.web.server import HttpServer
 
 
 class FakeAgent:
     """Remembers what it was asked, and says what the test wants. To those who want another
-    protocol it shouts back what it hears. Stands in for kedge.apiserver.agents.Agents too."""
+    protocol it shouts back what it hears."""
 
     def __init__(self) -> None:
         self.asked: list[HttpRequest] = []
@@ -27,17 +24,12 @@ class FakeAgent:
 
     async def register(self, server: LocalServer, node: str = "n") -> None:
         """Make the server know a node whose agent this is."""
-        server.app.api.agents = self  # type: ignore[assignment]
         await server.post("/api/v1/nodes", {"metadata": {"name": node}})
         status = {
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
         }
         await server.merge(f"/api/v1/nodes/{node}/status", {"status": status})
-
-    def address(self, node: Mapping[str, Any]) -> ServerAddress:
-        endpoint = node["status"]["daemonEndpoints"]["kubeletEndpoint"]
-        return ServerAddress(node["status"]["addresses"][0]["address"], endpoint["Port"])
 
     async def close(self) -> None:
         for connection in list(self._server.connections):

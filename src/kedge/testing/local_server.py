@@ -13,15 +13,19 @@ import msgspec
 
 from kedge.apiserver import bootstrap
 from kedge.apiserver.app import App
+from kedge.apiserver.audit import AuditLog
 from kedge.apiserver.authentication.authenticator import ADMIN
 from kedge.apiserver.authentication.keys import SigningKey
 from kedge.apiserver.authorization import policy
+from kedge.apiserver.components import ControlPlaneComponents
 from kedge.apiserver.crd.registrar import Registrar
-from kedge.apiserver.server import application, assemble
+from kedge.apiserver.health import Lifecycle
+from kedge.apiserver.server import HOOKS, application, assemble
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport
 from kedge.storage.memory import MemoryStore
 from kedge.testing.clock import FakeClock
+from kedge.web.exchange import ServerAddress
 from kedge.web.message import HttpRequest, Response
 
 TOKEN = "secret"
@@ -124,13 +128,30 @@ def _signing_key() -> SigningKey:
     return SigningKey(Path(mkdtemp(prefix="kedge-keys-")))
 
 
+class LoopbackAgents:
+    """Finds agents where their nodes say, without TLS."""
+
+    def address(self, node: Mapping[str, Any]) -> ServerAddress:
+        endpoint = node["status"]["daemonEndpoints"]["kubeletEndpoint"]
+        return ServerAddress(node["status"]["addresses"][0]["address"], endpoint["Port"])
+
+
 class LocalServer:
     """An API server in this process, with a clock that stands still."""
 
-    def __init__(self, store: MemoryStore, clock: FakeClock, app: App) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        clock: FakeClock,
+        app: App,
+        lifecycle: Lifecycle,
+        components: ControlPlaneComponents,
+    ) -> None:
         self.store = store
         self.clock = clock
         self.app = app
+        self.lifecycle = lifecycle
+        self.components = components
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -142,13 +163,33 @@ class LocalServer:
         *,
         admission: Sequence[str] = ("NamespaceLifecycle",),
         upstream_only: bool = False,
+        usage_window: str = "10s",
+        components: ControlPlaneComponents | None = None,
+        audit_log: AuditLog | None = None,
     ) -> AsyncIterator[Self]:
-        """Serve while the context is open; on a store that another one left, if given."""
+        """Serve while the context is open; on a store that another server left, if given."""
         clock = clock or FakeClock()
         store = store or MemoryStore(clock)
-        api = await assemble(store, clock, admission, upstream_only=upstream_only)
-        app = application(api, {TOKEN: ADMIN}, _signing_key(), lambda: "127.0.0.1:6443")
-        server = cls(store, clock, app)
+        api = await assemble(
+            store,
+            clock,
+            admission,
+            upstream_only=upstream_only,
+            agents=LoopbackAgents(),
+            usage_window=usage_window,
+        )
+        lifecycle = Lifecycle(HOOKS)
+        components = components or ControlPlaneComponents()
+        app = application(
+            api,
+            {TOKEN: ADMIN},
+            _signing_key(),
+            lambda: "127.0.0.1:6443",
+            lifecycle,
+            components=components,
+            audit_log=audit_log,
+        )
+        server = cls(store, clock, app, lifecycle, components)
         try:
             server.start(api.cache.run())
             registrar = Registrar(api)
@@ -157,7 +198,8 @@ class LocalServer:
             await bootstrap.ensure(api, "127.0.0.1", 6443)
             await bootstrap.ensure_range(api)
             await policy.ensure(api)
-            app.ready = True
+            for hook in lifecycle.hooks:
+                lifecycle.finish(hook)
             yield server
         finally:
             await server.close()

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kedge.apiserver.config import ServerConfig
-from kedge.apiserver.server import Running, serve
+from kedge.apiserver.server import ApiServer, serve
 from kedge.client.client import Client
 from kedge.client.http import HttpTransport
 from kedge.client.transport import Call, LocalTransport
@@ -14,14 +14,14 @@ from kedge.web.message import HttpRequest, Response
 
 
 @asynccontextmanager
-async def memory_server(state: Path) -> AsyncIterator[Running]:
+async def memory_server(state: Path) -> AsyncIterator[ApiServer]:
     """A server on a free port that keeps its objects in memory."""
     config = ServerConfig(state=state, port=0, store="memory")
     async with serve(config, SystemClock()) as running:
         yield running
 
 
-def local_client(running: Running) -> Client:
+def local_client(running: ApiServer) -> Client:
     """The administrator, inside the server's own process."""
 
     def handle(call: Call) -> Response | Awaitable[Response]:
@@ -32,7 +32,7 @@ def local_client(running: Running) -> Client:
     return Client(LocalTransport(handle), user_agent="kedge-test")
 
 
-def http_client(running: Running) -> Client:
+def http_client(running: ApiServer) -> Client:
     """The administrator, over TLS."""
     transport = HttpTransport(running.url, ca_pem=running.ca_pem, token=running.token)
     return Client(transport, user_agent="kedge-test")

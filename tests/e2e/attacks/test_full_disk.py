@@ -78,7 +78,7 @@ def test_a_full_disk_loses_nothing_and_takes_deletions(
     assert "the disk that holds" in said
     assert "is full" in said
     assert "defect" not in said
-    assert "[-]store failed: disk full" in readyz(user)
+    assert "[-]etcd failed: disk full" in readyz(user)
     assert "ok" in user.kubectl("get", "--raw", "/livez").stdout
     assert names(user) == {*written}
 
@@ -88,7 +88,7 @@ def test_a_full_disk_loses_nothing_and_takes_deletions(
         patch = json.dumps({"spec": {"holderIdentity": f"b{holder}"}})
         done = user.kubectl("patch", "lease", "test", "--type=merge", f"-p={patch}")
         assert done.returncode == 0, done.stderr
-    assert "[-]store failed: disk full" in readyz(user)
+    assert "[-]etcd failed: disk full" in readyz(user)
 
     # Whatever fills the disk takes all that becomes free, and still objects can be deleted.
     small_disk.fill()
@@ -98,7 +98,7 @@ def test_a_full_disk_loses_nothing_and_takes_deletions(
     assert names(user) == {*kept}
 
     # What was deleted has made room in the store, though the disk is as full as before.
-    eventually(lambda: "[+]store ok" in readyz(user))
+    eventually(lambda: "[+]etcd ok" in readyz(user))
     assert user.kubectl("create", "-f", "-", input=config_map("after")).returncode == 0
     small_disk.empty()
     assert names(user) == {*kept, "after"}
@@ -111,7 +111,7 @@ def test_a_disk_with_space_again_is_found_so_without_help(
     small_disk.fill()
     written, _ = write_until_full(user)
     small_disk.empty()
-    eventually(lambda: "[+]store ok" in readyz(user))
+    eventually(lambda: "[+]etcd ok" in readyz(user))
     done = user.kubectl("create", "-f", "-", input=config_map("large", 800_000))
     assert done.returncode == 0, done.stderr
     assert names(user) == {*written, "large"}
@@ -163,7 +163,7 @@ def test_containers_outlive_a_full_disk(
     user.kubectl("exec", "steady", "--", "touch", "/tmp/end")
     eventually(lambda: pod_status(user, "steady")["phase"] == "Succeeded")
     small_disk.empty()
-    eventually(lambda: "[+]store ok" in readyz(user))
+    eventually(lambda: "[+]etcd ok" in readyz(user))
     assert user.kubectl("run", "second", "--image=host", "--", "sleep", "100").returncode == 0
     ready = user.kubectl("wait", "--for=condition=Ready", "pod/second", "--timeout=30s")
     assert ready.returncode == 0, ready.stderr

@@ -101,21 +101,6 @@ async def test_basic_credentials_are_none_at_all(server: LocalServer) -> None:
 # The server itself.
 
 
-async def test_health_can_be_asked_in_detail(server: LocalServer) -> None:
-    for name in ("healthz", "livez", "readyz"):
-        answer = await server.call("GET", f"/{name}")
-        assert (answer.status, answer.text) == (200, "ok")
-        verbose = await server.call("GET", f"/{name}?verbose")
-        assert "[+]ping ok" in verbose.text
-        assert verbose.text.endswith(f"{name} check passed\n")
-    server.app.ready = False
-    answer = await server.call("GET", "/readyz")
-    assert answer.status == 500
-    assert "[-]startup failed" in answer.text
-    assert (await server.call("GET", "/livez")).status == 200
-    assert (await server.call("GET", "/livez/nothing")).status == 404
-
-
 async def test_the_version_has_digits_only_in_major_and_minor(server: LocalServer) -> None:
     for path in ("/version", "/version/", "/version?timeout=32s"):
         version = await server.get(path)
@@ -350,7 +335,7 @@ async def test_a_defect_is_a_500_that_tells_nothing(
     def fail(*args: object) -> Any:
         raise RuntimeError("private detail")
 
-    monkeypatch.setattr("kedge.apiserver.verbs.read.get", fail)
+    monkeypatch.setattr(server.app.api, "find", fail)
     answer = await server.call("GET", f"{MAPS}/a")
     assert (answer.status, answer.reason) == (500, "InternalError")
     assert "private" not in answer.text

@@ -3,7 +3,7 @@
 import json
 import shutil
 import stat
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,47 +11,63 @@ import pytest
 
 from kedge.api.catalog import Catalog
 from kedge.apiserver import audit
-from kedge.apiserver.audit import AuditLog, Entry, Rotation
+from kedge.apiserver.audit import AuditEvent, AuditLog, Rotation
+from kedge.apiserver.authorization.attributes import Decision
+from kedge.apiserver.context import RequestContext
 from kedge.apiserver.request import Request, User
-from kedge.machinery.errors import StatusError, unauthorized
-from kedge.web.message import HttpRequest
+from kedge.testing.clock import FakeClock
+from kedge.web.message import HttpRequest, Response
 
 ADA = User("ada", ("devs", "system:authenticated"), "u1", (("scopes", ("a", "b")),))
 THEN = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 SECRETS = ("hunter2", "eyJhbGciOi", "s3cr3t-value", "cGFzc3dvcmQ")
 
 
-def entry_for(
+def context_for(
     http: HttpRequest, verb: str = "create", plural: str = "pods", name: str = "", part: str = ""
-) -> Entry:
+) -> RequestContext:
+    """A request of ada about a resource, answered with 200."""
     resource = Catalog().find("", "v1", plural)
     assert resource is not None
-    entry = audit.begun(http, "192.0.2.1", THEN)
-    entry.user = ADA
-    audit.about(entry, Request(http, ADA, resource, verb, "ns", name, part))
-    return entry
+    asked = Request(http, ADA, resource, verb, "ns", name, part)
+    return RequestContext(
+        http, 0.0, verb=verb, authenticated=ADA, user=ADA, request=asked, response=Response(200)
+    )
+
+
+def event_for(http: HttpRequest, name: str = "") -> AuditEvent:
+    return audit.event_of(context_for(http, name=name), FakeClock(THEN))
+
+
+def document(context: RequestContext) -> dict[str, Any]:
+    return audit.document_of(audit.event_of(context, FakeClock(THEN)))
 
 
 def request(query: str = "", **headers: str) -> HttpRequest:
     sent = {"user-agent": "kubectl/v1.36", "authorization": "Bearer eyJhbGciOi.x.y", **headers}
     path = "/api/v1/namespaces/ns/pods"
-    return HttpRequest("POST", path, query, sent, b'{"data": {"p": "s3cr3t-value"}}')
+    body = b'{"data": {"p": "s3cr3t-value"}}'
+    return HttpRequest("POST", path, query, sent, body, peer="192.0.2.1")
 
 
 def written(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_event_has_the_shape_that_kubernetes_tools_read() -> None:
-    entry = entry_for(request("fieldManager=me"), name="p")
-    entry.impersonated = User("bob", ("ops",))
-    entry.decided(True, 'RBAC: allowed by RoleBinding "x"')
-    entry.ended(201, THEN + timedelta(milliseconds=2))
-    assert audit.event(entry) == {
+async def test_event_has_the_shape_that_kubernetes_tools_read() -> None:
+    clock = FakeClock(THEN)
+    context = context_for(request("fieldManager=me"), name="p")
+    context.started = clock.monotonic()
+    context.user = User("bob", ("ops",))
+    context.decision = Decision(True, 'RBAC: allowed by RoleBinding "x"')
+    context.response = Response(201)
+    await clock.advance(0.002)
+    event = audit.event_of(context, clock)
+    assert audit.document_of(event) == {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
         "level": "Metadata",
-        "auditID": entry.id,
+        "auditID": event.id,
         "stage": "ResponseComplete",
         "requestURI": "/api/v1/namespaces/ns/pods?fieldManager=me",
         "verb": "create",
@@ -80,12 +96,12 @@ def test_event_has_the_shape_that_kubernetes_tools_read() -> None:
     }
 
 
-def test_refusal_is_told_with_its_reason() -> None:
-    entry = entry_for(request(), verb="get", name="p")
-    entry.decided(False, "")
-    entry.failed(StatusError(403, "Forbidden", 'pods "p" is forbidden'))
-    entry.ended(403, THEN)
-    event = audit.event(entry)
+def test_refusal_has_its_reason_and_message() -> None:
+    context = context_for(request(), verb="get", name="p")
+    context.decision = Decision(False)
+    context.response = Response(403)
+    context.reason, context.message = "Forbidden", 'pods "p" is forbidden'
+    event = document(context)
     assert event["responseStatus"] == {
         "metadata": {},
         "status": "Failure",
@@ -96,29 +112,44 @@ def test_refusal_is_told_with_its_reason() -> None:
     assert event["annotations"]["authorization.k8s.io/decision"] == "forbid"
 
 
+def test_annotations_of_admission_plugins_follow_the_decision() -> None:
+    context = context_for(request())
+    assert context.request is not None
+    context.request.annotations["plugin/key"] = "value"
+    context.decision = Decision(True)
+    assert list(document(context)["annotations"]) == [
+        "authorization.k8s.io/decision",
+        "authorization.k8s.io/reason",
+        "plugin/key",
+    ]
+
+
 def test_path_without_a_resource_has_no_object() -> None:
-    entry = audit.begun(HttpRequest("GET", "/version"), "192.0.2.1", THEN)
-    entry.ended(200, THEN)
-    event = audit.event(entry)
+    context = RequestContext(HttpRequest("GET", "/version"), 0.0, response=Response(200))
+    event = document(context)
     assert event["verb"] == "get"
     assert "objectRef" not in event
+    assert "annotations" not in event
 
 
-def test_stranger_has_no_name_and_a_watch_is_told_when_it_begins() -> None:
-    refused = audit.begun(HttpRequest("GET", "/api/v1/pods"), "192.0.2.1", THEN)
-    refused.failed(unauthorized())
-    refused.ended(401, THEN)
-    event = audit.event(refused)
+def test_request_without_valid_credentials_has_no_user_name() -> None:
+    http = HttpRequest("GET", "/api/v1/pods")
+    event = document(RequestContext(http, 0.0, response=Response(401), reason="Unauthorized"))
     assert (event["user"], event["responseStatus"]["code"]) == ({}, 401)
-    watch = entry_for(request(), verb="watch")
-    watch.ended(200, THEN, streaming=True)
-    assert audit.event(watch)["stage"] == "ResponseStarted"
+
+
+def test_watch_is_logged_when_its_response_begins() -> None:
+    async def stream(sink: object) -> None: ...
+
+    context = context_for(request(), verb="watch")
+    context.response = Response(200, stream)
+    assert document(context)["stage"] == "ResponseStarted"
 
 
 def test_proxies_are_listed_but_the_peer_is_always_last() -> None:
     headers = {"x-forwarded-for": "203.0.113.9, nonsense", "x-real-ip": "203.0.113.8"}
-    entry = audit.begun(request(**headers), "192.0.2.1", THEN)
-    assert entry.sources == ("203.0.113.9", "203.0.113.8", "192.0.2.1")
+    event = event_for(request(**headers))
+    assert event.sources == ("203.0.113.9", "203.0.113.8", "192.0.2.1")
 
 
 def test_secrets_never_reach_the_file(tmp_path: Path) -> None:
@@ -131,11 +162,11 @@ def test_secrets_never_reach_the_file(tmp_path: Path) -> None:
     }
     for query in ("", "access_token=hunter2", "To%6Ben=hunter2&a=b", "client-key=cGFzc3dvcmQ"):
         for plural, part in (("secrets", ""), ("serviceaccounts", "token"), ("pods", "")):
-            entry = entry_for(request(query, **headers), plural=plural, name="n", part=part)
+            context = context_for(request(query, **headers), plural=plural, name="n", part=part)
             quoting = "data.p: Invalid value: s3cr3t-value" if plural != "pods" else "nothing"
-            entry.failed(StatusError(422, "Invalid", quoting))
-            entry.ended(422, THEN)
-            log.add(entry)
+            context.response = Response(422)
+            context.reason, context.message = "Invalid", quoting
+            log.add(audit.event_of(context, FakeClock(THEN)))
     log.close()
     text = (tmp_path / "audit.log").read_text()
     assert text.count("\n") == 12
@@ -148,7 +179,7 @@ def test_file_belongs_to_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.touch(0o644)
     log = AuditLog(path)
-    log.add(entry_for(request()))
+    log.add(event_for(request()))
     log.close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -157,7 +188,7 @@ def test_grown_file_is_set_aside_and_the_oldest_goes(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     log = AuditLog(path, Rotation(max_bytes=1500, backups=2))
     for number in range(30):
-        log.add(entry_for(request(), name=f"p{number}"))
+        log.add(event_for(request(), name=f"p{number}"))
     log.close()
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["audit.log", "audit.log.1", "audit.log.2"]
@@ -172,7 +203,7 @@ def test_grown_file_is_set_aside_and_the_oldest_goes(tmp_path: Path) -> None:
 def test_log_goes_on_where_the_last_run_ended(tmp_path: Path) -> None:
     for name in ("a", "b"):
         log = AuditLog(tmp_path / "audit.log")
-        log.add(entry_for(request(), name=name))
+        log.add(event_for(request(), name=name))
         log.close()
     assert [e["objectRef"]["name"] for e in written(tmp_path / "audit.log")] == ["a", "b"]
 
@@ -183,8 +214,8 @@ def test_disk_that_fails_is_counted_and_harms_nobody(
     (tmp_path / "logs").mkdir()
     log = AuditLog(tmp_path / "logs" / "audit.log", Rotation(max_bytes=1))
     shutil.rmtree(tmp_path / "logs")
-    log.add(entry_for(request()))
-    log.add(entry_for(request()))
+    log.add(event_for(request()))
+    log.add(event_for(request()))
     log.close()
     assert log.dropped >= 1
     assert "audit log cannot be written" in caplog.text
@@ -205,5 +236,5 @@ def test_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_endless_user_agent_is_cut() -> None:
-    entry = audit.begun(HttpRequest("GET", "/", "", {"user-agent": "x" * 5000}), "", THEN)
-    assert entry.user_agent == "x" * 1024 + "...TRUNCATED"
+    event = event_for(HttpRequest("GET", "/", "", {"user-agent": "x" * 5000}))
+    assert event.user_agent == "x" * 1024 + "...TRUNCATED"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.apiserver.inflight import InFlight, Limit, counted
+from kedge.apiserver.inflight import InFlight, RequestLimit, counted
 from kedge.apiserver.request import ANONYMOUS, User
 from kedge.machinery.errors import StatusError
 
@@ -30,7 +30,7 @@ def admitted(flight: InFlight, verb: str, user: User) -> int:
 
 
 def test_flood_leaves_places_for_administrators_and_more_for_nodes() -> None:
-    flight = InFlight(writes=Limit(200, 100))
+    flight = InFlight(writes=RequestLimit(200, 100))
     assert admitted(flight, "create", ADA) == 200
     assert admitted(flight, "patch", ANONYMOUS) == 0
     assert admitted(flight, "delete", ADMIN) == 50
@@ -39,7 +39,7 @@ def test_flood_leaves_places_for_administrators_and_more_for_nodes() -> None:
 
 
 def test_clusters_own_controllers_have_reserved_places() -> None:
-    flight = InFlight(writes=Limit(1, 2))
+    flight = InFlight(writes=RequestLimit(1, 2))
     flight.enter("create", ADA)
     assert entered(flight, "create", User("system:kube-controller-manager"))
     group = "system:serviceaccounts:kube-system"
@@ -47,14 +47,14 @@ def test_clusters_own_controllers_have_reserved_places() -> None:
 
 
 def test_writes_do_not_take_the_places_of_reads() -> None:
-    flight = InFlight(reads=Limit(3, 0), writes=Limit(1, 0))
+    flight = InFlight(reads=RequestLimit(3, 0), writes=RequestLimit(1, 0))
     assert admitted(flight, "create", ADA) == 1
     assert admitted(flight, "get", ADA) == 3
     assert not entered(flight, "list", ADA)
 
 
 def test_whoever_leaves_makes_room() -> None:
-    flight = InFlight(writes=Limit(1, 0))
+    flight = InFlight(writes=RequestLimit(1, 0))
     place = flight.enter("create", ADA)
     assert not entered(flight, "create", ADA)
     flight.leave(place)
@@ -62,7 +62,7 @@ def test_whoever_leaves_makes_room() -> None:
 
 
 def test_answer_to_one_too_many_says_when_to_come_back() -> None:
-    flight = InFlight(writes=Limit(1, 0))
+    flight = InFlight(writes=RequestLimit(1, 0))
     flight.enter("create", ADA)
     with pytest.raises(StatusError) as error:
         flight.enter("create", ADA)
@@ -75,14 +75,14 @@ def test_answer_to_one_too_many_says_when_to_come_back() -> None:
 
 
 def test_name_alone_gives_nobody_a_reserved_place() -> None:
-    flight = InFlight(writes=Limit(1, 10))
+    flight = InFlight(writes=RequestLimit(1, 10))
     flight.enter("create", ADA)
     assert not entered(flight, "create", User("system:node:n", ("system:authenticated",)))
     assert not entered(flight, "create", User("eve", ("system:nodes",)))
 
 
 def test_no_limit_is_no_limit() -> None:
-    assert admitted(InFlight(writes=Limit(0, 0)), "create", ADA) == 10_000
+    assert admitted(InFlight(writes=RequestLimit(0, 0)), "create", ADA) == 10_000
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_waits_more_than_it_works_is_not_counted(
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["get", "create"]))))
 def test_counts_are_those_who_entered_and_have_not_left(moves: list[tuple[bool, str]]) -> None:
-    flight = InFlight(reads=Limit(4, 2), writes=Limit(3, 2))
+    flight = InFlight(reads=RequestLimit(4, 2), writes=RequestLimit(3, 2))
     inside: list[int] = []
     for leaves, verb in moves:
         if leaves and inside:

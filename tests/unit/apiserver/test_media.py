@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kedge.apiserver.media import (
     DISCOVERY,
-    Wanted,
+    ResponseForm,
     body_type,
     negotiate,
     wants_aggregated_discovery,
@@ -18,23 +18,26 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 @pytest.mark.parametrize(
     ("accept", "forms"),
     [
-        ("", [Wanted("json")]),
-        ("*/*", [Wanted("json")]),
-        ("application/*", [Wanted("json")]),
-        ("application/vnd.kubernetes.protobuf,application/json", [Wanted("json")]),
-        ("application/yaml, application/json", [Wanted("yaml"), Wanted("json")]),
-        ("application/json;q=0.5, application/yaml", [Wanted("yaml"), Wanted("json")]),
+        ("", [ResponseForm("json")]),
+        ("*/*", [ResponseForm("json")]),
+        ("application/*", [ResponseForm("json")]),
+        ("application/vnd.kubernetes.protobuf,application/json", [ResponseForm("json")]),
+        ("application/yaml, application/json", [ResponseForm("yaml"), ResponseForm("json")]),
+        ("application/json;q=0.5, application/yaml", [ResponseForm("yaml"), ResponseForm("json")]),
         ("application/json;q=0", []),
         ("application/json;q=x", []),
         ("text/html", []),
-        (f"{TABLE},application/json", [Wanted("table"), Wanted("json")]),
-        ('APPLICATION/JSON; g="meta.k8s.io"; as=Table ;v=v1beta1', [Wanted("table", "v1beta1")]),
+        (f"{TABLE},application/json", [ResponseForm("table"), ResponseForm("json")]),
+        (
+            'APPLICATION/JSON; g="meta.k8s.io"; as=Table ;v=v1beta1',
+            [ResponseForm("table", "v1beta1")],
+        ),
         ("application/json;as=Table;v=v2;g=meta.k8s.io", []),
         ("application/json;as=Table;v=v1;g=other", []),
         ("application/json;as=Drawing;v=v1;g=meta.k8s.io", []),
     ],
 )
-def test_forms_come_best_first(accept: str, forms: list[Wanted]) -> None:
+def test_forms_come_best_first(accept: str, forms: list[ResponseForm]) -> None:
     assert list(negotiate(accept)) == forms
 
 

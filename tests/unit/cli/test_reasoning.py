@@ -120,7 +120,7 @@ class Known(Decisions):
 async def test_what_is_asked_and_printed(
     server: LocalServer, there: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.app.decisions = Known()
+    server.components.set_scheduler(Known())
     assert await reasoning.show(there, "pod/web-1", False) == 0
     assert "refused by NodeResourcesFit" in capsys.readouterr().out
     await reasoning.show(there, "web-1", True)

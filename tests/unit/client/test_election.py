@@ -101,3 +101,13 @@ async def test_a_lease_that_was_deleted_is_made_anew(server: LocalServer) -> Non
     await server.clock.advance(2 * RENEWED)
     assert first.working
     assert (await lease(server))["holderIdentity"] == "a"
+
+
+async def test_a_candidate_fails_only_while_no_server_leads(server: LocalServer) -> None:
+    waiting = Election(server.client, server.clock, OFFICE, "b")
+    assert waiting.failure() == "waiting for the lease"
+    Candidate(server, "a")
+    await server.settle()
+    server.start(waiting.lead(server.settle))
+    await server.clock.advance(PAUSE)
+    assert waiting.failure() == ""

@@ -66,7 +66,7 @@ class Cluster:
 async def scheduled(*, usage: bool = True) -> AsyncIterator[Cluster]:
     async with LocalServer.running() as server:
         scheduler = Scheduler(server.client, server.clock, usage=usage)
-        server.app.decisions = scheduler
+        server.components.set_scheduler(scheduler)
         task = server.start(scheduler.run())
         for _ in range(5):
             await server.settle()
@@ -208,7 +208,7 @@ async def test_who_may_ask_and_what_they_may_hear() -> None:
         assert (await server.call("GET", f"{other}/p", headers=jane)).status == 403
         assert (await server.call("GET", f"{WHY}/none")).status == 404
         assert (await server.call("POST", f"{WHY}/p", {})).status == 405
-        server.app.decisions = None
+        server.components.set_scheduler(None)
         standing_by = await server.call("GET", f"{WHY}/p")
         assert standing_by.status == 503
         assert "another leads" in standing_by.message

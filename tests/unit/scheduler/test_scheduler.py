@@ -239,3 +239,13 @@ async def test_a_scheduler_that_starts_late_knows_what_is_there() -> None:
         assert (await cluster.home("a"), await cluster.home("b")) == ("n1", "")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_scheduler_fails_until_its_informers_have_synced() -> None:
+    async with LocalServer.running() as server:
+        scheduler = Scheduler(server.client, server.clock)
+        assert scheduler.failure() == "informers have not synced"
+        server.start(scheduler.run())
+        for _ in range(5):
+            await server.settle()
+        assert scheduler.failure() == ""

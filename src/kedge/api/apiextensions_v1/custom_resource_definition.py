@@ -17,7 +17,7 @@ from kedge.api.apiextensions_v1.definition_rules import validate, validate_statu
 from kedge.api.apiextensions_v1.json_schema import every, normal
 from kedge.api.presentation import Presentation
 from kedge.api.resource import STATUS, Resource
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, keep_metadata
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer that keeps a definition until its objects are gone."""
@@ -94,6 +94,7 @@ RESOURCE: Resource[CustomResourceDefinition] = Resource(
     strategy=Strategy(
         default=default,
         prepare_for_update=prepare_for_update,
+        prepare_for_status_update=keep_metadata,
         validate=validate,
         validate_update=validate_update,
         validate_status=validate_status,

@@ -209,6 +209,11 @@ def validate_status(new: Deployment, old: Deployment) -> Iterator[FieldError]:
     yield from workload.validate_collisions(status.collisionCount, old.status.collisionCount)
 
 
+def prepare_for_status_update(new: Deployment, old: Deployment) -> Deployment:
+    """Keep the labels of the old object: upstream takes none from a write to the status."""
+    return replace(new, metadata=replace(new.metadata, labels=old.metadata.labels))
+
+
 RESOURCE: Resource[Deployment] = Resource(
     type=Deployment,
     group="apps",
@@ -220,6 +225,7 @@ RESOURCE: Resource[Deployment] = Resource(
         validate=validate,
         validate_update=validate_update,
         validate_status=validate_status,
+        prepare_for_status_update=prepare_for_status_update,
         warnings=workload.warn,
     ),
     presentation=Presentation(

@@ -150,6 +150,11 @@ RESOURCE: Resource[Job] = Resource(
     subresources=[STATUS],
     strategy=Strategy(
         orphans_dependents=True,
+        orphan_warning=(
+            "child pods are preserved by default when jobs are deleted; set "
+            "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to "
+            "suppress this warning"
+        ),
         default=default,
         prepare_for_create=prepare_for_create,
         validate=validate,

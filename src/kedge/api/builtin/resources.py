@@ -8,7 +8,7 @@ from kedge.api.builtin.content import text
 from kedge.api.model import Document
 from kedge.api.presentation import Column, Presentation
 from kedge.api.resource import STATUS, Resource, Subresource
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, keep_metadata
 from kedge.machinery import names
 
 ADMISSION = "admissionregistration.k8s.io"
@@ -145,6 +145,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
             allows_unconditional_update=False,
             counts_generation=False,
             check_name=names.path_segment,
+            prepare_for_status_update=keep_metadata,
             default=defaults.api_service,
             validate=validation.api_service,
         ),
@@ -176,7 +177,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "flowschemas",
         namespaced=False,
         subresources=(STATUS,),
-        strategy=Strategy(default=defaults.flow_schema),
+        strategy=Strategy(prepare_for_status_update=keep_metadata, default=defaults.flow_schema),
         presentation=Presentation(columns=columns.FLOW_SCHEMA),
     ),
     _kind(
@@ -185,7 +186,7 @@ RESOURCES: tuple[Resource[Document], ...] = (
         "prioritylevelconfigurations",
         namespaced=False,
         subresources=(STATUS,),
-        strategy=Strategy(default=defaults.priority_level),
+        strategy=Strategy(prepare_for_status_update=keep_metadata, default=defaults.priority_level),
         presentation=Presentation(columns=columns.PRIORITY_LEVEL),
     ),
     _kind(

@@ -15,27 +15,33 @@ from kedge.machinery.errors import bad_request
 from kedge.web.message import JSON, Response, warning_headers
 
 
-def serve_token_review(api: Api, request: Request, authenticator: Authenticator) -> Response:
-    """POST of a TokenReview: the same with its status filled in."""
-    document = _posted(request)
-    spec = document.get("spec") or {}
-    if not spec.get("token"):
-        raise bad_request("token is required for TokenReview in authentication")
-    owned = managed.after_update(
-        request.resource.schema,
-        None,
-        document,
-        manager=field_manager(request, "CreateOptions"),
-        api_version=request.resource.api_version,
-        now=api.timestamp(),
-    )
-    meta = (document.get("metadata") or {}) | {"managedFields": owned}
-    rest = {"metadata": meta, "spec": spec, "status": _status(spec, authenticator)}
-    return _answer(request, rest)
+class TokenReviews:
+    """Answers TokenReviews from outside: an API server behind this one, or a node."""
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+
+    def serve(self, api: Api, request: Request) -> Response:
+        """Return a posted TokenReview with its status filled in."""
+        document = _posted(request)
+        spec = document.get("spec") or {}
+        if not spec.get("token"):
+            raise bad_request("token is required for TokenReview in authentication")
+        owned = managed.after_update(
+            request.resource.schema,
+            None,
+            document,
+            manager=field_manager(request, "CreateOptions"),
+            api_version=request.resource.api_version,
+            now=api.timestamp(),
+        )
+        meta = (document.get("metadata") or {}) | {"managedFields": owned}
+        status = _status(spec, self._authenticator)
+        return _answer(request, {"metadata": meta, "spec": spec, "status": status})
 
 
 def serve_self_review(api: Api, request: Request) -> Response:
-    """POST of a SelfSubjectReview: who asks."""
+    """Return the user who posts a SelfSubjectReview."""
     _posted(request)
     status = {"userInfo": user_info(request.user)}
     return _answer(request, {"metadata": {"creationTimestamp": api.timestamp()}, "status": status})

@@ -1,6 +1,6 @@
 """Reviews of access: may I, may they, what may I. Answered and not stored."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -15,24 +15,63 @@ from kedge.machinery.errors import FieldError, bad_request, invalid
 from kedge.web.message import JSON, Response, warning_headers
 
 Spec = dict[str, Any]
-Answer = Callable[[Authorizer, Request, dict[str, Any]], dict[str, Any]]
 
 _SELECTED: Final = "spec.resourceAttributes"
 
 
-def serve(api: Api, request: Request, authorizer: Authorizer) -> Response:
-    """POST of a review: the same document with its status filled in."""
-    form = render.wanted(request, render.PLAIN).form
+def serve_self(api: Api, request: Request) -> Response:
+    """SelfSubjectAccessReview: whether the user may do something."""
+    document = _posted(request)
+    spec = document.get("spec") or {}
+    _check(request, _problems(spec))
+    return _answer(api, request, document, _decided(api.authorizer, request.user, spec))
+
+
+def serve_subject(api: Api, request: Request) -> Response:
+    """SubjectAccessReview: whether any user may do something."""
+    document = _posted(request)
+    spec = document.get("spec") or {}
+    _check(request, [*_problems(spec), *_nobody(spec)])
+    return _answer(api, request, document, _decided(api.authorizer, subject(spec), spec))
+
+
+def serve_local(api: Api, request: Request) -> Response:
+    """LocalSubjectAccessReview: whether any user may do something in the request's namespace."""
+    document = _posted(request)
+    spec = document.get("spec") or {}
+    _check(request, [*_problems(spec), *_nobody(spec), *_elsewhere(spec, request.namespace)])
+    document.setdefault("metadata", {})["namespace"] = request.namespace
+    return _answer(api, request, document, _decided(api.authorizer, subject(spec), spec))
+
+
+def serve_rules(api: Api, request: Request) -> Response:
+    """SelfSubjectRulesReview: everything that the user may do in a namespace."""
+    namespace = (_posted(request).get("spec") or {}).get("namespace")
+    if not namespace:
+        raise bad_request("no namespace on request")
+    # Upstream's answer repeats neither the spec nor the metadata.
+    status = api.authorizer.rules_for(request.user, namespace)
+    return _written(request, {"metadata": {}, "spec": {}, "status": status})
+
+
+def _posted(request: Request) -> dict[str, Any]:
+    render.wanted(request, render.PLAIN)
     document = decode.posted_small(request, "CreateOptions")
     dry_run(request, "CreateOptions")
+    return document
+
+
+def _answer(api: Api, request: Request, document: dict[str, Any], rest: dict[str, Any]) -> Response:
+    """Return the posted review with its status filled in."""
+    meta = (document.get("metadata") or {}) | _owned(api, request, document)
+    return _written(request, {"metadata": meta} | rest)
+
+
+def _written(request: Request, rest: dict[str, Any]) -> Response:
     resource = request.resource
-    rest = _ANSWERS[resource.kind](authorizer, request, document)
-    if resource.kind != RULES:
-        rest["metadata"] = (document.get("metadata") or {}) | _owned(api, request, document)
-    head = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {}}
-    body = msgspec.json.encode(head | rest)
+    body = msgspec.json.encode({"kind": resource.kind, "apiVersion": resource.api_version} | rest)
     headers = warning_headers(request.warnings)
-    if form == "yaml":
+    if render.wanted(request, render.PLAIN).form == "yaml":
         return Response(201, render.to_yaml(body), "application/yaml", headers)
     return Response(201, body, JSON, headers)
 
@@ -47,37 +86,6 @@ def _owned(api: Api, request: Request, document: dict[str, Any]) -> dict[str, An
         now=api.timestamp(),
     )
     return {"managedFields": entries} if entries else {}
-
-
-def _of_self(authorizer: Authorizer, request: Request, document: dict[str, Any]) -> dict[str, Any]:
-    spec = document.get("spec") or {}
-    _check(request, _problems(spec))
-    return _decided(authorizer, request.user, spec)
-
-
-def _of_anybody(
-    authorizer: Authorizer, request: Request, document: dict[str, Any]
-) -> dict[str, Any]:
-    spec = document.get("spec") or {}
-    _check(request, [*_problems(spec), *_nobody(spec)])
-    return _decided(authorizer, subject(spec), spec)
-
-
-def _of_namespace(
-    authorizer: Authorizer, request: Request, document: dict[str, Any]
-) -> dict[str, Any]:
-    spec = document.get("spec") or {}
-    _check(request, [*_problems(spec), *_nobody(spec), *_elsewhere(spec, request.namespace)])
-    document.setdefault("metadata", {})["namespace"] = request.namespace
-    return _decided(authorizer, subject(spec), spec)
-
-
-def _rules(authorizer: Authorizer, request: Request, document: dict[str, Any]) -> dict[str, Any]:
-    namespace = (document.get("spec") or {}).get("namespace")
-    if not namespace:
-        raise bad_request("no namespace on request")
-    # Upstream's answer does not repeat the question.
-    return {"spec": {}, "status": authorizer.rules_for(request.user, namespace)}
 
 
 def _decided(authorizer: Authorizer, user: User, spec: Spec) -> dict[str, Any]:
@@ -154,15 +162,3 @@ def _elsewhere(spec: Spec, namespace: str) -> Iterator[FieldError]:
 
 def _shown(path: dict[str, Any]) -> dict[str, str]:
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
-
-
-RULES: Final = "SelfSubjectRulesReview"
-
-_ANSWERS: Final[dict[str, Answer]] = {
-    "SelfSubjectAccessReview": _of_self,
-    "SubjectAccessReview": _of_anybody,
-    "LocalSubjectAccessReview": _of_namespace,
-    RULES: _rules,
-}
-
-KINDS: Final = frozenset(_ANSWERS)

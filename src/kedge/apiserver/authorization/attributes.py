@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import msgspec
 
 from kedge.apiserver.request import User
-from kedge.apiserver.route import Target
+from kedge.apiserver.route import ResourcePath
 from kedge.machinery import names
 from kedge.machinery.errors import StatusError, forbidden
 from kedge.machinery.selectors import FieldSelector, FieldTerm, parse_fields
@@ -50,7 +50,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
-def of_resource(user: User, verb: str, target: Target, http: HttpRequest) -> Attributes:
+def of_resource(user: User, verb: str, target: ResourcePath, http: HttpRequest) -> Attributes:
     """A request below /api/v1 or /apis/GROUP/VERSION, whether or not there is such a resource."""
     namespace, name, fields = target.namespace, target.name, ANYTHING
     if target.plural == "namespaces" and not target.group and not namespace:

@@ -9,20 +9,17 @@ from kedge.apiserver.authorization.attributes import (
     Attributes,
     Decision,
     denied,
-    of_path,
-    of_resource,
 )
 from kedge.apiserver.authorization.node import NodeAuthorizer, node_name
 from kedge.apiserver.authorization.rbac import Policy, RbacAuthorizer, not_found, together
 from kedge.apiserver.request import User
-from kedge.apiserver.route import Target
 from kedge.apiserver.watchcache import WatchCache
-from kedge.web.message import HttpRequest
 
 SUPERUSERS: Final = "system:masters"
 """The group that may do everything whatever roles say, so that its members cannot be shut out."""
 
-_SUPERUSER: Final = Decision(True)
+ALLOWED: Final = Decision(True)
+"""The decision about a superuser."""
 
 
 class Authorizer:
@@ -40,7 +37,7 @@ class Authorizer:
 
     def decide(self, asked: Attributes) -> Decision:
         if SUPERUSERS in asked.user.groups:
-            return _SUPERUSER
+            return ALLOWED
         by_node = self._nodes.decide(asked)
         if by_node.allowed:
             return by_node
@@ -48,16 +45,6 @@ class Authorizer:
         if by_role.allowed or not by_node.reason:
             return by_role
         return Decision(False, "\n".join(filter(None, (by_node.reason, by_role.reason))))
-
-    def check(self, user: User, verb: str, target: Target, http: HttpRequest) -> None:
-        """403 unless the user may do this to a resource."""
-        if SUPERUSERS not in user.groups:
-            self.require(of_resource(user, verb, target, http))
-
-    def check_path(self, user: User, http: HttpRequest) -> None:
-        """403 unless the user may use this path, which is no resource."""
-        if SUPERUSERS not in user.groups:
-            self.require(of_path(user, http.method, http.path))
 
     def require(self, asked: Attributes) -> None:
         """403 unless allowed."""

@@ -24,7 +24,7 @@ from kedge.apiserver.authorization.defaults import AUTOUPDATE, AnyBinding, AnyRo
 from kedge.apiserver.authorization.rights import Rights, uncovered
 from kedge.apiserver.request import Request, User
 from kedge.apiserver.verbs import write
-from kedge.apiserver.verbs.patches import Wanted
+from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.web.message import HttpRequest
 
 SERVER: Final = User("system:apiserver", ("system:masters", "system:authenticated"))
@@ -114,13 +114,13 @@ async def _ensure(api: Api, wanted: AnyRole | AnyBinding) -> None:
 
 async def _create(api: Api, resource: Resource[Any], wanted: AnyRole | AnyBinding) -> None:
     document = _plain(resource.to_document(wanted))
-    await write.create_object(api, _request(resource, wanted, "create"), Wanted(document))
+    await write.create_object(api, _request(resource, wanted, "create"), DesiredDocument(document))
 
 
 async def _mend(api: Api, resource: Resource[Any], wanted: Any) -> None:
-    def mended(live: dict[str, Any]) -> Wanted:
+    def mended(live: dict[str, Any]) -> DesiredDocument:
         found = reconcile(resource.from_document(live), wanted)
-        return Wanted(live if found is None else _plain(resource.to_document(found)))
+        return DesiredDocument(live if found is None else _plain(resource.to_document(found)))
 
     request = _request(resource, wanted, "update")
     await write.modify(api, request, mended, write.MAIN, "UpdateOptions")

@@ -23,7 +23,7 @@ from kedge.apiserver.crd.resources import resources_of
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.delete import delete_object
-from kedge.apiserver.verbs.patches import Wanted
+from kedge.apiserver.verbs.patches import DesiredDocument
 from kedge.apiserver.watchcache import Change, Item, ResourceCache
 from kedge.machinery.errors import StatusError, forbidden
 from kedge.web.message import HttpRequest
@@ -204,10 +204,10 @@ class Registrar:
                 if error.code != 404:
                     raise
 
-    async def _modify(self, name: str, change: Any, part: write.Part) -> None:
+    async def _modify(self, name: str, change: Any, part: write.ObjectPart) -> None:
         request = Request(_http(), ADMIN, RESOURCE, "patch", "", name, part.subresource)
         await write.modify(
-            self._api, request, lambda live: Wanted(change(live)), part, "UpdateOptions"
+            self._api, request, lambda live: DesiredDocument(change(live)), part, "UpdateOptions"
         )
 
 

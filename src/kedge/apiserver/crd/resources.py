@@ -20,7 +20,7 @@ from kedge.api.apiextensions_v1.values import Checker
 from kedge.api.model import Document
 from kedge.api.presentation import Age, Column, Presentation, name_column
 from kedge.api.resource import SCALE, STATUS, Resource, ScalePaths, StoredAs, Subresource
-from kedge.api.strategy import Strategy
+from kedge.api.strategy import Strategy, keep_metadata
 from kedge.apiserver.crd.defaulting import apply_defaults
 from kedge.apiserver.crd.pruning import prune
 from kedge.apiserver.crd.schema import from_openapi
@@ -79,6 +79,7 @@ def _resource(
             validate=contents.validate,
             validation_cost=contents.effort,
             validate_status=contents.validate_status,
+            prepare_for_status_update=keep_metadata,
             warnings=lambda obj: _warnings(crd, version, obj),
             allows_unconditional_update=False,
         ),

@@ -10,6 +10,7 @@ from kedge.apiserver.watchcache import Change, Item, WatchCache
 from kedge.machinery.clock import Clock
 from kedge.metrics.reports import NodeReports, ObjectIdentity
 from kedge.metrics.scrape.cluster import NodeSketch, PodSketch
+from kedge.metrics.windows import SHORTEST
 
 
 class IdentityMeta(msgspec.Struct, frozen=True):
@@ -76,9 +77,9 @@ class CachedCluster:
         return {_node.decode(item.body).metadata.uid for item in items}
 
 
-def node_reports(cache: WatchCache, clock: Clock) -> NodeReports:
+def node_reports(cache: WatchCache, clock: Clock, *, usage_window: str = SHORTEST) -> NodeReports:
     """Reports that follow the nodes and pods of a cache."""
-    reports = NodeReports(CachedCluster(cache), clock)
+    reports = NodeReports(CachedCluster(cache), clock, usage_window=usage_window)
     pods, nodes = cache.of(pod.RESOURCE), cache.of(node.RESOURCE)
 
     def pod_changed(change: Change | None) -> None:

@@ -20,10 +20,9 @@ from kedge.metrics.reports import NodeReports
 from kedge.web.message import HttpRequest, Response
 
 
-def answer(reports: NodeReports, http: HttpRequest, user: User) -> Response:
-    """Accept a frame; raises StatusError."""
+def answer(reports: NodeReports, http: HttpRequest) -> Response:
+    """Accept a frame; raises StatusError. Its sender was checked before."""
     name = unquote(http.path.removeprefix(PREFIX))
-    check_sender(reports, user, http)
     if http.method != "POST":
         raise method_not_allowed()
     given = http.headers.get("content-type", "")

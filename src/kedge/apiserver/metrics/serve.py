@@ -9,8 +9,7 @@ from kedge.apiserver import render
 from kedge.apiserver.api import Api, gone
 from kedge.apiserver.metrics.watch import watch
 from kedge.apiserver.request import Request, integer
-from kedge.apiserver.verbs.read import check_match, parse_revision
-from kedge.apiserver.verbs.watch import initial_events_on_list
+from kedge.apiserver.verbs.read import check_match, initial_events_on_list, parse_revision
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import StatusError, bad_request, expired, unknown_resource
 from kedge.machinery.selectors import FieldSelector, parse_fields, parse_labels

@@ -9,7 +9,12 @@ from kedge.apiserver import render
 from kedge.apiserver.api import Api
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import parse_revision
-from kedge.apiserver.verbs.watch import BOOKMARK_SECONDS, INITIAL_EVENTS_END, Lines, check_options
+from kedge.apiserver.verbs.watch import (
+    BOOKMARK_SECONDS,
+    INITIAL_EVENTS_END,
+    EventEncoder,
+    check_options,
+)
 from kedge.apiserver.watchcache import Item, event_line
 from kedge.machinery.errors import expired
 from kedge.metrics.collection import Collection, UsageChange
@@ -38,7 +43,7 @@ def watch(
         since = collection.versions.last
     seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
     choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
-    lines = Lines(api, request, choice)
+    lines = EventEncoder(api, request, choice)
     follower = UsageWatch(
         api,
         collection,
@@ -71,7 +76,7 @@ class UsageWatch:
         api: Api,
         collection: Collection,
         selection: Selection,
-        lines: Lines,
+        lines: EventEncoder,
         to_item: ToItem,
         *,
         same: object,

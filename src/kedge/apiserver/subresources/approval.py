@@ -9,12 +9,8 @@ from kedge.api import metadata
 from kedge.api.builtin.signing_requests import condition_errors
 from kedge.api.model import Document, Object
 from kedge.api.resource import Resource
-from kedge.apiserver.api import Api
-from kedge.apiserver.request import Request
-from kedge.apiserver.subresources import part
-from kedge.apiserver.verbs.write import Part, all_but_status
+from kedge.apiserver.verbs.write import ObjectPart, all_but_status
 from kedge.machinery.errors import FieldError
-from kedge.web.message import Response
 
 
 def _take(resource: Resource[Any], new: Object, old: Object) -> Object:
@@ -34,8 +30,4 @@ def _validate(resource: Resource[Any], new: Object, old: Object) -> Iterator[Fie
     yield from condition_errors(new, old)
 
 
-APPROVAL = Part("approval", _take, _validate, all_but_status)
-
-
-async def serve(api: Api, request: Request) -> Response:
-    return await part.serve(api, request, APPROVAL)
+APPROVAL = ObjectPart("approval", _take, _validate, all_but_status)

@@ -10,8 +10,8 @@ from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, write
-from kedge.apiserver.verbs.patches import Wanted
-from kedge.apiserver.verbs.write import Part
+from kedge.apiserver.verbs.patches import DesiredDocument
+from kedge.apiserver.verbs.write import ObjectPart
 from kedge.machinery.errors import FieldError, bad_request, conflict, invalid
 from kedge.web.message import Response, json_response
 
@@ -67,8 +67,8 @@ async def bind(
     if errors:
         raise invalid("", "Binding", request.name, errors)
 
-    def assigned(live: dict[str, Any]) -> Wanted:
-        return Wanted(_assign(request, live, binding, labels, api.timestamp()))
+    def assigned(live: dict[str, Any]) -> DesiredDocument:
+        return DesiredDocument(_assign(request, live, binding, labels, api.timestamp()))
 
     await write.modify(api, request, assigned, BOUND, "CreateOptions")
     return json_response(SUCCESS, 201)
@@ -108,7 +108,7 @@ def _assign(
     return bound
 
 
-BOUND = Part(
+BOUND = ObjectPart(
     "binding",
     lambda resource, new, old: new,
     lambda resource, new, old: iter(()),

@@ -11,8 +11,8 @@ from kedge.apiserver.request import Request, check_dry_run
 from kedge.apiserver.subresources.binding import SUCCESS, admit_posted
 from kedge.apiserver.verbs import write
 from kedge.apiserver.verbs.delete import check_preconditions, delete_object, to_options
-from kedge.apiserver.verbs.patches import Wanted
-from kedge.apiserver.verbs.write import Part
+from kedge.apiserver.verbs.patches import DesiredDocument
+from kedge.apiserver.verbs.write import ObjectPart
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import (
     FieldError,
@@ -28,7 +28,7 @@ from kedge.web.message import Response, json_response
 ENDED: Final = ("Succeeded", "Failed")
 TRIES: Final = 20
 MOST_DISRUPTED: Final = 2000
-"""How many evicted pods a budget keeps in mind before somebody has looked at it."""
+"""How many evicted pods a budget may list before the disruption controller has confirmed them."""
 LOOK_AGAIN: Final = 10
 """Seconds after which to ask again when a budget is not up to date."""
 BLOCKED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -50,7 +50,7 @@ async def serve(api: Api, request: Request) -> Response:
 
 
 class _Overtaken(Exception):
-    """The pod changed while it was looked at."""
+    """The pod changed between the check and the delete."""
 
     def __init__(self, error: StatusError) -> None:
         super().__init__(str(error))
@@ -111,7 +111,7 @@ async def _evict(api: Api, request: Request, options: DeleteOptions) -> None:
 
 
 def _ends(pod: dict[str, Any]) -> bool:
-    """Whether a pod has ended or is about to; no budget speaks for it."""
+    """Whether a pod has ended or is terminating; budgets do not count it."""
     return "deletionTimestamp" in pod["metadata"] or pod.get("status", {}).get("phase") in ENDED
 
 
@@ -143,11 +143,11 @@ async def _delete(
 
 
 async def _mark(api: Api, request: Request, options: DeleteOptions) -> DeleteOptions:
-    """Tell in the pod's status that it is evicted; says what must then be true of the pod."""
+    """Add the condition DisruptionTarget to the pod; returns options with the new version."""
 
-    def marked(live: dict[str, Any]) -> Wanted:
+    def marked(live: dict[str, Any]) -> DesiredDocument:
         check_preconditions(request, live, options.preconditions)
-        return Wanted(_disrupted(live, api.timestamp()))
+        return DesiredDocument(_disrupted(live, api.timestamp()))
 
     item = await write.modify(api, request, marked, MARKED, "CreateOptions")
     if options.preconditions is None or options.preconditions.resourceVersion is None:
@@ -156,7 +156,7 @@ async def _mark(api: Api, request: Request, options: DeleteOptions) -> DeleteOpt
     return replace(options, preconditions=replace(options.preconditions, resourceVersion=version))
 
 
-MARKED: Final = Part(
+MARKED: Final = ObjectPart(
     "eviction",
     lambda resource, new, old: new,
     lambda resource, new, old: iter(()),
@@ -195,7 +195,7 @@ def _with_condition(conditions: Any, new: dict[str, Any]) -> list[dict[str, Any]
 
 
 def _budget(api: Api, request: Request, item: Item) -> dict[str, Any] | None:
-    """The budget that speaks for a pod."""
+    """Return the disruption budget of a pod."""
     found = [budget for budget in _budgets(api, request) if _covers(budget, item)]
     if len(found) > 1:
         message = (
@@ -212,7 +212,7 @@ def _ready(pod: dict[str, Any]) -> bool:
 
 
 def _spares_unready(budget: dict[str, Any]) -> bool:
-    """Whether a pod that is not ready may go without being counted."""
+    """Whether a pod that is not ready may be evicted without using the budget."""
     if budget.get("spec", {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}
@@ -238,8 +238,8 @@ async def _spend(api: Api, request: Request, name: str, *, dry: bool) -> None:
     assert kind is not None
     update = Request(request.http, request.user, kind, "update", request.namespace, name, "status")
 
-    def spent(live: dict[str, Any]) -> Wanted:
-        return Wanted(_one_less(live, request.name, api.timestamp()))
+    def spent(live: dict[str, Any]) -> DesiredDocument:
+        return DesiredDocument(_one_less(live, request.name, api.timestamp()))
 
     if dry:
         item = api.find(update)
@@ -250,7 +250,7 @@ async def _spend(api: Api, request: Request, name: str, *, dry: bool) -> None:
 
 
 def _one_less(budget: dict[str, Any], pod: str, now: str) -> dict[str, Any]:
-    """The budget after one more eviction; raises if it allows none."""
+    """Return the budget after one more eviction; raises if it allows none."""
     name = budget["metadata"]["name"]
     status = budget.get("status") or {}
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):

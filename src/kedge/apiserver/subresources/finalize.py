@@ -8,12 +8,8 @@ from msgspec.structs import replace
 from kedge.api.core_v1.namespace import Namespace
 from kedge.api.model import Object
 from kedge.api.resource import Resource
-from kedge.apiserver.api import Api
-from kedge.apiserver.request import Request
-from kedge.apiserver.subresources import part
-from kedge.apiserver.verbs.write import Part, only_status
+from kedge.apiserver.verbs.write import ObjectPart, only_status
 from kedge.machinery.errors import FieldError
-from kedge.web.message import Response
 
 
 def _take(resource: Resource[Any], new: Object, old: Object) -> Object:
@@ -26,8 +22,4 @@ def _validate(resource: Resource[Any], new: Object, old: Object) -> Iterator[Fie
     return iter(resource.strategy.validate(new))
 
 
-FINALIZE = Part("finalize", _take, _validate, only_status)
-
-
-async def serve(api: Api, request: Request) -> Response:
-    return await part.serve(api, request, FINALIZE)
+FINALIZE = ObjectPart("finalize", _take, _validate, only_status)

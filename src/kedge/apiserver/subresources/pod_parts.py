@@ -1,4 +1,4 @@
-"""pods/ephemeralcontainers and pods/resize: what may change in a pod that exists."""
+"""pods/ephemeralcontainers and pods/resize: the parts of a pod that may change later."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,12 +9,8 @@ from kedge.api.core_v1.pod.resize import only_resources, validate_resize
 from kedge.api.core_v1.pod.update import only_ephemeral, validate_ephemeral
 from kedge.api.model import Object
 from kedge.api.resource import Resource
-from kedge.apiserver.api import Api
-from kedge.apiserver.request import Request
-from kedge.apiserver.subresources import part
-from kedge.apiserver.verbs.write import Part, only_status
+from kedge.apiserver.verbs.write import ObjectPart, only_status
 from kedge.machinery.errors import FieldError
-from kedge.web.message import Response
 
 
 def _take_ephemeral(resource: Resource[Any], new: Object, old: Object) -> Object:
@@ -45,13 +41,5 @@ def _validate_resize(resource: Resource[Any], new: Object, old: Object) -> Itera
     yield from validate_resize(new, old)
 
 
-EPHEMERAL = Part("ephemeralcontainers", _take_ephemeral, _validate_ephemeral, only_status)
-RESIZE = Part("resize", _take_resized, _validate_resize, only_status)
-
-
-async def ephemeral_containers(api: Api, request: Request) -> Response:
-    return await part.serve(api, request, EPHEMERAL)
-
-
-async def resize(api: Api, request: Request) -> Response:
-    return await part.serve(api, request, RESIZE)
+EPHEMERAL = ObjectPart("ephemeralcontainers", _take_ephemeral, _validate_ephemeral, only_status)
+RESIZE = ObjectPart("resize", _take_resized, _validate_resize, only_status)

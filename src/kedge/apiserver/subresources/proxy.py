@@ -14,13 +14,13 @@ from kedge.web.exchange import OutgoingRequest, ServerAddress
 from kedge.web.message import Response, asks_upgrade
 
 _BEFORE_REST: Final = {"nodes": 6, "pods": 8}
-"""Segments of a path, the empty one in front included, before what the other server sees."""
+"""Number of segments, with the empty one in front, before the path that the other server sees."""
 
 
 async def to_node(api: Api, request: Request) -> Response:
-    """The agent of a node."""
+    """Forward a request to the agent of a node."""
     if asks_upgrade(request.http.headers) and request.verb != "create":
-        # What agents offer over other protocols lets one into containers.
+        # Agents offer exec and attach over other protocols.
         api.authorizer.require(entering(request))
     await admit(api, request, "NodeProxyOptions", {"path": _rest(request)})
     _, name, port = split(request.name, "node")
@@ -31,7 +31,7 @@ async def to_node(api: Api, request: Request) -> Response:
 
 
 async def to_pod(api: Api, request: Request) -> Response:
-    """A port of a pod: the one that is named, else the first that it declares."""
+    """Forward a request to a port of a pod: the named one, else the first that it declares."""
     scheme, name, port = split(request.name, "pod")
     await admit(api, request, "PodProxyOptions", {"path": _rest(request)})
     item = api.cache_of(request.resource).get(pods.RESOURCE.key(request.namespace, name))
@@ -45,7 +45,7 @@ async def to_pod(api: Api, request: Request) -> Response:
 
 
 async def to_service(api: Api, request: Request) -> Response:
-    """Services have no addresses that lead anywhere yet."""
+    """Refuse: services have no endpoints that the server can reach."""
     raise StatusError(
         503, "ServiceUnavailable", f'no endpoints available for service "{request.name}"'
     )
@@ -69,7 +69,7 @@ def split(text: str, what: str) -> tuple[str, str, str]:
 
 
 def _address(pod: Mapping[str, Any]) -> str:
-    """Where a pod is. Addresses that mean the server's own machine are none of its."""
+    """Return the address of a pod; 400 for addresses of the server's own machine."""
     text = str((pod.get("status") or {}).get("podIP", ""))
     try:
         address = ipaddress.ip_address(text)
@@ -90,7 +90,7 @@ def _first_port(pod: Mapping[str, Any]) -> int:
 
 
 def _rest(request: Request) -> str:
-    """The path that the other server sees, as the client spelled it."""
+    """Return the path that the other server sees, as the client spelled it."""
     segments = request.http.path.split("/")[_BEFORE_REST[request.resource.plural] :]
     return "/" + "/".join(segments)
 
@@ -116,6 +116,6 @@ async def _pass_on(request: Request, address: ServerAddress) -> Response:
 
 
 def _moved(name: str, value: str, base: str) -> str:
-    """A redirect within the other server stays below our own path."""
+    """Return a header, with a redirect within the other server moved below our own path."""
     local = name == "Location" and value.startswith("/") and not value.startswith("//")
     return base + value if local else value

@@ -1,5 +1,4 @@
-"""What needs a running pod: its logs, commands in it, its streams and its ports, by way of the
-agent of its node."""
+"""Subresources of running pods, through the agent of the node: log, exec, attach, portforward."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -30,9 +29,9 @@ Parameters = list[tuple[str, str]]
 
 _LOG_STREAMS: Final = ("All", "Stderr", "Stdout")
 _MOST_SAID: Final = 50_000
-"""Bytes of what a node says about why it refuses."""
+"""Bytes that are read of a node's error message."""
 _CHANNELS: Final = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
-"""What agents call the parameters of our clients."""
+"""The names of the clients' parameters in the protocol of agents."""
 
 
 # exec, attach, port-forward.
@@ -47,7 +46,7 @@ async def attach(api: Api, request: Request) -> Response:
 
 
 async def _enter(api: Api, request: Request, what: str, kind: str) -> Response:
-    """A command in a container, or the container's own streams."""
+    """Connect a client with a command in a container, or with the container's own streams."""
     _require_create(api, request)
     query = request.query
     flags = {name: True for name in _CHANNELS if query.flag(name)}
@@ -64,7 +63,7 @@ async def _enter(api: Api, request: Request, what: str, kind: str) -> Response:
 
 
 async def forward(api: Api, request: Request) -> Response:
-    """Ports of a pod."""
+    """Connect a client with ports of a pod."""
     _require_create(api, request)
     ports = ",".join(request.query.all("ports"))
     await admit(api, request, "PodPortForwardOptions", {"ports": _numbers(ports)})
@@ -87,13 +86,13 @@ async def _upgrade(request: Request, address: ServerAddress, target: str) -> Res
 
 
 def _require_create(api: Api, request: Request) -> None:
-    """To enter a pod is no reading, even where a client can only send GET."""
+    """Require the right to create: entering a pod is more than reading, even with GET."""
     if request.verb != "create":
         api.authorizer.require(entering(request))
 
 
 def entering(request: Request) -> Attributes:
-    """The right to create the subresource that is asked for."""
+    """Return the attributes of creating the subresource."""
     resource = request.resource
     return Attributes(
         user=request.user,
@@ -108,7 +107,7 @@ def entering(request: Request) -> Attributes:
 
 
 async def admit(api: Api, request: Request, kind: str, options: Mapping[str, Any]) -> None:
-    """Ask admission whether somebody may be connected."""
+    """Ask admission whether the client may be connected."""
     given = {name: value for name, value in options.items() if value}
     document = Document(apiVersion="v1", kind=kind, metadata=ObjectMeta(), content=given)
     attempt = Attempt(request, "CONNECT", document)
@@ -120,7 +119,7 @@ async def admit(api: Api, request: Request, kind: str, options: Mapping[str, Any
 
 
 async def log(api: Api, request: Request) -> Response:
-    """What a container has said; a pod that has not been scheduled has said nothing yet."""
+    """Return the log of a container; that of a pod without a node is empty."""
     parameters = log_parameters(request.query, request.name)
     pod = _pod(api, request)
     container = container_of(pod, request.query.get("container"))
@@ -137,7 +136,7 @@ async def log(api: Api, request: Request) -> Response:
 
 
 def log_parameters(query: Query, name: str) -> Parameters:
-    """What agents are asked for; raises 400 and 422."""
+    """Return the parameters for the agent; raises 400 and 422."""
     numbers = {
         key: number
         for key in ("tailLines", "limitBytes", "sinceSeconds")
@@ -189,7 +188,7 @@ def _log_errors(numbers: Mapping[str, int], since: str, stream: str) -> Iterator
 
 
 async def _refusal(exchange: Exchange, name: str) -> StatusError:
-    """Why a node gives no log, as the client is told."""
+    """Return the error for a client when the node returns no log."""
     said = (await exchange.whole(_MOST_SAID)).decode(errors="replace")
     match exchange.status:
         case 500:
@@ -221,7 +220,7 @@ def _node_name(pod: Pod) -> str:
 
 
 def container_of(pod: Pod, asked: str) -> str:
-    """The container that is meant; raises 400."""
+    """Return the name of the container; 400 if it is missing or wrong."""
     spec, name = pod.get("spec", {}), pod["metadata"]["name"]
     every = [
         each["name"]
@@ -241,7 +240,7 @@ def container_of(pod: Pod, asked: str) -> str:
 
 
 def _agent_of(api: Api, request: Request, pod: Pod) -> ServerAddress:
-    """Where the agent is that runs a pod."""
+    """Return the address of the agent that runs a pod."""
     name = _node_name(pod)
     if not name:
         raise bad_request(f"pod {request.name} does not have a host assigned")
@@ -249,7 +248,7 @@ def _agent_of(api: Api, request: Request, pod: Pod) -> ServerAddress:
 
 
 def agent(api: Api, name: str) -> ServerAddress:
-    """Where the agent of a node is; raises 404 and 500."""
+    """Return the address of a node's agent; raises 404 and 500."""
     item = api.cache.of(node.RESOURCE).get(node.RESOURCE.key("", name))
     if item is None:
         raise not_found("", "nodes", name)

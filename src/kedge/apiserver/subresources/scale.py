@@ -12,8 +12,8 @@ from kedge.apiserver import prepare, render
 from kedge.apiserver.api import Api, gone, live_document
 from kedge.apiserver.request import Request
 from kedge.apiserver.verbs import decode, write
-from kedge.apiserver.verbs.patches import Wanted, read_patch
-from kedge.apiserver.verbs.write import Part
+from kedge.apiserver.verbs.patches import DesiredDocument, read_patch
+from kedge.apiserver.verbs.write import ObjectPart
 from kedge.apiserver.watchcache import Item
 from kedge.machinery.errors import FieldError, invalid
 from kedge.machinery.jsonpath import parse_path
@@ -26,33 +26,41 @@ SCALE = Resource(
     plural="scales",
     presentation=Presentation(columns=COLUMNS),
 )
-"""How the view of a workload is read and shown; it is never stored."""
+"""The Scale, which is read and shown but never stored."""
 
 
-async def serve(api: Api, request: Request) -> Response:
-    scaled = _view(request)
-    if request.verb == "get":
-        item = api.find(request)
-        if item is None:
-            raise gone(request)
-    elif request.verb == "update":
-        wanted = decode.posted_small(scaled, "UpdateOptions")
-        item = await _set(api, request, lambda scale: wanted)
-    else:
-        patch = await api.long_work.run(len(request.http.body), read_patch, scaled)
+async def get(api: Api, request: Request) -> Response:
+    """Show the replicas of a workload."""
+    item = api.find(request)
+    if item is None:
+        raise gone(request)
+    return _answer(api, request, item)
 
-        def patched(scale: dict[str, Any]) -> dict[str, Any]:
-            produced = patch.produce(scale, "scale", write.MAIN.ignored, api.timestamp())
-            return produced.document
 
-        item = await _set(api, request, patched)
+async def update(api: Api, request: Request) -> Response:
+    """Set the replicas of a workload."""
+    posted = decode.posted_small(_view(request), "UpdateOptions")
+    return _answer(api, request, await _set(api, request, lambda scale: posted))
+
+
+async def patch(api: Api, request: Request) -> Response:
+    """Apply a patch to the Scale, and its replicas to the workload."""
+    change = await api.long_work.run(len(request.http.body), read_patch, _view(request))
+
+    def patched(scale: dict[str, Any]) -> dict[str, Any]:
+        return change.produce(scale, "scale", write.MAIN.ignored, api.timestamp()).document
+
+    return _answer(api, request, await _set(api, request, patched))
+
+
+def _answer(api: Api, request: Request, item: Item) -> Response:
     shown = scale_of(request.resource, live_document(request.resource, item))
-    answer = Item(item.key, item.revision, msgspec.json.encode(shown))
-    return render.one(scaled, answer, api.clock)
+    scale = Item(item.key, item.revision, msgspec.json.encode(shown))
+    return render.one(_view(request), scale, api.clock)
 
 
 def _view(request: Request) -> Request:
-    """The same request, about the Scale instead of the workload."""
+    """Return the same request, about the Scale instead of the workload."""
     return Request(
         request.http,
         request.user,
@@ -66,11 +74,11 @@ def _view(request: Request) -> Request:
 
 
 async def _set(api: Api, request: Request, change: Any) -> Item:
-    def scaled(live: dict[str, Any]) -> Wanted:
+    def scaled(live: dict[str, Any]) -> DesiredDocument:
         scale = change(scale_of(request.resource, live))
-        return Wanted(_with_replicas(request, live, scale))
+        return DesiredDocument(_with_replicas(request, live, scale))
 
-    part = Part("scale", write.MAIN.take, write.MAIN.validate, write.MAIN.ignored, _shown)
+    part = ObjectPart("scale", write.MAIN.take, write.MAIN.validate, write.MAIN.ignored, _shown)
     return await write.modify(api, request, scaled, part, "UpdateOptions")
 
 
@@ -100,7 +108,7 @@ def _with_replicas(request: Request, live: dict[str, Any], scale: dict[str, Any]
 
 
 def scale_of(resource: Resource[Any], document: dict[str, Any]) -> dict[str, Any]:
-    """The Scale that stands for a workload."""
+    """Return the Scale of a workload."""
     paths = _paths(resource)
     meta = document["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -136,7 +144,7 @@ def _find(document: dict[str, Any], path: str) -> Any:
 
 
 def _put(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of the document with one value set."""
+    """Return a copy of the document with one value set."""
     head, _, rest = path.lstrip(".").partition(".")
     if not rest:
         return document | {head: value}

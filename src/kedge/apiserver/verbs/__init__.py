@@ -1,1 +1,1 @@
-"""What can be done to any object: one file for each sort of verb."""
+"""The verbs that work on any object: one file for each group of them."""

@@ -19,16 +19,16 @@ from kedge.machinery.schema import Schema
 from kedge.machinery.shape import AsMapping, TypeMismatch, UnknownFields, fit
 
 _META = Schema(type="object", fields={"metadata": schema_of(ObjectMeta)})
-"""What is the same in objects of every kind, custom ones too."""
+"""The metadata, which is the same in objects of every kind, custom ones too."""
 
 
 async def posted(api: Api, request: Request, options: str) -> dict[str, Any]:
-    """The fitted document in the request's body."""
+    """Return the document in the request's body, reduced to declared fields."""
     return await api.long_work.run(len(request.http.body), _posted, request, options)
 
 
 def posted_small(request: Request, options: str) -> dict[str, Any]:
-    """The same for a kind that is never stored; raises 413 if the body is large."""
+    """Return the same for a kind that is never stored; raises 413 if the body is large."""
     if len(request.http.body) > body.SMALL:
         raise too_large(body.SMALL)
     return _posted(request, options)
@@ -46,8 +46,8 @@ def fitted(
     duplicates: Sequence[str] = (),
     live: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The document reduced to what its schema declares; complains as fieldValidation asks. `live`
-    is what it was made from, if anything."""
+    """Return the document reduced to the fields of its schema; fieldValidation decides whether
+    others are an error, a warning or ignored. `live` is the object that a patch started from."""
     resource = request.resource
     check_kind(resource, document)
     unknown = UnknownFields(body.MAX_FINDINGS)
@@ -56,14 +56,14 @@ def fitted(
     findings = [f'unknown field "{path}"' for path in unknown if type(path) is not AsMapping]
     findings += duplicates
     _complain(request, findings, field_validation(request, options))
-    # Whoever reports a status did not choose what the object is made of.
+    # A controller that reports a status did not choose the extensions in the spec.
     if resource.extensions is not None and request.subresource != "status":
         request.warnings += map(extensions.warning, resource.extensions.find(shaped))
     return shaped
 
 
 def mappings(unknown: Sequence[str]) -> list[str]:
-    """What is said of lists that are written as mappings."""
+    """Return the warnings about lists that are written as mappings."""
     return [extensions.warning(path) for path in unknown if type(path) is AsMapping]
 
 
@@ -73,7 +73,7 @@ def shape(
     unknown: list[str],
     live: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What the schema declares of a document; the paths of all else are added to `unknown`."""
+    """Return the declared part of a document; the paths of other fields are added to `unknown`."""
     try:
         if resource.custom:
             # Values of wrong types are left in: validation names them all, each with its path.
@@ -96,7 +96,8 @@ def shape(
 def _fit_around_owners(
     schema: Schema, document: dict[str, Any], live: dict[str, Any] | None, unknown: list[str]
 ) -> dict[str, Any]:
-    """Fit, without another look at managedFields that are the very ones of the live object."""
+    """Reduce a document, but not managedFields that come unchanged from the live object: they are
+    large, and were checked when they were written."""
     meta = document.get("metadata")
     if live is None or type(meta) is not dict:
         return fit(schema, document, unknown)
@@ -110,11 +111,11 @@ def _fit_around_owners(
 
 
 REMEMBERED_LENGTH = 8192
-"""Longer specs are looked at each time, so that nobody can fill the memory with them."""
+"""Results for longer specs are not kept, so that clients cannot fill the memory."""
 
 
 def _is_known_to_fit(resource: Resource[Any], spec: dict[str, Any]) -> bool:
-    """Whether a spec needs no fitting, as it turned out for another object of the same template."""
+    """Whether a spec has declared fields only, as found for another object of the template."""
     schema = resource.schema.fields.get("spec")
     encoded = msgspec.json.encode(spec)
     return schema is not None and len(encoded) < REMEMBERED_LENGTH and _fits(schema, encoded)
@@ -131,7 +132,7 @@ def _fits(schema: Schema, encoded: bytes) -> bool:
 
 
 def to_object(resource: Resource[Any], document: dict[str, Any]) -> Object:
-    """A fitted document as an object."""
+    """Return a document of declared fields as an object."""
     try:
         obj: Object = resource.from_document(document)
     except (msgspec.ValidationError, ValueError) as error:
@@ -140,7 +141,7 @@ def to_object(resource: Resource[Any], document: dict[str, Any]) -> Object:
 
 
 def check_kind(resource: Resource[Any], document: dict[str, Any]) -> None:
-    """A body may leave out apiVersion and kind, but may not contradict the URL."""
+    """Refuse a body whose apiVersion or kind contradicts the URL; it may leave them out."""
     kind = document.get("kind") or resource.kind
     version = document.get("apiVersion") or resource.api_version
     if kind == resource.kind and version == resource.api_version:

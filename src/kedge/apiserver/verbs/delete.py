@@ -1,4 +1,12 @@
-"""Delete and deletecollection: at once, after a grace period, or with the last finalizer."""
+"""Delete and deletecollection: at once, after a grace period, or with the last finalizer.
+
+A delete either removes the object or marks it with a deletionTimestamp. It marks the object if a
+grace period runs, if finalizers remain, or if the kind itself waits for something (a namespace for
+its contents). The object then goes with the write that takes away the last reason: `write.may_go`
+decides that after every update. So there are two places that remove objects, and both look at the
+same three reasons. The mark is never taken back, and a later delete can only shorten the grace
+period, as upstream has it: a controller that saw the mark may rely on it.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -23,16 +31,12 @@ from kedge.web.message import Response, json_response, warning_headers
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-JOBS_ORPHAN = (
-    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
-    "to remove them or set propagationPolicy=Orphan to suppress this warning"
-)
 POLICIES = ("Foreground", "Background", "Orphan")
 END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 async def delete(api: Api, request: Request) -> Response:
-    """DELETE of one object."""
+    """Delete one object."""
     options = read_options(request)
     item, removed = await delete_object(api, request, options)
     if not removed or request.resource.strategy.returns_deleted_object:
@@ -58,7 +62,7 @@ async def delete(api: Api, request: Request) -> Response:
 
 
 async def delete_collection(api: Api, request: Request) -> Response:
-    """DELETE of everything selected; answers with what was deleted."""
+    """Delete the selected objects, and return them."""
     options = read_options(request)
     items = await chosen(api, api.cache_of(request.resource), selected(request))
     affected: list[Item] = []
@@ -80,7 +84,7 @@ def _request_for(request: Request, item: Item) -> Request:
 
 
 async def delete_object(api: Api, request: Request, options: DeleteOptions) -> tuple[Item, bool]:
-    """Delete one object, or begin to; says its last state and whether it is gone."""
+    """Delete one object or mark it; returns its last state and whether it is gone."""
     dry = check_dry_run([*options.dryRun, *request.query.all("dryRun")], "DeleteOptions")
     async with api.locked(request.key):
         while True:
@@ -122,15 +126,15 @@ async def _begin_or_finish(
 def _marked(
     api: Api, resource: Resource[Any], item: Item, obj: Object, grace: int, finalizers: list[str]
 ) -> tuple[dict[str, Any], bool]:
-    """The object with its end in sight, and whether it was in sight before."""
-    document = _doomed(api, resource, obj, grace, finalizers)
+    """Return the marked document, and whether it is the stored one already."""
+    document = _terminating(api, resource, obj, grace, finalizers)
     return document, document == live_document(resource, item)
 
 
-def _doomed(
+def _terminating(
     api: Api, resource: Resource[Any], obj: Object, grace: int, finalizers: list[str]
 ) -> dict[str, Any]:
-    """The object with its end in sight. A second request may only bring the end nearer."""
+    """Return the marked document. A second request can only bring the end nearer."""
     document = resource.to_document(obj)
     meta = document["metadata"]
     if finalizers:
@@ -160,12 +164,13 @@ def _after(moment: datetime, seconds: int) -> datetime:
 
 
 def _nearer(end: str, known: int, grace: int, now: datetime) -> tuple[datetime, int]:
-    """The end and the grace period, counted from the first request but never in the past."""
+    """Return the end and the grace period, counted from the first request but never in the past."""
     try:
         end_then = parse_time(end) - timedelta(seconds=known - grace)
     except OverflowError:
         end_then = _after(now, grace)
-    # A grace period that is over already still leaves the last word to whoever runs the object.
+    # A period that is over becomes one second and not none: the kubelet, not this request, removes
+    # the pod once its containers have stopped.
     return (end_then, grace) if end_then >= now else (now, min(grace, 1))
 
 
@@ -180,7 +185,7 @@ def _grace(resource: Resource[Any], obj: Object, options: DeleteOptions) -> int:
 
 
 def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[str]:
-    """The finalizers, those included that stand for what becomes of the dependents."""
+    """Return the finalizers, with the one that stands for the propagation policy."""
     policy = options.propagationPolicy
     if options.orphanDependents is not None:
         policy = "Orphan" if options.orphanDependents else "Background"
@@ -189,8 +194,8 @@ def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[s
         if not request.resource.strategy.orphans_dependents or ORPHAN in own or FOREGROUND in own:
             return own
         policy = "Orphan"
-        if request.resource.plural == "jobs":
-            request.warnings.append(JOBS_ORPHAN)
+        if request.resource.strategy.orphan_warning:
+            request.warnings.append(request.resource.strategy.orphan_warning)
     kept = [name for name in own if name not in (ORPHAN, FOREGROUND)]
     extra = {"Orphan": [ORPHAN], "Foreground": [FOREGROUND]}.get(policy, [])
     return kept + extra
@@ -199,7 +204,7 @@ def _finalizers(request: Request, obj: Object, options: DeleteOptions) -> list[s
 def check_preconditions(
     request: Request, document: dict[str, Any], wanted: Preconditions | None
 ) -> None:
-    """Raises 409 if the live object is not the one that is meant."""
+    """Refuse with 409 a live object that does not meet the preconditions."""
     if wanted is None:
         return
     meta = document["metadata"]
@@ -217,7 +222,7 @@ def check_preconditions(
 
 
 def read_options(request: Request) -> DeleteOptions:
-    """DeleteOptions from the body, else from the query."""
+    """Return the DeleteOptions in the body, or else in the query."""
     data = request.http.body
     if data:
         document = body.read_small(request.http.headers.get("content-type", ""), data).document
@@ -231,7 +236,7 @@ def read_options(request: Request) -> DeleteOptions:
 
 
 def to_options(document: Any) -> DeleteOptions:
-    """DeleteOptions from a document; raises 400 or 422."""
+    """Return DeleteOptions from a document; raises 400 or 422."""
     try:
         if isinstance(document, dict):
             document = {key: value for key, value in document.items() if value is not None}

@@ -1,4 +1,9 @@
-"""The four patch types: each turns the live document into the wanted one."""
+"""The four patch types: each makes the desired document from the live one.
+
+A patch is parsed once and applied as often as the write conflicts with others (`write.modify`). So
+a Patch is a function of the live document, with no state of its own. The three older types need a
+live object; only an apply may create one, since its configuration is a whole object.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,26 +28,26 @@ Ignored = Callable[[Resource[Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A document to be stored."""
+class DesiredDocument:
+    """The document that a write wants to store."""
 
     document: dict[str, Any]
     applied: bool = False
-    """Whether its managedFields are settled already, as after a server-side apply."""
+    """Whether its managedFields are final, as after a server-side apply."""
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A change that the client described."""
+    """A parsed patch."""
 
-    produce: Callable[[dict[str, Any] | None, str, Ignored, str], Wanted]
-    """(live, subresource, ignored fields, time): the wanted document."""
+    produce: Callable[[dict[str, Any] | None, str, Ignored, str], DesiredDocument]
+    """(live, subresource, ignored fields, time): returns the desired document."""
     may_create: bool = False
     """Whether the object may be missing."""
 
 
 def read_patch(request: Request) -> Patch:
-    """The patch in the request's body; 415 for a type that the resource does not take."""
+    """Return the patch in the request's body; 415 for a type that the resource does not take."""
     content_type = body_type(request.http.headers.get("content-type", ""))
     sort = PATCHES.get(content_type)
     offered = [name for name, kind in PATCHES.items() if _takes(request.resource, kind)]
@@ -66,7 +71,7 @@ def _json(request: Request) -> Patch:
 
 
 def _not_too_deep(changed: Any) -> Any:
-    """Only operations that copy make something deeper than both the patch and the live object."""
+    """Check the depth: operations that copy can nest deeper than the patch and the live object."""
     body.check_depth(changed)
     return changed
 
@@ -85,7 +90,7 @@ def _strategic(request: Request) -> Patch:
 
 
 def _settled(request: Request, read: body.Body) -> body.Body:
-    """A patch that names fields as the live object has them, whichever way it spells them."""
+    """Return the patch with the spellings of fields that the live object has."""
     if request.resource.extensions is not None:
         request.resource.extensions.settle(read.document)
     return read
@@ -96,12 +101,12 @@ def _on_live(
 ) -> Patch:
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
-    ) -> Wanted:
+    ) -> DesiredDocument:
         assert live is not None
         changed = _attempt(lambda: change(live))
         if not isinstance(changed, dict):
             raise bad_request("the patch does not leave an object")
-        return Wanted(decode.fitted(request, changed, "PatchOptions", duplicates, live))
+        return DesiredDocument(decode.fitted(request, changed, "PatchOptions", duplicates, live))
 
     return Patch(produce)
 
@@ -134,7 +139,7 @@ def _apply(request: Request) -> Patch:
 
     def produce(
         live: dict[str, Any] | None, subresource: str, ignored: Ignored, now: str
-    ) -> Wanted:
+    ) -> DesiredDocument:
         merged = managed.apply(
             request.resource.schema,
             live,
@@ -147,7 +152,7 @@ def _apply(request: Request) -> Patch:
             ignore=ignored(request.resource),
         )
         shaped = decode.fitted(request, merged, "PatchOptions", read.duplicates)
-        return Wanted(shaped, applied=True)
+        return DesiredDocument(shaped, applied=True)
 
     return Patch(produce, may_create=True)
 
@@ -174,7 +179,7 @@ def _read_config(request: Request) -> body.Body:
 
 
 def _json_or_yaml(data: bytes) -> body.Body:
-    """kubectl sends JSON, which is read faster; but YAML too may begin with a brace."""
+    """Try JSON first: kubectl sends it, and it is read faster. YAML may begin with a brace, too."""
     if data.lstrip()[:1] == b"{":
         try:
             return body.read_json(data)
@@ -184,7 +189,7 @@ def _json_or_yaml(data: bytes) -> body.Body:
 
 
 def _canonical(request: Request, config: dict[str, Any]) -> dict[str, Any]:
-    """Quantities and times spelled as the live object spells them, or they would seem changed."""
+    """Spell quantities and times as the live object does; otherwise they would seem changed."""
     unknown: list[str] = []
     shaped = decode.shape(request.resource, config, unknown)
     mapped = decode.mappings(unknown)

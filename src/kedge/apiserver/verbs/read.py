@@ -1,4 +1,4 @@
-"""Get and list: from the cache, or from the store's history when a past state is asked for."""
+"""Get and list: from the watch cache, or from the store's history for a past revision."""
 
 import base64
 from collections.abc import Awaitable, Sequence
@@ -29,24 +29,24 @@ WAIT_FOR_REVISION = 3.0
 
 
 def get(api: Api, request: Request) -> Response:
-    """The object as it is now: every acknowledged write is in the cache already."""
+    """Return the object as it is now: every acknowledged write is in the cache already."""
+    if request.http.query_string and (version := request.query.get("resourceVersion")):
+        _check_reached(api, parse_revision(version))
     item = api.find(request)
     if item is None:
         raise gone(request)
     return render.one(request, item, api.clock)
 
 
-def get_not_older(api: Api, request: Request) -> Response:
-    """Get with a resourceVersion; the cache is always new enough, unless it lies in the future."""
-    revision = parse_revision(request.query.get("resourceVersion"))
+def _check_reached(api: Api, revision: int) -> None:
+    """Refuse a revision of the future; the cache is not older than any other."""
     if revision > api.cache.revision:
         raise too_new(revision, api.cache.revision)
-    return get(api, request)
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """Which state of the store a list shows."""
+class ListSnapshot:
+    """The state of the store that a list shows."""
 
     exact: int = 0
     """That very revision; 0 means the latest."""
@@ -54,16 +54,32 @@ class Snapshot:
     """Keys up to this one were sent in earlier pages."""
 
 
-class Token(msgspec.Struct):
-    """What a continue token holds."""
+class ContinueToken(msgspec.Struct):
+    """The content of a continue token."""
 
     rv: int
     start: str
     v: str = "meta.k8s.io/v1"
 
 
-async def list_(api: Api, request: Request) -> Response:
-    """All objects of a selection, at one moment, in pages if asked."""
+def list_(api: Api, request: Request) -> Response | Awaitable[Response]:
+    """Return the objects of a selection."""
+    query = request.query
+    if "sendInitialEvents" in query:
+        raise initial_events_on_list()
+    is_plain = query.get("resourceVersion") in ("", "0") and not query.get("limit")
+    if is_plain and not query.get("continue") and not query.get("resourceVersionMatch"):
+        return _list_latest(api, request)
+    return _list_snapshot(api, request)
+
+
+def initial_events_on_list() -> StatusError:
+    why = "sendInitialEvents is forbidden for list"
+    return invalid_options("ListOptions", [FieldError.forbidden("sendInitialEvents", why)])
+
+
+async def _list_snapshot(api: Api, request: Request) -> Response:
+    """Return the objects as they were at one moment, in pages if asked."""
     selection = selected(request)
     cache = api.cache_of(request.resource)
     limit = integer(request, "limit")
@@ -82,8 +98,8 @@ async def list_(api: Api, request: Request) -> Response:
     return _page(api, request, selection, items, limit, revision)
 
 
-def list_latest(api: Api, request: Request) -> Response | Awaitable[Response]:
-    """The plain case: everything there is, from the cache."""
+def _list_latest(api: Api, request: Request) -> Response | Awaitable[Response]:
+    """Return everything there is, from the cache."""
     selection = selected(request)
     items = api.cache_of(request.resource).candidates(selection)
     meta = ListMeta(resourceVersion=str(api.cache.revision))
@@ -101,8 +117,8 @@ async def _list_in_turns(
 
 
 MUCH = 1 << 20
-"""How many bytes of objects are put to a selector before others get a turn. To decode as much for
-the first time takes some ten milliseconds."""
+"""Bytes of objects that are matched with a selector before other tasks get a turn. Decoding that
+much for the first time takes about ten milliseconds."""
 
 
 def _effort(item: Item) -> int:
@@ -110,7 +126,7 @@ def _effort(item: Item) -> int:
 
 
 async def chosen(api: Api, cache: ResourceCache, selection: Selection) -> list[Item]:
-    """Everything selected at this moment, found in as many turns of the event loop as it takes."""
+    """Return the objects that are selected at this moment, over many turns of the event loop."""
     return await _matching(api, selection, cache.candidates(selection))
 
 
@@ -147,8 +163,8 @@ def _page(
     return render.many(request, items[:limit], meta, api.clock)
 
 
-async def _check_kept(api: Api, snapshot: Snapshot, selection: Selection) -> None:
-    """Refuse to go on with a list whose state lies no longer within the history that is kept."""
+async def _check_kept(api: Api, snapshot: ListSnapshot, selection: Selection) -> None:
+    """Refuse to continue a list whose revision the store no longer keeps."""
     try:
         # The state that history was cut at is still readable, but what a client was shown before
         # it is not: the state just before tells whether the cut has come that far.
@@ -158,9 +174,9 @@ async def _check_kept(api: Api, snapshot: Snapshot, selection: Selection) -> Non
 
 
 async def _past(
-    api: Api, request: Request, selection: Selection, snapshot: Snapshot, limit: int
+    api: Api, request: Request, selection: Selection, snapshot: ListSnapshot, limit: int
 ) -> Response:
-    """A list as it was: the store keeps the history."""
+    """Return a list as it was, from the history of the store."""
     # Without selectors every entry counts, so that no more than a page need be read.
     most = limit if selection.everything else 0
     try:
@@ -185,8 +201,8 @@ async def _past(
     return render.many(request, items, meta, api.clock)
 
 
-async def _snapshot(api: Api, request: Request, selection: Selection, limit: int) -> Snapshot:
-    """The state that resourceVersion, resourceVersionMatch, limit and continue ask for."""
+async def _snapshot(api: Api, request: Request, selection: Selection, limit: int) -> ListSnapshot:
+    """Return the state that resourceVersion, resourceVersionMatch, limit and continue describe."""
     query = request.query
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
     check_match(version, match, query.get("continue"))
@@ -196,7 +212,7 @@ async def _snapshot(api: Api, request: Request, selection: Selection, limit: int
     if revision > api.cache.revision:
         await wait_for(api, revision)
     exact = match == "Exact" or (not match and limit > 0 and revision > 0)
-    return Snapshot(exact=revision if exact else 0)
+    return ListSnapshot(exact=revision if exact else 0)
 
 
 def check_match(version: str, match: str, continue_: str) -> None:
@@ -229,7 +245,7 @@ def parse_revision(text: str) -> int:
 
 
 async def wait_for(api: Api, revision: int) -> None:
-    """Give the server a moment to reach a revision that it has not heard of."""
+    """Wait a moment for a revision that the server has not reached."""
     step = 0.05
     waited = 0.0
     while api.cache.revision < revision and waited < WAIT_FOR_REVISION:
@@ -250,31 +266,31 @@ def too_new(revision: int, current: int) -> StatusError:
 
 def token(revision: int, last_key: str, selection: Selection) -> str:
     start = last_key.removeprefix(selection.prefix)
-    return _encode_token(Token(rv=revision, start=start))
+    return _encode_token(ContinueToken(rv=revision, start=start))
 
 
-def _encode_token(value: Token) -> str:
+def _encode_token(value: ContinueToken) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(value)).decode().rstrip("=")
 
 
-def _continued(text: str, version: str, selection: Selection) -> Snapshot:
+def _continued(text: str, version: str, selection: Selection) -> ListSnapshot:
     if version and version != "0":
         raise bad_request("specifying resource version is not allowed when using continue")
     try:
         padded = text + "=" * (-len(text) % 4)
-        value = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=Token)
+        value = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=ContinueToken)
     except (ValueError, msgspec.MsgspecError):
         raise bad_request("continue key is not valid: encoded continue key is malformed") from None
     if value.rv < -1 or not value.start or ".." in value.start:
         raise bad_request("continue key is not valid: it does not name a position")
     # -1 stands for "wherever we are now": the token that an expired one is exchanged for.
-    return Snapshot(exact=max(value.rv, 0), after=selection.prefix + value.start)
+    return ListSnapshot(exact=max(value.rv, 0), after=selection.prefix + value.start)
 
 
-def _expired(snapshot: Snapshot, selection: Selection) -> StatusError:
+def _expired(snapshot: ListSnapshot, selection: Selection) -> StatusError:
     if not snapshot.after:
         return expired(f"The resourceVersion for the provided list is too old. ({snapshot.exact})")
-    fresh = _encode_token(Token(rv=-1, start=snapshot.after.removeprefix(selection.prefix)))
+    fresh = _encode_token(ContinueToken(rv=-1, start=snapshot.after.removeprefix(selection.prefix)))
     return expired(
         "The provided continue parameter is too old to display a consistent list result. You can "
         "start a new list without the continue parameter, or use the continue token in this "

@@ -1,4 +1,4 @@
-"""Which objects a list, watch or deletecollection is about."""
+"""The selection of objects for list, watch and deletecollection."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from kedge.machinery.selectors import FieldSelector, FieldTerm, parse_fields, pa
 
 
 def selected(request: Request) -> Selection:
-    """The selection that path and query describe; 400 if it makes no sense."""
+    """Return the selection that path and query describe; 400 if a selector is invalid."""
     query = request.query
     try:
         labels = parse_labels(query.get("labelSelector"))
@@ -41,7 +41,7 @@ def _check(resource: Resource[Any], fields: FieldSelector) -> None:
 
 
 def _stored_names(request: Request, fields: FieldSelector) -> FieldSelector:
-    """Field selectors of a second view, in the words of the resource that is stored."""
+    """Return the field selector with the field names of the stored resource."""
     if request.resource.store_as is None:
         return fields
     names = request.resource.store_as.field_names

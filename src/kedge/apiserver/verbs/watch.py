@@ -1,4 +1,18 @@
-"""Watch: changes pushed to those who keep up, and read from the log by those who lag."""
+"""Watch: changes pushed to clients that keep up, and read from the log by clients that lag.
+
+A watch must deliver every change after its revision, once and in order, and must not buffer: ten
+thousand slow clients would otherwise fill the memory. It is in one of three states, and
+`_position`, the revision up to which everything was sent, carries over from each to the next:
+
+1. *replay*: reads the store's history, if the watch begins before the start of the cache's log;
+2. *catch up*: reads the log, which all watches of a resource share;
+3. *listen*: the cache calls `_push` with each change, which is written to the socket at once.
+
+The step from 2 to 3 has no gap because there is no await between the last look at the log and the
+registration of the listener. `_send` drops changes up to `_position`, so that an overlap does no
+harm. A client whose socket is full leaves state 3 for state 2 and costs nothing while it is slow.
+If it falls behind the start of the log in state 2 it gets 410 and starts again, as in upstream.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +23,7 @@ import msgspec
 from kedge.api.model import ListMeta
 from kedge.apiserver import render
 from kedge.apiserver.api import Api
-from kedge.apiserver.media import Wanted
+from kedge.apiserver.media import ResponseForm
 from kedge.apiserver.request import Request, integer
 from kedge.apiserver.verbs.read import check_match, parse_revision
 from kedge.apiserver.verbs.selection import selected
@@ -36,7 +50,7 @@ Show = Callable[[str, Item], bytes]
 
 
 def watch(api: Api, request: Request) -> Response:
-    """Follow a selection from a revision on."""
+    """Stream the changes of a selection from a revision on."""
     query = request.query
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
     initial = query.get("sendInitialEvents")
@@ -44,11 +58,11 @@ def watch(api: Api, request: Request) -> Response:
     revision = parse_revision(version)
     seconds = integer(request, "timeoutSeconds") or 1800 + int(api.random.random() * 1800)
     choice = render.wanted(request, ("json", "table", "partial", "partial-list"))
-    follower = Follower(
+    follower = WatchStream(
         api,
         api.cache_of(request.resource),
         selected(request),
-        Lines(api, request, choice),
+        EventEncoder(api, request, choice),
         bookmarks=query.flag("allowWatchBookmarks"),
         deadline=api.clock.monotonic() + seconds,
     )
@@ -80,15 +94,10 @@ def check_options(version: str, match: str, initial: str) -> None:
         check_match(version, match, "")
 
 
-def initial_events_on_list() -> StatusError:
-    why = "sendInitialEvents is forbidden for list"
-    return invalid_options("ListOptions", [FieldError.forbidden("sendInitialEvents", why)])
+class EventEncoder:
+    """Encodes events in the form that one client asked for."""
 
-
-class Lines:
-    """Events in the form that one watcher asked for."""
-
-    def __init__(self, api: Api, request: Request, choice: Wanted) -> None:
+    def __init__(self, api: Api, request: Request, choice: ResponseForm) -> None:
         self._api = api
         self._request = request
         self._choice = choice
@@ -97,13 +106,13 @@ class Lines:
         own = request.resource.store_as is None
         self.plain = choice.form == "json" and own
         self.of_objects = choice.form in ("json", "partial") and own
-        """Whether a sink that takes whole objects can make of them what was asked for."""
+        """Whether a sink that takes whole objects can encode them as the client asked."""
 
     def of(self, type_: str, item: Item) -> bytes:
         return event_line(type_, self._body(item))
 
     def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
-        """A point in the stream from which a later watch may start."""
+        """Return a bookmark: a revision from which a later watch may start."""
         resource = self._request.resource
         meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if annotations:
@@ -147,15 +156,15 @@ class Lines:
         return head + b'{"cells":[],"object":%b}]}' % msgspec.json.encode(marker)
 
 
-class Follower:
-    """One watch. It owns no buffer: who lags reads the shared log, who lags too far is cut off."""
+class WatchStream:
+    """One watch, without a buffer of its own."""
 
     def __init__(
         self,
         api: Api,
         cache: ResourceCache,
         selection: Selection,
-        lines: Lines,
+        lines: EventEncoder,
         *,
         bookmarks: bool,
         deadline: float,
@@ -174,7 +183,7 @@ class Follower:
         self._lagging: asyncio.Future[None] | None = None
 
     def from_now(self, *, announce: bool, not_older: int) -> Callable[[Sink], Any]:
-        """First everything there is, then what happens."""
+        """Stream the objects that exist, then the changes."""
 
         async def run(sink: Sink) -> None:
             self._pour_into(sink)
@@ -196,7 +205,7 @@ class Follower:
         return run
 
     def from_revision(self, revision: int) -> Callable[[Sink], Any]:
-        """Everything that happened after a revision."""
+        """Stream the changes after a revision."""
 
         async def run(sink: Sink) -> None:
             self._pour_into(sink)
@@ -216,7 +225,7 @@ class Follower:
             self._tell = getattr(sink, "tell", None)
 
     async def _reached(self, revision: int) -> bool:
-        """Wait for a revision that is still to come; False if the time is up before."""
+        """Wait for a revision of the future; False if the time is up before."""
         cache, clock = self._api.cache, self._api.clock
         while cache.revision < revision:
             left = self._deadline - clock.monotonic()
@@ -226,7 +235,7 @@ class Follower:
         return True
 
     async def _replay(self) -> None:
-        """Catch up from the store what the log does not reach back to."""
+        """Send the changes that are older than the log, from the store's history."""
         # The log moves on while history is read and sent, so there may be more to read.
         while self._position < self._cache.log_start:
             until = self._cache.log_start
@@ -255,7 +264,7 @@ class Follower:
         return self._cache.ended or self._cache.epoch != self._epoch
 
     async def _catch_up(self) -> bool:
-        """Send what the log has; False if this watcher has fallen off its end."""
+        """Send the changes in the log; False if the next one is no longer there."""
         while True:
             if self._sink.paused:
                 await self._sink.drain()
@@ -272,7 +281,7 @@ class Follower:
                     break
 
     async def _listen(self, seconds: float) -> None:
-        """Be pushed every change as it happens, until the time is up or the peer lags."""
+        """Let the cache push each change, until the time is up or the client lags."""
         lagging = self._lagging = asyncio.get_running_loop().create_future()
         self._cache.listeners.add(self._push)
         try:
@@ -327,7 +336,7 @@ class Follower:
             self._sink.write(self._lines.of(type_, item))
 
     def _departed(self, change: Change) -> Item:
-        """An object that left the selection: its last matching state, under the new revision."""
+        """Return the last matching state of an object that left the selection."""
         assert change.previous is not None
         document = change.previous.document()
         document["metadata"]["resourceVersion"] = str(change.revision)
@@ -335,7 +344,7 @@ class Follower:
 
     def _mark(self) -> None:
         if self._bookmarks:
-            # Only who has seen all changes may be told the newest revision.
+            # A bookmark promises that everything before it was sent.
             if self._cache.changed <= self._position:
                 self._position = max(self._position, self._api.cache.revision)
             self._sink.write(self._lines.bookmark(self._position))

@@ -1,4 +1,22 @@
-"""Create, update and the four patches: one road from a document to the store."""
+"""Create, update and the four patches: the way from a document to the store.
+
+The order of the steps is upstream's, and each place has a reason:
+
+1. decode and default, so that plugins and validation see complete objects;
+2. note the owners of fields, before admission: values from plugins have no owner (managed.py);
+3. mutating admission, which may change anything;
+4. validation of the result, since a plugin or webhook can make an object invalid, too;
+5. validating admission last: quota must count what will be stored, and nothing may change after;
+6. store with the expected revision.
+
+An update repeats all of it if another writer was faster (`modify`): admission has decided about an
+object that no longer exists. Writers wait for each other on a lock per key. The lock only saves
+work. Correctness comes from the store's compare-and-swap, which also covers writers without the
+lock, such as the expiry of objects.
+
+Steps that take time in proportion to the body run in a thread (`long_work`). They are pure; code
+that touches the cache, locks or admission stays on the event loop.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +34,7 @@ from kedge.apiserver.admission.chain import Attempt
 from kedge.apiserver.api import Api, encoded, gone, live_document, new_stored_bytes
 from kedge.apiserver.request import Request, dry_run, field_manager
 from kedge.apiserver.verbs import decode
-from kedge.apiserver.verbs.patches import Patch, Wanted, read_patch
+from kedge.apiserver.verbs.patches import DesiredDocument, Patch, read_patch
 from kedge.apiserver.watchcache import Item
 from kedge.machinery import extensions, names
 from kedge.machinery.errors import (
@@ -35,32 +53,24 @@ MODIFIED = (
 )
 NAME_TRIES = 8
 
-Change = Callable[[dict[str, Any]], Wanted]
-"""Makes the wanted document from the live one."""
+Change = Callable[[dict[str, Any]], DesiredDocument]
+"""Makes the desired document from the live one."""
 
 
 @dataclass(frozen=True)
-class Part:
+class ObjectPart:
     """The part of an object that an endpoint may change."""
 
     subresource: str
     take: Callable[[Resource[Any], Object, Object], Object]
-    """(resource, new, old): the old object with the new one's part."""
+    """(resource, new, old): returns the old object with the part of the new one."""
     validate: Callable[[Resource[Any], Object, Object], Iterator[FieldError]]
     ignored: Callable[[Resource[Any]], dict[str, Any]]
     """The fields whose ownership this endpoint does not track."""
     shown: Callable[[Resource[Any], Object], Object | None] | None = None
-    """What admission sees instead of the object, and then cannot change; None if it was asked."""
+    """Returns what admission sees instead of the object, and cannot change; None to skip it."""
     counts: bool = True
-    """Whether another spec makes another generation."""
-
-
-_SEALED_METADATA = (
-    "apiextensions.k8s.io",
-    "apiregistration.k8s.io",
-    "flowcontrol.apiserver.k8s.io",
-)
-"""Groups whose objects keep their metadata when their status is written, as upstream has it."""
+    """Whether a changed spec raises the generation."""
 
 
 def _take_main(resource: Resource[Any], new: Object, old: Object) -> Object:
@@ -78,14 +88,9 @@ def _validate_main(resource: Resource[Any], new: Object, old: Object) -> Iterato
 
 
 def _take_status(resource: Resource[Any], new: Object, old: Object) -> Object:
-    meta = new.metadata
-    if resource.custom or resource.group in _SEALED_METADATA:
-        meta = replace(old.metadata, managedFields=meta.managedFields)
-    elif resource.plural == "deployments":
-        meta = replace(meta, labels=old.metadata.labels)
-    taken: Object = resource.strategy.prepare_for_status_update(
-        replace(prepare.with_status_of(resource, old, new), metadata=meta), old
-    )
+    # The new metadata, because a write to the status may change labels and annotations, too.
+    whole = replace(prepare.with_status_of(resource, old, new), metadata=new.metadata)
+    taken: Object = resource.strategy.prepare_for_status_update(whole, old)
     return taken
 
 
@@ -95,32 +100,32 @@ def _validate_status(resource: Resource[Any], new: Object, old: Object) -> Itera
 
 
 def all_but_status(resource: Resource[Any]) -> dict[str, Any]:
-    """Field ownership that a write to the status leaves alone."""
+    """Return the fields whose owners a write to the status does not change."""
     return {f"f:{name}": {} for name in resource.schema.fields if name not in _STATUS_WRITES}
 
 
 def only_status(resource: Resource[Any]) -> dict[str, Any]:
-    """Field ownership that a write to the main resource leaves alone."""
+    """Return the fields whose owners a write to the main resource does not change."""
     return {"f:status": {}} if resource.has_status else {}
 
 
 _STATUS_WRITES = ("status", "metadata")
 
-MAIN = Part("", _take_main, _validate_main, only_status)
-STATUS = Part("status", _take_status, _validate_status, all_but_status)
+MAIN = ObjectPart("", _take_main, _validate_main, only_status)
+STATUS = ObjectPart("status", _take_status, _validate_status, all_but_status)
 
 
 # Create.
 
 
 async def create(api: Api, request: Request) -> Response:
-    """POST: an object that was not there before."""
+    """Create an object."""
     document = await decode.posted(api, request, "CreateOptions")
-    item = await create_object(api, request, Wanted(document))
+    item = await create_object(api, request, DesiredDocument(document))
     return render.one(request, item, api.clock, 201)
 
 
-async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
+async def create_object(api: Api, request: Request, wanted: DesiredDocument) -> Item:
     """Store a fitted document as a new object."""
     dry = dry_run(request, "CreateOptions")
     manager = field_manager(request, "CreateOptions")
@@ -138,8 +143,8 @@ async def create_object(api: Api, request: Request, wanted: Wanted) -> Item:
     raise AssertionError("unreachable")
 
 
-async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) -> bytes:
-    """A posted document as the bytes that would be stored."""
+async def _admitted(api: Api, request: Request, wanted: DesiredDocument, manager: str) -> bytes:
+    """Return a posted document as the bytes to store."""
     resource = request.resource
     weight = len(request.http.body)
     obj, owners = await api.long_work.run(weight, _new, api, request, wanted, manager)
@@ -155,7 +160,7 @@ async def _admitted(api: Api, request: Request, wanted: Wanted, manager: str) ->
 
 
 def _new(
-    api: Api, request: Request, wanted: Wanted, manager: str
+    api: Api, request: Request, wanted: DesiredDocument, manager: str
 ) -> tuple[Object, Sequence[ManagedFieldsEntry]]:
     """Return a posted document as an object, with the fields that the server sets and managed
     fields."""
@@ -192,8 +197,10 @@ def _judge(
     errors: list[FieldError],
     known: Iterable[FieldError] = (),
 ) -> None:
-    """Refuse what is wrong, and warn of what only kedge takes. What Kubernetes alone would mind may
-    stay if it is known: it was stored before the server knew no extensions."""
+    """Refuse an invalid object, and warn about extensions that only kedge has.
+
+    Errors that Kubernetes would report and kedge does not are allowed if the old object has them
+    already (`known`): it was stored before the server was started without extensions."""
     allowed = {error for error in known if error.scope is not None}
     counting, used = extensions.sorted_out(
         (error for error in errors if error not in allowed),
@@ -218,7 +225,7 @@ def _metadata_errors(
 def _admitted_document(
     resource: Resource[Any], admitted: Object, owned: dict[str, Any]
 ) -> dict[str, Any]:
-    """The document of an object that admission changed, owned as before."""
+    """Return the document of an object that admission changed, with the owners from before."""
     document = resource.to_document(admitted)
     if "managedFields" in owned["metadata"]:
         document["metadata"]["managedFields"] = owned["metadata"]["managedFields"]
@@ -230,7 +237,7 @@ def _admitted_document(
 def _owners_from_birth(
     resource: Resource[Any], obj: Object, manager: str, applied: bool
 ) -> Sequence[ManagedFieldsEntry]:
-    """The managedFields of a new object."""
+    """Return the managedFields of a new object."""
     meta = obj.metadata
     if applied:
         return meta.managedFields
@@ -261,7 +268,7 @@ def _owners_from_birth(
 
 
 def _ownable(resource: Resource[Any], obj: Object) -> Object:
-    """An object without what has no owner and without what does not tell which fields it has."""
+    """Return an object without fields that have no owner, and without values that do not matter."""
     meta = obj.metadata
     named = ObjectMeta(
         generateName=meta.generateName,
@@ -297,14 +304,14 @@ def _exists(resource: Resource[Any], name: str, present: Item) -> StatusError:
 
 
 async def update(api: Api, request: Request) -> Response:
-    """PUT: the whole object as the client wants it."""
+    """Replace an object by the one in the body."""
     document = await decode.posted(api, request, "UpdateOptions")
     item, created = await update_document(api, request, document, MAIN)
     return render.one(request, item, api.clock, 201 if created else 200)
 
 
 async def update_document(
-    api: Api, request: Request, document: dict[str, Any], part: Part
+    api: Api, request: Request, document: dict[str, Any], part: ObjectPart
 ) -> tuple[Item, bool]:
     """Replace an object (or the part of it that an endpoint may change) by a fitted document."""
     resource = request.resource
@@ -314,17 +321,19 @@ async def update_document(
     if api.find(request) is None:
         if not (resource.strategy.allows_create_on_update and part is MAIN):
             raise gone(request)
-        return await create_object(api, request, Wanted(document)), True
+        return await create_object(api, request, DesiredDocument(document)), True
     version = meta.get("resourceVersion", "")
     if not version and not resource.strategy.allows_unconditional_update and part is MAIN:
         error = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid(resource.group, resource.kind, request.name, [error])
-    item = await modify(api, request, lambda live: Wanted(document), part, "UpdateOptions")
+    item = await modify(api, request, lambda live: DesiredDocument(document), part, "UpdateOptions")
     return item, False
 
 
-async def modify(api: Api, request: Request, change: Change, part: Part, options: str) -> Item:
-    """Change the live object; a race that is lost is run again on what the winner left."""
+async def modify(
+    api: Api, request: Request, change: Change, part: ObjectPart, options: str
+) -> Item:
+    """Change the live object; starts again with the newer object if another writer was faster."""
     dry = dry_run(request, options)
     manager = field_manager(request, options)
     async with api.locked(request.key):
@@ -352,12 +361,12 @@ async def _changed(
     api: Api,
     request: Request,
     live: dict[str, Any],
-    wanted: Wanted,
-    part: Part,
+    wanted: DesiredDocument,
+    part: ObjectPart,
     manager: str,
     size: int,
 ) -> dict[str, Any]:
-    """The document to store, after defaulting, admission and validation."""
+    """Return the document to store, after defaulting, admission and validation."""
     resource = request.resource
     _check_version(request, wanted.document, live)
     weight = len(request.http.body) + size
@@ -370,7 +379,7 @@ async def _changed(
         admitted = new
     assert admitted is not None
     if admitted is not new:
-        # What a plugin changes outside of the endpoint's part is no more kept than a client's.
+        # A plugin can change no more than the client: only the part of this endpoint.
         admitted = part.take(resource, admitted, old)
     effort = weight * resource.strategy.validation_cost()
     await api.long_work.run(effort, _validate_update, api, request, part, admitted, old)
@@ -389,8 +398,8 @@ def _updated(
     api: Api,
     request: Request,
     live: dict[str, Any],
-    wanted: Wanted,
-    part: Part,
+    wanted: DesiredDocument,
+    part: ObjectPart,
     manager: str,
 ) -> tuple[Object, Object, dict[str, Any]]:
     """Return the object before and after the change, and the latter's document with managed
@@ -403,14 +412,16 @@ def _updated(
     return old, new, document
 
 
-def _validate_update(api: Api, request: Request, part: Part, new: Object, old: Object) -> None:
+def _validate_update(
+    api: Api, request: Request, part: ObjectPart, new: Object, old: Object
+) -> None:
     errors = enough(part.validate(request.resource, new, old))
     if errors:
         known = part.validate(request.resource, old, old) if api.catalog.upstream_only else ()
         _judge(api, request, request.name, errors, known)
 
 
-def _attempt(request: Request, part: Part, new: Object, old: Object) -> Attempt | None:
+def _attempt(request: Request, part: ObjectPart, new: Object, old: Object) -> Attempt | None:
     if part.shown is None:
         return Attempt(request, "UPDATE", new, old)
     shown = part.shown(request.resource, new)
@@ -424,10 +435,10 @@ def _owned_after(
     resource: Resource[Any],
     new: Object,
     live: dict[str, Any],
-    part: Part,
+    part: ObjectPart,
     manager: str | None,
 ) -> dict[str, Any]:
-    """The changed object's document, with managedFields; settled already without a manager."""
+    """Return the changed object with managedFields, which are final without a manager."""
     document = resource.to_document(new)
     meta = document["metadata"]
     if manager is not None:
@@ -447,7 +458,7 @@ def _owned_after(
 
 
 async def _store_changed(api: Api, request: Request, item: Item, document: dict[str, Any]) -> Item:
-    """Write the change; an object that only waited for its finalizers goes instead."""
+    """Write the change, or delete an object that waited only for its finalizers."""
     resource = request.resource
     if may_go(resource, document):
         await api.delete(resource, item)
@@ -480,12 +491,12 @@ def _check_version(request: Request, wanted: dict[str, Any], live: dict[str, Any
 
 
 async def patch(api: Api, request: Request) -> Response:
-    """PATCH: a description of a change."""
+    """Apply a patch to an object."""
     item, created = await patch_part(api, request, MAIN)
     return render.one(request, item, api.clock, 201 if created else 200)
 
 
-async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool]:
+async def patch_part(api: Api, request: Request, part: ObjectPart) -> tuple[Item, bool]:
     """Apply the patch in the body to the part of an object that an endpoint may change."""
     change = await api.long_work.run(len(request.http.body), read_patch, request)
     while True:
@@ -494,7 +505,7 @@ async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool
             if created is not None:
                 return created, True
 
-        def produce(live: dict[str, Any]) -> Wanted:
+        def produce(live: dict[str, Any]) -> DesiredDocument:
             return change.produce(live, part.subresource, part.ignored, api.timestamp())
 
         try:
@@ -504,8 +515,10 @@ async def patch_part(api: Api, request: Request, part: Part) -> tuple[Item, bool
                 raise
 
 
-async def _create_by_apply(api: Api, request: Request, change: Patch, part: Part) -> Item | None:
-    """Apply an object that does not exist; None if somebody else made it meanwhile."""
+async def _create_by_apply(
+    api: Api, request: Request, change: Patch, part: ObjectPart
+) -> Item | None:
+    """Create an object by apply; None if another client created it meanwhile."""
     resource = request.resource
     wanted = await api.long_work.run(
         len(request.http.body),

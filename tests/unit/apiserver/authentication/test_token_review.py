@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from kedge.api.builtin.resources import REVIEWS
-from kedge.apiserver.authentication.token_review import serve_self_review, serve_token_review
+from kedge.apiserver.authentication.token_review import TokenReviews, serve_self_review
 from kedge.apiserver.request import Request, User
 from kedge.machinery.errors import StatusError
 from kedge.testing.identities import Identities
@@ -24,7 +24,7 @@ def posted(kind: str, body: object, user: User) -> Request:
 def review(identities: Identities, token: str, *audiences: str) -> dict[str, Any]:
     spec = {"token": token, "audiences": list(audiences)} if audiences else {"token": token}
     request = posted("TokenReview", {"spec": spec}, User("asker"))
-    response = serve_token_review(identities.api, request, identities.authenticator)
+    response = TokenReviews(identities.authenticator).serve(identities.api, request)
     assert response.status == 201
     answer = msgspec.json.decode(response.body)  # type: ignore[arg-type]
     assert (answer["kind"], answer["spec"]) == ("TokenReview", spec)
@@ -110,7 +110,7 @@ async def test_why_a_token_does_not_hold_is_told(
 async def test_a_review_without_a_token_is_no_review(identities: Identities) -> None:
     request = posted("TokenReview", {"spec": {}}, User("asker"))
     with pytest.raises(StatusError) as refused:
-        serve_token_review(identities.api, request, identities.authenticator)
+        TokenReviews(identities.authenticator).serve(identities.api, request)
     assert refused.value.code == 400
     assert refused.value.message == "token is required for TokenReview in authentication"
 

@@ -6,7 +6,7 @@ from kedge.api.rbac_v1.role import PolicyRule
 from kedge.api.rbac_v1.role_binding import RoleRef, Subject
 from kedge.apiserver import route
 from kedge.apiserver.authorization import policy as kept
-from kedge.apiserver.authorization.attributes import Attributes
+from kedge.apiserver.authorization.attributes import Attributes, of_path, of_resource
 from kedge.apiserver.authorization.authorizer import Authorizer
 from kedge.apiserver.authorization.node import Graph, NodeAuthorizer
 from kedge.apiserver.authorization.rbac import Policy, RoleName
@@ -61,15 +61,15 @@ def test_a_request_that_is_not_allowed_is_answered_with_403(authorizer: Authoriz
     http, target = HttpRequest("GET", path), route.parse(path)
     assert target is not None
     with pytest.raises(StatusError) as refusal:
-        authorizer.check(NODE, "get", target, http)
+        authorizer.require(of_resource(NODE, "get", target, http))
     assert refusal.value.message == (
         'secrets "x" is forbidden: User "system:node:n1" cannot get resource "secrets" in API '
         'group "" in the namespace "red": no relationship found between node \'n1\' '
         "and this object"
     )
-    authorizer.check(ROOT, "get", target, http)
+    authorizer.require(of_resource(ROOT, "get", target, http))
     with pytest.raises(StatusError, match='User "system:anonymous" cannot get path "/metrics"'):
-        authorizer.check_path(ANONYMOUS, HttpRequest("GET", "/metrics"))
+        authorizer.require(of_path(ANONYMOUS, "GET", "/metrics"))
 
 
 def test_rules_are_listed_for_a_review(authorizer: Authorizer) -> None:

@@ -86,3 +86,32 @@ async def test_verbs_that_a_subresource_has_not(server: LocalServer) -> None:
     assert (await server.call("POST", f"{DEPLOYMENTS}/web/status", {})).status == 405
     assert (await server.call("DELETE", f"{DEPLOYMENTS}/web/status")).status == 405
     assert (await server.call("GET", f"{DEPLOYMENTS}/web/nothing")).status == 404
+
+
+CHANGED = {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "status": {}}
+
+
+async def metadata_after_status_write(server: LocalServer, url: str, name: str) -> Any:
+    """The labels and annotations of an object whose status was written with others."""
+    meta = (await server.merge(f"{url}/{name}/status", CHANGED))["metadata"]
+    return meta.get("labels", {}), meta.get("annotations", {})
+
+
+async def test_a_write_to_the_status_may_change_labels_and_annotations(server: LocalServer) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    await server.post(PODS, pod)
+    assert await metadata_after_status_write(server, PODS, "p") == ({"a": "b"}, {"c": "d"})
+
+
+async def test_the_status_of_a_deployment_leaves_its_labels(server: LocalServer) -> None:
+    await server.post(DEPLOYMENTS, deployment())
+    assert await metadata_after_status_write(server, DEPLOYMENTS, "web") == ({}, {"c": "d"})
+
+
+async def test_some_kinds_keep_all_metadata_when_their_status_is_written(
+    server: LocalServer,
+) -> None:
+    url = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
+    spec = {"priorityLevelConfiguration": {"name": "exempt"}}
+    await server.post(url, {"metadata": {"name": "f"}, "spec": spec})
+    assert await metadata_after_status_write(server, url, "f") == ({}, {})

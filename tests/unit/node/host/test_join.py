@@ -21,7 +21,7 @@ from kedge.api.model import ObjectMeta
 from kedge.api.rbac_v1.role_binding import RESOURCE as BINDINGS
 from kedge.apiserver import pki
 from kedge.apiserver.joining import kubeconfig
-from kedge.apiserver.server import Running
+from kedge.apiserver.server import ApiServer
 from kedge.cli.token import New, secret_of
 from kedge.controllers.access.certificate_signing import CertificateSigningController
 from kedge.controllers.access.cluster_info import binding
@@ -38,7 +38,7 @@ CLOCK = SystemClock()
 
 
 @pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[Running]:
+async def running(tmp_path: Path) -> AsyncIterator[ApiServer]:
     """A server that knows the token, with a controller that signs."""
     async with memory_server(tmp_path / "server") as server:
         client = local_client(server)
@@ -53,7 +53,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
             signing.cancel()
 
 
-def invitation(running: Running, **changes: object) -> Invitation:
+def invitation(running: ApiServer, **changes: object) -> Invitation:
     told = {
         "url": running.url,
         "token": f"{ID}.{CODE}",
@@ -63,7 +63,7 @@ def invitation(running: Running, **changes: object) -> Invitation:
 
 
 @pytest.mark.parametrize("how", ["digest", "file"])
-async def test_a_machine_becomes_a_node(running: Running, tmp_path: Path, how: str) -> None:
+async def test_a_machine_becomes_a_node(running: ApiServer, tmp_path: Path, how: str) -> None:
     changes = {} if how == "digest" else {"ca_hash": "", "ca_pem": running.ca_pem}
     asked = invitation(running, **changes)
     directory = tmp_path / "far"
@@ -93,7 +93,7 @@ def node_at(name: str, port: int) -> Node:
 
 
 async def test_a_machine_does_not_become_a_node_that_another_one_is(
-    running: Running, tmp_path: Path
+    running: ApiServer, tmp_path: Path
 ) -> None:
     client = local_client(running)
     with socket.create_server(("127.0.0.1", 0)) as agent:
@@ -109,7 +109,7 @@ async def test_a_machine_does_not_become_a_node_that_another_one_is(
 
 
 async def test_a_server_of_another_cluster_is_told_nothing(
-    running: Running, tmp_path: Path
+    running: ApiServer, tmp_path: Path
 ) -> None:
     asked = invitation(running, ca_hash=f"sha256:{'0' * 64}")
     with pytest.raises(
@@ -120,7 +120,7 @@ async def test_a_server_of_another_cluster_is_told_nothing(
 
 
 async def test_a_server_that_has_another_authority_is_told_nothing(
-    running: Running, tmp_path: Path
+    running: ApiServer, tmp_path: Path
 ) -> None:
     other = pki.ensure(tmp_path / "other", ()).ca_pem
     asked = invitation(running, ca_hash="", ca_pem=other)
@@ -129,20 +129,20 @@ async def test_a_server_that_has_another_authority_is_told_nothing(
     assert not (tmp_path / "far" / "pki" / "node.crt").exists()
 
 
-async def test_without_a_digest_only_what_the_machine_trusts_is_trusted(running: Running) -> None:
+async def test_without_a_digest_only_what_the_machine_trusts_is_trusted(running: ApiServer) -> None:
     with pytest.raises(JoinFailure, match=r"cannot be verified: pass --ca-cert-hash"):
         await cluster_authority(invitation(running, ca_hash=""))
 
 
 async def test_a_machine_that_trusts_the_server_already_needs_no_digest(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    running: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "roots").write_bytes(running.ca_pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots"))
     assert await cluster_authority(invitation(running, ca_hash="")) == running.ca_pem
 
 
-async def test_a_token_that_is_not_known_is_said_to_be(running: Running, tmp_path: Path) -> None:
+async def test_a_token_that_is_not_known_is_said_to_be(running: ApiServer, tmp_path: Path) -> None:
     asked = invitation(running, token=f"{ID}.{'0' * 16}")
     with pytest.raises(JoinFailure, match="token is unknown or has expired"):
         await join(tmp_path / "far", "far", asked, CLOCK)
@@ -156,7 +156,7 @@ async def test_a_server_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
 
 
 async def test_an_authority_that_brings_another_one_along_is_not_trusted(
-    running: Running, tmp_path: Path
+    running: ApiServer, tmp_path: Path
 ) -> None:
     both = running.ca_pem + pki.ensure(tmp_path / "other", ()).ca_pem
     client = local_client(running)

@@ -1,0 +1,219 @@
+"""The steps that a request passes before a handler works on it, and after.
+
+A step takes the RequestContext, adds what it finds out, and raises StatusError to refuse the
+request. The functions here return steps; App puts them in order.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+
+import msgspec
+
+from kedge.apiserver import render
+from kedge.apiserver import route as routes
+from kedge.apiserver.api import Api
+from kedge.apiserver.audit import AuditLog, event_of
+from kedge.apiserver.authentication import impersonation
+from kedge.apiserver.authentication.authenticator import Authenticator
+from kedge.apiserver.authorization.attributes import denied
+from kedge.apiserver.authorization.authorizer import ALLOWED, SUPERUSERS, Authorizer
+from kedge.apiserver.context import Answer, RequestContext
+from kedge.apiserver.handlers import Handlers
+from kedge.apiserver.inflight import STREAMED, InFlight, counted
+from kedge.apiserver.metrics import ingest
+from kedge.apiserver.pages import Pages
+from kedge.apiserver.request import Request
+from kedge.apiserver.telemetry import Telemetry
+from kedge.machinery.clock import Clock
+from kedge.machinery.errors import StatusError, unknown_resource
+from kedge.metrics.frame_codec import PREFIX
+from kedge.metrics.reports import NodeReports
+from kedge.web.message import JSON, HttpRequest, Response, warning_headers
+
+Step = Callable[[RequestContext], None]
+
+HUMAN_CLIENTS = ("curl/", "Wget/", "Mozilla/5.0")
+"""Prefixes of the User-Agent of programs that show people the JSON as it came."""
+
+
+# Steps that need only the head of the request.
+
+
+def route(context: RequestContext) -> None:
+    """Split the path, and find the verb that the method stands for."""
+    http = context.http
+    target = context.target = routes.parse(http.path)
+    if target is not None:
+        context.verb = routes.verb(http.method, target, http.query)
+
+
+def authenticate(authenticator: Authenticator) -> Step:
+    """Find the user whose credentials the request carries; 401 if they are wrong."""
+
+    def step(context: RequestContext) -> None:
+        user = context.authenticated = context.user = authenticator.user(context.http)
+        context.http.identified(user)
+
+    return step
+
+
+def impersonate(authorizer: Authorizer) -> Step:
+    """Replace the user by the one that it asks to act as; 403 unless it may."""
+
+    def step(context: RequestContext) -> None:
+        wanted = impersonation.wanted(context.http.headers)
+        if wanted is not None:
+            attributes = context.attributes(context.user)
+            context.user = impersonation.become(wanted, attributes, authorizer.decide)
+
+    return step
+
+
+def authorize(authorizer: Authorizer, metrics: NodeReports) -> Step:
+    """Refuse with 403 what the user may not do."""
+
+    def step(context: RequestContext) -> None:
+        user = context.user
+        if context.target is None and context.http.path.startswith(PREFIX):
+            # A node reports its own usage. No role can grant this for another node, and being
+            # a superuser does not help either.
+            ingest.check_sender(metrics, user, context.http)
+        elif SUPERUSERS in user.groups:
+            # The authorizer would say the same; a get of an administrator skips the attributes.
+            context.decision = ALLOWED
+        else:
+            attributes = context.attributes(user)
+            decision = context.decision = authorizer.decide(attributes)
+            if not decision.allowed:
+                raise denied(attributes, decision.reason)
+
+    return step
+
+
+# Steps that need the whole request.
+
+
+def dispatch(api: Api, handlers: Handlers, pages: Pages) -> Step:
+    """Call the handler of the resource and verb, or make the page that the path names."""
+    catalog, handler_of = api.catalog, handlers.find
+
+    def step(context: RequestContext) -> None:
+        http, target, verb = context.http, context.target, context.verb
+        if target is None:
+            context.answer = pages.answer(http)
+            return
+        resource = catalog.find(target.group, target.version, target.plural)
+        if resource is None:
+            if catalog.has_version(target.group, target.version):
+                raise unknown_resource()
+            context.answer = pages.answer(http)
+            return
+        subresource = target.subresource
+        request = context.request = Request(
+            http, context.user, resource, verb, target.namespace, target.name, subresource
+        )
+        routes.check(resource, target, verb)
+        if http.method != "GET":
+            _check_form(request)
+        answer = context.answer = handler_of(resource, subresource, verb)(api, request)
+        if resource.presentation.deprecation:
+            context.answer = _deprecated(resource.presentation.deprecation, answer)
+
+    return step
+
+
+def _check_form(request: Request) -> None:
+    """Refuse a response format that the server cannot write. This must happen before anything is
+    stored: a client that gets an error must find nothing changed."""
+    if request.subresource not in STREAMED:
+        many = request.verb == "deletecollection"
+        render.check(request, render.MANY if many else render.ONE)
+
+
+async def _deprecated(notice: str, answer: Answer) -> Response:
+    """Add the warning of a deprecated resource to the answer."""
+    response = answer if isinstance(answer, Response) else await answer
+    response.headers += warning_headers([notice])
+    return response
+
+
+def limit(in_flight: InFlight) -> Step:
+    """Bound the number of answers that are being worked on; 429 if there are too many.
+
+    This comes after dispatch, because only the handler knows whether it has to wait. An answer
+    that is complete already, such as a get from the watch cache, is written in this turn of the
+    event loop and cannot pile up. Any other answer is a coroutine that has not begun, so that
+    refusing it here leaves nothing half done.
+    """
+
+    def step(context: RequestContext) -> None:
+        answer, request = context.answer, context.request
+        if answer is None or request is None or isinstance(answer, Response):
+            return
+        if counted(request.verb, request.subresource):
+            context.answer = _within_limit(in_flight, request, answer)
+
+    return step
+
+
+async def _within_limit(
+    in_flight: InFlight, request: Request, pending: Awaitable[Response]
+) -> Response:
+    # The place is taken here and not in the step: if the task is cancelled before its first turn,
+    # no code of this coroutine runs, and a place that was taken earlier would never be given back.
+    try:
+        place = in_flight.enter(request.verb, request.user)
+    except StatusError:
+        if isinstance(pending, Coroutine):
+            pending.close()
+        raise
+    try:
+        return await pending
+    finally:
+        in_flight.leave(place)
+
+
+# Steps that need the response.
+
+
+def audit(log: AuditLog, clock: Clock) -> Step:
+    """Write the request and its outcome to the audit log."""
+
+    def step(context: RequestContext) -> None:
+        log.add(event_of(context, clock))
+
+    return step
+
+
+def count(telemetry: Telemetry, clock: Clock) -> Step:
+    """Count the request and the time it took."""
+
+    def step(context: RequestContext) -> None:
+        assert context.response is not None
+        seconds = clock.monotonic() - context.started
+        telemetry.count(context.labels(), context.response.status, seconds)
+
+    return step
+
+
+def indent(context: RequestContext) -> None:
+    """Indent JSON that people read."""
+    if context.response is not None and is_read_by_people(context.http):
+        indented(context.response)
+
+
+def indented(response: Response) -> Response:
+    """Return the response with its JSON indented."""
+    body = response.body
+    if response.content_type == JSON and not callable(body):
+        whole = body if isinstance(body, bytes) else b"".join(body)
+        response.body = msgspec.json.format(whole, indent=2) + b"\n"
+    return response
+
+
+def is_read_by_people(http: HttpRequest) -> bool:
+    """Whether the request asks for indented JSON; if it does not say, whether its program shows
+    the JSON to people."""
+    if "pretty" in http.query_string and "pretty" in http.query:
+        return http.query.flag("pretty")
+    agent = http.headers.get("user-agent", "")
+    return agent.startswith(HUMAN_CLIENTS) and http.path.startswith("/api")
