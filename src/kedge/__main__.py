@@ -31,10 +31,12 @@ from kedge.cli import main as cli
 def up(flags: Namespace) -> int:
     # It ends before there is garbage worth looking for; a server in it turns this on again.
     gc.disable()
-    from kedge import config, up
+    from kedge import up
+    from kedge.cli.config.source import Source
+    from kedge.cli.config.up import up_config
     from kedge.cli.up import report
 
-    wanted = config.up(config.Source(flags))
+    wanted = up_config(Source(flags))
     start = up.foreground if flags.foreground else up.background
     if done := start(wanted, lambda text: print(text, flush=True)):
         print(report(wanted, done))
@@ -42,43 +44,47 @@ def up(flags: Namespace) -> int:
 
 
 def down(flags: Namespace) -> int:
-    from kedge import config
     from kedge.cli import down
+    from kedge.cli.config.cluster import where
+    from kedge.cli.config.source import Source
 
-    return down.run(config.where(config.Source(flags)), purge=flags.purge, every=flags.all)
+    return down.run(where(Source(flags)), purge=flags.purge, every=flags.all)
 
 
 def status(flags: Namespace) -> int:
-    from kedge import config
     from kedge.cli import status
+    from kedge.cli.config.cluster import where
+    from kedge.cli.config.source import Source
 
-    return status.run(config.where(config.Source(flags)), flags.output)
+    return status.run(where(Source(flags)), flags.output)
 
 
 def list_clusters(flags: Namespace) -> int:
-    from kedge import config
     from kedge.cli import list
+    from kedge.cli.config.source import Source
 
-    return list.run(config.Source(flags).root(), flags.output)
+    return list.run(Source(flags).root(), flags.output)
 
 
 def server(flags: Namespace) -> int:
-    from kedge import config
     from kedge.cli import server
     from kedge.cli.announcement import check_reader
+    from kedge.cli.config.server import server_config
+    from kedge.cli.config.source import Source
 
-    wanted = config.server(config.Source(flags))
+    wanted = server_config(Source(flags))
     told = server.say(wanted) if flags.ready_fd is None else server.tell(flags.ready_fd)
     return server.run(wanted, told, check_reader(flags.ready_fd))
 
 
 def node(flags: Namespace) -> int:
-    from kedge import config
     from kedge.cli import node
     from kedge.cli.announcement import check_reader
+    from kedge.cli.config import node as config
+    from kedge.cli.config.source import Source
 
-    source = config.Source(flags)
-    wanted = config.node(source)
+    source = Source(flags)
+    wanted = config.node_config(source)
     last_seen = partial(config.server_of_node, source, wanted)
     find = last_seen if flags.join_fd is None else node.told(flags.join_fd)
     ready = node.say(wanted) if flags.ready_fd is None else node.tell(flags.ready_fd)
@@ -90,38 +96,42 @@ def node(flags: Namespace) -> int:
 
 
 def metrics_server(flags: Namespace) -> int:
-    from kedge import config
     from kedge.cli import metrics_server
+    from kedge.cli.config.cluster import login
+    from kedge.cli.config.server import metrics_server_config
+    from kedge.cli.config.source import Source
 
-    source = config.Source(flags)
-    return metrics_server.run(config.metrics_server(source), config.login(source))
+    source = Source(flags)
+    return metrics_server.run(metrics_server_config(source), login(source))
 
 
 def token(flags: Namespace) -> int:
-    from kedge import config
     from kedge.cli import token
+    from kedge.cli.config.cluster import where
+    from kedge.cli.config.source import Source
 
-    where = config.where(config.Source(flags))
+    cluster = where(Source(flags))
     if flags.deed == "create":
         new = token.New(flags.ttl, flags.usages, flags.groups, flags.description)
-        return token.create(where, new, join_command=flags.print_join_command)
+        return token.create(cluster, new, join_command=flags.print_join_command)
     if flags.deed == "list":
-        return token.list_tokens(where, flags.output)
-    return token.delete(where, flags.tokens)
+        return token.list_tokens(cluster, flags.output)
+    return token.delete(cluster, flags.tokens)
 
 
 def image(flags: Namespace) -> int:
-    from kedge import config
     from kedge.cli import image
+    from kedge.cli.config.cluster import where
+    from kedge.cli.config.source import Source
 
-    where = config.where(config.Source(flags))
+    cluster = where(Source(flags))
     if flags.deed == "load":
-        return image.load(where, flags.paths, flags.names)
+        return image.load(cluster, flags.paths, flags.names)
     if flags.deed == "list":
         if flags.image:
-            return image.list_hidden(where, flags.output)
-        return image.list_images(where, flags.output)
-    return image.remove(where, flags.images, force=flags.force)
+            return image.list_hidden(cluster, flags.output)
+        return image.list_images(cluster, flags.output)
+    return image.remove(cluster, flags.images, force=flags.force)
 
 
 def device(flags: Namespace) -> int:
@@ -140,9 +150,10 @@ def visiting(command: cli.Visitor) -> cli.Deed:
     """What a command does that speaks to a cluster through a kubeconfig."""
 
     def deed(flags: Namespace) -> int:
-        from kedge import config
+        from kedge.cli.config.cluster import whereto
+        from kedge.cli.config.source import Source
 
-        return command.run(config.whereto(config.Source(flags)), flags)
+        return command.run(whereto(Source(flags)), flags)
 
     return deed
 

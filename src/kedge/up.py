@@ -366,7 +366,7 @@ def port_is_free(host: str, port: int) -> bool:
 def server_program(settings: "ServerConfig") -> Program:
     return Program(
         what="the server",
-        arguments=[*_kedge(), server.NAME, *server.arguments(settings)],
+        arguments=[*_kedge(), server.NAME, *server.child_arguments(settings)],
         log=str(settings.state / "server.log"),
     )
 
@@ -374,7 +374,7 @@ def server_program(settings: "ServerConfig") -> Program:
 def node_program(config: "NodeConfig", directory: Path) -> Program:
     return Program(
         what=f'node "{config.name}"',
-        arguments=[*_kedge(), node.NAME, *node.arguments(config, directory)],
+        arguments=[*_kedge(), node.NAME, *node.child_arguments(config, directory)],
         log=str(config.state / "node.log"),
         told=_JOIN_FLAG,
     )

@@ -27,9 +27,10 @@ from kedge.cli import process, state
 from kedge.cli.announcement import Announcement
 from kedge.cli.main import parser
 from kedge.cli.server import tell
-from kedge import config
+from kedge.cli.config.server import server_config
+from kedge.cli.config.source import Source
 flags = parser().parse_args(sys.argv[1:])
-wanted = config.server(config.Source(flags, {}))
+wanted = server_config(Source(flags, {}))
 process.claim(wanted.state)
 (wanted.state / "pki").mkdir(exist_ok=True)
 for name in ("pki/ca.crt", "pki/ca.key", "token", "store.db"):

@@ -4,8 +4,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from kedge.cli import client_flags
-from kedge.cli import flags as read
 from kedge.cli.client_flags import Whereto
+from kedge.settings import parse
 
 NAME: Final = "delete"
 HELP: Final = "Delete objects of the cluster"
@@ -35,7 +35,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="all objects of the type")
     parser.add_argument(
         "--grace-period",
-        type=read.count,
+        type=parse.count,
         metavar="SECONDS",
         help="how long the object may take to end (default: what it says itself)",
     )
@@ -57,7 +57,7 @@ def add_flags(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=read.seconds,
+        type=parse.seconds,
         metavar="DURATION",
         help="how long to wait for that, such as 10s (default: as long as it takes)",
     )

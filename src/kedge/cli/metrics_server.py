@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kedge.cli import client_flags, flags
+from kedge.settings import cluster
+from kedge.settings.setting import bound_settings
 
 if TYPE_CHECKING:
     from kedge.apiserver.metrics.aggregated.config import MetricsServerConfig
@@ -30,53 +32,11 @@ EXAMPLES: Final = """\
 
 
 def add_flags(parser: ArgumentParser) -> None:
+    from kedge.apiserver.metrics.aggregated.config import MetricsServerConfig
+
     client_flags.add_context(parser)
-    parser.add_argument(
-        "--state",
-        type=flags.directory,
-        metavar="DIR",
-        help="directory for certificates and for windows, which outlive the server there"
-        " (default: kedge-metrics under $XDG_STATE_HOME, for root under /var/lib)",
-    )
-    parser.add_argument(
-        "--host",
-        metavar="ADDRESS",
-        help="address to listen on (default: $KEDGE_HOST, else 127.0.0.1)",
-    )
-    parser.add_argument(
-        "--port",
-        type=flags.port_number,
-        metavar="PORT",
-        help="port to listen on, 0 for any free one (default: $KEDGE_PORT, else 4443)",
-    )
-    parser.add_argument(
-        "--cert-hosts",
-        type=flags.items,
-        metavar="LIST",
-        help="further names and addresses for the serving certificate, comma-separated"
-        " (default: $KEDGE_CERT_HOSTS); that of the example's service is always there",
-    )
-    parser.add_argument(
-        "--tls-cert-file",
-        type=flags.file,
-        metavar="FILE",
-        help="serving certificate (default: $KEDGE_TLS_CERT_FILE, else one of its own making)",
-    )
-    parser.add_argument(
-        "--tls-private-key-file",
-        type=flags.file,
-        metavar="FILE",
-        help="key of that certificate (default: $KEDGE_TLS_PRIVATE_KEY_FILE)",
-    )
-    flags.add_kubelet_trust(parser)
-    parser.add_argument(
-        "--metrics-resolution",
-        type=flags.resolution_seconds,
-        metavar="DURATION",
-        help="how often kubelets are read, from 10s on (default: $KEDGE_METRICS_RESOLUTION,"
-        " else 15s)",
-    )
-    flags.add_metrics_window(parser)
+    flags.add_settings(parser, bound_settings(MetricsServerConfig))
+    flags.add_setting(parser, cluster.CONFIG, cluster.CONFIG.default)
 
 
 def run(config: "MetricsServerConfig", read: "Callable[[], Login]") -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kedge.cli import flags
+from kedge.settings.setting import BoundSetting, arguments, bound_settings
 
 if TYPE_CHECKING:
     from kedge.node.config import Invitation, NodeConfig
@@ -40,20 +41,13 @@ EXAMPLES: Final = """\
 
 
 def add_flags(parser: ArgumentParser) -> None:
+    from kedge.node.config import Invitation, NodeConfig
+
     flags.add_which(parser)
-    parser.add_argument(
-        "--node-name",
-        type=flags.node_name,
-        metavar="NAME",
-        help="name of the node in the cluster (default: $KEDGE_NODE_NAME, else the host name when"
-        " joining, else the one node in --state, else node-1)",
-    )
-    add_joining(parser)
-    flags.add_node(
-        parser,
-        address="the address that leads to the server it has joined, else 127.0.0.1",
-        resolution="1m",
-    )
+    named = [each for each in bound_settings(NodeConfig) if each.field == "name"]
+    flags.add_settings(parser, [*named, *bound_settings(Invitation)])
+    address = "the address that leads to the server it has joined, else 127.0.0.1"
+    flags.add_settings(parser, settings(), {"node-address": address})
     parser.add_argument(
         "--join-fd",
         type=int,
@@ -68,63 +62,19 @@ def add_flags(parser: ArgumentParser) -> None:
     )
 
 
-def add_joining(parser: ArgumentParser) -> None:
-    """What a machine must be told to join."""
-    parser.add_argument(
-        "--server",
-        type=flags.server_url,
-        metavar="URL",
-        help="where the API server is (default: $KEDGE_SERVER, else the server that was joined,"
-        " else where the cluster in --state was last seen)",
-    )
-    parser.add_argument(
-        "--token",
-        type=flags.bootstrap_token,
-        metavar="ID.SECRET",
-        help="join the cluster with this token (default: $KEDGE_TOKEN)",
-    )
-    parser.add_argument(
-        "--ca-cert-hash",
-        type=flags.key_digest,
-        metavar="sha256:HEX",
-        help="when joining, the digest of the public key of the cluster's authority"
-        " (default: $KEDGE_CA_CERT_HASH)",
-    )
-    parser.add_argument(
-        "--ca-cert",
-        type=flags.file,
-        metavar="FILE",
-        help="when joining, the certificate of the cluster's authority, instead of its digest"
-        " (default: $KEDGE_CA_CERT)",
-    )
+def settings() -> list[BoundSetting]:
+    """Return the settings that all nodes of a cluster can share."""
+    from kedge.node.config import NodeConfig
+
+    return [each for each in bound_settings(NodeConfig) if each.field not in ("name", "cluster")]
 
 
-def arguments(config: "NodeConfig", state: Path) -> list[str]:
-    """The flags that make `kedge node` run with this very configuration."""
-    return [
-        f"--name={config.cluster}",
-        f"--state={state}",
-        f"--node-name={config.name}",
-        f"--node-address={config.address}",
-        f"--node-port={config.port}",
-        f"--node-labels={_pairs(config.labels)}",
-        f"--expose-node-labels={','.join(config.exposed_labels)}",
-        f"--reserved={_pairs(config.reserved)}",
-        f"--max-pods={config.max_pods}",
-        f"--pod-max-pids={config.max_pids}",
-        f"--metrics-resolution={config.metrics_resolution}s",
-        *(f"--image-map={rule}" for rule in config.image_map),
-        *(f"--hide={path}" for path in config.hidden[1:]),
-        *(f"--host-image-show={path}" for path in config.host_image_shown),
-        "--host-image" if config.host_image else "--no-host-image",
-        f"--device-plugin-dir={config.plugins or config.own_plugins}",
-        *([f"--devices={_pairs(config.devices)}"] if config.devices else ()),
-    ]
+def child_arguments(config: "NodeConfig", state: Path) -> list[str]:
+    """Return the flags that make `kedge node` run with this very configuration."""
+    from msgspec.structs import replace
 
-
-def _pairs(values: object) -> str:
-    assert hasattr(values, "items")
-    return ",".join(f"{name}={value}" for name, value in values.items())
+    whole = replace(config, plugins=config.plugins or config.own_plugins)
+    return ["--config=", f"--state={state}", *arguments(whole)]
 
 
 def run(

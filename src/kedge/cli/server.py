@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kedge.cli import flags
+from kedge.controllers import names
+from kedge.settings.setting import BoundSetting, arguments, bound_settings
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig
@@ -32,58 +34,37 @@ EXAMPLES: Final = """\
   # One that forgets everything when it ends
   kedge server --name scratch --port 0 --store memory"""
 
+CONTROLLERS: Final = f"; the names are {', '.join(names.ALL)}"
+"""The end of the help of --controllers."""
+
 
 def add_flags(parser: ArgumentParser) -> None:
     flags.add_which(parser)
-    flags.add_server(parser, port="6443", admission="NamespaceLifecycle")
-    parser.add_argument(
-        "--metrics-resolution",
-        type=flags.resolution_seconds,
-        metavar="DURATION",
-        help="how often kubelets are read, from 10s on (default: $KEDGE_METRICS_RESOLUTION,"
-        " else 15s)",
-    )
-    parser.add_argument(
-        "--local-nodes",
-        type=flags.nodes,
-        metavar="NAME=ADDRESS,...",
-        help="nodes to make certificates for, which run beside the server in --state"
-        " (default: $KEDGE_LOCAL_NODES)",
+    flags.add_settings(
+        parser,
+        settings(),
+        {"admission-control": "NamespaceLifecycle"},
+        {"controllers": CONTROLLERS},
     )
     parser.add_argument(
         "--ready-fd",
         type=int,
         metavar="N",
         help="when ready, write one line of JSON (url, caPem, token) to this file descriptor"
-        " instead of saying so",
+        " instead of printing a message",
     )
 
 
-def arguments(config: "ServerConfig") -> list[str]:
-    """The flags that make `kedge server` run with this very configuration."""
-    return [
-        f"--name={config.name}",
-        f"--state={config.state}",
-        f"--host={config.host}",
-        f"--port={config.port}",
-        f"--cert-hosts={','.join(config.hosts)}",
-        f"--local-nodes={','.join(f'{name}={at}' for name, at in config.local_nodes.items())}",
-        f"--store={config.store}",
-        f"--admission-control={','.join(config.admission)}",
-        "--upstream-only" if config.upstream_only else "--no-upstream-only",
-        f"--scheduler-usage={'on' if config.scheduler_usage else 'off'}",
-        f"--token-auth-file={config.token_auth_file or ''}",
-        f"--audit-log-path={config.audit_log or ''}",
-        f"--metrics-window={config.metrics_window}",
-        "--scrape-kubelets" if config.scrape_kubelets else "--no-scrape-kubelets",
-        f"--metrics-resolution={config.scrape_seconds}s",
-        f"--kubelet-certificate-authority={config.kubelets.authority or ''}",
-        "--kubelet-insecure-tls" if config.kubelets.anybody else "--no-kubelet-insecure-tls",
-        f"--max-requests-inflight={config.max_requests_inflight}",
-        f"--max-mutating-requests-inflight={config.max_mutating_requests_inflight}",
-        f"--controllers={','.join(config.controllers)}",
-        f"--node-monitor-grace-period={config.node_grace}s",
-    ]
+def settings() -> list[BoundSetting]:
+    """Return the settings of a server besides those that say which cluster it is of."""
+    from kedge.apiserver.config import ServerConfig
+
+    return [each for each in bound_settings(ServerConfig) if each.field not in ("name", "state")]
+
+
+def child_arguments(config: "ServerConfig") -> list[str]:
+    """Return the flags that make `kedge server` run with this very configuration."""
+    return ["--config=", *arguments(config)]
 
 
 def run(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kedge.cli import flags
 from kedge.cli.failure import Failure
+from kedge.settings import parse
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -96,11 +97,11 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def lifetime(value: str) -> float:
-    return 0.0 if value == "0" else flags.seconds(value)
+    return 0.0 if value == "0" else parse.seconds(value)
 
 
 def usages(value: str) -> tuple[str, ...]:
-    asked = flags.items(value) or (value,)
+    asked = parse.items(value) or (value,)
     for usage in asked:
         if usage not in USAGES:
             raise argparse.ArgumentTypeError(
@@ -112,7 +113,7 @@ def usages(value: str) -> tuple[str, ...]:
 def groups(value: str) -> tuple[str, ...]:
     import re
 
-    asked = flags.items(value)
+    asked = parse.items(value)
     for group in asked:
         if not re.fullmatch("system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", group):
             raise argparse.ArgumentTypeError(

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from kedge.cli import flags
+from kedge.cli import flags, node, server
+from kedge.settings import parse, values
+from kedge.settings.setting import Setting
 
 if TYPE_CHECKING:
     from kedge.apiserver.config import ServerConfig
@@ -47,6 +49,23 @@ EXAMPLES: Final = """\
 
 RestartPolicy = Literal["always", "never"]
 
+NODES: Final = Setting(
+    "nodes",
+    values.COUNT._replace(metavar="K"),
+    "how many nodes to run, 0 for an API server alone",
+    default="1",
+)
+RESTART: Final = Setting(
+    "restart",
+    values.RESTART_POLICY,
+    "whether the server and the node agents are restarted when they die",
+    default="always",
+)
+RESOLUTION_SECONDS: Final = 10
+"""On one machine reports cost next to nothing, and users look at a cluster that they try out."""
+_OF_A_SERVER_ALONE: Final = ("scrape_seconds", "local_nodes")
+"""Fields that `kedge up` sets itself, or for which the flag of the nodes counts too."""
+
 
 class UpConfig(NamedTuple):
     """What `kedge up` is to do."""
@@ -79,30 +98,28 @@ Say = Callable[[str], None]
 
 def add_flags(parser: ArgumentParser) -> None:
     flags.add_which(parser)
-    flags.add_server(
-        parser, port="the one it had before, else any free one", admission="those of Kubernetes"
+    flags.add_settings(
+        parser,
+        [each for each in server.settings() if each.field not in _OF_A_SERVER_ALONE],
+        {
+            "port": "the one it had before, else any free one",
+            "admission-control": "those of Kubernetes",
+        },
+        {"controllers": server.CONTROLLERS},
     )
-    parser.add_argument(
-        "--nodes",
-        type=flags.count,
-        metavar="K",
-        help="how many nodes to run, 0 for an API server alone (default: $KEDGE_NODES, else 1)",
+    flags.add_setting(parser, NODES, NODES.default)
+    flags.add_settings(
+        parser, node.settings(), {"metrics-resolution": values.RESOLUTION.text(RESOLUTION_SECONDS)}
     )
-    flags.add_node(parser)
     flags.add_kubeconfig(parser)
     parser.add_argument(
         "--wait",
-        type=flags.seconds,
+        type=parse.seconds,
         default=30.0,
         metavar="DURATION",
         help="how long to wait until the cluster is ready, such as 10s or 1m (default: 30s)",
     )
-    parser.add_argument(
-        "--restart",
-        choices=flags.RESTART_POLICIES,
-        help="whether the server and the node agents are restarted when they die"
-        " (default: $KEDGE_RESTART, else always)",
-    )
+    flags.add_setting(parser, RESTART, RESTART.default)
     parser.add_argument(
         "--foreground",
         action="store_true",

@@ -5,10 +5,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge import config
 from kedge.apiserver.config import ADMISSION_PLUGINS, KubeletTrust, ServerConfig
+from kedge.cli.config.server import server_config
+from kedge.cli.config.source import Source
 from kedge.cli.main import parser
-from kedge.cli.server import arguments
+from kedge.cli.server import child_arguments
 from kedge.controllers import names
 
 HOSTS = st.sampled_from(["box", "fd00::7", "192.0.2.7", "a.example.com"])
@@ -68,5 +69,5 @@ def test_a_configuration_survives_the_command_line_whatever_the_environment_says
         "KEDGE_CONTROLLERS": "*",
         "KEDGE_NODE_MONITOR_GRACE_PERIOD": "1s",
     }
-    flags = parser().parse_args(["server", *arguments(wanted)])
-    assert config.server(config.Source(flags, environment)) == wanted
+    flags = parser().parse_args(["server", *child_arguments(wanted)])
+    assert server_config(Source(flags, environment)) == wanted
