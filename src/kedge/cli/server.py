@@ -39,11 +39,13 @@ CONTROLLERS: Final = f"; the names are {', '.join(names.ALL)}"
 
 
 def add_flags(parser: ArgumentParser) -> None:
+    from kedge.apiserver.config import SERVER_ADMISSION
+
     flags.add_which(parser)
     flags.add_settings(
         parser,
         settings(),
-        {"admission-control": "NamespaceLifecycle"},
+        {"admission-control": ",".join(SERVER_ADMISSION)},
         {"controllers": CONTROLLERS},
     )
     parser.add_argument(
