@@ -73,6 +73,11 @@ kedge runs a Kubernetes-compatible cluster on this machine.
 EPILOG: Final = """\
 Use "kedge COMMAND --help" for the flags of a command and for examples."""
 
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C: 128 and the number of SIGINT, as in a shell."""
+BROKEN_PIPE: Final = 141
+"""The exit code if the reader of the output has ended: 128 and the number of SIGPIPE."""
+
 Deed = Callable[[Namespace], int]
 
 
@@ -121,11 +126,11 @@ def run(arguments: Sequence[str], deeds: Mapping[str, Deed]) -> int:
         print(failure.said, file=sys.stderr)
         return failure.code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output, such as `head`, has seen enough.
         sys.stderr.close()
-        return 141
+        return BROKEN_PIPE
 
 
 def parser(flagged: Iterable[Command] = COMMANDS) -> ArgumentParser:
