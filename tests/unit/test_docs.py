@@ -32,7 +32,7 @@ def test_every_command_has_a_section_that_leads_to_its_flags(name: str) -> None:
 
 
 def test_the_reference_is_what_the_code_says() -> None:
-    check = [sys.executable, ROOT / "tools" / "reference", "--check"]
+    check = [sys.executable, str(ROOT / "tools" / "reference"), "--check"]
     found = subprocess.run(check, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from markdown import Page, cell, code, table
 
+from kedge.cli.cluster.server import CONTROLLERS
 from kedge.cli.main import parser
-from kedge.cli.server import CONTROLLERS
 
 DEFAULT: Final = re.compile(r" \(default: (?:\$(KEDGE_\w+)(?:, else )?)?(.*?)\)(?=[;,.]|$)")
 NAMES: Final = re.compile(re.escape(CONTROLLERS))

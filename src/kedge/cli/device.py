@@ -12,8 +12,6 @@ from kedge.settings import parse
 if TYPE_CHECKING:
     from kedge.deviceplugin.check.run import Finding
 
-NAME: Final = "device"
-HELP: Final = "Check a device plugin"
 DESCRIPTION: Final = """\
 Take a device plugin of the API v1beta1 through its life: registration, lists of devices,
 allocation, starts of containers, restarts of the kubelet and its own. Neither a cluster nor

@@ -1,6 +1,6 @@
 """`kedge image`: the images on this machine, from which the containers of a cluster are made."""
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,14 +9,12 @@ from kedge.cli import flags
 from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from kedge.cli.registry import Where
+    from kedge.cli.cluster.registry import Where
     from kedge.node.images.archive import Packed
     from kedge.node.images.host import HostImage
     from kedge.node.images.reference import Reference
     from kedge.node.images.store import Listed, Store
 
-NAME: Final = "image"
-HELP: Final = "Load, list and remove images"
 DESCRIPTION: Final = """\
 Load, list and remove the images that containers of a cluster are made of. They are kept in the
 cluster's directory; the cluster need not be running.
@@ -92,6 +90,20 @@ def image_name(value: str) -> "Reference":
     return name
 
 
+def run(flags: Namespace) -> int:
+    from kedge.cli.config.cluster import where
+    from kedge.cli.config.source import Source
+
+    cluster = where(Source(flags))
+    if flags.deed == "load":
+        return load(cluster, flags.paths, flags.names)
+    if flags.deed == "list":
+        if flags.image:
+            return list_hidden(cluster, flags.output)
+        return list_images(cluster, flags.output)
+    return remove(cluster, flags.images, force=flags.force)
+
+
 def load(where: "Where", paths: Sequence[str], names: Sequence["Reference"]) -> int:
     """Load all images that the files hold."""
     from kedge.node.images.documents import Refused
@@ -120,7 +132,7 @@ def _file(path: str, scratch: Path, store: "Store") -> Path:
 
 
 def _load(store: "Store", path: Path, scratch: Path, names: Sequence["Reference"]) -> None:
-    from kedge.cli.printers import size
+    from kedge.cli.output.printers import size
     from kedge.node.images.archive import opened
     from kedge.node.images.documents import Refused
 
@@ -146,7 +158,7 @@ def _names(image: "Packed", given: Sequence["Reference"]) -> list["Reference"]:
 
 def list_images(where: "Where", output: str | None) -> int:
     """Print all images."""
-    from kedge.cli import printers
+    from kedge.cli.output import printers
 
     found = _store(where).listed()
     if output:
@@ -162,7 +174,7 @@ def list_images(where: "Where", output: str | None) -> int:
 
 def list_hidden(where: "Where", output: str | None) -> int:
     """Print the paths that the image `host` hides, for each node of the cluster."""
-    from kedge.cli import printers
+    from kedge.cli.output import printers
 
     nodes = _host_images(where)
     if output:
@@ -189,7 +201,7 @@ def list_hidden(where: "Where", output: str | None) -> int:
 
 def _host_images(where: "Where") -> "list[tuple[str, HostImage]]":
     """Return the image `host` as each node of the cluster recorded it at its last start."""
-    from kedge.cli import registry
+    from kedge.cli.cluster import registry
     from kedge.node import record
 
     found = registry.find(where)
@@ -231,7 +243,7 @@ def _host() -> dict[str, object]:
 
 
 def _rows(image: "Listed") -> Iterator[tuple[str, str, str, str]]:
-    from kedge.cli.printers import size
+    from kedge.cli.output.printers import size
     from kedge.node.images.reference import Reference
 
     id_ = image.record.id.partition(":")[2][:_DIGITS]
@@ -243,7 +255,7 @@ def _rows(image: "Listed") -> Iterator[tuple[str, str, str, str]]:
 
 def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
     """Remove images by their names or ids."""
-    from kedge.cli.printers import size
+    from kedge.cli.output.printers import size
     from kedge.node.images.store import InUse, NoSuchImage
 
     store = _store(where)
@@ -269,7 +281,7 @@ def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
 
 
 def _store(where: "Where") -> "Store":
-    from kedge.cli import registry
+    from kedge.cli.cluster import registry
     from kedge.machinery.clock import SystemClock
     from kedge.node.images.store import Store
 

@@ -1,46 +1,19 @@
-"""The command line as a whole: which commands there are, how they are read, how they fail."""
+"""The command line: the list of commands, how flags are parsed, how failures are reported."""
 
 import argparse
+import importlib
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NoReturn, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, NoReturn, Protocol, cast
 
 from kedge import __version__
-from kedge.cli import (
-    apply,
-    create,
-    delete,
-    describe,
-    device,
-    down,
-    exec,
-    explain,
-    get,
-    image,
-    list,
-    logs,
-    metrics_server,
-    namespace,
-    node,
-    recommend,
-    server,
-    status,
-    token,
-    top,
-    up,
-    version,
-    why,
-)
-from kedge.cli.client_flags import Whereto
 from kedge.cli.failure import Failure
 
 
-class Command(Protocol):
-    """What each command's module says about it."""
+class CommandModule(Protocol):
+    """The module of one command: its flags, its work and its view."""
 
-    NAME: str
-    HELP: str
     DESCRIPTION: str
     EXAMPLES: str
 
@@ -48,21 +21,52 @@ class Command(Protocol):
         """Declare the command's flags."""
         ...
 
-
-class Visitor(Command, Protocol):
-    """A command that speaks to a cluster through a kubeconfig."""
-
-    def run(self, whereto: Whereto, flags: Namespace) -> int:
-        """Do it; returns the exit code."""
+    def run(self, flags: Namespace) -> int:
+        """Do the work; returns the exit code."""
         ...
 
 
-COMMANDS: Final[tuple[Command, ...]] = (
-    *(up, down, status, list),
-    *(get, describe, create, apply, delete, namespace, explain),
-    *(logs, exec),
-    *(top, recommend, why),
-    *(image, device, token, server, node, metrics_server, version),
+class Command(NamedTuple):
+    """One command. Its module is imported only if the command line names the command: most of the
+    time of a short command is spent on imports."""
+
+    name: str
+    module: str
+    """Below kedge.cli."""
+    help: str
+
+    def load(self) -> CommandModule:
+        return cast(CommandModule, importlib.import_module(f"kedge.cli.{self.module}"))
+
+
+COMMANDS: Final = (
+    Command("up", "cluster.up.command", "Start a cluster and point kubectl at it"),
+    Command("down", "cluster.down", "Stop a cluster and take it out of the kubeconfig"),
+    Command("status", "cluster.status", "Show whether a cluster runs, and where"),
+    Command("list", "cluster.list", "List the clusters on this machine"),
+    Command("get", "objects.get", "Show objects of the cluster"),
+    Command("describe", "objects.describe", "Describe objects of the cluster in detail"),
+    Command("create", "objects.create", "Create objects from files"),
+    Command("apply", "objects.apply", "Make objects what files say they are"),
+    Command("delete", "objects.delete", "Delete objects of the cluster"),
+    Command("namespace", "objects.namespace", "Show or change the current namespace"),
+    Command("explain", "explain.command", "Explain where limits or variables come from"),
+    Command("logs", "pods.logs", "Show what a container says"),
+    Command("exec", "pods.exec", "Run a command in a container"),
+    Command("top", "usage.top", "Show what nodes, pods and containers use, live"),
+    Command("recommend", "usage.recommend", "Propose requests and limits from what was used"),
+    Command("why", "pods.why", "Say why a pod is on its node, or on none"),
+    Command("image", "image", "Load, list and remove images"),
+    Command("device", "device", "Check a device plugin"),
+    Command("token", "token", "Make, list and delete tokens for joining a cluster"),
+    Command("server", "cluster.server", "Run an API server in the foreground"),
+    Command("node", "cluster.node", "Run a node agent in the foreground"),
+    Command(
+        "metrics-server",
+        "cluster.metrics_server",
+        "Serve the metrics API in front of another cluster",
+    ),
+    Command("version", "version", "Print the version of kedge and of Kubernetes"),
 )
 
 DESCRIPTION: Final = """\
@@ -77,8 +81,6 @@ INTERRUPTED: Final = 130
 """The exit code after Ctrl-C: 128 and the number of SIGINT, as in a shell."""
 BROKEN_PIPE: Final = 141
 """The exit code if the reader of the output has ended: 128 and the number of SIGPIPE."""
-
-Deed = Callable[[Namespace], int]
 
 
 class Parser(ArgumentParser):
@@ -112,16 +114,21 @@ class Parser(ArgumentParser):
         sys.exit(1)
 
 
-def run(arguments: Sequence[str], deeds: Mapping[str, Deed]) -> int:
-    """Read the arguments, do the deed of the command they name; returns the exit code."""
-    # Only what is asked for is declared: half of the time that this takes is for flags.
-    top = parser(command for command in COMMANDS if command.NAME in arguments)
+def run(arguments: Sequence[str]) -> int:
+    """Parse the arguments and run the command that they name; returns the exit code."""
+    named = [command for command in COMMANDS if command.name in arguments]
+    top = parser(named)
     flags = top.parse_args(arguments)
     if flags.command is None:
         top.print_help()
         return 0
+    return report(next(each for each in named if each.name == flags.command).load(), flags)
+
+
+def report(command: CommandModule, flags: Namespace) -> int:
+    """Run a command; print its failure, and return its exit code."""
     try:
-        return deeds[flags.command](flags)
+        return command.run(flags)
     except Failure as failure:
         print(failure.said, file=sys.stderr)
         return failure.code
@@ -133,9 +140,8 @@ def run(arguments: Sequence[str], deeds: Mapping[str, Deed]) -> int:
         return BROKEN_PIPE
 
 
-def parser(flagged: Iterable[Command] = COMMANDS) -> ArgumentParser:
-    """The parser of all commands, and of the flags of those that are named."""
-    names = {command.NAME for command in flagged}
+def parser(named: Iterable[Command] = COMMANDS) -> ArgumentParser:
+    """Return the parser of all commands, and of the flags of the named ones."""
     top = Parser(
         prog="kedge",
         description=DESCRIPTION,
@@ -145,15 +151,16 @@ def parser(flagged: Iterable[Command] = COMMANDS) -> ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"kedge {__version__}")
     below = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    wanted = list(named)
     for command in COMMANDS:
         part = below.add_parser(
-            command.NAME,
-            help=command.HELP,
-            description=command.DESCRIPTION,
-            epilog=f"examples:\n{command.EXAMPLES}",
+            command.name,
+            help=command.help,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        if command.NAME in names:
-            command.add_flags(part)
+        if command in wanted:
+            module = command.load()
+            part.description, part.epilog = module.DESCRIPTION, f"examples:\n{module.EXAMPLES}"
+            module.add_flags(part)
     return top

@@ -1,7 +1,7 @@
 """`kedge token`: bootstrap tokens, with which further machines can join a cluster."""
 
 import argparse
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kedge.api.core_v1.secret import Secret
-    from kedge.cli.registry import Where
+    from kedge.cli.cluster.registry import Where
     from kedge.client.client import Client
 
-NAME: Final = "token"
-HELP: Final = "Make, list and delete tokens for joining a cluster"
 DESCRIPTION: Final = """\
 Make, list and delete bootstrap tokens. Whoever has one is known to the cluster as a member of
 system:bootstrappers, which may ask for the certificate of a node: keep it secret. A machine joins
@@ -131,6 +129,19 @@ def token_id(value: str) -> str:
     return id_
 
 
+def run(flags: Namespace) -> int:
+    from kedge.cli.config.cluster import where
+    from kedge.cli.config.source import Source
+
+    cluster = where(Source(flags))
+    if flags.deed == "create":
+        new = New(flags.ttl, flags.usages, flags.groups, flags.description)
+        return create(cluster, new, join_command=flags.print_join_command)
+    if flags.deed == "list":
+        return list_tokens(cluster, flags.output)
+    return delete(cluster, flags.tokens)
+
+
 def create(where: "Where", new: New, *, join_command: bool = False) -> int:
     """Make a token and print it, or the command that uses it."""
     import secrets
@@ -209,7 +220,7 @@ async def _cluster_info(client: "Client") -> dict[str, str]:
 def list_tokens(where: "Where", output: str | None) -> int:
     """Print all tokens, those included that can no longer be used."""
     from kedge.api.core_v1.secret import RESOURCE
-    from kedge.cli import printers
+    from kedge.cli.output import printers
     from kedge.machinery.clock import SystemClock
 
     found: list[Secret] = []
@@ -333,7 +344,7 @@ def _ask(where: "Where", deed: Callable[["Client"], Awaitable[None]]) -> None:
 
 def _client(where: "Where") -> "Client":
     """The administrator of the cluster."""
-    from kedge.cli import process, registry, state
+    from kedge.cli.cluster import process, registry, state
     from kedge.client.client import Client
     from kedge.client.http import HttpTransport
 

@@ -9,7 +9,7 @@ import pytest
 
 from kedge.api.metrics_v1alpha1 import frame as wire
 from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
-from kedge.cli.connection import Connection
+from kedge.cli.objects.connection import Connection
 from kedge.client.discovery import Discovery
 from kedge.client.login import Login
 from kedge.testing.local_server import LocalServer

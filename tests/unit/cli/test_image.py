@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli import image, state
+from kedge.cli import image
+from kedge.cli.cluster import state
+from kedge.cli.cluster.registry import Where
 from kedge.cli.failure import Failure
-from kedge.cli.registry import Where
 from kedge.machinery.clock import SystemClock
 from kedge.node.images.reference import Reference
 from kedge.node.images.store import Store

@@ -15,10 +15,11 @@ import pytest
 
 from kedge.api.core_v1.secret import RESOURCE
 from kedge.apiserver import pki
-from kedge.cli import process, state, token
+from kedge.cli import token
+from kedge.cli.cluster import process, state
+from kedge.cli.cluster.registry import Where
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
-from kedge.cli.registry import Where
 from kedge.machinery.certificates import key_hash
 from kedge.testing.server import local_client, memory_server
 

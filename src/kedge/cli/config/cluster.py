@@ -1,18 +1,15 @@
 """Find out which cluster, context or kubeconfig a command is about."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.client_flags import Whereto
+from kedge.cli.cluster.registry import Where, resolve
+from kedge.cli.cluster.state import read as read_cluster
 from kedge.cli.config.source import Source
-from kedge.cli.registry import Where, resolve
-from kedge.cli.state import read as read_cluster
-from kedge.client.kubeconfig_paths import path_to_change, paths_to_read
 from kedge.settings import cluster
 
 if TYPE_CHECKING:
-    from kedge.client.login import Login
+    pass
 
 
 def where(source: Source) -> Where:
@@ -35,32 +32,3 @@ def place(source: Source) -> tuple[str, Path]:
         known = read_cluster(asked.directory)
         return known.name if known else cluster.DEFAULT_NAME, asked.directory
     return asked.name, asked.directory
-
-
-def kubeconfig(source: Source) -> Path:
-    """Return the kubeconfig file to put the cluster into."""
-    given: Path | None = source.flags.kubeconfig
-    listed = source.environment.get("KUBECONFIG", "")
-    return (given or path_to_change(listed, source.home())).absolute()
-
-
-def whereto(source: Source) -> Whereto:
-    """Return the cluster of a command that uses a kubeconfig as kubectl does."""
-    given: Path | None = source.flags.kubeconfig
-    listed = source.environment.get("KUBECONFIG", "")
-    return Whereto(
-        files=[given] if given else paths_to_read(listed, source.home()),
-        context=source.flags.context,
-        namespace=getattr(source.flags, "namespace", ""),
-    )
-
-
-def login(source: Source) -> "Callable[[], Login]":
-    """Return how to log in to the cluster of a kubeconfig, or to that of this pod without one."""
-    from kedge.client import login
-    from kedge.metrics_server import in_cluster
-
-    found = whereto(source)
-    if any(path.exists() for path in found.files):
-        return lambda: login.read(found.files, found.context)
-    return lambda: in_cluster(source.environment)

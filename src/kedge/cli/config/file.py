@@ -40,7 +40,7 @@ def known_settings() -> dict[str, Setting[Any]]:
     """Return all settings that a file can have, by name."""
     from kedge.apiserver.config import ServerConfig
     from kedge.apiserver.metrics.aggregated.config import MetricsServerConfig
-    from kedge.cli.up import NODES, RESTART
+    from kedge.cli.cluster.up.command import NODES, RESTART
     from kedge.node.config import Invitation, NodeConfig
     from kedge.settings.setting import bound_settings
 

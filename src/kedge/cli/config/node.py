@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from kedge.cli.cluster.state import read_server
 from kedge.cli.config.cluster import place
 from kedge.cli.config.source import Source
 from kedge.cli.failure import Failure
-from kedge.cli.state import read_server
 from kedge.client.kubeconfig_paths import paths_to_read
 from kedge.machinery.interfaces import address_towards
 from kedge.node.config import PLUGINS, Invitation, NodeConfig

@@ -3,11 +3,11 @@
 import msgspec
 
 from kedge.apiserver.config import UPSTREAM_ADMISSION, ServerConfig
-from kedge.cli.config.cluster import kubeconfig
+from kedge.cli.cluster.up.command import NODES, RESOLUTION_SECONDS, RESTART, UpConfig
+from kedge.cli.config.kubeconfig import kubeconfig
 from kedge.cli.config.node import configured_node, node_name
 from kedge.cli.config.server import server_config
 from kedge.cli.config.source import Source
-from kedge.cli.up import NODES, RESOLUTION_SECONDS, RESTART, UpConfig
 from kedge.node.config import NodeConfig
 
 

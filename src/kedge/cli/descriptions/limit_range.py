@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kedge.cli import tabstops
 from kedge.cli.descriptions.parts import About, Fields, fact, text
+from kedge.cli.output import tabstops
 
 BOUNDS: Final = {"Min": "min", "Max": "max"}
 ALL_BOUNDS: Final = {

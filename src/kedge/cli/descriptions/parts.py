@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from kedge.cli import tabstops
-from kedge.cli.tables import harmless
+from kedge.cli.output import tabstops
+from kedge.cli.output.tables import harmless
 from kedge.machinery.durations import human_age, parse_time
 
 Fields = Mapping[str, Any]

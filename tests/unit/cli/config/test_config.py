@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.client_flags import Whereto
+from kedge.cli.cluster.registry import Where
+from kedge.cli.cluster.state import prepare
 from kedge.cli.config import node as node_module
-from kedge.cli.config.cluster import where, whereto
+from kedge.cli.config.cluster import where
+from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.node import invitation, node_config, server_of_node
 from kedge.cli.config.server import server_config
 from kedge.cli.config.source import Source
 from kedge.cli.config.up import up_config
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
-from kedge.cli.registry import Where
-from kedge.cli.state import prepare
+from kedge.cli.objects.client_flags import ClientConfig
 from kedge.deviceplugin import DIRECTORY
 from kedge.node import record
 from kedge.node.config import PLUGINS, Invitation
@@ -248,12 +249,12 @@ def test_the_kubeconfig_is_the_flags_else_the_one_kubectl_would_change(
 
 
 def test_a_client_goes_where_kubectl_would(environment: dict[str, str], tmp_path: Path) -> None:
-    def found(*arguments: str) -> Whereto:
-        return whereto(Source(flags("get", "pods", *arguments), environment))
+    def found(*arguments: str) -> ClientConfig:
+        return client_config(Source(flags("get", "pods", *arguments), environment))
 
-    assert found() == Whereto([tmp_path / ".kube" / "config"])
+    assert found() == ClientConfig([tmp_path / ".kube" / "config"])
     environment["KUBECONFIG"] = "a:b"
-    assert found("-n=x", "--context=c") == Whereto([Path("a"), Path("b")], "c", "x")
+    assert found("-n=x", "--context=c") == ClientConfig([Path("a"), Path("b")], "c", "x")
     assert found("--kubeconfig=f").files == [Path("f")]
 
 
