@@ -52,7 +52,7 @@ async def _run(config: MetricsServerConfig, read: ReadLogin, on_ready: OnReady) 
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     credentials = Credentials(read, clock)
-    client = Client(Renewed(credentials), user_agent="kedge-metrics")
+    client = Client(RenewingTransport(credentials), user_agent="kedge-metrics")
     kubelets = KubeletAccess(config, credentials)
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -102,7 +102,7 @@ class Credentials:
         return self._login
 
 
-class Renewed:
+class RenewingTransport:
     """Fulfils Transport with the token that holds at the time of each request."""
 
     def __init__(self, credentials: Credentials) -> None:

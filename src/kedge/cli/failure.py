@@ -32,7 +32,7 @@ class TemporaryFailure(Failure):
     code = TRY_LATER
 
 
-class Refusal(Failure):
+class ServerRefusal(Failure):
     """The server would not do it; the message says so by itself."""
 
     @property

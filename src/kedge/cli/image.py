@@ -9,7 +9,7 @@ from kedge.cli import flags
 from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from kedge.cli.cluster.registry import Where
+    from kedge.cli.cluster.registry import ClusterLocation
     from kedge.node.images.archive import Packed
     from kedge.node.images.host import HostImage
     from kedge.node.images.reference import Reference
@@ -92,9 +92,9 @@ def image_name(value: str) -> "Reference":
 
 def run(flags: Namespace) -> int:
     from kedge.cli.config.cluster import where
-    from kedge.cli.config.source import Source
+    from kedge.cli.config.settings import Settings
 
-    cluster = where(Source(flags))
+    cluster = where(Settings(flags))
     if flags.deed == "load":
         return load(cluster, flags.paths, flags.names)
     if flags.deed == "list":
@@ -104,7 +104,7 @@ def run(flags: Namespace) -> int:
     return remove(cluster, flags.images, force=flags.force)
 
 
-def load(where: "Where", paths: Sequence[str], names: Sequence["Reference"]) -> int:
+def load(where: "ClusterLocation", paths: Sequence[str], names: Sequence["Reference"]) -> int:
     """Load all images that the files hold."""
     from kedge.node.images.documents import Refused
 
@@ -156,7 +156,7 @@ def _names(image: "Packed", given: Sequence["Reference"]) -> list["Reference"]:
     return names
 
 
-def list_images(where: "Where", output: str | None) -> int:
+def list_images(where: "ClusterLocation", output: str | None) -> int:
     """Print all images."""
     from kedge.cli.output import printers
 
@@ -172,7 +172,7 @@ def list_images(where: "Where", output: str | None) -> int:
     return 0
 
 
-def list_hidden(where: "Where", output: str | None) -> int:
+def list_hidden(where: "ClusterLocation", output: str | None) -> int:
     """Print the paths that the image `host` hides, for each node of the cluster."""
     from kedge.cli.output import printers
 
@@ -199,7 +199,7 @@ def list_hidden(where: "Where", output: str | None) -> int:
     return 0
 
 
-def _host_images(where: "Where") -> "list[tuple[str, HostImage]]":
+def _host_images(where: "ClusterLocation") -> "list[tuple[str, HostImage]]":
     """Return the image `host` as each node of the cluster recorded it at its last start."""
     from kedge.cli.cluster import registry
     from kedge.node import record
@@ -214,7 +214,7 @@ def _host_images(where: "Where") -> "list[tuple[str, HostImage]]":
     return [(each.name, each.host_image) for each in records]
 
 
-def _no_cluster(where: "Where") -> Failure:
+def _no_cluster(where: "ClusterLocation") -> Failure:
     return Failure(
         f"there is no cluster {where} on this machine: 'kedge list' shows the clusters here,"
         " 'kedge up' starts one"
@@ -253,7 +253,7 @@ def _rows(image: "Listed") -> Iterator[tuple[str, str, str, str]]:
         yield name, id_, size(image.record.size), used
 
 
-def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
+def remove(where: "ClusterLocation", images: Sequence[str], *, force: bool) -> int:
     """Remove images by their names or ids."""
     from kedge.cli.output.printers import size
     from kedge.node.images.store import InUse, NoSuchImage
@@ -280,7 +280,7 @@ def remove(where: "Where", images: Sequence[str], *, force: bool) -> int:
     return 0
 
 
-def _store(where: "Where") -> "Store":
+def _store(where: "ClusterLocation") -> "Store":
     from kedge.cli.cluster import registry
     from kedge.machinery.clock import SystemClock
     from kedge.node.images.store import Store

@@ -26,7 +26,7 @@ class CommandModule(Protocol):
         ...
 
 
-class Command(NamedTuple):
+class CliCommand(NamedTuple):
     """One command. Its module is imported only if the command line names the command: most of the
     time of a short command is spent on imports."""
 
@@ -40,33 +40,33 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = (
-    Command("up", "cluster.up.command", "Start a cluster and point kubectl at it"),
-    Command("down", "cluster.down", "Stop a cluster and take it out of the kubeconfig"),
-    Command("status", "cluster.status", "Show whether a cluster runs, and where"),
-    Command("list", "cluster.list", "List the clusters on this machine"),
-    Command("get", "objects.get", "Show objects of the cluster"),
-    Command("describe", "objects.describe", "Describe objects of the cluster in detail"),
-    Command("create", "objects.create", "Create objects from files"),
-    Command("apply", "objects.apply", "Make objects what files say they are"),
-    Command("delete", "objects.delete", "Delete objects of the cluster"),
-    Command("namespace", "objects.namespace", "Show or change the current namespace"),
-    Command("explain", "explain.command", "Explain where limits or variables come from"),
-    Command("logs", "pods.logs", "Show what a container says"),
-    Command("exec", "pods.exec", "Run a command in a container"),
-    Command("top", "usage.top", "Show what nodes, pods and containers use, live"),
-    Command("recommend", "usage.recommend", "Propose requests and limits from what was used"),
-    Command("why", "pods.why", "Say why a pod is on its node, or on none"),
-    Command("image", "image", "Load, list and remove images"),
-    Command("device", "device", "Check a device plugin"),
-    Command("token", "token", "Make, list and delete tokens for joining a cluster"),
-    Command("server", "cluster.server", "Run an API server in the foreground"),
-    Command("node", "cluster.node", "Run a node agent in the foreground"),
-    Command(
+    CliCommand("up", "cluster.up.command", "Start a cluster and point kubectl at it"),
+    CliCommand("down", "cluster.down", "Stop a cluster and take it out of the kubeconfig"),
+    CliCommand("status", "cluster.status", "Show whether a cluster runs, and where"),
+    CliCommand("list", "cluster.list", "List the clusters on this machine"),
+    CliCommand("get", "objects.get", "Show objects of the cluster"),
+    CliCommand("describe", "objects.describe", "Describe objects of the cluster in detail"),
+    CliCommand("create", "objects.create", "Create objects from files"),
+    CliCommand("apply", "objects.apply", "Make objects what files say they are"),
+    CliCommand("delete", "objects.delete", "Delete objects of the cluster"),
+    CliCommand("namespace", "objects.namespace", "Show or change the current namespace"),
+    CliCommand("explain", "explain.command", "Explain where limits or variables come from"),
+    CliCommand("logs", "pods.logs", "Show what a container says"),
+    CliCommand("exec", "pods.exec", "Run a command in a container"),
+    CliCommand("top", "usage.top", "Show what nodes, pods and containers use, live"),
+    CliCommand("recommend", "usage.recommend", "Propose requests and limits from what was used"),
+    CliCommand("why", "pods.why", "Say why a pod is on its node, or on none"),
+    CliCommand("image", "image", "Load, list and remove images"),
+    CliCommand("device", "device", "Check a device plugin"),
+    CliCommand("token", "token", "Make, list and delete tokens for joining a cluster"),
+    CliCommand("server", "cluster.server", "Run an API server in the foreground"),
+    CliCommand("node", "cluster.node", "Run a node agent in the foreground"),
+    CliCommand(
         "metrics-server",
         "cluster.metrics_server",
         "Serve the metrics API in front of another cluster",
     ),
-    Command("version", "version", "Print the version of kedge and of Kubernetes"),
+    CliCommand("version", "version", "Print the version of kedge and of Kubernetes"),
 )
 
 DESCRIPTION: Final = """\
@@ -83,7 +83,7 @@ BROKEN_PIPE: Final = 141
 """The exit code if the reader of the output has ended: 128 and the number of SIGPIPE."""
 
 
-class Parser(ArgumentParser):
+class CommandParser(ArgumentParser):
     """Takes flags and words in any order, and complains in the manner of kubectl."""
 
     _sorting = False
@@ -140,9 +140,9 @@ def report(command: CommandModule, flags: Namespace) -> int:
         return BROKEN_PIPE
 
 
-def parser(named: Iterable[Command] = COMMANDS) -> ArgumentParser:
+def parser(named: Iterable[CliCommand] = COMMANDS) -> ArgumentParser:
     """Return the parser of all commands, and of the flags of the named ones."""
-    top = Parser(
+    top = CommandParser(
         prog="kedge",
         description=DESCRIPTION,
         epilog=EPILOG,

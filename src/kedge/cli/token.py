@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kedge.api.core_v1.secret import Secret
-    from kedge.cli.cluster.registry import Where
+    from kedge.cli.cluster.registry import ClusterLocation
     from kedge.client.client import Client
 
 DESCRIPTION: Final = """\
@@ -45,7 +45,7 @@ _PREFIX: Final = "bootstrap-token-"
 _USAGE: Final = "usage-bootstrap-"
 
 
-class New(NamedTuple):
+class NewToken(NamedTuple):
     """What a new token is to be good for."""
 
     seconds: float
@@ -131,18 +131,18 @@ def token_id(value: str) -> str:
 
 def run(flags: Namespace) -> int:
     from kedge.cli.config.cluster import where
-    from kedge.cli.config.source import Source
+    from kedge.cli.config.settings import Settings
 
-    cluster = where(Source(flags))
+    cluster = where(Settings(flags))
     if flags.deed == "create":
-        new = New(flags.ttl, flags.usages, flags.groups, flags.description)
+        new = NewToken(flags.ttl, flags.usages, flags.groups, flags.description)
         return create(cluster, new, join_command=flags.print_join_command)
     if flags.deed == "list":
         return list_tokens(cluster, flags.output)
     return delete(cluster, flags.tokens)
 
 
-def create(where: "Where", new: New, *, join_command: bool = False) -> int:
+def create(where: "ClusterLocation", new: NewToken, *, join_command: bool = False) -> int:
     """Make a token and print it, or the command that uses it."""
     import secrets
 
@@ -217,7 +217,7 @@ async def _cluster_info(client: "Client") -> dict[str, str]:
     return info
 
 
-def list_tokens(where: "Where", output: str | None) -> int:
+def list_tokens(where: "ClusterLocation", output: str | None) -> int:
     """Print all tokens, those included that can no longer be used."""
     from kedge.api.core_v1.secret import RESOURCE
     from kedge.cli.output import printers
@@ -243,7 +243,7 @@ def list_tokens(where: "Where", output: str | None) -> int:
     return 0
 
 
-def delete(where: "Where", ids: list[str]) -> int:
+def delete(where: "ClusterLocation", ids: list[str]) -> int:
     """Delete tokens by their ids."""
     from kedge.api.core_v1.secret import RESOURCE
     from kedge.machinery.errors import StatusError
@@ -264,7 +264,7 @@ def delete(where: "Where", ids: list[str]) -> int:
     return 0
 
 
-def secret_of(id_: str, code: str, new: New, now: "datetime") -> "Secret":
+def secret_of(id_: str, code: str, new: NewToken, now: "datetime") -> "Secret":
     """The Secret that makes a token known to the cluster."""
     from datetime import timedelta
 
@@ -320,7 +320,7 @@ def time_left(expires: str, now: "datetime") -> str:
     return human_age(int(left)) if left > 0 else "<expired>"
 
 
-def _ask(where: "Where", deed: Callable[["Client"], Awaitable[None]]) -> None:
+def _ask(where: "ClusterLocation", deed: Callable[["Client"], Awaitable[None]]) -> None:
     """Do something through the API of the cluster, which must be running."""
     import asyncio
 
@@ -342,7 +342,7 @@ def _ask(where: "Where", deed: Callable[["Client"], Awaitable[None]]) -> None:
         raise Failure(f"the cluster {where} refused: {error.message}") from error
 
 
-def _client(where: "Where") -> "Client":
+def _client(where: "ClusterLocation") -> "Client":
     """The administrator of the cluster."""
     from kedge.cli.cluster import process, registry, state
     from kedge.client.client import Client

@@ -9,7 +9,7 @@ import pytest
 
 from kedge.api.metrics_v1alpha1 import frame as wire
 from kedge.api.metrics_v1alpha1.frame import Frame, Measured, MeasuredPod
-from kedge.cli.objects.connection import Connection
+from kedge.cli.objects.connection import ApiSession
 from kedge.client.discovery import Discovery
 from kedge.client.login import Login
 from kedge.testing.local_server import LocalServer
@@ -22,9 +22,9 @@ async def server() -> AsyncIterator[LocalServer]:
 
 
 @pytest.fixture
-def there(server: LocalServer) -> Connection:
+def there(server: LocalServer) -> ApiSession:
     login = Login(context="here", file=Path("config"), server="https://here")
-    return Connection(login, server.client, Discovery(server.client))
+    return ApiSession(login, server.client, Discovery(server.client))
 
 
 class Usage:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kedge.cli.failure import Failure, Refusal
+from kedge.cli.failure import Failure, ServerRefusal
 from kedge.cli.main import COMMANDS, parser, report, run
 
 
@@ -85,7 +85,9 @@ def test_flags_and_words_come_in_any_order() -> None:
 
 def test_what_the_server_refuses_is_said_in_its_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        report(failing(Refusal('Error from server (NotFound): pods "x" not found')), Namespace())
+        report(
+            failing(ServerRefusal('Error from server (NotFound): pods "x" not found')), Namespace()
+        )
         == 1
     )
     assert capsys.readouterr().err == 'Error from server (NotFound): pods "x" not found\n'

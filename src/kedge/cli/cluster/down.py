@@ -12,7 +12,7 @@ from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
     from kedge.cli.cluster import state
-    from kedge.cli.cluster.registry import Found, Where
+    from kedge.cli.cluster.registry import ClusterLocation, RegisteredCluster
 
 DESCRIPTION: Final = """\
 Stop a cluster and take its context out of the kubeconfig; the context that was current before is
@@ -50,12 +50,12 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(flags: Namespace) -> int:
     from kedge.cli.config.cluster import where
-    from kedge.cli.config.source import Source
+    from kedge.cli.config.settings import Settings
 
-    return stop(where(Source(flags)), purge=flags.purge, every=flags.all)
+    return stop(where(Settings(flags)), purge=flags.purge, every=flags.all)
 
 
-def stop(where: "Where", *, purge: bool, every: bool) -> int:
+def stop(where: "ClusterLocation", *, purge: bool, every: bool) -> int:
     """Stop one cluster or all; raises a Failure that lists what could not be stopped."""
     from kedge.cli.cluster import registry, state
 
@@ -72,7 +72,7 @@ def stop(where: "Where", *, purge: bool, every: bool) -> int:
         # The trouble of one is no reason to leave the others running.
         try:
             print(step())
-        except state.Gone as gone:
+        except state.ClusterGone as gone:
             print(f"{gone}: nothing to stop.")
         except Failure as failure:
             failures.append(str(failure))
@@ -81,14 +81,14 @@ def stop(where: "Where", *, purge: bool, every: bool) -> int:
     return 0
 
 
-def _only(where: "Where") -> "list[Found]":
+def _only(where: "ClusterLocation") -> "list[RegisteredCluster]":
     from kedge.cli.cluster import registry
 
     one = registry.find(where)
     return [one] if one else []
 
 
-def _only_nodes(where: "Where", found: "list[Found]") -> list[Path]:
+def _only_nodes(where: "ClusterLocation", found: "list[RegisteredCluster]") -> list[Path]:
     """The directory that is meant, if it holds no cluster but nodes that have joined one."""
     from kedge.cli.cluster import registry
 
@@ -113,7 +113,7 @@ def take_nodes_down(directory: Path, *, purge: bool) -> str:
     return f"{said}; {rest}."
 
 
-def take_down(found: "Found", root: Path, *, purge: bool) -> str:
+def take_down(found: "RegisteredCluster", root: Path, *, purge: bool) -> str:
     """Stop the cluster and undo what `kedge up` did outside its directory; says what was done."""
     from kedge.cli.cluster import registry, restarts
 
@@ -259,7 +259,7 @@ def withdraw_context(directory: Path, root: Path) -> None:
     state.write(directory, forgotten)
 
 
-def _bequeath(gone: "state.Cluster", root: Path) -> None:
+def _bequeath(gone: "state.ClusterRecord", root: Path) -> None:
     """Tell clusters that would restore this one's context what to restore instead."""
     import msgspec
 

@@ -13,7 +13,7 @@ _KEYS: Final = ("pki/ca.crt", "pki/ca.key")
 _TOKEN: Final = "token"
 
 
-def check(directory: Path, cluster: state.Cluster, *, database: bool) -> list[str]:
+def check(directory: Path, cluster: state.ClusterRecord, *, database: bool) -> list[str]:
     """Fail if a start would create an empty store or new keys in place of lost ones.
 
     Returns messages about files that will be recreated. `database` says whether one is expected.
@@ -58,7 +58,7 @@ def _is_lost(directory: Path, file: str) -> bool:
         return True
 
 
-def _expects_database(directory: Path, cluster: state.Cluster) -> bool:
+def _expects_database(directory: Path, cluster: state.ClusterRecord) -> bool:
     if cluster.kept:
         return DATABASE in cluster.kept
     # An older kedge recorded nothing, but such a file exists only beside a database.

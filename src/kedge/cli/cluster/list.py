@@ -4,8 +4,8 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from kedge.cli.cluster import registry
-from kedge.cli.cluster.observed import look
-from kedge.cli.config.source import Source
+from kedge.cli.cluster.cluster_status import look
+from kedge.cli.config.settings import Settings
 from kedge.cli.flags import add_output
 from kedge.cli.output.printers import document, table
 from kedge.machinery.clock import SystemClock
@@ -22,7 +22,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(flags: Namespace) -> int:
     now = SystemClock().now()
-    clusters = [look(found, now) for found in registry.every(Source(flags).root())]
+    clusters = [look(found, now) for found in registry.every(Settings(flags).root())]
     if flags.output:
         print(document({"items": clusters}, flags.output))
     elif clusters:

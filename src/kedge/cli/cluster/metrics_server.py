@@ -41,9 +41,9 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(flags: Namespace) -> int:
     from kedge.cli.config.kubeconfig import login
     from kedge.cli.config.server import metrics_server_config
-    from kedge.cli.config.source import Source
+    from kedge.cli.config.settings import Settings
 
-    source = Source(flags)
+    source = Settings(flags)
     return serve(metrics_server_config(source), login(source))
 
 

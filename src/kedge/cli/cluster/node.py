@@ -79,16 +79,16 @@ def child_arguments(config: "NodeConfig", state: Path) -> list[str]:
 
 def run(flags: Namespace) -> int:
     from kedge.cli.cluster.announcement import check_reader
-    from kedge.cli.config import node as settings
-    from kedge.cli.config.source import Source
+    from kedge.cli.config import node as node_settings
+    from kedge.cli.config.settings import Settings
 
-    source = Source(flags)
-    config = settings.node_config(source)
-    last_seen = partial(settings.server_of_node, source, config)
+    source = Settings(flags)
+    config = node_settings.node_config(source)
+    last_seen = partial(node_settings.server_of_node, source, config)
     find = last_seen if flags.join_fd is None else told(flags.join_fd)
     ready = say(config) if flags.ready_fd is None else tell(flags.ready_fd)
     # A starter that sends the address of the server later has made the node, too.
-    invited = settings.invitation(source) if flags.join_fd is None else None
+    invited = node_settings.invitation(source) if flags.join_fd is None else None
     if flags.join_fd is None and invited is None:
         check_made(config)
     return run_agent(config, invited, find, ready, check_reader(flags.ready_fd))

@@ -14,7 +14,7 @@ from kedge.cli.cluster import process, state
 from kedge.cli.failure import Failure
 
 
-class Where(NamedTuple):
+class ClusterLocation(NamedTuple):
     """Which cluster a command is about."""
 
     root: Path
@@ -27,22 +27,22 @@ class Where(NamedTuple):
         return f"in {self.directory}" if self.directory else f'"{self.name}"'
 
 
-class Found(NamedTuple):
+class RegisteredCluster(NamedTuple):
     """A cluster that is here."""
 
-    cluster: state.Cluster
+    cluster: state.ClusterRecord
     directory: Path
 
 
-def find(where: Where) -> Found | None:
+def find(where: ClusterLocation) -> RegisteredCluster | None:
     """The cluster that is meant, if it is here."""
     directory = where.directory or resolve(where.root, where.name)
     try:
         cluster = state.read(directory)
     except state.RecordDamaged:
         # It can still be stopped and deleted, and `kedge up` recreates the record.
-        cluster = state.Cluster(name=where.name)
-    return Found(cluster, directory) if cluster else None
+        cluster = state.ClusterRecord(name=where.name)
+    return RegisteredCluster(cluster, directory) if cluster else None
 
 
 def resolve(root: Path, name: str) -> Path:
@@ -52,13 +52,13 @@ def resolve(root: Path, name: str) -> Path:
     return entry.resolve() if os.path.islink(entry) else entry
 
 
-def every(root: Path) -> Iterator[Found]:
+def every(root: Path) -> Iterator[RegisteredCluster]:
     """All clusters, by name."""
     for entry in sorted(root.iterdir()) if root.is_dir() else ():
         directory = resolve(root, entry.name)
         with contextlib.suppress(Failure, OSError):
             if cluster := state.read(directory):
-                yield Found(cluster, directory)
+                yield RegisteredCluster(cluster, directory)
 
 
 def joined(root: Path) -> Iterator[Path]:

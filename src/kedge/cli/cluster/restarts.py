@@ -38,7 +38,7 @@ class ProgramStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     flags: tuple[str, ...] = ()
 
 
-class Restarts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RestartRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The file `restarts.json`."""
 
     policy: str
@@ -46,7 +46,7 @@ class Restarts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     parts: tuple[ProgramStatus, ...]
 
 
-def read(directory: Path) -> Restarts | None:
+def read(directory: Path) -> RestartRecord | None:
     """Return the record of the programs; None if there is none."""
     try:
         descriptor = os.open(directory / RECORD, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -58,7 +58,7 @@ def read(directory: Path) -> Restarts | None:
         if os.fstat(descriptor).st_uid != os.geteuid():
             return None
         try:
-            return msgspec.json.decode(file.read(_LARGEST), type=Restarts)
+            return msgspec.json.decode(file.read(_LARGEST), type=RestartRecord)
         except (OSError, msgspec.MsgspecError):
             return None
 

@@ -71,9 +71,9 @@ def child_arguments(config: "ServerConfig") -> list[str]:
 def run(flags: Namespace) -> int:
     from kedge.cli.cluster.announcement import check_reader
     from kedge.cli.config.server import server_config
-    from kedge.cli.config.source import Source
+    from kedge.cli.config.settings import Settings
 
-    config = server_config(Source(flags))
+    config = server_config(Settings(flags))
     announce = say(config) if flags.ready_fd is None else tell(flags.ready_fd)
     return serve(config, announce, check_reader(flags.ready_fd))
 
@@ -124,13 +124,13 @@ def serve(
     return 0
 
 
-def _record(config: "ServerConfig", url: str) -> "state.Server":
+def _record(config: "ServerConfig", url: str) -> "state.ServerRecord":
     from kedge import __version__
     from kedge.cli.cluster import state
     from kedge.controllers.names import disabled
     from kedge.machinery.clock import SystemClock
 
-    return state.Server(
+    return state.ServerRecord(
         pid=os.getpid(),
         url=url,
         version=__version__,

@@ -23,7 +23,7 @@ _LOCK: Final = "change.lock"
 _NOT_OURS_TO_MIND: Final = ("lost+found", _LOCK)
 
 
-class Gone(Failure):
+class ClusterGone(Failure):
     """The cluster was deleted while it was waited for."""
 
 
@@ -39,7 +39,7 @@ class RecordDamaged(Failure):
         self.what = what
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a cluster remembers while it is down: `cluster.json`."""
 
     layout: int = LAYOUT
@@ -62,7 +62,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return bool(self.kept or self.port)
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ServerRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a server says of itself once it is ready: `server.json`."""
 
     pid: int
@@ -75,7 +75,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     disabled_controllers: tuple[str, ...] = ()
 
 
-def prepare(state: Path, name: str) -> Cluster:
+def prepare(state: Path, name: str) -> ClusterRecord:
     """Make the directory a cluster's, or see that it is this cluster's already."""
     check_owner(state)
     try:
@@ -87,7 +87,7 @@ def prepare(state: Path, name: str) -> Cluster:
             _check_empty(state)
             check_outside(state)
             _hide(state)
-            cluster = Cluster(name=name)
+            cluster = ClusterRecord(name=name)
             write(state, cluster)
         _hide(state)
     except OSError as error:
@@ -128,14 +128,16 @@ def _hide(state: Path) -> None:
         _warn(f"{state} had mode {mode:04o}, and has {mode & 0o700:04o} now: others had access")
 
 
-def _known(state: Path, name: str) -> Cluster | None:
+def _known(state: Path, name: str) -> ClusterRecord | None:
     """Return the cluster in the directory; a lost or damaged `cluster.json` is recreated."""
     try:
         return read(state)
     except RecordDamaged as damage:
         # Only the port and the earlier current context of the kubeconfig are lost.
         made = ("store.db", "pki/ca.crt", "pki/ca.key", "token")
-        cluster = Cluster(name=name, kept=tuple(file for file in made if (state / file).exists()))
+        cluster = ClusterRecord(
+            name=name, kept=tuple(file for file in made if (state / file).exists())
+        )
         with contextlib.suppress(FileNotFoundError):
             (state / "cluster.json").replace(state / "cluster.json.damaged")
         write(state, cluster)
@@ -180,7 +182,7 @@ def check_outside(state: Path) -> None:
             )
 
 
-def read(state: Path) -> Cluster | None:
+def read(state: Path) -> ClusterRecord | None:
     """The cluster that the directory holds, if any."""
     check_owner(state)
     path = state / "cluster.json"
@@ -204,7 +206,7 @@ def read(state: Path) -> Cluster | None:
     if layout != LAYOUT:
         raise _unknown_layout(state, str(layout))
     try:
-        return msgspec.convert(document, Cluster)
+        return msgspec.convert(document, ClusterRecord)
     except msgspec.ValidationError as error:
         raise RecordDamaged(state, f"{path} is damaged ({error})") from error
 
@@ -231,20 +233,20 @@ def _unknown_layout(state: Path, found: str) -> Failure:
     )
 
 
-def write(state: Path, cluster: Cluster) -> None:
+def write(state: Path, cluster: ClusterRecord) -> None:
     """Remember this of the cluster."""
     path = state / "cluster.json"
     _write(path, _encoded(cluster), needed=not path.exists())
 
 
-def read_server(state: Path) -> Server | None:
+def read_server(state: Path) -> ServerRecord | None:
     """What the server said when it was last ready."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((state / "server.json").read_bytes(), type=Server)
+        return msgspec.json.decode((state / "server.json").read_bytes(), type=ServerRecord)
     return None
 
 
-def write_server(state: Path, server: Server) -> None:
+def write_server(state: Path, server: ServerRecord) -> None:
     """Say that the server is ready, and where."""
     _write(state / "server.json", _encoded(server), needed=False)
 
@@ -312,8 +314,8 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _gone(state: Path) -> Gone:
-    return Gone(f"{state} was deleted by another command at the same moment")
+def _gone(state: Path) -> ClusterGone:
+    return ClusterGone(f"{state} was deleted by another command at the same moment")
 
 
 def delete(state: Path) -> None:

@@ -8,8 +8,8 @@ from kedge.cli import flags
 from kedge.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from kedge.cli.cluster.observed import RestartStatus, Status
-    from kedge.cli.cluster.registry import Where
+    from kedge.cli.cluster.cluster_status import ClusterStatus, RestartStatus
+    from kedge.cli.cluster.registry import ClusterLocation
 
 DESCRIPTION: Final = """\
 Show whether a cluster runs, where it listens, since when, and how much it holds; which of its
@@ -30,17 +30,17 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(flags: Namespace) -> int:
     from kedge.cli.config.cluster import where
-    from kedge.cli.config.source import Source
+    from kedge.cli.config.settings import Settings
 
-    return show(where(Source(flags)), flags.output)
+    return show(where(Settings(flags)), flags.output)
 
 
-def show(where: "Where", output: str | None) -> int:
+def show(where: "ClusterLocation", output: str | None) -> int:
     """Print the status; 0 if the cluster is ready."""
     import msgspec
 
     from kedge.cli.cluster import registry
-    from kedge.cli.cluster.observed import answers, look
+    from kedge.cli.cluster.cluster_status import answers, look
     from kedge.cli.output import printers
     from kedge.machinery.clock import SystemClock
 
@@ -55,10 +55,10 @@ def show(where: "Where", output: str | None) -> int:
     return 0 if status.status == "Ready" else 1
 
 
-def describe(status: "Status") -> str:
+def describe(status: "ClusterStatus") -> str:
     from kedge.cli.output.printers import facts, size
 
-    pairs = [("Name", status.name), ("Status", status.status), ("State", status.state)]
+    pairs = [("Name", status.name), ("ClusterStatus", status.status), ("State", status.state)]
     if status.pid:
         pairs += [
             ("Address", status.address or "<none>"),
@@ -80,7 +80,7 @@ def describe(status: "Status") -> str:
     return facts(pairs)
 
 
-def _restart(status: "Status") -> str:
+def _restart(status: "ClusterStatus") -> str:
     if status.restart == "never" or status.parent:
         return f"{status.restart}, process {status.parent}" if status.parent else status.restart
     return "the parent process is gone, nothing is restarted: run 'kedge up'"

@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.cluster.registry import Where, resolve
+from kedge.cli.cluster.registry import ClusterLocation, resolve
 from kedge.cli.cluster.state import read as read_cluster
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.settings import cluster
 
 if TYPE_CHECKING:
     pass
 
 
-def where(source: Source) -> Where:
+def where(source: Settings) -> ClusterLocation:
     """Return the cluster of the command."""
     name, directory = source.get(cluster.NAME), source.get(cluster.STATE)
     if source.is_flag(cluster.NAME) and not source.is_flag(cluster.STATE):
@@ -20,10 +20,10 @@ def where(source: Source) -> Where:
         directory = None
     # Bridges and control groups are named after the real path, whatever link leads there.
     real = directory.resolve() if directory else None
-    return Where(source.root(), name or cluster.DEFAULT_NAME, real)
+    return ClusterLocation(source.root(), name or cluster.DEFAULT_NAME, real)
 
 
-def place(source: Source) -> tuple[str, Path]:
+def place(source: Settings) -> tuple[str, Path]:
     """Return the cluster's name and directory; a directory that holds a cluster knows its name."""
     asked = where(source)
     if asked.directory is None:

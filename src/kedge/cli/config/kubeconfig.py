@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.objects.client_flags import ClientConfig
 from kedge.client.kubeconfig_paths import path_to_change, paths_to_read
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from kedge.client.login import Login
 
 
-def kubeconfig(source: Source) -> Path:
+def kubeconfig(source: Settings) -> Path:
     """Return the kubeconfig file to put the cluster into."""
     given: Path | None = source.flags.kubeconfig
     listed = source.environment.get("KUBECONFIG", "")
     return (given or path_to_change(listed, source.home())).absolute()
 
 
-def client_config(source: Source) -> ClientConfig:
+def client_config(source: Settings) -> ClientConfig:
     """Return the cluster of a command that uses a kubeconfig as kubectl does."""
     given: Path | None = source.flags.kubeconfig
     listed = source.environment.get("KUBECONFIG", "")
@@ -30,7 +30,7 @@ def client_config(source: Source) -> ClientConfig:
     )
 
 
-def login(source: Source) -> "Callable[[], Login]":
+def login(source: Settings) -> "Callable[[], Login]":
     """Return how to log in to the cluster of a kubeconfig, or to that of this pod without one."""
     from kedge.client import login
     from kedge.metrics_server import in_cluster

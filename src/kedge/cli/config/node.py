@@ -10,7 +10,7 @@ import msgspec
 
 from kedge.cli.cluster.state import read_server
 from kedge.cli.config.cluster import place
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.client.kubeconfig_paths import paths_to_read
 from kedge.machinery.interfaces import address_towards
@@ -20,7 +20,7 @@ from kedge.restarter.program import REASON_VARIABLE
 from kedge.settings import parse
 
 
-def node_config(source: Source) -> NodeConfig:
+def node_config(source: Settings) -> NodeConfig:
     """Return the configuration of a node agent that is started by itself."""
     name = source.field(NodeConfig, "name") or _node_here(source)
     config = configured_node(source, name, is_first=True)
@@ -44,7 +44,7 @@ def node_name(number: int) -> str:
 
 
 def configured_node(
-    source: Source, name: str, *, is_first: bool, resolution: int | None = None
+    source: Settings, name: str, *, is_first: bool, resolution: int | None = None
 ) -> NodeConfig:
     """Return the configuration of a node; `resolution` is its default if it is not that of all."""
     cluster, state = place(source)
@@ -67,7 +67,7 @@ def configured_node(
     return config
 
 
-def invitation(source: Source) -> Invitation | None:
+def invitation(source: Settings) -> Invitation | None:
     """Return the credentials to join a cluster; None if no token was given."""
     if not source.field(Invitation, "token"):
         return None
@@ -76,7 +76,7 @@ def invitation(source: Source) -> Invitation | None:
     return source.fill(Invitation, ca_pem=_authority(source.field(Invitation, "ca_pem")))
 
 
-def server_of_node(source: Source, config: NodeConfig) -> str:
+def server_of_node(source: Settings, config: NodeConfig) -> str:
     """Return the server of a node: the given one, else the one it joined, else the last known."""
     known = read_server(config.hidden[0])
     url = source.field(Invitation, "url") or server_of(config.state)
@@ -86,7 +86,7 @@ def server_of_node(source: Source, config: NodeConfig) -> str:
     return str(url)
 
 
-def _node_here(source: Source) -> str:
+def _node_here(source: Settings) -> str:
     """Return the name of the node if none was given."""
     if source.field(Invitation, "token"):
         try:
@@ -100,7 +100,7 @@ def _node_here(source: Source) -> str:
     return found[0] if len(found) == 1 else node_name(1)
 
 
-def _joined(source: Source, config: NodeConfig) -> str:
+def _joined(source: Settings, config: NodeConfig) -> str:
     """Return the server of a cluster elsewhere that the node joins or has joined."""
     joins = source.field(Invitation, "token")
     asked: str | None = source.field(Invitation, "url") if joins else None
@@ -123,7 +123,7 @@ def _authority(path: Path | str | None) -> bytes:
     return content
 
 
-def _hidden(source: Source, state: Path) -> tuple[Path, ...]:
+def _hidden(source: Settings, state: Path) -> tuple[Path, ...]:
     """Return what containers must not see: all clusters of this user, and their credentials."""
     listed = source.environment.get("KUBECONFIG", "")
     chosen: Path | None = getattr(source.flags, "kubeconfig", None)
@@ -139,7 +139,7 @@ def _hidden(source: Source, state: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(every))
 
 
-def _plugin_directory(source: Source, node: Path, *, is_first: bool) -> Path:
+def _plugin_directory(source: Settings, node: Path, *, is_first: bool) -> Path:
     """Return where device plugins register: as given, else where Kubernetes has it.
 
     Plugins take that directory for granted, and only one node can have it. Further nodes of `kedge

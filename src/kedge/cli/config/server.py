@@ -6,7 +6,7 @@ from typing import Any
 from kedge.apiserver.config import ADMISSION_PLUGINS, SERVER_ADMISSION, ServerConfig
 from kedge.apiserver.metrics.aggregated.config import MetricsServerConfig
 from kedge.cli.config.cluster import place
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.controllers import names as controllers
 from kedge.restarter.program import REASON_VARIABLE
@@ -14,7 +14,7 @@ from kedge.settings.setting import Setting, bound_settings, declared
 
 
 def server_config(
-    source: Source,
+    source: Settings,
     *,
     admission: tuple[str, ...] = SERVER_ADMISSION,
     defaults: Mapping[str, Any] | None = None,
@@ -32,7 +32,7 @@ def server_config(
     )
 
 
-def metrics_server_config(source: Source) -> MetricsServerConfig:
+def metrics_server_config(source: Settings) -> MetricsServerConfig:
     """Return the configuration of a metrics server."""
     default = {"state": source.root().with_name("kedge-metrics")}
     config = source.fill(MetricsServerConfig, default)
@@ -41,7 +41,7 @@ def metrics_server_config(source: Source) -> MetricsServerConfig:
     return config
 
 
-def _admission(source: Source, default: tuple[str, ...]) -> tuple[str, ...]:
+def _admission(source: Settings, default: tuple[str, ...]) -> tuple[str, ...]:
     """Return the plugins to enforce, in the order in which they run."""
     settings = [each.setting for each in bound_settings(ServerConfig) if each.field == "admission"]
     # The three belong together: a weaker source must not change what a stronger one says.
@@ -58,7 +58,7 @@ def _admission(source: Source, default: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in ADMISSION_PLUGINS if name in chosen)
 
 
-def _plugins(source: Source, setting: Setting[tuple[str, ...]]) -> tuple[str, ...] | None:
+def _plugins(source: Settings, setting: Setting[tuple[str, ...]]) -> tuple[str, ...] | None:
     asked = source.get(setting)
     if unknown := [name for name in asked or () if name not in ADMISSION_PLUGINS]:
         raise Failure(
@@ -68,7 +68,7 @@ def _plugins(source: Source, setting: Setting[tuple[str, ...]]) -> tuple[str, ..
     return asked
 
 
-def _controllers(source: Source) -> tuple[str, ...]:
+def _controllers(source: Settings) -> tuple[str, ...]:
     """Return the controllers to run: all of them, unless a list says otherwise."""
     setting = declared(ServerConfig, "controllers")
     asked = source.get(setting)

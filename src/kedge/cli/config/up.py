@@ -7,11 +7,11 @@ from kedge.cli.cluster.up.command import NODES, RESOLUTION_SECONDS, RESTART, UpC
 from kedge.cli.config.kubeconfig import kubeconfig
 from kedge.cli.config.node import configured_node, node_name
 from kedge.cli.config.server import server_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.node.config import NodeConfig
 
 
-def up_config(source: Source) -> UpConfig:
+def up_config(source: Settings) -> UpConfig:
     """Return the configuration of a cluster on this machine."""
     nodes = _nodes(source)
     server = server_config(source, admission=UPSTREAM_ADMISSION, defaults={"port": 0})
@@ -28,7 +28,7 @@ def up_config(source: Source) -> UpConfig:
     )
 
 
-def _nodes(source: Source) -> tuple[NodeConfig, ...]:
+def _nodes(source: Settings) -> tuple[NodeConfig, ...]:
     return tuple(
         configured_node(source, node_name(i + 1), is_first=not i, resolution=RESOLUTION_SECONDS)
         for i in range(source.value(NODES))

@@ -17,7 +17,7 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class RelatedObjects:
     """What a description can draw on beside the object itself."""
 
     now: datetime
@@ -31,7 +31,7 @@ class About:
     """Whether more columns are wanted than usual."""
 
 
-def text(lines: Iterable[str], layout: tabstops.Layout = tabstops.DESCRIPTION) -> str:
+def text(lines: Iterable[str], layout: tabstops.TabLayout = tabstops.DESCRIPTION) -> str:
     """The description, aligned."""
     return "\n".join(tabstops.align(map(harmless, lines), layout))
 
@@ -107,7 +107,7 @@ def controller(metadata: Fields) -> str:
     return ""
 
 
-def events(about: About) -> Iterator[str]:
+def events(about: RelatedObjects) -> Iterator[str]:
     """What happened to the object, the latest last."""
     if about.events is None:
         return

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.explain import env, limits
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags, manifests
@@ -54,7 +54,7 @@ def _env(flags: Namespace) -> int:
     if not flags.pod or flags.filename:
         raise Failure("'kedge explain env' is about a pod that is there: kedge explain env POD")
     return visit(
-        client_config(Source(flags)),
+        client_config(Settings(flags)),
         lambda there: env.explain(there, flags.pod, flags.container),
     )
 
@@ -64,4 +64,4 @@ def _limits(flags: Namespace) -> int:
         raise Failure("'kedge explain limits' is about manifests: kedge explain limits -f FILE")
     read = manifests.read(flags.filename, sys.stdin, recursive=flags.recursive)
     ask = flags.dry_run == "server"
-    return visit(client_config(Source(flags)), lambda there: limits.explain(there, read, ask=ask))
+    return visit(client_config(Settings(flags)), lambda there: limits.explain(there, read, ask=ask))

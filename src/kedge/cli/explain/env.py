@@ -10,7 +10,7 @@ from kedge.api.core_v1.node_types import Node
 from kedge.api.core_v1.pod import Pod
 from kedge.api.core_v1.service_types import Service
 from kedge.cli.failure import Failure
-from kedge.cli.objects.connection import Connection
+from kedge.cli.objects.connection import ApiSession
 from kedge.cli.output import printers
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
@@ -24,7 +24,7 @@ SECRET: Final = "<secret>"
 IN_A_FILE: Final = "<in a file>"
 
 
-class Explained(NamedTuple):
+class EnvExplanation(NamedTuple):
     """The variables of one container."""
 
     rows: Sequence[tuple[str, str, str]]
@@ -32,7 +32,7 @@ class Explained(NamedTuple):
     """Why the container could not start."""
 
 
-async def explain(connection: Connection, name: str, container: str) -> int:
+async def explain(connection: ApiSession, name: str, container: str) -> int:
     """Explain the variables of a pod's container; 1 if it could not start."""
     client, namespace = connection.client, connection.namespace
     subject = await client.get(pod.RESOURCE, name, namespace)
@@ -61,7 +61,7 @@ def _container(subject: Pod, name: str) -> Container:
 
 async def explained(
     sources: Sources, subject: Pod, own: Container, placed: Node, services: Sequence[Service]
-) -> Explained:
+) -> EnvExplanation:
     """What the container's variables are made of, on the node where the pod is placed."""
     addresses = [each.ip for each in subject.status.podIPs]
     # Which labels the node exposes is the node's secret; whoever asks may read them anyway.
@@ -86,7 +86,9 @@ async def explained(
             failures.append(f"{variable.name}: {_words(error)}")
     rows = [(each, text, origins[each]) for each, text in found.values.items()]
     rows += [(each, text, "services") for each, text in links.items() if each not in found.values]
-    return Explained([(each, _one_line(text), whence) for each, text, whence in rows], failures)
+    return EnvExplanation(
+        [(each, _one_line(text), whence) for each, text, whence in rows], failures
+    )
 
 
 async def _add(found: Found, variable: EnvVar, links: dict[str, str]) -> bool:

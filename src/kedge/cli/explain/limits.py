@@ -17,9 +17,9 @@ from kedge.api.limits.workloads import RESOURCES, outcome, pod_from, template_of
 from kedge.api.model import Object
 from kedge.api.resource import Resource
 from kedge.apiserver.verbs.decode import unreadable
-from kedge.cli.failure import Failure, Refusal
+from kedge.cli.failure import Failure, ServerRefusal
 from kedge.cli.objects.complaints import complaint
-from kedge.cli.objects.connection import Connection
+from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.manifests import Manifest
 from kedge.cli.output import printers
 from kedge.client.client import path_of
@@ -43,14 +43,14 @@ _KINDS: dict[tuple[str, str], Resource[Any]] = {
 }
 
 
-class Explained(NamedTuple):
+class LimitsExplanation(NamedTuple):
     """What LimitRanges make of one manifest."""
 
     rows: Sequence[tuple[str, ...]]
     violations: Sequence[Violation]
 
 
-async def explain(connection: Connection, read: Sequence[Manifest], *, ask: bool) -> int:
+async def explain(connection: ApiSession, read: Sequence[Manifest], *, ask: bool) -> int:
     """Explain one manifest after the other; 1 if any would be refused."""
     concerned = [each for each in read if (each.api_version, each.kind) in _KINDS]
     if not concerned:
@@ -61,7 +61,7 @@ async def explain(connection: Connection, read: Sequence[Manifest], *, ask: bool
     return max(codes)
 
 
-async def _explain(connection: Connection, manifest: Manifest, *, ask: bool) -> int:
+async def _explain(connection: ApiSession, manifest: Manifest, *, ask: bool) -> int:
     resource = _KINDS[manifest.api_version, manifest.kind]
     namespace = connection.namespace_of(manifest, resource)
     obj = object_of(resource, manifest, namespace)
@@ -80,7 +80,7 @@ async def _explain(connection: Connection, manifest: Manifest, *, ask: bool) -> 
 
 
 async def _asked(
-    connection: Connection, resource: Resource[Any], manifest: Manifest, namespace: str
+    connection: ApiSession, resource: Resource[Any], manifest: Manifest, namespace: str
 ) -> str:
     """Why the server would refuse the object; empty if it would not."""
     metadata = {**(manifest.document.get("metadata") or {}), "namespace": namespace}
@@ -108,20 +108,20 @@ def object_of(resource: Resource[Any], manifest: Manifest, namespace: str) -> Ob
     return obj
 
 
-def _refused(resource: Resource[Any], manifest: Manifest, why: str) -> Refusal:
-    return Refusal(complaint(unreadable(resource, why), f'creating "{manifest.source}"'))
+def _refused(resource: Resource[Any], manifest: Manifest, why: str) -> ServerRefusal:
+    return ServerRefusal(complaint(unreadable(resource, why), f'creating "{manifest.source}"'))
 
 
-def explained(resource: Resource[Any], obj: Object, bounds: Bounds) -> Explained:
+def explained(resource: Resource[Any], obj: Object, bounds: Bounds) -> LimitsExplanation:
     """Where the amounts of an object as it was written come from, and what is against them."""
     if isinstance(obj, PersistentVolumeClaim):
         claim = resource.default(obj)
         asked = claim.spec.resources.requests.items()
         rows = [(NOTHING, name, str(amount), MANIFEST, NOTHING, NOTHING) for name, amount in asked]
-        return Explained(rows, claim_violations(bounds, claim))
+        return LimitsExplanation(rows, claim_violations(bounds, claim))
     written = obj.spec if isinstance(obj, Pod) else _template(obj)
     found = outcome(bounds, _new_pod(resource, obj))
-    return Explained([*_rows(written, found.pod, found.given)], found.violations)
+    return LimitsExplanation([*_rows(written, found.pod, found.given)], found.violations)
 
 
 def _template(obj: Object) -> PodSpec:

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Final
 
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.objects import client_flags, manifests
 from kedge.cli.objects import write as writing
 from kedge.cli.objects.connection import visit
@@ -40,11 +40,11 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(flags: Namespace) -> int:
-    asked = writing.Asked(
+    asked = writing.WriteOptions(
         manifests=manifests.read(flags.filename, sys.stdin, recursive=flags.recursive),
         dry_run=flags.dry_run == "server",
         output=flags.output,
         force=flags.force_conflicts,
         by_the_book=flags.server_side,
     )
-    return visit(client_config(Source(flags)), lambda there: writing.apply(there, asked))
+    return visit(client_config(Settings(flags)), lambda there: writing.apply(there, asked))

@@ -50,7 +50,7 @@ def warnings_in(headers: Mapping[str, str]) -> Iterable[str]:
         yield re.sub(r"\\(.)", r"\1", text)
 
 
-class Listening:
+class WarningTransport:
     """Fulfils Transport by another one, and prints what the server warns of, each thing once."""
 
     def __init__(self, transport: Transport, out: TextIO | None = None) -> None:

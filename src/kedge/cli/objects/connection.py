@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from kedge.api.resource import Resource
-from kedge.cli.failure import Failure, Refusal
+from kedge.cli.failure import Failure, ServerRefusal
 from kedge.cli.objects.client_flags import ClientConfig
-from kedge.cli.objects.complaints import Listening, complaint
+from kedge.cli.objects.complaints import WarningTransport, complaint
 from kedge.cli.objects.manifests import Manifest
-from kedge.cli.objects.targets import Target, parse
+from kedge.cli.objects.targets import ObjectTarget, parse
 from kedge.client import login
 from kedge.client.client import Client, path_of
 from kedge.client.discovery import Discovery
@@ -26,7 +26,7 @@ FIELD_MANAGER = "kedge"
 
 
 @dataclass(frozen=True)
-class Connection:
+class ApiSession:
     """One server, under one identity, seen from one namespace."""
 
     login: Login
@@ -42,11 +42,11 @@ class Connection:
         """The namespace in which objects of the resource are looked for."""
         return self.namespace if resource.namespaced else ""
 
-    async def targets(self, words: Sequence[str]) -> list[Target]:
+    async def targets(self, words: Sequence[str]) -> list[ObjectTarget]:
         """What the words mean to this server."""
         return parse(words, (await self.discovery.served()).resources)
 
-    def nothing(self, found: Sequence[Target], *, everywhere: bool) -> str:
+    def nothing(self, found: Sequence[ObjectTarget], *, everywhere: bool) -> str:
         """What is said when there is none of what was looked for."""
         if everywhere or not any(target.resource.namespaced for target in found):
             return "No resources found"
@@ -103,7 +103,7 @@ def items_of(document: Mapping[str, Any], resource: Resource[Any]) -> list[dict[
     return [{**head, **item} for item in document.get("items") or ()]
 
 
-Deed = Callable[[Connection], Awaitable[int]]
+Deed = Callable[[ApiSession], Awaitable[int]]
 
 
 def visit(whereto: ClientConfig, deed: Deed) -> int:
@@ -119,14 +119,14 @@ def visit(whereto: ClientConfig, deed: Deed) -> int:
 
 async def _visit(found: Login, namespace: str, deed: Deed) -> int:
     try:
-        client = Client(Listening(found.transport()), user_agent=USER_AGENT)
+        client = Client(WarningTransport(found.transport()), user_agent=USER_AGENT)
     except Unusable as error:
         raise Failure(str(error)) from error
     try:
-        return await deed(Connection(found, client, Discovery(client), namespace))
+        return await deed(ApiSession(found, client, Discovery(client), namespace))
     except Unreachable as error:
-        raise Refusal(f"Unable to connect to the server {found.server}: {error}") from error
+        raise ServerRefusal(f"Unable to connect to the server {found.server}: {error}") from error
     except StatusError as error:
-        raise Refusal(complaint(error)) from error
+        raise ServerRefusal(complaint(error)) from error
     finally:
         await client.close()

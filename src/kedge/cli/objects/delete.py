@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 
 from kedge.api.resource import Resource
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags, manifests
 from kedge.cli.objects.complaints import complaint
-from kedge.cli.objects.connection import Connection, document_in, visit
+from kedge.cli.objects.connection import ApiSession, document_in, visit
 from kedge.cli.objects.manifests import Manifest
 from kedge.cli.objects.targets import kind_of
 from kedge.client.client import DeleteOptions, path_of
@@ -86,7 +86,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(flags: Namespace) -> int:
     files = flags.filename
-    asked = Asked(
+    asked = DeleteRequest(
         words=flags.words,
         manifests=manifests.read(files, sys.stdin, recursive=flags.recursive) if files else (),
         labels=flags.selector,
@@ -103,7 +103,7 @@ def run(flags: Namespace) -> int:
         output=flags.output,
     )
     check(asked)
-    return visit(client_config(Source(flags)), lambda there: delete(there, asked))
+    return visit(client_config(Settings(flags)), lambda there: delete(there, asked))
 
 
 FORCED = (
@@ -112,7 +112,7 @@ FORCED = (
 )
 
 
-class Asked(NamedTuple):
+class DeleteRequest(NamedTuple):
     """What is to be deleted, and how."""
 
     words: Sequence[str] = ()
@@ -150,7 +150,7 @@ class Asked(NamedTuple):
         )
 
 
-class Doomed(NamedTuple):
+class DeletionTarget(NamedTuple):
     """One object that is to go."""
 
     resource: Resource[Any]
@@ -160,7 +160,7 @@ class Doomed(NamedTuple):
     """The file that names it, if one does."""
 
 
-def check(asked: Asked) -> None:
+def check(asked: DeleteRequest) -> None:
     """Fail if it is not clear what is to be deleted."""
     if asked.all and asked.selects:
         raise Failure("cannot set --all and a selector at the same time")
@@ -172,11 +172,11 @@ def check(asked: Asked) -> None:
         raise Failure("--force and --grace-period greater than 0 cannot be specified together")
 
 
-async def delete(connection: Connection, asked: Asked) -> int:
+async def delete(connection: ApiSession, asked: DeleteRequest) -> int:
     """Delete what was asked for; 1 if some of it could not be deleted."""
     if asked.force:
         print(f"Warning: {FORCED}", file=sys.stderr)
-    going: list[tuple[Doomed, str]] = []
+    going: list[tuple[DeletionTarget, str]] = []
     count, failed = 0, False
     async for doomed in _doomed(connection, asked):
         count += 1
@@ -197,16 +197,16 @@ async def delete(connection: Connection, asked: Asked) -> int:
     return 1 if failed else 0
 
 
-async def _doomed(connection: Connection, asked: Asked) -> AsyncIterator[Doomed]:
+async def _doomed(connection: ApiSession, asked: DeleteRequest) -> AsyncIterator[DeletionTarget]:
     for manifest in asked.manifests:
         resource = await connection.resource_of(manifest)
         namespace = connection.namespace_of(manifest, resource)
-        yield Doomed(resource, manifest.name, namespace, manifest.source)
+        yield DeletionTarget(resource, manifest.name, namespace, manifest.source)
     for target in await connection.targets(asked.words) if asked.words else ():
         if target.name:
             if asked.selects or asked.all or asked.everywhere:
                 raise Failure("name cannot be provided when a selector or --all is specified")
-            yield Doomed(target.resource, target.name, connection.within(target.resource))
+            yield DeletionTarget(target.resource, target.name, connection.within(target.resource))
         elif not (asked.all or asked.selects):
             raise Failure("resource(s) were provided, but no name was specified")
         else:
@@ -214,15 +214,19 @@ async def _doomed(connection: Connection, asked: Asked) -> AsyncIterator[Doomed]
                 yield doomed
 
 
-async def _selected(connection: Connection, asked: Asked, resource: Resource[Any]) -> list[Doomed]:
+async def _selected(
+    connection: ApiSession, asked: DeleteRequest, resource: Resource[Any]
+) -> list[DeletionTarget]:
     namespace = "" if asked.everywhere else connection.within(resource)
     listing = await connection.client.list_as(
         outlines(resource), namespace, labels=asked.labels, fields=asked.fields
     )
-    return [Doomed(resource, one.metadata.name, one.metadata.namespace) for one in listing.items]
+    return [
+        DeletionTarget(resource, one.metadata.name, one.metadata.namespace) for one in listing.items
+    ]
 
 
-async def _delete(connection: Connection, asked: Asked, doomed: Doomed) -> str:
+async def _delete(connection: ApiSession, asked: DeleteRequest, doomed: DeletionTarget) -> str:
     """Begin the end of an object; returns its uid, by which it is told from a namesake."""
     reply = await connection.client.send(
         "DELETE",
@@ -235,7 +239,7 @@ async def _delete(connection: Connection, asked: Asked, doomed: Doomed) -> str:
     return str(answer["metadata"].get("uid") or "")
 
 
-def said(doomed: Doomed, asked: Asked) -> str:
+def said(doomed: DeletionTarget, asked: DeleteRequest) -> str:
     kind = kind_of(doomed.resource)
     if asked.output == "name":
         return f"{kind}/{doomed.name}"
@@ -246,7 +250,7 @@ def said(doomed: Doomed, asked: Asked) -> str:
 
 
 async def _outlive(
-    connection: Connection, going: Sequence[tuple[Doomed, str]], seconds: float | None
+    connection: ApiSession, going: Sequence[tuple[DeletionTarget, str]], seconds: float | None
 ) -> None:
     """Return when all of them are gone."""
     left = [doomed for doomed, _ in going]
@@ -260,7 +264,7 @@ async def _outlive(
         raise Failure(f"timed out waiting for the deletion of {names}") from None
 
 
-async def _gone(connection: Connection, doomed: Doomed, uid: str) -> None:
+async def _gone(connection: ApiSession, doomed: DeletionTarget, uid: str) -> None:
     view = outlines(doomed.resource)
     fields = f"metadata.name={doomed.name}"
     while True:

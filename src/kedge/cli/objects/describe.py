@@ -11,13 +11,13 @@ from kedge.api.core_v1.event import RESOURCE as EVENT
 from kedge.api.core_v1.pod import RESOURCE as POD
 from kedge.api.resource import Resource
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.descriptions.kinds import describe
-from kedge.cli.descriptions.parts import About
+from kedge.cli.descriptions.parts import RelatedObjects
 from kedge.cli.objects import client_flags
 from kedge.cli.objects.complaints import complaint
-from kedge.cli.objects.connection import Connection, visit
-from kedge.cli.objects.targets import Target
+from kedge.cli.objects.connection import ApiSession, visit
+from kedge.cli.objects.targets import ObjectTarget
 from kedge.machinery.clock import SystemClock
 from kedge.machinery.errors import StatusError
 
@@ -54,7 +54,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(flags: Namespace) -> int:
-    asked = Asked(
+    asked = DescribeOptions(
         words=flags.words,
         everywhere=flags.all_namespaces,
         labels=flags.selector,
@@ -62,13 +62,13 @@ def run(flags: Namespace) -> int:
         events=flags.show_events == "true",
     )
     now = SystemClock().now()
-    return visit(client_config(Source(flags)), lambda there: show(there, asked, now))
+    return visit(client_config(Settings(flags)), lambda there: show(there, asked, now))
 
 
 _LEASES = "kube-node-lease"
 
 
-class Asked(NamedTuple):
+class DescribeOptions(NamedTuple):
     """What is to be described, and how."""
 
     words: Sequence[str]
@@ -78,7 +78,7 @@ class Asked(NamedTuple):
     events: bool = True
 
 
-async def show(connection: Connection, asked: Asked, now: datetime) -> int:
+async def show(connection: ApiSession, asked: DescribeOptions, now: datetime) -> int:
     """Print the descriptions; 1 if something that was named is not there."""
     texts: list[str] = []
     complaints: list[str] = []
@@ -99,7 +99,9 @@ async def show(connection: Connection, asked: Asked, now: datetime) -> int:
     return 1 if complaints else 0
 
 
-async def _documents(connection: Connection, asked: Asked, target: Target) -> list[dict[str, Any]]:
+async def _documents(
+    connection: ApiSession, asked: DescribeOptions, target: ObjectTarget
+) -> list[dict[str, Any]]:
     """The object of that name, else those whose names begin so; without a name, all."""
     resource = target.resource
     namespace = "" if asked.everywhere else connection.within(resource)
@@ -118,17 +120,17 @@ async def _documents(connection: Connection, asked: Asked, target: Target) -> li
 
 
 async def _about(
-    connection: Connection, asked: Asked, document: dict[str, Any], now: datetime
-) -> About:
+    connection: ApiSession, asked: DescribeOptions, document: dict[str, Any], now: datetime
+) -> RelatedObjects:
     metadata = document["metadata"]
-    about = About(
+    about = RelatedObjects(
         now=now,
         wide=asked.wide,
         events=await _events(connection, document) if asked.events else None,
     )
     if (document["apiVersion"], document["kind"]) != ("v1", "Node"):
         return about
-    return About(
+    return RelatedObjects(
         now=now,
         wide=asked.wide,
         events=about.events,
@@ -137,7 +139,7 @@ async def _about(
     )
 
 
-async def _events(connection: Connection, document: dict[str, Any]) -> list[dict[str, Any]] | None:
+async def _events(connection: ApiSession, document: dict[str, Any]) -> list[dict[str, Any]] | None:
     """What happened to this very object; None if that may not be known."""
     metadata = document["metadata"]
     selected = {
@@ -154,7 +156,7 @@ async def _events(connection: Connection, document: dict[str, Any]) -> list[dict
     return [each for each in events if each["involvedObject"].get("uid", "") in own]
 
 
-async def _pods(connection: Connection, node: str) -> list[dict[str, Any]] | None:
+async def _pods(connection: ApiSession, node: str) -> list[dict[str, Any]] | None:
     """Those that the node runs or is about to run; None if they may not be seen."""
     selected = f"spec.nodeName={node},status.phase!=Failed,status.phase!=Succeeded"
     try:
@@ -164,7 +166,7 @@ async def _pods(connection: Connection, node: str) -> list[dict[str, Any]] | Non
 
 
 async def _or_none(
-    connection: Connection, resource: Resource[Any], name: str, namespace: str
+    connection: ApiSession, resource: Resource[Any], name: str, namespace: str
 ) -> dict[str, Any] | None:
     try:
         return await connection.get(resource, name, namespace)

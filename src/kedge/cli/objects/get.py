@@ -8,15 +8,15 @@ from typing import Any, Final, NamedTuple
 
 from kedge.api.resource import Resource
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
 from kedge.cli.objects.complaints import complaint
-from kedge.cli.objects.connection import Connection, document_in, items_of, visit
-from kedge.cli.objects.targets import Target, kind_of
+from kedge.cli.objects.connection import ApiSession, document_in, items_of, visit
+from kedge.cli.objects.targets import ObjectTarget, kind_of
 from kedge.cli.output import outputs, tables
 from kedge.cli.output.outputs import Found
-from kedge.cli.output.tables import Columns, Look
+from kedge.cli.output.tables import ColumnPrinter, TableOptions
 from kedge.client.client import path_of
 from kedge.client.view import View
 from kedge.machinery.errors import StatusError, not_found
@@ -63,7 +63,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(flags: Namespace) -> int:
-    asked = Asked(
+    asked = GetOptions(
         words=flags.words,
         everywhere=flags.all_namespaces,
         labels=flags.selector,
@@ -74,10 +74,10 @@ def run(flags: Namespace) -> int:
         show_labels=flags.show_labels,
         ignore_missing=flags.ignore_not_found,
     )
-    return visit(client_config(Source(flags)), lambda there: show(there, asked))
+    return visit(client_config(Settings(flags)), lambda there: show(there, asked))
 
 
-class Asked(NamedTuple):
+class GetOptions(NamedTuple):
     """What is to be shown, and how."""
 
     words: Sequence[str]
@@ -100,7 +100,7 @@ class Asked(NamedTuple):
         return {"labelSelector": self.labels, "fieldSelector": self.fields}
 
 
-async def show(connection: Connection, asked: Asked) -> int:
+async def show(connection: ApiSession, asked: GetOptions) -> int:
     """Print what was asked for; 1 if some of it could not be had."""
     found = await connection.targets(asked.words)
     if any(target.name for target in found):
@@ -117,19 +117,19 @@ async def show(connection: Connection, asked: Asked) -> int:
     return 1 if complaints else 0
 
 
-def _check_by_name(asked: Asked) -> None:
+def _check_by_name(asked: GetOptions) -> None:
     if asked.everywhere:
         raise Failure("a resource cannot be retrieved by name across all namespaces")
     if asked.labels or asked.fields:
         raise Failure("name cannot be provided when a selector is specified")
 
 
-def namespace_of(connection: Connection, asked: Asked, resource: Resource[Any]) -> str:
+def namespace_of(connection: ApiSession, asked: GetOptions, resource: Resource[Any]) -> str:
     return "" if asked.everywhere else connection.within(resource)
 
 
 async def fetch(
-    connection: Connection, asked: Asked, target: Target, *, accept: str = outputs.JSON
+    connection: ApiSession, asked: GetOptions, target: ObjectTarget, *, accept: str = outputs.JSON
 ) -> dict[str, Any]:
     """One object, or a list of objects, as the server sends it."""
     path = path_of(target.resource, namespace_of(connection, asked, target.resource), target.name)
@@ -138,12 +138,12 @@ async def fetch(
 
 
 async def _each(
-    connection: Connection,
-    asked: Asked,
-    found: Sequence[Target],
+    connection: ApiSession,
+    asked: GetOptions,
+    found: Sequence[ObjectTarget],
     complaints: list[str],
     accept: str,
-) -> AsyncIterator[tuple[Target, dict[str, Any]]]:
+) -> AsyncIterator[tuple[ObjectTarget, dict[str, Any]]]:
     """What could be fetched; why the rest could not goes to the complaints."""
     for target in found:
         try:
@@ -157,7 +157,7 @@ async def _each(
 
 
 async def _show_tables(
-    connection: Connection, asked: Asked, found: Sequence[Target], complaints: list[str]
+    connection: ApiSession, asked: GetOptions, found: Sequence[ObjectTarget], complaints: list[str]
 ) -> None:
     answers = [
         answer async for answer in _each(connection, asked, found, complaints, tables.ACCEPT)
@@ -175,17 +175,17 @@ async def _show_tables(
 
 
 def _table(
-    resource: Resource[Any], answers: Sequence[Mapping[str, Any]], asked: Asked, several: bool
+    resource: Resource[Any], answers: Sequence[Mapping[str, Any]], asked: GetOptions, several: bool
 ) -> Iterator[str]:
     """The lines of the table that several answers about one resource make."""
     look = _look(resource, asked, several=several)
     portion = [row for answer in answers for row in portion_of(answer, look, headings=False)]
     if portion and asked.headings:
         portion = [tables.heading(_as_table(answers[0])["columnDefinitions"], look), *portion]
-    yield from Columns().lines(portion)
+    yield from ColumnPrinter().lines(portion)
 
 
-def portion_of(answer: Mapping[str, Any], look: Look, *, headings: bool) -> list[list[str]]:
+def portion_of(answer: Mapping[str, Any], look: TableOptions, *, headings: bool) -> list[list[str]]:
     """The rows of an answer, with the heading if there are any."""
     table = _as_table(answer)
     columns = table["columnDefinitions"]
@@ -200,8 +200,8 @@ def _as_table(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     return tables.made_up(answer.get("items", [answer]))
 
 
-def _look(resource: Resource[Any], asked: Asked, *, several: bool) -> Look:
-    return Look(
+def _look(resource: Resource[Any], asked: GetOptions, *, several: bool) -> TableOptions:
+    return TableOptions(
         wide=asked.output == "wide",
         namespaces=asked.everywhere and resource.namespaced,
         labels=asked.show_labels,
@@ -213,7 +213,7 @@ def _look(resource: Resource[Any], asked: Asked, *, several: bool) -> Look:
 
 
 async def _show_documents(
-    connection: Connection, asked: Asked, found: Sequence[Target], complaints: list[str]
+    connection: ApiSession, asked: GetOptions, found: Sequence[ObjectTarget], complaints: list[str]
 ) -> None:
     objects: list[Found] = []
     async for target, answer in _each(connection, asked, found, complaints, outputs.JSON):
@@ -228,14 +228,14 @@ async def _show_documents(
 # Watching.
 
 
-async def _follow(connection: Connection, asked: Asked, found: Sequence[Target]) -> int:
+async def _follow(connection: ApiSession, asked: GetOptions, found: Sequence[ObjectTarget]) -> int:
     """Print what there is, then whatever happens to it, until somebody has seen enough."""
     if len(found) != 1:
         raise Failure("you may only specify a single resource type or object to watch")
     (target,) = found
     asked = asked._replace(fields=f"metadata.name={target.name}" if target.name else asked.fields)
     printed = _Rows(target.resource, asked) if asked.as_table else _Documents(target, asked)
-    first = await fetch(connection, asked, Target(target.resource), accept=printed.accept)
+    first = await fetch(connection, asked, ObjectTarget(target.resource), accept=printed.accept)
     if target.name and not (first.get("rows") or first.get("items")):
         raise not_found(target.resource.group, target.resource.plural, target.name)
     printed.show(first)
@@ -269,11 +269,11 @@ class _Rows:
 
     accept = tables.ACCEPT
 
-    def __init__(self, resource: Resource[Any], asked: Asked) -> None:
+    def __init__(self, resource: Resource[Any], asked: GetOptions) -> None:
         self._look = _look(resource, asked, several=False)
         self._headings = asked.headings
         self._columns: Sequence[Any] = ()
-        self._lines = Columns()
+        self._lines = ColumnPrinter()
 
     def show(self, answer: Mapping[str, Any]) -> None:
         table = _as_table(answer)
@@ -292,7 +292,7 @@ class _Documents:
 
     accept = outputs.JSON
 
-    def __init__(self, target: Target, asked: Asked) -> None:
+    def __init__(self, target: ObjectTarget, asked: GetOptions) -> None:
         self._resource = target.resource
         self._output = asked.output
         self._begun = False

@@ -6,10 +6,10 @@ from typing import Final
 from kedge.api.core_v1 import namespace
 from kedge.api.model import ObjectMeta
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import Connection, visit
+from kedge.cli.objects.connection import ApiSession, visit
 from kedge.client import kubeconfig, login
 from kedge.client.kubeconfig import Unusable
 from kedge.machinery.errors import StatusError
@@ -37,8 +37,8 @@ def run(flags: Namespace) -> int:
     if name is not None:
         if problems := dns_label(name):
             raise Failure(f'"{name}" is no name for a namespace: {problems[0]}')
-        return visit(client_config(Source(flags)), lambda there: change(there, name))
-    asked = client_config(Source(flags))
+        return visit(client_config(Settings(flags)), lambda there: change(there, name))
+    asked = client_config(Settings(flags))
     try:
         print(login.read(asked.files, asked.context).namespace or "default")
     except Unusable as error:
@@ -46,7 +46,7 @@ def run(flags: Namespace) -> int:
     return 0
 
 
-async def change(there: "Connection", name: str) -> int:
+async def change(there: "ApiSession", name: str) -> int:
     """Have the context mean the namespace, which is created if it is missing."""
     if await _created(there, name):
         print(f"namespace/{name} created")
@@ -58,7 +58,7 @@ async def change(there: "Connection", name: str) -> int:
     return 0
 
 
-async def _created(there: "Connection", name: str) -> bool:
+async def _created(there: "ApiSession", name: str) -> bool:
     """Whether the namespace had to be created."""
     try:
         await there.client.get(namespace.RESOURCE, name)

@@ -7,7 +7,7 @@ from kedge.api.resource import Resource
 from kedge.cli.failure import Failure
 
 
-class Target(NamedTuple):
+class ObjectTarget(NamedTuple):
     """Objects of one resource: one by its name, or all."""
 
     resource: Resource[Any]
@@ -20,7 +20,7 @@ def kind_of(resource: Resource[Any]) -> str:
     return f"{kind}.{resource.group}" if resource.group else kind
 
 
-def parse(words: Sequence[str], resources: Sequence[Resource[Any]]) -> list[Target]:
+def parse(words: Sequence[str], resources: Sequence[Resource[Any]]) -> list[ObjectTarget]:
     """What `TYPE`, `TYPE NAME...`, `TYPE,TYPE` or `TYPE/NAME...` mean; Failure if nothing."""
     if any("/" in word for word in words):
         return [_slashed(word, resources) for word in words]
@@ -30,11 +30,11 @@ def parse(words: Sequence[str], resources: Sequence[Resource[Any]]) -> list[Targ
     if not unique:
         raise Failure("no type of resource was named")
     if names:
-        return [Target(resource, name) for resource in unique for name in names]
-    return [Target(resource) for resource in unique]
+        return [ObjectTarget(resource, name) for resource in unique for name in names]
+    return [ObjectTarget(resource) for resource in unique]
 
 
-def _slashed(word: str, resources: Sequence[Resource[Any]]) -> Target:
+def _slashed(word: str, resources: Sequence[Resource[Any]]) -> ObjectTarget:
     type_, slash, name = word.partition("/")
     if not slash:
         raise Failure(
@@ -43,7 +43,7 @@ def _slashed(word: str, resources: Sequence[Resource[Any]]) -> Target:
         )
     if not type_ or not name or "/" in name:
         raise Failure(f'"{word}" is neither a type nor TYPE/NAME')
-    return Target(lookup(type_, resources)[0], name)
+    return ObjectTarget(lookup(type_, resources)[0], name)
 
 
 def lookup(word: str, resources: Sequence[Resource[Any]]) -> list[Resource[Any]]:

@@ -9,7 +9,7 @@ import msgspec
 from kedge.api.resource import Resource
 from kedge.cli.failure import Failure
 from kedge.cli.objects.complaints import complaint
-from kedge.cli.objects.connection import FIELD_MANAGER, Connection, document_in
+from kedge.cli.objects.connection import FIELD_MANAGER, ApiSession, document_in
 from kedge.cli.objects.manifests import Manifest
 from kedge.cli.output import outputs
 from kedge.cli.output.outputs import Found
@@ -24,7 +24,7 @@ Somebody else set the fields above to other values. What you can do about it:
 * agree: give them the values that they have"""
 
 
-class Asked(NamedTuple):
+class WriteOptions(NamedTuple):
     """How manifests are to be written."""
 
     manifests: Sequence[Manifest]
@@ -36,25 +36,25 @@ class Asked(NamedTuple):
     """Whether to say what kubectl says after `--server-side`."""
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What became of a manifest."""
 
     found: Found
     deed: str
 
 
-Write = Callable[[Connection, Asked, Manifest], Awaitable[Written]]
+Write = Callable[[ApiSession, WriteOptions, Manifest], Awaitable[WriteResult]]
 
 
-async def create(connection: Connection, asked: Asked) -> int:
+async def create(connection: ApiSession, asked: WriteOptions) -> int:
     return await _each(connection, asked, _create, "creating")
 
 
-async def apply(connection: Connection, asked: Asked) -> int:
+async def apply(connection: ApiSession, asked: WriteOptions) -> int:
     return await _each(connection, asked, _apply, "applying patch to")
 
 
-async def _each(connection: Connection, asked: Asked, write: Write, doing: str) -> int:
+async def _each(connection: ApiSession, asked: WriteOptions, write: Write, doing: str) -> int:
     """Write one after the other; what cannot be written keeps the others from nothing."""
     failed = False
     for manifest in asked.manifests:
@@ -71,7 +71,7 @@ async def _each(connection: Connection, asked: Asked, write: Write, doing: str) 
     return 1 if failed else 0
 
 
-def _said(written: Written, asked: Asked) -> str:
+def _said(written: WriteResult, asked: WriteOptions) -> str:
     if asked.output:
         said = outputs.text_of([written.found], asked.output, alone=True)
         several = asked.output == "yaml" and len(asked.manifests) > 1
@@ -80,7 +80,7 @@ def _said(written: Written, asked: Asked) -> str:
     return f"{outputs.name_text(written.found)} {written.deed}{dry}\n"
 
 
-async def _create(connection: Connection, asked: Asked, manifest: Manifest) -> Written:
+async def _create(connection: ApiSession, asked: WriteOptions, manifest: Manifest) -> WriteResult:
     resource, namespace, document = await _prepared(connection, manifest)
     reply = await connection.client.send(
         "POST",
@@ -88,10 +88,10 @@ async def _create(connection: Connection, asked: Asked, manifest: Manifest) -> W
         {**_options(asked), "fieldManager": FIELD_MANAGER},
         body=msgspec.json.encode(document),
     )
-    return Written((resource, document_in(reply.body)), "created")
+    return WriteResult((resource, document_in(reply.body)), "created")
 
 
-async def _apply(connection: Connection, asked: Asked, manifest: Manifest) -> Written:
+async def _apply(connection: ApiSession, asked: WriteOptions, manifest: Manifest) -> WriteResult:
     if not manifest.name:
         raise Failure(
             f"{manifest.source}: {manifest.kind} has no name, without which nothing can be applied:"
@@ -110,11 +110,11 @@ async def _apply(connection: Connection, asked: Asked, manifest: Manifest) -> Wr
     after = document_in(reply.body)
     created = reply.status == 201
     deed = "serverside-applied" if asked.by_the_book else _change(created, before, after)
-    return Written((resource, after), deed)
+    return WriteResult((resource, after), deed)
 
 
 async def _patch(
-    connection: Connection, asked: Asked, path: str, document: dict[str, Any], *, force: bool
+    connection: ApiSession, asked: WriteOptions, path: str, document: dict[str, Any], *, force: bool
 ) -> Reply:
     return await connection.client.send(
         "PATCH",
@@ -148,12 +148,12 @@ def _wanted(document: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _options(asked: Asked) -> dict[str, str]:
+def _options(asked: WriteOptions) -> dict[str, str]:
     return {"dryRun": "All" if asked.dry_run else "", "fieldValidation": "Strict"}
 
 
 async def _prepared(
-    connection: Connection, manifest: Manifest
+    connection: ApiSession, manifest: Manifest
 ) -> tuple[Resource[Any], str, dict[str, Any]]:
     """What the manifest is one of, where it goes, and the document to send."""
     resource = await connection.resource_of(manifest)
@@ -164,7 +164,7 @@ async def _prepared(
     return resource, namespace, {**manifest.document, "metadata": metadata}
 
 
-async def _existing(connection: Connection, path: str) -> dict[str, Any] | None:
+async def _existing(connection: ApiSession, path: str) -> dict[str, Any] | None:
     """The object as it is now; None if it is not there or not ours to read."""
     try:
         return document_in((await connection.client.send("GET", path)).body)

@@ -7,7 +7,7 @@ import msgspec
 
 from kedge.api.resource import Resource
 from kedge.cli.objects.targets import kind_of
-from kedge.cli.output.templates import Template
+from kedge.cli.output.templates import OutputTemplate
 from kedge.machinery import yaml_text as yaml_writer
 
 JSON: Final = "application/json"
@@ -40,7 +40,7 @@ def text_of(objects: Sequence[Found], output: str, *, alone: bool) -> str:
         return f"{yaml_text(whole)}\n"
     if output == "json":
         return f"{json_text(whole)}\n"
-    return Template(output.removeprefix("jsonpath=")).fill(whole)
+    return OutputTemplate(output.removeprefix("jsonpath=")).fill(whole)
 
 
 def without_managers(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ _COMMANDS: Final = {
 }
 
 
-class Look(NamedTuple):
+class TableOptions(NamedTuple):
     """What a table is to show beside what everybody sees."""
 
     wide: bool = False
@@ -27,12 +27,14 @@ class Look(NamedTuple):
     """A kind and a slash to put before names, where several kinds are shown."""
 
 
-def heading(columns: Sequence[Mapping[str, Any]], look: Look) -> list[str]:
+def heading(columns: Sequence[Mapping[str, Any]], look: TableOptions) -> list[str]:
     shown = [str(column["name"]).upper() for column in _shown(columns, look)]
     return ["NAMESPACE"] * look.namespaces + shown + ["LABELS"] * look.labels
 
 
-def rows(table: Mapping[str, Any], columns: Sequence[Any], look: Look) -> Iterator[list[str]]:
+def rows(
+    table: Mapping[str, Any], columns: Sequence[Any], look: TableOptions
+) -> Iterator[list[str]]:
     """The cells of every row, as text."""
     for row in table.get("rows") or ():
         metadata = (row.get("object") or {}).get("metadata") or {}
@@ -40,7 +42,7 @@ def rows(table: Mapping[str, Any], columns: Sequence[Any], look: Look) -> Iterat
 
 
 def _cells(
-    row: Mapping[str, Any], columns: Sequence[Any], metadata: Mapping[str, Any], look: Look
+    row: Mapping[str, Any], columns: Sequence[Any], metadata: Mapping[str, Any], look: TableOptions
 ) -> list[str]:
     pairs = zip(columns, row["cells"], strict=False)
     cells = [
@@ -53,11 +55,11 @@ def _cells(
     return before + cells + after
 
 
-def _shown(columns: Iterable[Any], look: Look) -> Iterator[Any]:
+def _shown(columns: Iterable[Any], look: TableOptions) -> Iterator[Any]:
     return (column for column in columns if _is_shown(column, look))
 
 
-def _is_shown(column: Mapping[str, Any], look: Look) -> bool:
+def _is_shown(column: Mapping[str, Any], look: TableOptions) -> bool:
     return look.wide or not column.get("priority")
 
 
@@ -83,7 +85,7 @@ def labels(values: Mapping[str, str]) -> str:
     return ",".join(f"{key}={values[key]}" for key in sorted(values)) or "<none>"
 
 
-class Columns:
+class ColumnPrinter:
     """Prints rows that come in portions: no column is narrower than it has been."""
 
     def __init__(self) -> None:

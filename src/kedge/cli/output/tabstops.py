@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 
-class Layout(NamedTuple):
+class TabLayout(NamedTuple):
     """How wide a column is: its widest cell and the padding, but no less than `least`."""
 
     padding: int
@@ -18,17 +18,17 @@ class Layout(NamedTuple):
     """Whether gaps are made of tabs, for a terminal that has a stop every eight columns."""
 
 
-TABLE = Layout(padding=3, least=6)
+TABLE = TabLayout(padding=3, least=6)
 """What `kubectl get` uses."""
-DESCRIPTION = Layout(padding=2)
+DESCRIPTION = TabLayout(padding=2)
 """What `kubectl describe` uses."""
-TABBED = Layout(padding=1, tabs=True)
+TABBED = TabLayout(padding=1, tabs=True)
 """What `kubectl describe` used in its early days."""
 
 _STOP = 8
 
 
-def align(lines: Iterable[str], layout: Layout) -> list[str]:
+def align(lines: Iterable[str], layout: TabLayout) -> list[str]:
     """The lines with every tab replaced by a gap; a column ends where a line has no tab for it."""
     rows = [line.split("\t") for line in lines]
     widths = [[0] * (len(row) - 1) for row in rows]
@@ -47,13 +47,13 @@ def _blocks(having: Sequence[bool]) -> Iterator[list[int]]:
             yield list(run)
 
 
-def width_of(cells: Iterable[str], layout: Layout) -> int:
+def width_of(cells: Iterable[str], layout: TabLayout) -> int:
     """How wide a column of these cells is."""
     width = max(layout.least, max(map(len, cells)) + layout.padding)
     return math.ceil(width / _STOP) * _STOP if layout.tabs else width
 
 
-def spaced(row: Sequence[str], widths: Sequence[int], layout: Layout) -> str:
+def spaced(row: Sequence[str], widths: Sequence[int], layout: TabLayout) -> str:
     """One line; the last cell is followed by nothing."""
     cells = [
         cell + "\t" * math.ceil((width - len(cell)) / _STOP) if layout.tabs else cell.ljust(width)

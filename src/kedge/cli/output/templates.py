@@ -26,7 +26,7 @@ class _Range(NamedTuple):
 _Part = str | JSONPath | _Range
 
 
-class Template:
+class OutputTemplate:
     """A template, compiled once for all documents."""
 
     def __init__(self, text: str) -> None:

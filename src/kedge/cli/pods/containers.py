@@ -6,7 +6,7 @@ from typing import Any
 
 from kedge.api.core_v1.pod import RESOURCE as PODS
 from kedge.cli.failure import Failure
-from kedge.cli.objects.connection import Connection
+from kedge.cli.objects.connection import ApiSession
 
 DEFAULT = "kubectl.kubernetes.io/default-container"
 """The annotation with which a pod says which of its containers people usually mean."""
@@ -14,7 +14,7 @@ DEFAULT = "kubectl.kubernetes.io/default-container"
 Pod = dict[str, Any]
 
 
-async def find(there: Connection, word: str) -> Pod:
+async def find(there: ApiSession, word: str) -> Pod:
     """The pod that `NAME` or `pod/NAME` means."""
     kind, slash, name = word.rpartition("/")
     if slash and kind not in ("pod", "pods", "po"):

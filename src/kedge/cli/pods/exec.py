@@ -18,10 +18,10 @@ import msgspec
 
 from kedge.api.core_v1.pod import RESOURCE as PODS
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import USER_AGENT, Connection, visit
+from kedge.cli.objects.connection import USER_AGENT, ApiSession, visit
 from kedge.cli.pods import containers
 from kedge.client.client import error_of, path_of
 from kedge.client.transport import Unreachable
@@ -56,14 +56,14 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(flags: Namespace) -> int:
     if not flags.line:
         raise Failure("you must specify at least one command for the container, after --")
-    asked = Asked(
+    asked = ExecOptions(
         pod=flags.pod,
         command=flags.line,
         container=flags.container,
         stdin=flags.stdin,
         tty=flags.tty,
     )
-    return visit(client_config(Source(flags)), lambda there: execute(there, asked))
+    return visit(client_config(Settings(flags)), lambda there: execute(there, asked))
 
 
 PROTOCOL: Final = "v5.channel.k8s.io"
@@ -72,7 +72,7 @@ _CHUNK: Final = 32 << 10
 _MOST_SAID: Final = 64 << 10
 
 
-class Asked(NamedTuple):
+class ExecOptions(NamedTuple):
     """What is to be run, and where."""
 
     pod: str
@@ -97,7 +97,7 @@ class Asked(NamedTuple):
         )
 
 
-async def execute(there: Connection, asked: Asked) -> int:
+async def execute(there: ApiSession, asked: ExecOptions) -> int:
     """Run it; the exit code is the command's."""
     if asked.tty and asked.stdin and not sys.stdin.isatty():
         print("Unable to use a TTY - input is not a terminal or the right kind of file")
@@ -112,7 +112,7 @@ async def execute(there: Connection, asked: Asked) -> int:
     return exit_code(status)
 
 
-async def connect(there: Connection, target: str) -> WebSocket:
+async def connect(there: ApiSession, target: str) -> WebSocket:
     """A WebSocket to a path of the server; raises what the server refuses."""
     login = there.login
     parts = urlsplit(login.server)
@@ -142,7 +142,7 @@ async def connect(there: Connection, target: str) -> WebSocket:
     return WebSocket(exchange.upgraded(), client=True)
 
 
-async def converse(connected: WebSocket, asked: Asked) -> dict[str, Any]:
+async def converse(connected: WebSocket, asked: ExecOptions) -> dict[str, Any]:
     """Carry input and output until the command has ended; returns what is said about that."""
     loop = asyncio.get_running_loop()
     tasks = []

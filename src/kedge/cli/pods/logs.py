@@ -8,10 +8,10 @@ from typing import BinaryIO, Final, NamedTuple
 
 from kedge.api.core_v1.pod import RESOURCE as PODS
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import Connection, visit
+from kedge.cli.objects.connection import ApiSession, visit
 from kedge.cli.pods import containers
 from kedge.client.client import path_of
 from kedge.machinery.durations import parse_duration
@@ -82,7 +82,7 @@ def _seconds(text: str) -> int:
 def run(flags: Namespace) -> int:
     if flags.container and flags.all_containers:
         raise Failure("--all-containers=true should not be specified with container name")
-    asked = Asked(
+    asked = LogOptions(
         pod=flags.pod,
         container=flags.container,
         everyone=flags.all_containers,
@@ -93,10 +93,10 @@ def run(flags: Namespace) -> int:
         since=flags.since,
         prefix=flags.prefix,
     )
-    return visit(client_config(Source(flags)), lambda there: show(there, asked))
+    return visit(client_config(Settings(flags)), lambda there: show(there, asked))
 
 
-class Asked(NamedTuple):
+class LogOptions(NamedTuple):
     """Whose logs are to be shown, and what of them."""
 
     pod: str
@@ -122,7 +122,7 @@ class Asked(NamedTuple):
         return {name: value for name, value in asked.items() if value}
 
 
-async def show(there: Connection, asked: Asked) -> int:
+async def show(there: ApiSession, asked: LogOptions) -> int:
     """Print what is asked for, while it comes."""
     pod = await containers.find(there, asked.pod)
     if asked.everyone:
@@ -142,7 +142,9 @@ async def show(there: Connection, asked: Asked) -> int:
     return 0
 
 
-async def _print(there: Connection, path: str, asked: Asked, container: str, out: BinaryIO) -> None:
+async def _print(
+    there: ApiSession, path: str, asked: LogOptions, container: str, out: BinaryIO
+) -> None:
     prefix = f"[pod/{asked.pod}/{container}] ".encode() if asked.prefix else b""
     async with there.client.stream(path, asked.query(container)) as pieces:
         # Several that speak at once must not break each other's lines.

@@ -9,10 +9,10 @@ import msgspec
 
 from kedge.api.decision import PATH, REFUSED, Decision, NodeVerdict
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import Connection, document_in, visit
+from kedge.cli.objects.connection import ApiSession, document_in, visit
 from kedge.cli.output import outputs, tabstops
 
 DESCRIPTION: Final = """\
@@ -40,10 +40,10 @@ def add_flags(parser: ArgumentParser) -> None:
 
 def run(flags: Namespace) -> int:
     as_json = flags.output == "json"
-    return visit(client_config(Source(flags)), lambda there: show(there, flags.pod, as_json))
+    return visit(client_config(Settings(flags)), lambda there: show(there, flags.pod, as_json))
 
 
-async def show(connection: Connection, word: str, as_json: bool) -> int:
+async def show(connection: ApiSession, word: str, as_json: bool) -> int:
     """Print the decision."""
     kind, slash, name = word.rpartition("/")
     if slash and kind not in ("pod", "pods", "po"):

@@ -18,7 +18,7 @@ NOTHING: Final = Quantity.from_value(0)
 NO_RESOURCES: Final = ResourceRequirements()
 
 
-class Look(NamedTuple):
+class TopOptions(NamedTuple):
     """What is to be shown, and how."""
 
     what: str = "nodes"
@@ -47,7 +47,7 @@ class Look(NamedTuple):
         return bool(self.node) and not self.wide
 
 
-class Line(NamedTuple):
+class UsageLine(NamedTuple):
     """One line: who uses how much, and how much it asked for or has."""
 
     namespace: str
@@ -64,7 +64,7 @@ class Line(NamedTuple):
         return f"{self.namespace}/{self.name}/{self.container}"
 
 
-def statistic(windows: Windows, look: Look) -> ResourceList:
+def statistic(windows: Windows, look: TopOptions) -> ResourceList:
     """The amounts to show."""
     found = windows.get(look.window, Metrics())
     match look.statistic:
@@ -76,22 +76,26 @@ def statistic(windows: Windows, look: Look) -> ResourceList:
             return found.mean
 
 
-def node_lines(measured: Iterable[Node], known: Mapping[str, CoreNode], look: Look) -> list[Line]:
+def node_lines(
+    measured: Iterable[Node], known: Mapping[str, CoreNode], look: TopOptions
+) -> list[UsageLine]:
     """Nodes: what can be asked of one is its limit."""
     lines = []
     for node in measured:
         name = node.metadata.name
         room = known[name].status.allocatable if name in known else {}
-        lines.append(Line("", name, "", statistic(node.machine, look), {}, room))
+        lines.append(UsageLine("", name, "", statistic(node.machine, look), {}, room))
         if look.containers:
             lines += [
-                Line("", name, each.metadata.name, statistic(each.metrics, look), {}, {})
+                UsageLine("", name, each.metadata.name, statistic(each.metrics, look), {}, {})
                 for each in node.systemContainers
             ]
     return _ordered(lines, look)
 
 
-def pod_lines(measured: Iterable[Pod], known: Mapping[str, CorePod], look: Look) -> list[Line]:
+def pod_lines(
+    measured: Iterable[Pod], known: Mapping[str, CorePod], look: TopOptions
+) -> list[UsageLine]:
     """Pods, or each of their containers."""
     lines = []
     for pod in measured:
@@ -105,11 +109,11 @@ def pod_lines(measured: Iterable[Pod], known: Mapping[str, CorePod], look: Look)
                 asked = own.get(container, NO_RESOURCES)
                 used = statistic(each.metrics, look)
                 lines.append(
-                    Line(namespace, name, container, used, asked.requests, asked.limits, node)
+                    UsageLine(namespace, name, container, used, asked.requests, asked.limits, node)
                 )
         else:
             used = statistic(windows_of(pod), look)
-            lines.append(Line(namespace, name, "", used, *_asked(declared), node))
+            lines.append(UsageLine(namespace, name, "", used, *_asked(declared), node))
     return _ordered(lines, look)
 
 
@@ -136,14 +140,16 @@ def _bounds(limits: Sequence[ResourceList]) -> ResourceList:
     return {name: total[name] for name in total if all(name in each for each in limits)}
 
 
-def _ordered(lines: list[Line], look: Look) -> list[Line]:
+def _ordered(lines: list[UsageLine], look: TopOptions) -> list[UsageLine]:
     if look.sort_by == "name":
         return sorted(lines, key=lambda line: line.key)
     by = sorted(lines, key=lambda line: line.key)
     return sorted(by, key=lambda line: -line.usage.get(look.sort_by, NOTHING).nanos)
 
 
-def table(lines: Sequence[Line], look: Look, trends: Mapping[str, str] | None) -> list[str]:
+def table(
+    lines: Sequence[UsageLine], look: TopOptions, trends: Mapping[str, str] | None
+) -> list[str]:
     """The lines of text; `trends` are drawn by key, None leaves them out."""
     rows = [_heading(look, trends)] if look.headings else []
     rows += [_cells(line, look, trends) for line in lines]
@@ -151,7 +157,7 @@ def table(lines: Sequence[Line], look: Look, trends: Mapping[str, str] | None) -
     return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
 
 
-def _heading(look: Look, trends: Mapping[str, str] | None) -> list[str]:
+def _heading(look: TopOptions, trends: Mapping[str, str] | None) -> list[str]:
     shown = ["NAMESPACE"] if _spaced(look) else []
     shown.append("NODE" if look.of_nodes else "POD")
     if look.containers:
@@ -166,15 +172,15 @@ def _heading(look: Look, trends: Mapping[str, str] | None) -> list[str]:
     return shown + (["CPU TREND"] if trends is not None else [])
 
 
-def _spaced(look: Look) -> bool:
+def _spaced(look: TopOptions) -> bool:
     return not look.of_nodes and (look.everywhere or (bool(look.node) and look.wide))
 
 
-def _placed(look: Look) -> bool:
+def _placed(look: TopOptions) -> bool:
     return look.wide and not look.of_nodes and not look.node
 
 
-def _cells(line: Line, look: Look, trends: Mapping[str, str] | None) -> list[str]:
+def _cells(line: UsageLine, look: TopOptions, trends: Mapping[str, str] | None) -> list[str]:
     shown = [line.namespace] if _spaced(look) else []
     shown.append(line.name)
     if look.containers:
@@ -207,7 +213,7 @@ def sparkline(amounts: Sequence[Quantity]) -> str:
     return "".join(BARS[min(each.nanos * len(BARS) // top, len(BARS) - 1)] for each in amounts)
 
 
-def documents(lines: Sequence[Line], look: Look) -> dict[str, Any]:
+def documents(lines: Sequence[UsageLine], look: TopOptions) -> dict[str, Any]:
     """The same for programs."""
     return {
         "window": look.window,
@@ -216,7 +222,7 @@ def documents(lines: Sequence[Line], look: Look) -> dict[str, Any]:
     }
 
 
-def _document(line: Line, look: Look) -> dict[str, Any]:
+def _document(line: UsageLine, look: TopOptions) -> dict[str, Any]:
     amounts = {
         "usage": line.usage,
         "requests": line.requests,

@@ -11,11 +11,11 @@ from kedge.api.metrics_v1alpha1 import pod
 from kedge.api.metrics_v1alpha1.pod import Pod
 from kedge.api.metrics_v1alpha1.windows import Metrics
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.failure import Failure
 from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import Connection, visit
-from kedge.cli.objects.targets import Target, kind_of
+from kedge.cli.objects.connection import ApiSession, visit
+from kedge.cli.objects.targets import ObjectTarget, kind_of
 from kedge.cli.output import outputs
 from kedge.machinery.durations import human_age, parse_time
 from kedge.machinery.errors import StatusError
@@ -62,7 +62,7 @@ def percent(value: str) -> int:
 
 def run(flags: Namespace) -> int:
     return visit(
-        client_config(Source(flags)), lambda there: show(there, flags.target, flags.headroom)
+        client_config(Settings(flags)), lambda there: show(there, flags.target, flags.headroom)
     )
 
 
@@ -75,7 +75,7 @@ _SMALLEST: Final = {"cpu": 10, "memory": 16}
 RESOURCES: Final = ("cpu", "memory")
 
 
-class Evidence(NamedTuple):
+class UsageEvidence(NamedTuple):
     """What the pods used of one resource in one container."""
 
     window: str
@@ -87,7 +87,7 @@ class Evidence(NamedTuple):
     most: Quantity
 
 
-async def show(connection: Connection, word: str, headroom: int) -> int:
+async def show(connection: ApiSession, word: str, headroom: int) -> int:
     """Print the patch."""
     (target,) = await connection.targets([word])
     if not target.name:
@@ -110,7 +110,7 @@ async def show(connection: Connection, word: str, headroom: int) -> int:
 
 
 async def _measured(
-    connection: Connection, target: Target, document: Mapping[str, Any], namespace: str
+    connection: ApiSession, target: ObjectTarget, document: Mapping[str, Any], namespace: str
 ) -> list[Pod]:
     if target.resource.kind == "Pod":
         return await _of_pod(connection, target.name, namespace)
@@ -122,7 +122,7 @@ async def _measured(
     return (await connection.client.list(pod.RESOURCE, namespace, labels=labels)).items
 
 
-async def _of_pod(connection: Connection, name: str, namespace: str) -> list[Pod]:
+async def _of_pod(connection: ApiSession, name: str, namespace: str) -> list[Pod]:
     """What a pod used, though it may have ended."""
     try:
         return [await connection.client.get(pod.RESOURCE, name, namespace)]
@@ -132,7 +132,7 @@ async def _of_pod(connection: Connection, name: str, namespace: str) -> list[Pod
         raise
 
 
-class Declared(NamedTuple):
+class DeclaredSizes(NamedTuple):
     """A container as it is declared now."""
 
     among: str
@@ -140,26 +140,26 @@ class Declared(NamedTuple):
     resources: Mapping[str, Any]
 
 
-def _containers(target: Target, document: Mapping[str, Any]) -> dict[str, Declared]:
+def _containers(target: ObjectTarget, document: Mapping[str, Any]) -> dict[str, DeclaredSizes]:
     """The containers by name; those that only prepare the others are over before they count."""
     spec = document["spec"]
     inner = spec if target.resource.kind == "Pod" else spec["template"]["spec"]
     return {
-        each["name"]: Declared(among, each.get("resources") or {})
+        each["name"]: DeclaredSizes(among, each.get("resources") or {})
         for among in ("containers", "initContainers")
         for each in inner.get(among) or ()
         if among == "containers" or each.get("restartPolicy") == "Always"
     }
 
 
-def _kept_class(target: Target, document: Mapping[str, Any]) -> str:
+def _kept_class(target: ObjectTarget, document: Mapping[str, Any]) -> str:
     """The class of service that a pod has, since none can be resized into another."""
     if target.resource.kind != "Pod":
         return ""
     return qos_class(core_pod.RESOURCE.from_document(dict(document)))
 
 
-def evidence(pods: Sequence[Pod], container: str) -> dict[str, Evidence]:
+def evidence(pods: Sequence[Pod], container: str) -> dict[str, UsageEvidence]:
     """What is known of a container, by resource."""
     seen = [
         each.metrics for pod in pods for each in pod.containers if each.metadata.name == container
@@ -173,7 +173,7 @@ def evidence(pods: Sequence[Pod], container: str) -> dict[str, Evidence]:
         most = [each.max[resource] for each in chosen if resource in each.max]
         if usual and most:
             seconds = min(max(spans), _HOUR if length == "1h" else _DAY)
-            found[resource] = Evidence(length, seconds, len(usual), max(usual), max(most))
+            found[resource] = UsageEvidence(length, seconds, len(usual), max(usual), max(most))
     return found
 
 
@@ -190,7 +190,7 @@ Sizes = Mapping[str, Mapping[str, Size]]
 
 
 def sized(
-    found: Mapping[str, Mapping[str, Evidence]], headroom: int, class_: str = ""
+    found: Mapping[str, Mapping[str, UsageEvidence]], headroom: int, class_: str = ""
 ) -> dict[str, dict[str, Size]]:
     """What is proposed; for a pod, such that it stays in its class of service."""
     sizes = {
@@ -213,7 +213,7 @@ def sized(
     return sizes
 
 
-def proposed(resource: str, found: Evidence, headroom: int) -> Size:
+def proposed(resource: str, found: UsageEvidence, headroom: int) -> Size:
     """The request and the limit."""
     request = _rounded(resource, found.usual.nanos)
     limit = _rounded(resource, found.most.nanos * (100 + headroom) // 100)
@@ -230,7 +230,7 @@ def _rounded(resource: str, nanos: int) -> Quantity:
 
 
 def patch(
-    target: Target, namespace: str, declared: Mapping[str, Declared], sizes: Sizes
+    target: ObjectTarget, namespace: str, declared: Mapping[str, DeclaredSizes], sizes: Sizes
 ) -> dict[str, Any]:
     """What kubectl is to apply."""
     inner: dict[str, list[Any]] = {}
@@ -251,10 +251,10 @@ def patch(
 
 
 def _comments(
-    target: Target,
+    target: ObjectTarget,
     class_: str,
-    declared: Mapping[str, Declared],
-    found: Mapping[str, Mapping[str, Evidence]],
+    declared: Mapping[str, DeclaredSizes],
+    found: Mapping[str, Mapping[str, UsageEvidence]],
     sizes: Sizes,
     headroom: int,
 ) -> Iterator[str]:
@@ -273,7 +273,7 @@ def _comments(
             )
 
 
-def _how(target: Target, class_: str) -> str:
+def _how(target: ObjectTarget, class_: str) -> str:
     """What to do with the patch."""
     if target.resource.kind == "Job":
         return "The pods of a Job cannot be changed: have this in the manifest of the next one"

@@ -16,12 +16,12 @@ from kedge.api.metrics_v1alpha1 import node, pod
 from kedge.api.metrics_v1alpha1.windows import Windows
 from kedge.api.resource import Resource
 from kedge.cli.config.kubeconfig import client_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.objects import client_flags
-from kedge.cli.objects.connection import Connection, visit
+from kedge.cli.objects.connection import ApiSession, visit
 from kedge.cli.output import outputs
 from kedge.cli.usage import lines as usage
-from kedge.cli.usage.lines import NOTHING, Line, Look
+from kedge.cli.usage.lines import NOTHING, TopOptions, UsageLine
 from kedge.client.transport import Unreachable
 from kedge.machinery.clock import Clock, SystemClock
 from kedge.machinery.errors import StatusError, not_found
@@ -77,7 +77,7 @@ def add_flags(parser: ArgumentParser) -> None:
 
 
 def run(flags: Namespace) -> int:
-    look = Look(
+    look = TopOptions(
         what=flags.what,
         everywhere=flags.all_namespaces,
         labels=flags.selector,
@@ -91,7 +91,7 @@ def run(flags: Namespace) -> int:
     live = not flags.once and flags.output != "json"
     as_json = flags.output == "json"
     return visit(
-        client_config(Source(flags)), lambda there: show(there, look, live=live, as_json=as_json)
+        client_config(Settings(flags)), lambda there: show(there, look, live=live, as_json=as_json)
     )
 
 
@@ -111,9 +111,9 @@ _REST: Final = "\x1b[J"
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
-async def show(connection: Connection, look: Look, *, live: bool, as_json: bool) -> int:
+async def show(connection: ApiSession, look: TopOptions, *, live: bool, as_json: bool) -> int:
     """Print what is used now; at a terminal go on until somebody has seen enough."""
-    scene = Scene(connection, look)
+    scene = TopView(connection, look)
     await scene.fetch()
     if as_json:
         print(outputs.json_text(usage.documents(scene.lines(), look)))
@@ -128,10 +128,10 @@ async def show(connection: Connection, look: Look, *, live: bool, as_json: bool)
     return 0
 
 
-class Scene:
+class TopView:
     """What is known of usage, and how it came about."""
 
-    def __init__(self, connection: Connection, look: Look) -> None:
+    def __init__(self, connection: ApiSession, look: TopOptions) -> None:
         self._connection = connection
         self._look = look
         self._resource: Resource[Any] = node.RESOURCE if look.of_nodes else pod.RESOURCE
@@ -241,8 +241,8 @@ class Scene:
             amount = windows["10s"].mean.get("cpu", NOTHING) if "10s" in windows else NOTHING
             self._histories.setdefault(key, deque(maxlen=_HISTORY)).append(amount)
 
-    def lines(self) -> list[Line]:
-        make: Callable[..., list[Line]] = (
+    def lines(self) -> list[UsageLine]:
+        make: Callable[..., list[UsageLine]] = (
             usage.node_lines if self._look.of_nodes else usage.pod_lines
         )
         return make(self._measured.values(), self._known, self._look)
@@ -265,7 +265,7 @@ class Scene:
         return f"Nothing has been reported lately{where}."
 
 
-def _namespace(connection: Connection, look: Look) -> str:
+def _namespace(connection: ApiSession, look: TopOptions) -> str:
     """Where pods are looked for; a node has pods of all namespaces, unless one is named."""
     if look.of_nodes or look.everywhere:
         return ""
@@ -292,7 +292,7 @@ def _can_repaint() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
-async def _repaint(scene: Scene) -> None:
+async def _repaint(scene: TopView) -> None:
     trends = "utf" in (sys.stdout.encoding or "").lower()
     try:
         async with _screen(), asyncio.TaskGroup() as tasks:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from kedge.cli.cluster import down, registry, state
-from kedge.cli.cluster.registry import Found, Where
+from kedge.cli.cluster.registry import ClusterLocation, RegisteredCluster
 from kedge.cli.failure import Failure
 from kedge.client import kubeconfig
 from kedge.client.kubeconfig import Access
@@ -25,7 +25,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config"
 
 
-def raised(root: Path, name: str, config: Path) -> Found:
+def raised(root: Path, name: str, config: Path) -> RegisteredCluster:
     """A cluster as `kedge up` leaves it, but for a server."""
     cluster = state.prepare(root / name, name)
     before = kubeconfig.merge(config, Access(f"kedge-{name}", "https://x", b"pem", "token"))
@@ -36,7 +36,7 @@ def raised(root: Path, name: str, config: Path) -> Found:
         kubeconfig_existed=before.existed,
     )
     state.write(root / name, cluster)
-    return Found(cluster, root / name)
+    return RegisteredCluster(cluster, root / name)
 
 
 def current(config: Path) -> str:
@@ -52,7 +52,7 @@ def test_a_cluster_that_does_not_run_is_no_error(root: Path, config: Path) -> No
 def test_a_cluster_that_is_not_there_is_no_error(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert down.stop(Where(root, "blue", None), purge=True, every=False) == 0
+    assert down.stop(ClusterLocation(root, "blue", None), purge=True, every=False) == 0
     assert capsys.readouterr().out == 'There is no cluster "blue" here: nothing to stop.\n'
 
 
@@ -70,7 +70,7 @@ def test_in_whatever_order_clusters_go_the_users_context_comes_back(
     raised(root, "blue", config)
     raised(root, "green", config)
     for name in order:
-        found = registry.find(Where(root, name, None))
+        found = registry.find(ClusterLocation(root, name, None))
         assert found is not None
         down.take_down(found, root, purge=False)
     assert current(config) == "prod"
@@ -84,7 +84,7 @@ def test_in_whatever_order_clusters_go_a_file_they_made_goes_with_them(
     raised(root, "blue", config)
     raised(root, "green", config)
     for name in order:
-        found = registry.find(Where(root, name, None))
+        found = registry.find(ClusterLocation(root, name, None))
         assert found is not None
         down.take_down(found, root, purge=False)
     assert not config.exists()
@@ -105,13 +105,13 @@ def test_a_directory_that_holds_only_a_node_is_taken_down_too(
 ) -> None:
     directory = root / "default"
     (directory / "nodes" / "far").mkdir(parents=True)
-    down.stop(Where(root, "default", None), purge=False, every=False)
+    down.stop(ClusterLocation(root, "default", None), purge=False, every=False)
     assert capsys.readouterr().out == (
         f'Node "far" was not running; its pods are stopped; its state is kept in {directory}.\n'
     )
-    down.stop(Where(root, "other", directory), purge=False, every=False)
+    down.stop(ClusterLocation(root, "other", directory), purge=False, every=False)
     assert 'Node "far"' in capsys.readouterr().out
-    down.stop(Where(root, "other", None), purge=True, every=True)
+    down.stop(ClusterLocation(root, "other", None), purge=True, every=True)
     assert 'Node "far"' in capsys.readouterr().out
     assert not directory.exists()
 
@@ -123,7 +123,7 @@ def test_the_trouble_of_one_cluster_keeps_no_other_from_being_stopped(
     raised(root, "green", config.with_name("other"))
     config.write_text("clusters: {")
     with pytest.raises(Failure, match='"blue" is down, but its context is still in'):
-        down.stop(Where(root, "default", None), purge=False, every=True)
+        down.stop(ClusterLocation(root, "default", None), purge=False, every=True)
     assert 'Cluster "green" was not running' in capsys.readouterr().out
     assert not config.with_name("other").exists()
 
@@ -142,12 +142,12 @@ def test_a_cluster_that_somebody_else_has_deleted_meanwhile_is_no_error(
 ) -> None:
     found = raised(root, "blue", config)
 
-    def find(where: Where) -> Found:
+    def find(where: ClusterLocation) -> RegisteredCluster:
         down.take_down(found, root, purge=True)
         return found
 
     monkeypatch.setattr(registry, "find", find)
-    assert down.stop(Where(root, "blue", None), purge=True, every=False) == 0
+    assert down.stop(ClusterLocation(root, "blue", None), purge=True, every=False) == 0
     assert "was deleted by another command at the same moment" in capsys.readouterr().out
 
 

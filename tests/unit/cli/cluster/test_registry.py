@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kedge.cli.cluster import registry, state
-from kedge.cli.cluster.registry import Where
+from kedge.cli.cluster.registry import ClusterLocation
 from kedge.cli.failure import Failure
 
 
@@ -29,7 +29,7 @@ def test_clusters_are_found_wherever_they_are(root: Path, tmp_path: Path) -> Non
     make(root / "blue", root, "blue")
     make(tmp_path / "elsewhere", root, "amber")
     assert names(root) == ["amber", "blue"]
-    amber = registry.find(Where(root, "amber", None))
+    amber = registry.find(ClusterLocation(root, "amber", None))
     assert amber is not None
     assert amber.directory == tmp_path / "elsewhere"
 
@@ -38,7 +38,7 @@ def test_a_cluster_whose_directory_is_gone_is_gone(root: Path, tmp_path: Path) -
     make(tmp_path / "elsewhere", root, "amber")
     shutil.rmtree(tmp_path / "elsewhere")
     assert names(root) == []
-    assert registry.find(Where(root, "amber", None)) is None
+    assert registry.find(ClusterLocation(root, "amber", None)) is None
     make(tmp_path / "again", root, "amber")
     assert names(root) == ["amber"]
 

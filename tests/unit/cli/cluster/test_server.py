@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kedge.apiserver.config import ADMISSION_PLUGINS, KubeletTrust, ServerConfig
 from kedge.cli.cluster.server import child_arguments
 from kedge.cli.config.server import server_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.main import parser
 from kedge.controllers import names
 
@@ -70,4 +70,4 @@ def test_a_configuration_survives_the_command_line_whatever_the_environment_says
         "KEDGE_NODE_MONITOR_GRACE_PERIOD": "1s",
     }
     flags = parser().parse_args(["server", *child_arguments(wanted)])
-    assert server_config(Source(flags, environment)) == wanted
+    assert server_config(Settings(flags, environment)) == wanted

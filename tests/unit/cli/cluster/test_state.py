@@ -74,7 +74,7 @@ def test_a_torn_record_is_made_again_and_the_old_one_kept(
     (tmp_path / "cluster.json").write_text(content)
     with pytest.raises(state.RecordDamaged, match=r"is damaged .* give its name"):
         state.read(tmp_path)
-    assert state.prepare(tmp_path, "blue") == state.Cluster(name="blue", kept=("pki/ca.crt",))
+    assert state.prepare(tmp_path, "blue") == state.ClusterRecord(name="blue", kept=("pki/ca.crt",))
     assert (tmp_path / "cluster.json.damaged").read_text() == content
     assert 'made again for the cluster "blue"' in capsys.readouterr().err
 
@@ -140,7 +140,7 @@ def test_who_waited_for_a_cluster_that_was_deleted_does_not_have_its_successor(
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with (
-        pytest.raises(state.Gone, match="was deleted by another command"),
+        pytest.raises(state.ClusterGone, match="was deleted by another command"),
         state.changing(directory),
     ):
         pass

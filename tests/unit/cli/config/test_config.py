@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.cluster.registry import Where
+from kedge.cli.cluster.registry import ClusterLocation
 from kedge.cli.cluster.state import prepare
 from kedge.cli.config import node as node_module
 from kedge.cli.config.cluster import where
 from kedge.cli.config.kubeconfig import client_config
 from kedge.cli.config.node import invitation, node_config, server_of_node
 from kedge.cli.config.server import server_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.config.up import up_config
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
@@ -33,7 +33,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def test_a_flag_beats_the_environment_which_beats_the_default(environment: dict[str, str]) -> None:
     def port(*arguments: str) -> int:
-        return server_config(Source(flags("server", *arguments), environment)).port
+        return server_config(Settings(flags("server", *arguments), environment)).port
 
     assert port() == 6443
     environment["KEDGE_PORT"] = "7000"
@@ -44,14 +44,14 @@ def test_a_flag_beats_the_environment_which_beats_the_default(environment: dict[
 def test_up_enforces_upstreams_plugins_and_a_bare_server_what_namespaces_need(
     environment: dict[str, str],
 ) -> None:
-    up = up_config(Source(flags("up"), environment))
-    server = server_config(Source(flags("server"), environment))
+    up = up_config(Settings(flags("up"), environment))
+    server = server_config(Settings(flags("server"), environment))
     assert "NamespaceLifecycle" in up.server.admission
     assert server.admission == ("NamespaceLifecycle",)
 
 
 def test_up_can_be_told_to_enforce_nothing(environment: dict[str, str]) -> None:
-    up = up_config(Source(flags("up", "--admission-control="), environment))
+    up = up_config(Settings(flags("up", "--admission-control="), environment))
     assert up.server.admission == ()
 
 
@@ -62,12 +62,12 @@ def test_every_spelling_of_admission_control_is_understood(
     environment: dict[str, str], spelling: str
 ) -> None:
     read = flags("up", f"{spelling}=NamespaceLifecycle")
-    assert up_config(Source(read, environment)).server.admission == ("NamespaceLifecycle",)
+    assert up_config(Settings(read, environment)).server.admission == ("NamespaceLifecycle",)
 
 
 def test_enabling_and_disabling_plugins_changes_the_default(environment: dict[str, str]) -> None:
     def plugins(*arguments: str) -> list[str]:
-        up = up_config(Source(flags("up", *arguments), environment))
+        up = up_config(Settings(flags("up", *arguments), environment))
         return list(up.server.admission)
 
     off = "--disable-admission-plugins=MutatingAdmissionWebhook,ValidatingAdmissionWebhook"
@@ -81,7 +81,7 @@ def test_a_bare_server_enforces_the_enabled_plugins_beside_its_own_in_their_orde
     environment: dict[str, str],
 ) -> None:
     on = "--enable-admission-plugins=ValidatingAdmissionWebhook,MutatingAdmissionWebhook"
-    assert server_config(Source(flags("server", on), environment)).admission == (
+    assert server_config(Settings(flags("server", on), environment)).admission == (
         "NamespaceLifecycle",
         "MutatingAdmissionWebhook",
         "ValidatingAdmissionWebhook",
@@ -95,14 +95,14 @@ def test_an_exact_list_of_plugins_and_a_change_to_the_default_exclude_each_other
     change = f"--{relative}-admission-plugins=NamespaceLifecycle"
     both = flags("up", "--admission-control=NamespaceLifecycle", change)
     with pytest.raises(Failure, match=f"--admission-control .*--{relative}-admission-plugins"):
-        up_config(Source(both, environment))
+        up_config(Settings(both, environment))
 
 
 def test_a_plugin_is_not_both_enabled_and_disabled(environment: dict[str, str]) -> None:
     environment["KEDGE_ENABLE_ADMISSION_PLUGINS"] = "NamespaceLifecycle"
     environment["KEDGE_DISABLE_ADMISSION_PLUGINS"] = "NamespaceLifecycle"
     with pytest.raises(Failure, match='"NamespaceLifecycle" is both enabled and disabled'):
-        up_config(Source(flags("up"), environment))
+        up_config(Settings(flags("up"), environment))
 
 
 def test_a_flag_about_plugins_silences_what_the_environment_says_of_them(
@@ -110,7 +110,7 @@ def test_a_flag_about_plugins_silences_what_the_environment_says_of_them(
 ) -> None:
     environment["KEDGE_ADMISSION_CONTROL"] = "NamespaceLifecycle"
     off = flags("up", "--disable-admission-plugins=NamespaceLifecycle")
-    plugins = up_config(Source(off, environment)).server.admission
+    plugins = up_config(Settings(off, environment)).server.admission
     assert "NamespaceLifecycle" not in plugins
     assert "MutatingAdmissionWebhook" in plugins
 
@@ -121,14 +121,14 @@ def test_a_file_is_found_from_where_the_command_was_given(
 ) -> None:
     # The server itself moves to its own directory.
     monkeypatch.chdir(tmp_path)
-    made = server_config(Source(flags("server", f"{flag}=some.file"), environment))
+    made = server_config(Settings(flags("server", f"{flag}=some.file"), environment))
     assert tmp_path / "some.file" in (made.token_auth_file, made.audit_log)
 
 
 def test_limits_on_requests_in_flight_can_be_set_and_lifted(environment: dict[str, str]) -> None:
     asked = ("--max-requests-inflight=0", "--max-mutating-requests-inflight=7")
-    usual = server_config(Source(flags("server"), environment))
-    made = server_config(Source(flags("server", *asked), environment))
+    usual = server_config(Settings(flags("server"), environment))
+    made = server_config(Settings(flags("server", *asked), environment))
     assert (usual.max_requests_inflight, usual.max_mutating_requests_inflight) == (400, 200)
     assert (made.max_requests_inflight, made.max_mutating_requests_inflight) == (0, 7)
 
@@ -136,7 +136,7 @@ def test_limits_on_requests_in_flight_can_be_set_and_lifted(environment: dict[st
 def test_an_admission_plugin_that_does_not_exist_is_refused(environment: dict[str, str]) -> None:
     environment["KEDGE_ADMISSION_CONTROL"] = "NamespaceLifecycle,Wishful"
     with pytest.raises(Failure, match=r'no admission plugin "Wishful".*ValidatingAdmissionWebhook'):
-        server_config(Source(flags("server"), environment))
+        server_config(Settings(flags("server"), environment))
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_a_bad_value_in_the_environment_is_reported_with_the_variables_name(
 ) -> None:
     environment[variable] = value
     with pytest.raises(Failure, match=rf"\${variable}: .*{complaint}"):
-        server_config(Source(flags("server"), environment))
+        server_config(Settings(flags("server"), environment))
 
 
 def test_clusters_live_under_the_state_home(environment: dict[str, str], tmp_path: Path) -> None:
-    source = Source(flags("server", "--name=blue"), environment)
+    source = Settings(flags("server", "--name=blue"), environment)
     assert server_config(source).state == tmp_path / "state" / "kedge" / "blue"
 
 
@@ -168,7 +168,7 @@ def test_without_a_state_home_root_and_users_have_places_of_their_own(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del environment["XDG_STATE_HOME"]
-    source = Source(flags("list"), environment)
+    source = Settings(flags("list"), environment)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert source.root() == tmp_path / ".local" / "state" / "kedge"
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -182,14 +182,14 @@ def test_a_relative_state_home_is_ignored(
     monkeypatch.setattr("os.geteuid", lambda: 0)
     for value in ("states", "./states", ""):
         environment["XDG_STATE_HOME"] = value
-        assert Source(flags("list"), environment).root() == Path("/var/lib/kedge")
+        assert Settings(flags("list"), environment).root() == Path("/var/lib/kedge")
 
 
 def test_containers_see_no_cluster_of_this_user_wherever_it_is_listed(
     environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    node = node_config(Source(flags("node", f"--state={tmp_path / 'there'}"), environment))
+    node = node_config(Settings(flags("node", f"--state={tmp_path / 'there'}"), environment))
     lists = (tmp_path / "state" / "kedge", tmp_path / ".local" / "state" / "kedge")
     assert node.listed == lists
     assert {tmp_path / "there", *lists} <= {*node.hidden}
@@ -210,7 +210,7 @@ def test_a_cluster_is_the_same_one_whatever_link_leads_to_it(
         if way == "HOME":
             del given["XDG_STATE_HOME"]
         words = [f"--state={given[way]}"] if way == "--state" else []
-        node = node_config(Source(flags("node", *words), given))
+        node = node_config(Settings(flags("node", *words), given))
         assert node.state.is_relative_to(tmp_path / "real")
         return node.cgroup
 
@@ -221,7 +221,7 @@ def test_a_directory_that_holds_a_cluster_knows_its_name(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     prepare(tmp_path / "there", "green")
-    source = Source(flags("server", f"--state={tmp_path / 'there'}"), environment)
+    source = Settings(flags("server", f"--state={tmp_path / 'there'}"), environment)
     assert server_config(source).name == "green"
 
 
@@ -230,17 +230,17 @@ def test_a_name_on_the_command_line_beats_a_directory_in_the_environment(
 ) -> None:
     environment["KEDGE_STATE"] = str(tmp_path / "there")
     root = tmp_path / "state" / "kedge"
-    by_name = where(Source(flags("status", "--name=red"), environment))
-    by_default = where(Source(flags("status"), environment))
-    assert by_name == Where(root, "red", None)
-    assert by_default == Where(root, "default", tmp_path / "there")
+    by_name = where(Settings(flags("status", "--name=red"), environment))
+    by_default = where(Settings(flags("status"), environment))
+    assert by_name == ClusterLocation(root, "red", None)
+    assert by_default == ClusterLocation(root, "default", tmp_path / "there")
 
 
 def test_the_kubeconfig_is_the_flags_else_the_one_kubectl_would_change(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     def chosen(*arguments: str) -> Path:
-        return up_config(Source(flags("up", *arguments), environment)).kubeconfig
+        return up_config(Settings(flags("up", *arguments), environment)).kubeconfig
 
     assert chosen() == tmp_path / ".kube" / "config"
     environment["KUBECONFIG"] = str(tmp_path / "a")
@@ -250,7 +250,7 @@ def test_the_kubeconfig_is_the_flags_else_the_one_kubectl_would_change(
 
 def test_a_client_goes_where_kubectl_would(environment: dict[str, str], tmp_path: Path) -> None:
     def found(*arguments: str) -> ClientConfig:
-        return client_config(Source(flags("get", "pods", *arguments), environment))
+        return client_config(Settings(flags("get", "pods", *arguments), environment))
 
     assert found() == ClientConfig([tmp_path / ".kube" / "config"])
     environment["KUBECONFIG"] = "a:b"
@@ -271,20 +271,20 @@ def test_a_node_that_joins_is_called_as_its_machine(
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "Box-7.Example.com")
     asked = flags("node", "--server=https://127.0.0.1:6443", f"--token={TOKEN}")
-    assert node_config(Source(asked, environment)).name == "box-7.example.com"
+    assert node_config(Settings(asked, environment)).name == "box-7.example.com"
     named = flags("node", "--server=https://127.0.0.1:6443", f"--token={TOKEN}", "--node-name=far")
-    assert node_config(Source(named, environment)).name == "far"
+    assert node_config(Settings(named, environment)).name == "far"
 
 
 def test_a_node_that_joined_knows_who_and_where_it_is(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     joined(tmp_path / "state" / "kedge" / "default", "far", "https://127.0.0.1:7443")
-    source = Source(flags("node"), environment)
+    source = Settings(flags("node"), environment)
     found = node_config(source)
     assert (found.name, found.address) == ("far", "127.0.0.1")
     assert server_of_node(source, found) == "https://127.0.0.1:7443"
-    moved = Source(flags("node", "--server=https://127.0.0.1:8443/"), environment)
+    moved = Settings(flags("node", "--server=https://127.0.0.1:8443/"), environment)
     assert server_of_node(moved, found) == "https://127.0.0.1:8443"
 
 
@@ -293,7 +293,7 @@ def test_among_several_nodes_the_first_is_meant(
 ) -> None:
     for name in ("node-1", "node-2"):
         (tmp_path / "state" / "kedge" / "default" / "nodes" / name).mkdir(parents=True)
-    assert node_config(Source(flags("node"), environment)).name == "node-1"
+    assert node_config(Settings(flags("node"), environment)).name == "node-1"
 
 
 def test_a_server_that_nothing_leads_to_needs_an_address_for_the_node(
@@ -305,16 +305,16 @@ def test_a_server_that_nothing_leads_to_needs_an_address_for_the_node(
     monkeypatch.setattr(node_module, "address_towards", no_way)
     words = ("node", "--server=https://192.0.2.1:6443", f"--token={TOKEN}", "--node-name=far")
     with pytest.raises(Failure, match=r"Network is unreachable.*say with --node-address"):
-        node_config(Source(flags(*words), environment))
+        node_config(Settings(flags(*words), environment))
     told = flags(*words, "--node-address=192.0.2.9")
-    assert node_config(Source(told, environment)).address == "192.0.2.9"
+    assert node_config(Settings(told, environment)).address == "192.0.2.9"
 
 
 def test_an_invitation_is_a_token_a_server_and_a_reason_to_trust_it(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     def invited(*arguments: str) -> Invitation | None:
-        return invitation(Source(flags("node", *arguments), environment))
+        return invitation(Settings(flags("node", *arguments), environment))
 
     assert invited() is None
     with pytest.raises(Failure, match="say with --server where it is"):
@@ -354,7 +354,7 @@ def test_what_cannot_be_joined_with_is_refused(
 
 def test_the_server_knows_the_nodes_that_start_with_it(environment: dict[str, str]) -> None:
     asked = flags("up", "--nodes=2", "--node-address=192.0.2.7")
-    server = up_config(Source(asked, environment)).server
+    server = up_config(Settings(asked, environment)).server
     assert server.local_nodes == {"node-1": "192.0.2.7", "node-2": "192.0.2.7"}
     assert server.node_pki("node-2") == server.state / "nodes" / "node-2" / "pki"
 
@@ -367,7 +367,7 @@ def test_labels_of_nodes_that_pods_may_know_are_listed(
     environment: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = flags("up", "--expose-node-labels=example.com/rack, example.org/*")
-    (node,) = up_config(Source(asked, environment)).nodes
+    (node,) = up_config(Settings(asked, environment)).nodes
     assert node.exposed_labels == ("example.com/rack", "example.org/*")
     with pytest.raises(SystemExit):
         flags("up", "--expose-node-labels=a b")
@@ -378,7 +378,7 @@ def test_the_first_node_has_the_directory_for_plugins_and_others_their_own(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     told = flags("up", "--nodes=2", f"--device-plugin-dir={tmp_path}/plugins")
-    one, two = up_config(Source(told, environment)).nodes
+    one, two = up_config(Settings(told, environment)).nodes
     assert one.plugins == tmp_path / "plugins"
     assert two.plugins == two.own_plugins == two.state / "kubelet" / "device-plugins"
 
@@ -387,13 +387,13 @@ def test_a_node_by_itself_has_the_directory_it_is_told(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     told = flags("node", "--node-name=node-2", f"--device-plugin-dir={tmp_path}/plugins")
-    assert node_config(Source(told, environment)).plugins == tmp_path / "plugins"
+    assert node_config(Settings(told, environment)).plugins == tmp_path / "plugins"
 
 
 def test_devices_to_simulate_are_counted(environment: dict[str, str]) -> None:
     told = flags("up", "--devices=example.com/a=1,example.com/b=2", "--devices=example.com/c=3")
-    (node,) = up_config(Source(told, environment)).nodes
+    (node,) = up_config(Settings(told, environment)).nodes
     assert node.devices == {"example.com/a": 1, "example.com/b": 2, "example.com/c": 3}
     environment["KEDGE_DEVICES"] = "cpu=4"
     with pytest.raises(Failure, match='"cpu" is no name for devices'):
-        up_config(Source(flags("up"), environment))
+        up_config(Settings(flags("up"), environment))

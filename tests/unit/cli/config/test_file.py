@@ -7,7 +7,7 @@ import pytest
 
 from kedge.cli.config.file import known_settings, parse
 from kedge.cli.config.server import server_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 from kedge.cli.config.up import up_config
 from kedge.cli.failure import Failure
 from kedge.cli.main import parser
@@ -73,7 +73,7 @@ def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_default
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     def port(*words: str) -> int:
-        return server_config(Source(flags("server", *words), environment)).port
+        return server_config(Settings(flags("server", *words), environment)).port
 
     assert port() == 6443
     write(tmp_path / "config" / "kedge" / "kedge.toml", "port = 7000")
@@ -87,7 +87,7 @@ def test_a_named_file_replaces_the_usual_one_and_an_empty_name_stands_for_none(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     def port(*words: str) -> int:
-        return server_config(Source(flags("server", *words), environment)).port
+        return server_config(Settings(flags("server", *words), environment)).port
 
     write(tmp_path / "config" / "kedge" / "kedge.toml", "port = 1")
     environment["KEDGE_CONFIG"] = str(write(tmp_path / "two.toml", "port = 2"))
@@ -102,7 +102,7 @@ def test_a_named_file_replaces_the_usual_one_and_an_empty_name_stands_for_none(
 def test_the_usual_file_is_that_of_the_user_or_of_the_machine_for_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = Source(flags("status"), {"HOME": str(tmp_path)}, {})
+    source = Settings(flags("status"), {"HOME": str(tmp_path)}, {})
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert source.usual_file() == tmp_path / ".config" / "kedge" / "kedge.toml"
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -111,23 +111,23 @@ def test_the_usual_file_is_that_of_the_user_or_of_the_machine_for_root(
 
 def test_commands_without_settings_read_no_file(environment: dict[str, str]) -> None:
     environment["KEDGE_CONFIG"] = "/nowhere"
-    assert Source(flags("get", "pods"), environment).path is None
+    assert Settings(flags("get", "pods"), environment).path is None
 
 
 def test_admission_plugins_of_the_environment_silence_those_of_the_file(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     write(tmp_path / "config" / "kedge" / "kedge.toml", 'admission-control = "LimitRanger"')
-    assert up_config(Source(flags("up"), environment)).server.admission == ("LimitRanger",)
+    assert up_config(Settings(flags("up"), environment)).server.admission == ("LimitRanger",)
     environment["KEDGE_DISABLE_ADMISSION_PLUGINS"] = "LimitRanger"
-    plugins = up_config(Source(flags("up"), environment)).server.admission
+    plugins = up_config(Settings(flags("up"), environment)).server.admission
     assert "LimitRanger" not in plugins
     assert "NamespaceLifecycle" in plugins
 
 
 def test_containers_do_not_see_the_file(environment: dict[str, str], tmp_path: Path) -> None:
     path = write(tmp_path / "config" / "kedge" / "kedge.toml", 'token = "abcdef.0123456789abcdef"')
-    (node,) = up_config(Source(flags("up"), environment)).nodes
+    (node,) = up_config(Settings(flags("up"), environment)).nodes
     assert path in node.hidden
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kedge.cli.explain.env import explain
 from kedge.cli.failure import Failure
-from kedge.cli.objects.connection import Connection
+from kedge.cli.objects.connection import ApiSession
 from kedge.testing.local_server import LocalServer
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -51,7 +51,7 @@ async def make(server: LocalServer, env: list[dict[str, Any]]) -> None:
 
 
 async def test_every_variable_has_its_value_and_its_source(
-    server: LocalServer, there: Connection, capsys: pytest.CaptureFixture[str]
+    server: LocalServer, there: ApiSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await make(server, ENV)
     assert await explain(there, "web", "") == 0
@@ -83,7 +83,7 @@ async def test_every_variable_has_its_value_and_its_source(
 
 
 async def test_what_keeps_the_container_from_starting_is_said(
-    server: LocalServer, there: Connection, capsys: pytest.CaptureFixture[str]
+    server: LocalServer, there: ApiSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = variable("A", configMapKeyRef={"name": "none", "key": "x"})
     nobody = variable("B", resourceFieldRef={"containerName": "nope", "resource": "limits.cpu"})
@@ -95,7 +95,7 @@ async def test_what_keeps_the_container_from_starting_is_said(
     ]
 
 
-async def test_container_must_be_there(server: LocalServer, there: Connection) -> None:
+async def test_container_must_be_there(server: LocalServer, there: ApiSession) -> None:
     await make(server, [])
     with pytest.raises(Failure, match='no container "c"; it has a, b'):
         await explain(there, "web", "c")

@@ -6,8 +6,8 @@ from kedge.api.core_v1.limit_range import RESOURCE
 from kedge.api.limits.bounds import bounds_of
 from kedge.cli.explain import limits as explaining
 from kedge.cli.explain.limits import explain, explained
-from kedge.cli.failure import Failure, Refusal
-from kedge.cli.objects.connection import Connection
+from kedge.cli.failure import Failure, ServerRefusal
+from kedge.cli.objects.connection import ApiSession
 from kedge.cli.objects.manifests import Manifest, parse
 from kedge.testing.local_server import LocalServer
 
@@ -90,7 +90,7 @@ async def post_limits(server: LocalServer) -> None:
 
 
 async def test_what_would_be_refused_is_told_and_is_the_exit_code(
-    server: LocalServer, there: Connection, capsys: pytest.CaptureFixture[str]
+    server: LocalServer, there: ApiSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await post_limits(server)
     assert await explain(there, manifests(POD), ask=False) == 1
@@ -104,7 +104,7 @@ async def test_what_would_be_refused_is_told_and_is_the_exit_code(
 
 
 async def test_where_nothing_holds_nothing_is_said(
-    there: Connection, capsys: pytest.CaptureFixture[str]
+    there: ApiSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: a}]}}"
     assert await explain(there, manifests(empty), ask=False) == 0
@@ -115,7 +115,7 @@ async def test_where_nothing_holds_nothing_is_said(
 
 
 async def test_the_server_has_the_last_word(
-    server: LocalServer, there: Connection, capsys: pytest.CaptureFixture[str]
+    server: LocalServer, there: ApiSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await post_limits(server)
     # This one runs without LimitRanger.
@@ -129,7 +129,7 @@ async def test_the_server_has_the_last_word(
 
 
 async def test_the_pods_of_workloads_are_explained(
-    server: LocalServer, there: Connection, capsys: pytest.CaptureFixture[str]
+    server: LocalServer, there: ApiSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await post_limits(server)
     text = """
@@ -169,10 +169,10 @@ spec:
     ],
 )
 async def test_what_the_server_could_not_read_is_refused_in_its_words(
-    there: Connection, pod: str, error: str
+    there: ApiSession, pod: str, error: str
 ) -> None:
     text = f"{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {pod}}}"
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(ServerRefusal) as refusal:
         await explain(there, manifests(text), ask=False)
     start = (
         'Error from server (BadRequest): error when creating "pod.yaml": Pod in version "v1" '
@@ -182,6 +182,6 @@ async def test_what_the_server_could_not_read_is_refused_in_its_words(
     assert error in str(refusal.value)
 
 
-async def test_files_without_pods_are_a_mistake(there: Connection) -> None:
+async def test_files_without_pods_are_a_mistake(there: ApiSession) -> None:
     with pytest.raises(Failure, match="the files hold none of them"):
         await explain(there, manifests("{apiVersion: v1, kind: Secret}"), ask=False)

@@ -2,7 +2,7 @@
 
 from io import StringIO
 
-from kedge.cli.objects.complaints import Listening, complaint, warnings_in
+from kedge.cli.objects.complaints import WarningTransport, complaint, warnings_in
 from kedge.client.transport import Call, LocalTransport
 from kedge.machinery.errors import (
     FieldError,
@@ -55,7 +55,7 @@ async def test_a_warning_is_printed_once_however_often_it_comes() -> None:
         return Response(200, b"{}", headers=[("Warning", '299 - "look out"')])
 
     out = StringIO()
-    transport = Listening(LocalTransport(warn), out)
+    transport = WarningTransport(LocalTransport(warn), out)
     for _ in range(2):
         await transport.send(Call("GET", "/"))
     async with transport.stream(Call("GET", "/")):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kedge.cli.failure import Failure, Refusal
+from kedge.cli.failure import Failure, ServerRefusal
 from kedge.cli.objects.client_flags import ClientConfig
-from kedge.cli.objects.connection import Connection, visit
+from kedge.cli.objects.connection import ApiSession, visit
 from kedge.cli.objects.manifests import Manifest
 from kedge.client import kubeconfig
 from kedge.machinery.errors import bad_request
@@ -19,19 +19,19 @@ def manifest(**changes: object) -> Manifest:
     return Manifest({**CONFIG_MAP, **changes}, "file")
 
 
-def test_the_namespace_is_the_one_given_else_that_of_the_context(there: Connection) -> None:
-    mine = Connection(there.login, there.client, there.discovery, "mine")
+def test_the_namespace_is_the_one_given_else_that_of_the_context(there: ApiSession) -> None:
+    mine = ApiSession(there.login, there.client, there.discovery, "mine")
     assert (there.namespace, mine.namespace) == ("default", "mine")
 
 
 async def test_an_object_goes_to_its_own_namespace_else_to_the_current_one(
-    there: Connection,
+    there: ApiSession,
 ) -> None:
     resource = await there.resource_of(manifest())
     own = manifest(metadata={"name": "x", "namespace": "own"})
     assert there.namespace_of(manifest(), resource) == "default"
     assert there.namespace_of(own, resource) == "own"
-    elsewhere = Connection(there.login, there.client, there.discovery, "other")
+    elsewhere = ApiSession(there.login, there.client, there.discovery, "other")
     with pytest.raises(Failure, match="You must pass '--namespace=own'"):
         elsewhere.namespace_of(own, resource)
     namespace = await there.resource_of(manifest(kind="Namespace"))
@@ -39,7 +39,7 @@ async def test_an_object_goes_to_its_own_namespace_else_to_the_current_one(
 
 
 async def test_a_kind_that_was_defined_a_moment_ago_is_known(
-    there: Connection, server: LocalServer
+    there: ApiSession, server: LocalServer
 ) -> None:
     backup = manifest(apiVersion="example.com/v1", kind="Backup")
     with pytest.raises(Failure, match='no matches for kind "Backup" in version'):
@@ -60,7 +60,7 @@ async def test_a_kind_that_was_defined_a_moment_ago_is_known(
     assert (await there.targets(["bk"]))[0].resource.kind == "Backup"
 
 
-async def nothing(there: Connection) -> int:
+async def nothing(there: ApiSession) -> int:
     await there.targets(["pods"])
     return 0
 
@@ -73,16 +73,16 @@ def test_without_a_kubeconfig_it_is_said_how_to_get_one(tmp_path: Path) -> None:
 def test_nobody_listening_is_said_with_the_address(tmp_path: Path) -> None:
     path = tmp_path / "config"
     kubeconfig.merge(path, kubeconfig.Access("a", "http://127.0.0.1:1", b"", "t"))
-    with pytest.raises(Refusal, match="Unable to connect to the server http://127"):
+    with pytest.raises(ServerRefusal, match="Unable to connect to the server http://127"):
         visit(ClientConfig([path]), nothing)
 
 
 def test_what_the_server_refuses_is_said_in_its_words(tmp_path: Path) -> None:
-    async def refused(there: Connection) -> int:
+    async def refused(there: ApiSession) -> int:
         raise bad_request("no")
 
     path = tmp_path / "config"
     kubeconfig.merge(path, kubeconfig.Access("a", "http://127.0.0.1:1", b"", "t"))
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(ServerRefusal) as refusal:
         visit(ClientConfig([path]), refused)
     assert refusal.value.said == "Error from server (BadRequest): no"

@@ -4,10 +4,12 @@ import json
 
 import yaml
 
-from kedge.cli.cluster.observed import Status
+from kedge.cli.cluster.cluster_status import ClusterStatus
 from kedge.cli.output import printers
 
-STATUS = Status(name="blue", status="Stopped", state="/s", context="kedge-blue", store_bytes=5)
+STATUS = ClusterStatus(
+    name="blue", status="Stopped", state="/s", context="kedge-blue", store_bytes=5
+)
 
 
 def test_a_table_has_columns_as_wide_as_their_cells() -> None:

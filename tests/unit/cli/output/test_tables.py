@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from kedge.cli.output.tables import Columns, Look, harmless, heading, made_up, rows, text
+from kedge.cli.output.tables import (
+    ColumnPrinter,
+    TableOptions,
+    harmless,
+    heading,
+    made_up,
+    rows,
+    text,
+)
 
 COLUMNS: list[dict[str, Any]] = [
     {"name": "Name", "format": "name"},
@@ -21,16 +29,16 @@ TABLE: dict[str, Any] = {
 
 
 def test_only_what_everybody_sees_is_shown_unless_more_is_asked_for() -> None:
-    assert heading(COLUMNS, Look()) == ["NAME", "READY"]
-    assert list(rows(TABLE, COLUMNS, Look())) == [["web", "true"], ["db", ""]]
+    assert heading(COLUMNS, TableOptions()) == ["NAME", "READY"]
+    assert list(rows(TABLE, COLUMNS, TableOptions())) == [["web", "true"], ["db", ""]]
 
 
 def test_wide_tables_have_all_columns() -> None:
-    assert heading(COLUMNS, Look(wide=True)) == ["NAME", "READY", "CREATED AT"]
+    assert heading(COLUMNS, TableOptions(wide=True)) == ["NAME", "READY", "CREATED AT"]
 
 
 def test_namespaces_come_first_labels_last_and_kinds_before_names() -> None:
-    look = Look(namespaces=True, labels=True, prefix="pod/")
+    look = TableOptions(namespaces=True, labels=True, prefix="pod/")
     assert heading(COLUMNS, look) == ["NAMESPACE", "NAME", "READY", "LABELS"]
     assert list(rows(TABLE, COLUMNS, look)) == [
         ["n", "pod/web", "true", "a=1,b=2"],
@@ -46,7 +54,7 @@ def test_a_cell_is_one_line_and_harmless() -> None:
 
 
 def test_later_rows_are_no_narrower_than_earlier_ones() -> None:
-    columns = Columns()
+    columns = ColumnPrinter()
     assert columns.lines([["NAME", "AGE"], ["long-name", "1s"]]) == [
         "NAME        AGE",
         "long-name   1s",
@@ -58,4 +66,4 @@ def test_later_rows_are_no_narrower_than_earlier_ones() -> None:
 
 def test_objects_of_a_server_without_tables_are_shown_by_name() -> None:
     table = made_up([{"metadata": {"name": "x", "creationTimestamp": "then"}}])
-    assert list(rows(table, table["columnDefinitions"], Look())) == [["x", "then"]]
+    assert list(rows(table, table["columnDefinitions"], TableOptions())) == [["x", "then"]]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kedge.cli.output.tabstops import DESCRIPTION, TABBED, TABLE, Layout, align
+from kedge.cli.output.tabstops import DESCRIPTION, TABBED, TABLE, TabLayout, align
 
 
 def test_cells_of_one_column_are_as_wide_as_the_widest_and_the_padding() -> None:
@@ -43,7 +43,7 @@ def test_columns_are_straight_whether_of_tabs_or_of_blanks(
 ) -> None:
     lines = ["\t".join(row) for row in rows]
     tabbed = [line.expandtabs(8) for line in align(lines, TABBED)]
-    for aligned in (tabbed, align(lines, Layout(padding=1))):
+    for aligned in (tabbed, align(lines, TabLayout(padding=1))):
         starts = {len(line) - len(row[-1]) for row, line in zip(rows, aligned, strict=True)}
         assert len(starts) == 1
         assert all(line.endswith(row[-1]) for row, line in zip(rows, aligned, strict=True))

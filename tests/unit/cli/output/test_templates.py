@@ -3,7 +3,7 @@
 import pytest
 
 from kedge.cli.failure import Failure
-from kedge.cli.output.templates import Template
+from kedge.cli.output.templates import OutputTemplate
 
 PODS = {
     "items": [
@@ -27,7 +27,7 @@ PODS = {
     ],
 )
 def test_a_template_is_filled(template: str, text: str) -> None:
-    assert Template(template).fill(PODS) == text
+    assert OutputTemplate(template).fill(PODS) == text
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_template_is_filled(template: str, text: str) -> None:
 )
 def test_a_broken_template_is_told(template: str, complaint: str) -> None:
     with pytest.raises(Failure, match=complaint):
-        Template(template)
+        OutputTemplate(template)

@@ -6,12 +6,12 @@ import pytest
 
 from kedge.cli import main
 from kedge.cli.failure import Failure
-from kedge.cli.pods.exec import Asked, exit_code
+from kedge.cli.pods.exec import ExecOptions, exit_code
 from kedge.node.server import status
 
 
 def test_streams_and_words_are_in_the_query() -> None:
-    plain = Asked(pod="p", command=["ls", "-l", "a b"], stdin=True)
+    plain = ExecOptions(pod="p", command=["ls", "-l", "a b"], stdin=True)
     assert parse_qsl(plain.query("c")) == [
         ("command", "ls"),
         ("command", "-l"),
@@ -21,7 +21,7 @@ def test_streams_and_words_are_in_the_query() -> None:
         ("stdout", "true"),
         ("stderr", "true"),
     ]
-    terminal = dict(parse_qsl(Asked(pod="p", command=["sh"], tty=True).query("c")))
+    terminal = dict(parse_qsl(ExecOptions(pod="p", command=["sh"], tty=True).query("c")))
     assert "stderr" not in terminal
     assert terminal["tty"] == "true"
 

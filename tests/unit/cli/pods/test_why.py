@@ -15,7 +15,7 @@ from kedge.api.decision import (
     Points,
 )
 from kedge.cli.failure import Failure
-from kedge.cli.objects.connection import Connection
+from kedge.cli.objects.connection import ApiSession
 from kedge.cli.pods import why as reasoning
 from kedge.testing.local_server import LocalServer
 
@@ -118,7 +118,7 @@ class Known(Decisions):
 
 
 async def test_what_is_asked_and_printed(
-    server: LocalServer, there: Connection, capsys: pytest.CaptureFixture[str]
+    server: LocalServer, there: ApiSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.app.decisions = Known()
     assert await reasoning.show(there, "pod/web-1", False) == 0

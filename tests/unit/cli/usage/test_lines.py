@@ -8,7 +8,7 @@ from kedge.api.core_v1 import node as core_node
 from kedge.api.core_v1 import pod as core_pod
 from kedge.api.metrics_v1alpha1 import node, pod
 from kedge.cli.usage import lines as usage
-from kedge.cli.usage.lines import Look
+from kedge.cli.usage.lines import TopOptions
 from kedge.machinery.quantity import Quantity
 
 END = "2030-01-01T00:00:00Z"
@@ -44,7 +44,7 @@ def test_33_the_pods_of_a_node_are_shown_as_the_proposal_shows_them() -> None:
         measured("kube-ui-v1-nd7in", "68m", "126953Ki"),
         measured("monitoring-heapster-abcde", "118203441n", "294916Ki"),
     ]
-    look = Look(what="kubernetes-node-abcd")
+    look = TopOptions(what="kubernetes-node-abcd")
     assert usage.table(usage.pod_lines(pods, {}, look), look, None) == [
         "POD                        CPU         MEM",
         "monitoring-heapster-abcde  0.12 cores  302 MB",
@@ -55,7 +55,7 @@ def test_33_the_pods_of_a_node_are_shown_as_the_proposal_shows_them() -> None:
 def test_usage_is_compared_with_requests_and_limits() -> None:
     pods = [measured("a", "50m", "64Mi")]
     bounded = {"requests": {"cpu": "100m"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
-    look = Look(what="pods")
+    look = TopOptions(what="pods")
     known = {"kube-system/a": declared("a", bounded)}
     (heading, row) = usage.table(usage.pod_lines(pods, known, look), look, None)
     assert heading.split() == ["POD", "CPU", "MEM", "CPU/REQ", "CPU/LIM", "MEM/REQ", "MEM/LIM"]
@@ -64,14 +64,14 @@ def test_usage_is_compared_with_requests_and_limits() -> None:
 
 def test_a_pod_has_a_limit_only_if_all_its_containers_have() -> None:
     known = {"kube-system/a": declared("a", {"limits": {"cpu": "1"}}, {})}
-    (line,) = usage.pod_lines([measured("a", "50m", "64Mi")], known, Look(what="pods"))
+    (line,) = usage.pod_lines([measured("a", "50m", "64Mi")], known, TopOptions(what="pods"))
     assert line.limits == {}
 
 
 @pytest.mark.parametrize(("sort_by", "order"), [("cpu", "bac"), ("memory", "cab"), ("name", "abc")])
 def test_lines_are_sorted(sort_by: str, order: str) -> None:
     pods = [measured("a", "2", "2Mi"), measured("b", "3", "1Mi"), measured("c", "1", "3Mi")]
-    lines = usage.pod_lines(pods, {}, Look(what="pods", sort_by=sort_by))
+    lines = usage.pod_lines(pods, {}, TopOptions(what="pods", sort_by=sort_by))
     assert "".join(line.name for line in lines) == order
 
 
@@ -80,7 +80,7 @@ def test_nodes_are_compared_with_what_they_can_give() -> None:
     found = node.RESOURCE.from_document({"metadata": meta, "machine": windows("500m", "1Gi")})
     room = {"status": {"allocatable": {"cpu": "2", "memory": "4Gi"}}}
     known = {"n1": core_node.RESOURCE.from_document({"metadata": meta, **room})}
-    look = Look()
+    look = TopOptions()
     table = usage.table(usage.node_lines([found], known, look), look, {"/n1/": "▁█"})
     assert table == [
         "NODE  CPU         MEM      CPU%  MEM%  CPU TREND",
@@ -95,7 +95,7 @@ def test_a_sparkline_goes_from_nothing_to_the_most() -> None:
 
 
 def test_programs_get_quantities() -> None:
-    look = Look(what="pods", containers=True, window="1d", statistic="max")
+    look = TopOptions(what="pods", containers=True, window="1d", statistic="max")
     lines = usage.pod_lines([measured("a", "50m", "64Mi")], {}, look)
     assert usage.documents(lines, look) == {
         "window": "1d",
@@ -124,7 +124,7 @@ def test_what_a_sidecar_asks_for_counts() -> None:
     known = {
         "kube-system/a": core_pod.RESOURCE.from_document({"metadata": meta, "spec": spec}),
     }
-    (line,) = usage.pod_lines([measured("a", "50m", "64Mi")], known, Look(what="pods"))
+    (line,) = usage.pod_lines([measured("a", "50m", "64Mi")], known, TopOptions(what="pods"))
     assert (str(line.requests["cpu"]), str(line.limits["cpu"])) == ("50m", "100m")
 
 
@@ -136,7 +136,7 @@ def test_what_a_pod_asks_for_itself_is_what_counts() -> None:
     known = {
         "kube-system/a": core_pod.RESOURCE.from_document({"metadata": meta, "spec": spec}),
     }
-    (line,) = usage.pod_lines([measured("a", "50m", "64Mi")], known, Look(what="pods"))
+    (line,) = usage.pod_lines([measured("a", "50m", "64Mi")], known, TopOptions(what="pods"))
     assert {name: str(each) for name, each in line.requests.items()} == {
         "cpu": "500m",
         "memory": "1Mi",
@@ -150,7 +150,7 @@ def test_wide_says_where_pods_run() -> None:
     known = {
         "kube-system/a": core_pod.RESOURCE.from_document({"metadata": meta, "spec": spec}),
     }
-    look = Look(what="pods", wide=True)
+    look = TopOptions(what="pods", wide=True)
     heading, row = usage.table(
         usage.pod_lines([measured("a", "50m", "64Mi")], known, look), look, None
     )

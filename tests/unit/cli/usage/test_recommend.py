@@ -8,10 +8,10 @@ import yaml
 from kedge.api.apps_v1 import deployment
 from kedge.api.core_v1 import pod as core_pod
 from kedge.api.metrics_v1alpha1 import pod
-from kedge.cli.objects.connection import Connection
-from kedge.cli.objects.targets import Target
+from kedge.cli.objects.connection import ApiSession
+from kedge.cli.objects.targets import ObjectTarget
 from kedge.cli.usage import recommend as recommending
-from kedge.cli.usage.recommend import Declared
+from kedge.cli.usage.recommend import DeclaredSizes
 
 END = "2030-01-02T00:00:00Z"
 
@@ -52,10 +52,10 @@ def test_nothing_smaller_than_a_container_can_live_with_is_proposed() -> None:
 
 
 def test_a_container_that_was_not_seen_is_left_alone() -> None:
-    declared = {name: Declared("containers", {}) for name in ("main", "side")}
+    declared = {name: DeclaredSizes("containers", {}) for name in ("main", "side")}
     found = {name: recommending.evidence([measured("1", "2")], name) for name in declared}
     sizes = recommending.sized(found, 50)
-    patch = recommending.patch(Target(deployment.RESOURCE, "web"), "shop", declared, sizes)
+    patch = recommending.patch(ObjectTarget(deployment.RESOURCE, "web"), "shop", declared, sizes)
     assert patch == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -76,7 +76,7 @@ def test_a_container_that_was_not_seen_is_left_alone() -> None:
             }
         },
     }
-    alone = recommending.patch(Target(core_pod.RESOURCE, "a"), "shop", declared, sizes)
+    alone = recommending.patch(ObjectTarget(core_pod.RESOURCE, "a"), "shop", declared, sizes)
     assert [each["name"] for each in alone["spec"]["containers"]] == ["main"]
 
 
@@ -105,7 +105,7 @@ ASKING = {"requests": {"cpu": "1"}}
 Captured = pytest.CaptureFixture[str]
 
 
-async def proposal(there: Connection, word: str, capsys: Captured) -> tuple[list[str], Any]:
+async def proposal(there: ApiSession, word: str, capsys: Captured) -> tuple[list[str], Any]:
     """The comments and the patch."""
     assert await recommending.show(there, word, 20) == 0
     text = capsys.readouterr().out
@@ -113,7 +113,7 @@ async def proposal(there: Connection, word: str, capsys: Captured) -> tuple[list
 
 
 async def test_a_sidecar_is_sized_and_what_only_prepares_is_not(
-    there: Connection, usage: Any, capsys: Captured
+    there: ApiSession, usage: Any, capsys: Captured
 ) -> None:
     spec = {
         "initContainers": [
@@ -131,7 +131,7 @@ async def test_a_sidecar_is_sized_and_what_only_prepares_is_not(
 
 
 async def test_a_pod_that_asks_for_nothing_is_told_that_it_cannot_be_resized(
-    there: Connection, usage: Any, capsys: Captured
+    there: ApiSession, usage: Any, capsys: Captured
 ) -> None:
     await usage.pod("default/a", {"containers": [{"name": "main", "image": "host"}]})
     usage.report(0.5)
@@ -141,7 +141,7 @@ async def test_a_pod_that_asks_for_nothing_is_told_that_it_cannot_be_resized(
 
 
 async def test_what_a_pod_used_before_it_ended_counts(
-    there: Connection, usage: Any, capsys: Captured
+    there: ApiSession, usage: Any, capsys: Captured
 ) -> None:
     spec = {"containers": [{"name": "main", "image": "host", "resources": ASKING}]}
     await usage.pod("default/a", spec)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kedge.cli.objects.connection import Connection
-from kedge.cli.usage.lines import Look
-from kedge.cli.usage.top import Scene, show
+from kedge.cli.objects.connection import ApiSession
+from kedge.cli.usage.lines import TopOptions
+from kedge.cli.usage.top import TopView, show
 from kedge.client.client import Client
 from kedge.client.transport import Call, LocalTransport, Unreachable
 from kedge.machinery.errors import StatusError
@@ -49,8 +49,10 @@ class Line:
 
 
 @asynccontextmanager
-async def followed(there: Connection, server: LocalServer, look: Look) -> AsyncIterator[Scene]:
-    scene = Scene(there, look)
+async def followed(
+    there: ApiSession, server: LocalServer, look: TopOptions
+) -> AsyncIterator[TopView]:
+    scene = TopView(there, look)
     scene.clock = server.clock
     await scene.fetch()
     async with asyncio.TaskGroup() as tasks:
@@ -60,14 +62,14 @@ async def followed(there: Connection, server: LocalServer, look: Look) -> AsyncI
         following.cancel()
 
 
-def shown(scene: Scene) -> list[str]:
+def shown(scene: TopView) -> list[str]:
     return [" ".join(line.split()) for line in scene.table(trends=False)]
 
 
 async def test_33_the_table_of_a_node_follows_what_it_reports(
-    there: Connection, server: LocalServer, usage: Any
+    there: ApiSession, server: LocalServer, usage: Any
 ) -> None:
-    async with followed(there, server, Look(what="n1")) as scene:
+    async with followed(there, server, TopOptions(what="n1")) as scene:
         assert shown(scene) == ["POD CPU MEM", "web 0.25 cores 67 MB", "dns 0.25 cores 67 MB"]
         await server.clock.advance(10)
         usage.report(0.5)
@@ -80,13 +82,13 @@ async def test_33_the_table_of_a_node_follows_what_it_reports(
 
 
 async def test_what_pods_ask_for_is_looked_at_again(
-    there: Connection, server: LocalServer, usage: Any
+    there: ApiSession, server: LocalServer, usage: Any
 ) -> None:
     main = {"name": "main", "image": "host", "resources": {"requests": {"cpu": "1"}}}
     await usage.pod("default/sized", {"containers": [main]})
     await server.clock.advance(10)
     usage.report(0.5)
-    async with followed(there, server, Look(what="pods", headings=False)) as scene:
+    async with followed(there, server, TopOptions(what="pods", headings=False)) as scene:
         assert "sized 0.50 cores 67 MB 50% - - -" in shown(scene)
         larger = {**main, "resources": {"requests": {"cpu": "2"}}}
         path = "/api/v1/namespaces/default/pods/sized/resize"
@@ -99,19 +101,19 @@ async def test_what_pods_ask_for_is_looked_at_again(
 
 
 async def test_a_node_has_pods_of_all_namespaces_unless_one_is_named(
-    there: Connection, capsys: Captured
+    there: ApiSession, capsys: Captured
 ) -> None:
     there = replace(there, given_namespace="kube-system")
-    assert await show(there, Look(what="n1", headings=False), live=False, as_json=False) == 0
+    assert await show(there, TopOptions(what="n1", headings=False), live=False, as_json=False) == 0
     assert capsys.readouterr().out.split()[0] == "dns"
 
 
 async def test_a_server_that_goes_away_is_waited_for(
-    there: Connection, server: LocalServer, usage: Any
+    there: ApiSession, server: LocalServer, usage: Any
 ) -> None:
     line = Line(server)
     there = replace(there, client=line.client)
-    scene = Scene(there, Look(what="n1"))
+    scene = TopView(there, TopOptions(what="n1"))
     scene.clock = server.clock
     await scene.fetch()
     line.cut = True
@@ -130,9 +132,9 @@ async def test_a_server_that_goes_away_is_waited_for(
 
 
 async def test_who_watched_too_long_ago_begins_anew(
-    there: Connection, server: LocalServer, usage: Any
+    there: ApiSession, server: LocalServer, usage: Any
 ) -> None:
-    scene = Scene(there, Look(what="pods"))
+    scene = TopView(there, TopOptions(what="pods"))
     scene.clock = server.clock
     await scene.fetch()
     await server.delete("/api/v1/namespaces/default/pods/web?gracePeriodSeconds=0")
@@ -145,6 +147,6 @@ async def test_who_watched_too_long_ago_begins_anew(
         following.cancel()
 
 
-async def test_a_node_that_is_not_there_is_named(there: Connection) -> None:
+async def test_a_node_that_is_not_there_is_named(there: ApiSession) -> None:
     with pytest.raises(StatusError, match='nodes "n2" not found'):
-        await show(there, Look(what="n2"), live=False, as_json=False)
+        await show(there, TopOptions(what="n2"), live=False, as_json=False)

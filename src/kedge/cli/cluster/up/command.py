@@ -84,7 +84,7 @@ class UpConfig(NamedTuple):
     """Whether programs that die are restarted: always or never."""
 
 
-class Up(NamedTuple):
+class UpResult(NamedTuple):
     """What `kedge up` has done."""
 
     url: str
@@ -131,10 +131,10 @@ def run(flags: Namespace) -> int:
     # The command ends before there is garbage worth collecting; a server enables this again.
     gc.disable()
     from kedge.cli.cluster.up import start
-    from kedge.cli.config.source import Source
+    from kedge.cli.config.settings import Settings
     from kedge.cli.config.up import up_config
 
-    config = up_config(Source(flags))
+    config = up_config(Settings(flags))
     begin = start.foreground if flags.foreground else start.background
     if done := begin(config, lambda text: print(text, flush=True)):
         print(report(config, done))
@@ -146,7 +146,7 @@ def context(name: str) -> str:
     return f"kedge-{name}"
 
 
-def report(config: UpConfig, done: Up) -> str:
+def report(config: UpConfig, done: UpResult) -> str:
     """What happened, and what to do next."""
     name = config.server.name
     named = "" if name == "default" else f" --name {name}"

@@ -17,7 +17,7 @@ from kedge.cli.cluster.announcement import Announcement, decode
 from kedge.cli.cluster.children import Child, ProgramSpec, launching
 from kedge.cli.cluster.down import changing, end_nodes, withdraw_context
 from kedge.cli.cluster.process import Process
-from kedge.cli.cluster.up.command import Say, Up, UpConfig, context
+from kedge.cli.cluster.up.command import Say, UpConfig, UpResult, context
 from kedge.cli.failure import AlreadyRunning, Failure
 from kedge.machinery.clock import SystemClock
 from kedge.restarter.program import Program
@@ -35,13 +35,13 @@ _PAUSE: Final = 0.02
 _JOIN_FLAG: Final = "--join-fd"
 
 
-def background(config: UpConfig, say: Say) -> Up:
+def background(config: UpConfig, say: Say) -> UpResult:
     """Start the cluster in the background, or what of it does not run."""
     attempts = _ATTEMPTS
     while True:
         # Begin again if another command has deleted the cluster meanwhile, or if the ending
         # parent has started a server.
-        with contextlib.suppress(state.Gone):
+        with contextlib.suppress(state.ClusterGone):
             try:
                 return _start(config, say)
             except AlreadyRunning as error:
@@ -51,7 +51,7 @@ def background(config: UpConfig, say: Say) -> Up:
                     raise Failure(str(error)) from error
 
 
-def _start(config: UpConfig, say: Say) -> Up:
+def _start(config: UpConfig, say: Say) -> UpResult:
     directory = config.server.state
     cluster = prepare(config, say)
     with changing(directory):
@@ -77,7 +77,7 @@ def is_whole(config: UpConfig) -> bool:
     return known.policy == "never" or restarts.running(directory) is not None
 
 
-def _start_all(config: UpConfig, cluster: state.Cluster, say: Say) -> Up:
+def _start_all(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> UpResult:
     started = SystemClock().monotonic()
     directory = config.server.state
     settings = settle_port(config, cluster, say)
@@ -107,7 +107,7 @@ def _start_all(config: UpConfig, cluster: state.Cluster, say: Say) -> Up:
     return done
 
 
-def _complete(config: UpConfig, say: Say) -> Up:
+def _complete(config: UpConfig, say: Say) -> UpResult:
     """Start missing agents and a missing parent; the server runs."""
     directory = config.server.state
     known = _ready_server(config)
@@ -128,7 +128,7 @@ def _complete(config: UpConfig, say: Say) -> Up:
     return _as_it_runs(directory)
 
 
-def _ready_server(config: UpConfig) -> state.Server:
+def _ready_server(config: UpConfig) -> state.ServerRecord:
     """Wait for the running server's record, and return it."""
     directory, clock = config.server.state, SystemClock()
     deadline = clock.monotonic() + config.wait
@@ -150,7 +150,9 @@ def _place(directory: Path, name: str) -> tuple[Path, str]:
     return (directory, SERVER) if name == SERVER else (directory / "nodes" / name, node.NAME)
 
 
-def _recorded_programs(config: UpConfig, recorded: restarts.Restarts | None) -> dict[str, Program]:
+def _recorded_programs(
+    config: UpConfig, recorded: restarts.RestartRecord | None
+) -> dict[str, Program]:
     """Return the programs of a running cluster with the flags that they were started with: new
     flags apply from the next start. Programs without a record get the flags of this command."""
     directory = config.server.state
@@ -168,7 +170,7 @@ def _recorded_programs(config: UpConfig, recorded: restarts.Restarts | None) -> 
 
 
 def _parts(
-    programs: Mapping[str, Program], url: str, recorded: restarts.Restarts | None
+    programs: Mapping[str, Program], url: str, recorded: restarts.RestartRecord | None
 ) -> list[ProgramSpec]:
     """Return the programs in the form that their parent needs."""
     before = {each.name: each for each in recorded.parts} if recorded else {}
@@ -198,7 +200,7 @@ def _program_spec(
     )
 
 
-def foreground(config: UpConfig, say: Say) -> Up | None:
+def foreground(config: UpConfig, say: Say) -> UpResult | None:
     """Run the cluster until it is told to end, and undo what was done; None, unless it runs."""
     directory = config.server.state
     cluster = prepare(config, say)
@@ -213,7 +215,7 @@ def foreground(config: UpConfig, say: Say) -> Up | None:
 
 
 def _run_in_foreground(
-    config: UpConfig, cluster: state.Cluster, say: Say, turn: contextlib.ExitStack
+    config: UpConfig, cluster: state.ClusterRecord, say: Say, turn: contextlib.ExitStack
 ) -> None:
     """Be the server; `turn` is closed when other commands may touch the cluster."""
     directory = config.server.state
@@ -293,7 +295,7 @@ def _nodes(number: int) -> str:
     return "Node" if number == 1 else f"{number} nodes"
 
 
-def prepare(config: UpConfig, say: Say) -> state.Cluster:
+def prepare(config: UpConfig, say: Say) -> state.ClusterRecord:
     """See that nothing will be in the way, then make the cluster's directory."""
     name, directory = config.server.name, config.server.state
     if config.kubeconfig.exists():
@@ -341,7 +343,7 @@ def answers(url: str) -> bool:
     return True
 
 
-def settle_port(config: UpConfig, cluster: state.Cluster, say: Say) -> "ServerConfig":
+def settle_port(config: UpConfig, cluster: state.ClusterRecord, say: Say) -> "ServerConfig":
     """The server's configuration with the port it is to have: as asked, as before, or any."""
     asked = config.server
     if config.port_given or not cluster.port:
@@ -385,7 +387,7 @@ def _kedge() -> list[str]:
     return [sys.executable, "-P", "-m", "kedge"]
 
 
-def adopt(config: UpConfig, announced: Announcement) -> Up:
+def adopt(config: UpConfig, announced: Announcement) -> UpResult:
     """Point kubectl at the cluster, and remember how things were before."""
     from kedge.client import kubeconfig
 
@@ -410,21 +412,21 @@ def adopt(config: UpConfig, announced: Announcement) -> Up:
         kubeconfig_existed=before.existed and cluster.kubeconfig_existed,
     )
     state.write(directory, cluster)
-    return Up(announced.url, cluster.kubeconfig, before.context, was_running=False)
+    return UpResult(announced.url, cluster.kubeconfig, before.context, was_running=False)
 
 
 def _nothing(_: str) -> None:
     """Discard the message."""
 
 
-def _remembered(directory: Path) -> state.Cluster:
+def _remembered(directory: Path) -> state.ClusterRecord:
     cluster = state.read(directory)
     if cluster is None:
         raise Failure(f"{directory} was removed while the cluster was being started")
     return cluster
 
 
-def _as_it_runs(directory: Path) -> Up:
+def _as_it_runs(directory: Path) -> UpResult:
     known = state.read_server(directory)
     url = known.url if known else "an address that is not known yet"
-    return Up(url, _remembered(directory).kubeconfig, "", was_running=True)
+    return UpResult(url, _remembered(directory).kubeconfig, "", was_running=True)

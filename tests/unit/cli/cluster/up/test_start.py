@@ -14,7 +14,7 @@ import yaml
 from kedge.apiserver.config import ServerConfig
 from kedge.cli.cluster import process, state
 from kedge.cli.cluster.up import start as up
-from kedge.cli.cluster.up.command import Up, UpConfig, report
+from kedge.cli.cluster.up.command import UpConfig, UpResult, report
 from kedge.cli.failure import Failure
 from kedge.client import kubeconfig
 from kedge.client.kubeconfig import Access
@@ -29,9 +29,9 @@ from kedge.cli.cluster.announcement import Announcement
 from kedge.cli.main import COMMANDS, parser
 from kedge.cli.cluster.server import tell
 from kedge.cli.config.server import server_config
-from kedge.cli.config.source import Source
+from kedge.cli.config.settings import Settings
 flags = parser(each for each in COMMANDS if each.name == sys.argv[1]).parse_args(sys.argv[1:])
-wanted = server_config(Source(flags, {}))
+wanted = server_config(Settings(flags, {}))
 process.claim(wanted.state)
 (wanted.state / "pki").mkdir(exist_ok=True)
 for name in ("pki/ca.crt", "pki/ca.key", "token", "store.db"):
@@ -99,7 +99,7 @@ def kill(config: UpConfig, part: str) -> None:
             pass
 
 
-def start(config: UpConfig) -> tuple[Up, list[str]]:
+def start(config: UpConfig) -> tuple[UpResult, list[str]]:
     said: list[str] = []
     return up.background(config, said.append), said
 
@@ -197,7 +197,7 @@ def test_a_malformed_kubeconfig_stops_the_start_before_anything_happens(
 def remember(config: UpConfig, port: int) -> None:
     """As if a server had been here, on this port."""
     directory = config.server.state
-    state.write(directory, state.Cluster(name="blue", port=port))
+    state.write(directory, state.ClusterRecord(name="blue", port=port))
     (directory / "pki").mkdir()
     for name in ("pki/ca.crt", "pki/ca.key", "token"):
         (directory / name).write_text("pem")

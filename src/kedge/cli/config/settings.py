@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Source:
+class Settings:
     """The settings that one command was given."""
 
     def __init__(
@@ -77,13 +77,13 @@ class Source:
                     values[field.name] = value
         return config(**values)
 
-    def without_weaker(self, settings: Iterable[Setting[Any]]) -> "Source":
+    def without_weaker(self, settings: Iterable[Setting[Any]]) -> "Settings":
         """Return the source down to the first of its layers that has one of these settings."""
         settings = list(settings)
         if any(self._flag(each) is not None for each in settings):
-            return Source(self.flags, {}, {})
+            return Settings(self.flags, {}, {})
         if any(self._variable(each) is not None for each in settings):
-            return Source(self.flags, self.environment, {})
+            return Settings(self.flags, self.environment, {})
         return self
 
     def is_flag(self, setting: Setting[Any]) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from kedge.cli.cluster import process, restarts, state
-from kedge.cli.cluster.registry import Found, node_directories
+from kedge.cli.cluster.registry import RegisteredCluster, node_directories
 from kedge.cli.cluster.up.command import context
 from kedge.machinery.durations import human_age
 from kedge.restarter.restarter import SERVER
@@ -19,7 +19,7 @@ from kedge.restarter.restarter import SERVER
 _PATIENCE: Final = 2.0
 
 
-class NodeSeen(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class NodeProcess(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What can be said of one node of this machine."""
 
     name: str
@@ -52,7 +52,7 @@ class RestartStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The end of the log when it ended."""
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What can be said of one cluster."""
 
     name: str
@@ -70,7 +70,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     admission: tuple[str, ...] = ()
     upstream_only: bool = False
     disabled_controllers: tuple[str, ...] = ()
-    nodes: tuple[NodeSeen, ...] = ()
+    nodes: tuple[NodeProcess, ...] = ()
     restart: str = ""
     """The restart policy, always or never; empty if nothing runs."""
     parent: int = 0
@@ -79,9 +79,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The processes that have died."""
 
 
-def look(found: Found, now: datetime) -> Status:
+def look(found: RegisteredCluster, now: datetime) -> ClusterStatus:
     """What the cluster's directory tells, without asking its server."""
-    known = Status(
+    known = ClusterStatus(
         name=found.cluster.name,
         status="Stopped",
         state=str(found.directory),
@@ -113,7 +113,7 @@ def look(found: Found, now: datetime) -> Status:
     )
 
 
-def _with_restarts(status: Status, directory: Path, now: datetime) -> Status:
+def _with_restarts(status: ClusterStatus, directory: Path, now: datetime) -> ClusterStatus:
     recorded = restarts.read(directory)
     if recorded is None:
         return status
@@ -141,13 +141,13 @@ def _seen(part: restarts.ProgramStatus, now: datetime) -> RestartStatus:
     )
 
 
-def _nodes(directory: Path) -> Iterator[NodeSeen]:
+def _nodes(directory: Path) -> Iterator[NodeProcess]:
     from kedge.node import record
 
     for place in node_directories(directory):
         known = record.read(place)
         agent = process.running(place, "node")
-        yield NodeSeen(
+        yield NodeProcess(
             name=place.name,
             status="Running" if agent else "Stopped",
             level=known.level if known else "",
