@@ -117,10 +117,10 @@ Duty = Callable[[], Coroutine[Any, Any, None]]
 def elections(
     server: Running, config: ServerConfig, clock: Clock
 ) -> Sequence[tuple[Election, Duty]]:
-    """What only one of several servers does, and how it is found out which.
+    """Return the duties that only one of several servers does, each with its leader election.
 
-    Each duty is imported by whoever takes it up: nobody waits for that, and the first answers of
-    the server do not.
+    A duty is imported when this server becomes its leader, so that the first answers of the server
+    do not wait for the import.
     """
     identity = identity_of(config.state)
     keeper = Client(LocalTransport(into(server), clock), user_agent="kube-controller-manager")

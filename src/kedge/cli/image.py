@@ -138,7 +138,7 @@ def _load(store: "Store", path: Path, scratch: Path, names: Sequence["Reference"
 
     with opened(path, scratch, store.limits) as images:
         if names and len(images) > 1:
-            raise Refused(f"it holds {len(images)} images, of which --as can name only one")
+            raise Refused(f"it holds {len(images)} images, and --as can name only one")
         for image in images:
             named = _names(image, names)
             record = store.add(image, named, loaded=True)

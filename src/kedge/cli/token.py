@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kedge.client.client import Client
 
 DESCRIPTION: Final = """\
-Make, list and delete bootstrap tokens. Whoever has one is known to the cluster as a member of
-system:bootstrappers, which may ask for the certificate of a node: keep it secret. A machine joins
+Make, list and delete bootstrap tokens. A token makes its user a member of system:bootstrappers, and
+that group may request the certificate of any node: keep it secret. A machine joins
 with the command that 'kedge token create --print-join-command' prints.
 
 A token is "ID.SECRET". To delete it takes only the ID, and only the ID is safe to show around."""
@@ -78,7 +78,7 @@ def add_flags(parser: ArgumentParser) -> None:
         type=groups,
         default=(),
         metavar="LIST",
-        help="further groups of whoever uses it, each beginning with system:bootstrappers:",
+        help="further groups of its user, each beginning with system:bootstrappers:",
     )
     create.add_argument("--description", default="", metavar="TEXT", help="what it is for")
     create.add_argument(

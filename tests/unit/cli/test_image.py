@@ -154,7 +154,7 @@ def test_what_is_no_archive_is_said(where: ClusterLocation, tmp_path: Path) -> N
 def test_several_images_cannot_share_one_name(where: ClusterLocation, tmp_path: Path) -> None:
     path = tmp_path / "two.tar"
     path.write_bytes(layer(saved_files((APP, ["app:1"]), (build({"b": b""}), ["b:1"]))))
-    with pytest.raises(Failure, match="it holds 2 images, of which --as can name only one"):
+    with pytest.raises(Failure, match="it holds 2 images, and --as can name only one"):
         load(where, str(path), "--as", "x")
 
 

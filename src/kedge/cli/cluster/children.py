@@ -110,7 +110,7 @@ class Child:
         os.close(self._said)
 
     def _hang_up(self) -> None:
-        """Nothing more will be said, which whoever waits for it must learn."""
+        """Close the pipe to the program, which then stops waiting for a line."""
         if self._tell >= 0:
             os.close(self._tell)
             self._tell = -1

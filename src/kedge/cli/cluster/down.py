@@ -245,7 +245,7 @@ def withdraw_context(directory: Path, root: Path) -> None:
         return
     before = kubeconfig.Before(cluster.previous_context, cluster.kubeconfig_existed)
     try:
-        # Somebody else's cluster may have the same name.
+        # Another user's cluster may have the same name.
         ours = state.authority(directory)
         kubeconfig.remove(Path(cluster.kubeconfig), context(cluster.name), before, ours)
     except kubeconfig.Unusable as error:

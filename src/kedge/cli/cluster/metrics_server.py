@@ -19,8 +19,8 @@ Serve the metrics API in front of any Kubernetes cluster, in the foreground, unt
 SIGINT.
 
 It reads what the cluster's kubelets say of themselves, computes the windows, and serves
-metrics/v1alpha1 and metrics.k8s.io behind the cluster's API server, which is told to by APIService
-objects (examples/aggregated-metrics). Who may read what is the cluster's decision. Without a
+metrics/v1alpha1 and metrics.k8s.io behind the cluster's API server, as APIService objects ask for
+(examples/aggregated-metrics). Who may read what is the cluster's decision. Without a
 kubeconfig it takes itself for a pod of the cluster."""
 EXAMPLES: Final = """\
   # For the cluster of the current context
@@ -48,7 +48,7 @@ def run(flags: Namespace) -> int:
 
 
 def serve(config: "MetricsServerConfig", read: "Callable[[], Login]") -> int:
-    """Run the server till it is told to end."""
+    """Run the server until a signal ends it."""
     from kedge import metrics_server
     from kedge.apiserver.metrics.aggregated.front_proxy import Unusable as UnknownProxy
     from kedge.apiserver.metrics.aggregated.server import Running

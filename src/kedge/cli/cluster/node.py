@@ -114,7 +114,7 @@ def run_agent(
     if invitation is not None:
         accept(config, invitation)
     os.chdir(config.state)
-    # It comes up while the agent is imported, of which nothing is garbage; that turns it on again.
+    # It starts while the agent is imported. Imports make no garbage; the agent enables gc again.
     supervisor = spawn.begin(config.runtime)
     gc.disable()
     from kedge.node import agent
@@ -174,7 +174,7 @@ def accept(config: "NodeConfig", invitation: "Invitation") -> None:
 
 
 def told(descriptor: int) -> Callable[[], str]:
-    """The server's URL is what somebody writes to a pipe."""
+    """Return a function that reads the URL of the server from a pipe."""
 
     def find() -> str:
         from kedge.cli.failure import Failure
@@ -182,13 +182,15 @@ def told(descriptor: int) -> Callable[[], str]:
         with open(descriptor, "rb") as pipe:
             if line := pipe.readline().decode().strip():
                 return line
-        raise Failure("nobody has said where the server is")
+        raise Failure(
+            "the process that started this node has ended without sending the address of the server"
+        )
 
     return find
 
 
 def tell(descriptor: int) -> Callable[[], None]:
-    """Say that the node is ready to whoever reads at the other end of a pipe."""
+    """Return a function that reports readiness through a pipe."""
 
     def ready() -> None:
         from kedge.cli.cluster import announcement

@@ -31,7 +31,7 @@ _KILLED: Final = 1 << (signal.SIGKILL - 1)
 
 
 class Process(NamedTuple):
-    """One process, told from every other that has ever had its pid."""
+    """One process: its pid, and its start time because pids are reused."""
 
     pid: int
     birth: str
@@ -45,7 +45,7 @@ def claim(state: Path, part: str = "server") -> int:
     """Lock the pid file of this part of the cluster for the lifetime of this process; returns
     the locked descriptor."""
     held = os.open(_pid_file(state, part), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    # Whoever merely looks holds the lock for an instant, hence more than one attempt.
+    # A process that only reads the lock holds it for an instant, hence several attempts.
     for _ in range(round(_END_SECONDS / _PAUSE)):
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,7 +18,7 @@ class ClusterLocation(NamedTuple):
     """Which cluster a command is about."""
 
     root: Path
-    """The state root: where clusters are unless told otherwise, and where all are listed."""
+    """The state root: the default place of clusters, and the list of all of them."""
     name: str
     directory: Path | None
     """Its directory if that was named, in which case the name counts for nothing."""

@@ -323,7 +323,7 @@ def delete(state: Path) -> None:
     for entry in list(os.scandir(state)):
         if entry.name not in ("cluster.json", _LOCK):
             _delete_entry(entry)
-    # Last, and in this order: until then whoever wants to start it sees a cluster, and waits.
+    # Last, and in this order: until then a command that starts the cluster sees it, and waits.
     (state / "cluster.json").unlink(missing_ok=True)
     (state / _LOCK).unlink(missing_ok=True)
     with contextlib.suppress(OSError):

@@ -100,7 +100,7 @@ def amounts(values: Fields | None) -> Iterator[str]:
 
 
 def controller(metadata: Fields) -> str:
-    """`ReplicaSet/web-1`, or nothing if nobody controls the object."""
+    """`ReplicaSet/web-1`, or nothing if the object has no controller."""
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
             return f"{owner['kind']}/{owner['name']}"

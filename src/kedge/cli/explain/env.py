@@ -64,7 +64,7 @@ async def explained(
 ) -> EnvExplanation:
     """What the container's variables are made of, on the node where the pod is placed."""
     addresses = [each.ip for each in subject.status.podIPs]
-    # Which labels the node exposes is the node's secret; whoever asks may read them anyway.
+    # Only the node knows which labels it exposes; the caller may read all of them anyway.
     around = downward.surroundings(placed, ["*"], addresses)
     found = Found(sources, subject, own, around, _nowhere)
     links = service_variables(subject, services)

@@ -14,7 +14,7 @@ DESCRIPTION: Final = """\
 Make the objects that files describe what the files say: create those that are missing, change the
 others. The server works out the change (server-side apply, as field manager "kedge"): fields that
 are no longer in the file go, fields that others set stay. Where others set a field to another
-value, nothing changes and the conflict is told; --force-conflicts takes the field over."""
+value, nothing changes and the conflict is reported; --force-conflicts takes the field over."""
 EXAMPLES: Final = """\
   kedge apply -f web.yaml
   kedge apply -f manifests/ --recursive
@@ -28,7 +28,7 @@ def add_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--server-side",
         action="store_true",
-        help="there is no other way; with it the outcome is told as kubectl tells it",
+        help="print the outcome in kubectl's words for server-side apply, which is always used",
     )
     parser.add_argument(
         "--force-conflicts",

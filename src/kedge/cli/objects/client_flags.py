@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class ClientConfig(NamedTuple):
-    """What a command was told about where to go."""
+    """The kubeconfig, context and namespace of a command."""
 
     files: Sequence[Path]
     """The kubeconfig files."""
@@ -78,7 +78,7 @@ def add_selectors(parser: ArgumentParser) -> None:
 
 def add_ignore_not_found(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--ignore-not-found", action="store_true", help="what is not there is no error"
+        "--ignore-not-found", action="store_true", help="do not fail if an object does not exist"
     )
 
 

@@ -141,7 +141,7 @@ class DeleteRequest(NamedTuple):
         return self.wait and not self.dry_run
 
     def options(self) -> DeleteOptions:
-        # Only --force says that nobody need make sure of the end; kubectl asks for a second too.
+        # Only --force skips the confirmation of the node; kubectl too sends 1 for 0 without it.
         grace = 0 if self.force else 1 if self.grace == 0 else self.grace
         return DeleteOptions(
             propagation_policy=self.cascade.capitalize(),
@@ -227,7 +227,7 @@ async def _selected(
 
 
 async def _delete(connection: ApiSession, asked: DeleteRequest, doomed: DeletionTarget) -> str:
-    """Begin the end of an object; returns its uid, by which it is told from a namesake."""
+    """Delete an object; returns its uid, which tells it from a later object of the same name."""
     reply = await connection.client.send(
         "DELETE",
         path_of(doomed.resource, doomed.namespace, doomed.name),

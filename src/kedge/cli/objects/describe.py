@@ -1,4 +1,4 @@
-"""`kedge describe`: objects of the cluster, told in full for people to read."""
+"""`kedge describe`: details of objects for people to read."""
 
 import sys
 from argparse import ArgumentParser, Namespace

@@ -229,7 +229,7 @@ async def _show_documents(
 
 
 async def _follow(connection: ApiSession, asked: GetOptions, found: Sequence[ObjectTarget]) -> int:
-    """Print what there is, then whatever happens to it, until somebody has seen enough."""
+    """Print the objects, then every change, until Ctrl-C."""
     if len(found) != 1:
         raise Failure("you may only specify a single resource type or object to watch")
     (target,) = found

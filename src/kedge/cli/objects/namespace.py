@@ -64,7 +64,7 @@ async def _created(there: "ApiSession", name: str) -> bool:
         await there.client.get(namespace.RESOURCE, name)
     except StatusError as error:
         if error.code == 403:
-            # Whoever may use a namespace need not be allowed to look at it.
+            # A user of a namespace is not always allowed to read the Namespace object.
             return False
         if error.code != 404:
             raise

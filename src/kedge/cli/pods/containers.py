@@ -29,7 +29,7 @@ def every(pod: Pod) -> list[str]:
 
 
 def usual(pod: Pod) -> str:
-    """The container that is meant when none is named; told if there are others."""
+    """Return the default container of a pod; print a note if the pod has others."""
     names = every(pod)
     chosen = (pod["metadata"].get("annotations") or {}).get(DEFAULT, "")
     if chosen not in names:

@@ -216,7 +216,7 @@ async def _input() -> AsyncIterator[bytes]:
             try:
                 loop.call_soon_threadsafe(pieces.put_nowait, data)
             except RuntimeError:
-                return  # the loop is closed: nobody wants it any more
+                return  # The loop is closed.
 
     threading.Thread(target=read, daemon=True).start()
     while data := await pieces.get():

@@ -16,12 +16,12 @@ from kedge.cli.objects.connection import ApiSession, document_in, visit
 from kedge.cli.output import outputs, tabstops
 
 DESCRIPTION: Final = """\
-Say how the scheduler decided about a pod: which filter refused which node and why, what each score
-gave the others, and what of it was used, as measured at that moment.
+Explain how the scheduler decided about a pod: which filter refused which node and why, how each
+score rated the others, and the usage of each node at that moment.
 
-A decision is kept in memory by the scheduler that made it, the last thousand of them. If it is not
-known any more, what would be decided now is shown, and said to be that. Whoever asks needs the
-right to get the path /kedge/scheduling/v1/decisions/NAMESPACE/POD."""
+The scheduler keeps its last thousand decisions in memory. If it no longer has the decision, the
+command shows how it would decide now, and says so. The caller needs the right to get the path
+/kedge/scheduling/v1/decisions/NAMESPACE/POD."""
 EXAMPLES: Final = """\
   # A pod that is pending, or one that runs
   kedge why web-0

@@ -112,7 +112,7 @@ _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 
 
 async def show(connection: ApiSession, look: TopOptions, *, live: bool, as_json: bool) -> int:
-    """Print what is used now; at a terminal go on until somebody has seen enough."""
+    """Print the current usage; at a terminal repeat it until Ctrl-C."""
     scene = TopView(connection, look)
     await scene.fetch()
     if as_json:

@@ -38,7 +38,7 @@ def test_a_node_that_nobody_made_says_how_to_get_one(tmp_path: Path) -> None:
 def test_a_starter_that_dies_before_it_says_where_the_server_is_is_not_waited_for() -> None:
     hear, say = os.pipe()
     os.close(say)
-    with pytest.raises(Failure, match="nobody has said where the server is"):
+    with pytest.raises(Failure, match="without sending the address of the server"):
         node.told(hear)()
 
 

@@ -1,4 +1,4 @@
-"""`kedge up`: what it can be told, and what it tells."""
+"""`kedge up`: its flags, its configuration and its messages."""
 
 import gc
 from argparse import ArgumentParser, Namespace

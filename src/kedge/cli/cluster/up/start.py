@@ -201,7 +201,7 @@ def _program_spec(
 
 
 def foreground(config: UpConfig, say: Say) -> UpResult | None:
-    """Run the cluster until it is told to end, and undo what was done; None, unless it runs."""
+    """Run the cluster until a signal, then take it down; return a result if it runs already."""
     directory = config.server.state
     cluster = prepare(config, say)
     with contextlib.ExitStack() as turn:
@@ -262,7 +262,7 @@ def _end_foreground(config: UpConfig, *, adopted: bool) -> None:
 def prepare_nodes(nodes: Sequence["NodeConfig"]) -> None:
     """Make the directories of nodes; end agents that outlived their server."""
     for one in nodes:
-        # Whatever is made below, with whatever rights, is then nobody else's to reach.
+        # Other users cannot reach files below, whatever their permissions are.
         one.state.parent.mkdir(mode=0o700, exist_ok=True)
         one.state.mkdir(mode=0o700, exist_ok=True)
         # It may have the address of another server. Containers are not affected.
@@ -334,7 +334,7 @@ def check(path: Path, name: str, ours: bytes) -> None:
 
 
 def answers(url: str) -> bool:
-    """Whether somebody listens there."""
+    """Return whether a server listens there."""
     where = urlsplit(url)
     try:
         socket.create_connection((where.hostname or "", where.port or 443), 1).close()
