@@ -130,12 +130,13 @@ def add_flags(parser: ArgumentParser) -> None:
 def run(flags: Namespace) -> int:
     # The command ends before there is garbage worth collecting; a server enables this again.
     gc.disable()
-    from kedge.cli.cluster.up import start
+    from kedge.cli.cluster.up.foreground import foreground
+    from kedge.cli.cluster.up.start import background
     from kedge.cli.config.settings import Settings
     from kedge.cli.config.up import up_config
 
     config = up_config(Settings(flags))
-    begin = start.foreground if flags.foreground else start.background
+    begin = foreground if flags.foreground else background
     if done := begin(config, lambda text: print(text, flush=True)):
         print(report(config, done))
     return 0

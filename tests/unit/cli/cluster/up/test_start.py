@@ -13,8 +13,9 @@ import yaml
 
 from kedge.apiserver.config import ServerConfig
 from kedge.cli.cluster import process, state
-from kedge.cli.cluster.up import start as up
+from kedge.cli.cluster.up import preparation, programs
 from kedge.cli.cluster.up.command import UpConfig, UpResult, report
+from kedge.cli.cluster.up.start import background
 from kedge.cli.failure import Failure
 from kedge.client import kubeconfig
 from kedge.client.kubeconfig import Access
@@ -80,7 +81,7 @@ def manner(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         choice = f"exec({STAND_IN_FOR_A_NODE!r} if sys.argv[1] == 'node' else {server!r})"
         return [sys.executable, "-c", f"import sys; {choice}"]
 
-    monkeypatch.setattr(up, "_kedge", program)
+    monkeypatch.setattr(programs, "kedge_command", program)
     return lines
 
 
@@ -101,7 +102,7 @@ def kill(config: UpConfig, part: str) -> None:
 
 def start(config: UpConfig) -> tuple[UpResult, list[str]]:
     said: list[str] = []
-    return up.background(config, said.append), said
+    return background(config, said.append), said
 
 
 def test_a_cluster_that_is_up_is_in_the_kubeconfig(config: UpConfig, manner: list[str]) -> None:
@@ -207,7 +208,7 @@ def test_a_restart_keeps_the_port(config: UpConfig, manner: list[str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    cluster = up.prepare(config, print)
+    cluster = preparation.prepare(config, print)
     remember(config, port)
     done, _ = start(config)
     assert cluster.port == 0
@@ -217,7 +218,7 @@ def test_a_restart_keeps_the_port(config: UpConfig, manner: list[str]) -> None:
 def test_a_port_that_others_took_meanwhile_is_given_up(config: UpConfig, manner: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        up.prepare(config, print)
+        preparation.prepare(config, print)
         remember(config, port)
         done, said = start(config)
     assert done.url == "https://127.0.0.1:7001"
@@ -251,7 +252,7 @@ def test_a_context_left_in_another_file_by_a_crash_is_withdrawn(
 def test_a_list_that_cannot_be_written_is_a_warning(config: UpConfig, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     said: list[str] = []
-    up.prepare(config._replace(root=tmp_path / "file" / "root"), said.append)
+    preparation.prepare(config._replace(root=tmp_path / "file" / "root"), said.append)
     assert "warning: 'kedge list' will not show this cluster" in said[0]
     assert f"kedge down --state {config.server.state}" in said[0]
 
