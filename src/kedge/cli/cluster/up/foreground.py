@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
 
 from kedge.cli.cluster import process, restarts, server, state
 from kedge.cli.cluster.announcement import Announcement
@@ -14,9 +13,6 @@ from kedge.cli.cluster.up.preparation import adopt, prepare, running_cluster, se
 from kedge.cli.cluster.up.programs import node_programs, prepare_nodes, program_specs, tell
 from kedge.cli.failure import AlreadyRunning
 from kedge.restarter.restarter import SERVER
-
-if TYPE_CHECKING:
-    pass
 
 
 def foreground(config: UpConfig, say: Say) -> UpResult | None:
